@@ -3,14 +3,12 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 
 from aiohttp import web
 from redis import Redis
 
-from services.reward.aliases import ALIAS_PATHS, AliasRoutes
 from services.reward.description import add_description
 from services.reward.errors import RefusedError
 from services.reward.models import (
@@ -38,19 +36,17 @@ LINES = "application/x-ndjson"
 
 def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.Application:
     """Create the application of a service that is running; ``redis`` is for its health check."""
-    checked = replace(access, without_token=access.without_token | ALIAS_PATHS)
 
     def refused(status: int, message: str, headers: Mapping[str, str]) -> web.Response:
         service.metrics.count_refusal(status, message)
         return json_error(status, message, headers=headers)
 
-    app = make_application(checked, middlewares=[json_http_errors()], errors=refused)
+    app = make_application(access, middlewares=[json_http_errors()], errors=refused)
     readiness = Readiness(partial(ping_error, redis), details=service.details)
     add_operations(app, readiness, service.metrics.registry)
     most = service.settings.max_body
     bodies = Bodies(max_body=most, max_held=2 * most, setting="PLUMBLINE_REWARD_MAX_BODY")
     _Routes(service, bodies).add(app)
-    AliasRoutes(service.scorer, service.metrics, bodies, access.token).add(app)
     RunRoute(service.programs, service.metrics).add(app)
     add_description(app)
     return app

@@ -2,10 +2,6 @@
 
 from aiohttp import web
 
-from services.reward.aliases.base import AliasOptions
-from services.reward.aliases.nemo_gym import VerifyRequest, VerifyResponse
-from services.reward.aliases.openrlhf import OpenRlhfRequest, OpenRlhfResponse
-from services.reward.aliases.slime import SlimeRequest
 from services.reward.models import (
     BatchRequest,
     BatchResponse,
@@ -34,10 +30,6 @@ RUN_REFUSALS = (
     (503, "The program could not be run; try again after Retry-After."),
     (504, "The program was not run within the deadline."),
 )
-ALIAS_REFUSALS = (
-    (401, "The token is missing or wrong."),
-    *(one for one in REFUSALS if one[0] != 504),
-)
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -57,43 +49,6 @@ ROUTES: tuple[Route, ...] = (
         method="post",
         body=RunRequest,
         failures=RUN_REFUSALS,
-    ),
-    Route(
-        "/openrlhf",
-        "openrlhf",
-        "Rewards in the shape of OpenRLHF's remote reward",
-        OpenRlhfResponse,
-        method="post",
-        body=OpenRlhfRequest,
-        query=AliasOptions,
-        failures=ALIAS_REFUSALS,
-    ),
-    Route(
-        "/slime",
-        "slime",
-        "The reward of one completion, a number, in the shape of slime's remote reward",
-        float,
-        method="post",
-        body=SlimeRequest,
-        query=AliasOptions,
-        failures=ALIAS_REFUSALS,
-    ),
-    Route(
-        "/verify",
-        "verify",
-        "The reward of one response in the shape of NeMo-Gym's resources servers",
-        VerifyResponse,
-        method="post",
-        body=VerifyRequest,
-        query=AliasOptions,
-        failures=ALIAS_REFUSALS,
-    ),
-    Route(
-        "/seed_session",
-        "seed_session",
-        "Nothing; NeMo-Gym's agents call it before each row",
-        method="post",
-        failures=((401, "The token is missing or wrong."),),
     ),
     Route("/v1/info", "info", "Version, protocol and data sets", ServiceInfo),
 )

@@ -55,7 +55,8 @@ class ScoreItem(BaseModel):
 
     The problem is named by ``dataset`` and ``problem_id`` (with ``hash``, the digest of a
     reference, its content is checked), by ``ground_truth`` with a reference, or its tests are
-    inline in ``ground_truth``; ``dataset`` then says whose judge settings apply. ``id`` is echoed.
+    inline in ``ground_truth``; ``dataset`` then says whose judge settings apply. ``id`` is echoed;
+    ``group`` names the completions of one prompt in the log of rewards.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,6 +67,9 @@ class ScoreItem(BaseModel):
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
     ground_truth: Annotated[dict[str, JsonValue], few(64)] | str | None = None
     id: Annotated[str, Field(max_length=_MAX_NAME), BeforeValidator(_encodable)] | int | None = None
+    group: Annotated[str, Field(max_length=_MAX_NAME), BeforeValidator(_encodable)] | int | None = (
+        None
+    )
 
     @model_validator(mode="after")
     def _names_a_problem(self) -> Self:
@@ -77,13 +81,17 @@ class ScoreItem(BaseModel):
 
 
 class ScoreOptions(BaseModel):
-    """What holds for all items of a request; ``deadline`` is in seconds."""
+    """What holds for all items of a request.
+
+    ``deadline`` is in seconds; ``step`` is the trainer's, for the log of rewards.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     score: ScoreRule = "pass_ratio"
     purpose: Purpose = Purpose.TRAIN
     deadline: float = Field(default=DEADLINE, gt=0, le=MAX_DEADLINE)
+    step: int | None = None
 
 
 class SingleRequest(ScoreItem, ScoreOptions):

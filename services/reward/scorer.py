@@ -13,7 +13,7 @@ from services.reward.metrics import RewardMetrics
 from services.reward.models import ScoreItem, ScoreOptions, ScoreResult, ScoreRule, score_of
 from services.reward.pending import Answered, Listener, PendingAnswers
 from services.reward.problems import KnownProblem, ProblemStore
-from services.reward.sample_log import SampleLog
+from services.reward.reward_log import RewardLog
 from services.reward.settings import RewardSettings
 from shared.ledger.rewards import RewardAnswer, RewardSample
 from shared.statuses import VerdictDetail
@@ -42,13 +42,13 @@ class Scorer:
         problems: ProblemStore,
         pending: PendingAnswers,
         metrics: RewardMetrics,
-        sample_log: SampleLog,
+        reward_log: RewardLog,
     ) -> None:
         self._settings = settings
         self._problems = problems
         self._pending = pending
         self._metrics = metrics
-        self._sample_log = sample_log
+        self._reward_log = reward_log
         self._held = 0
 
     def deadline_of(self, options: ScoreOptions) -> float:
@@ -89,7 +89,7 @@ class Scorer:
             )
             asked = _Asked(self._pending, problems)
             try:
-                yield self._results(asked, items, problems, options.score, deadline)
+                yield self._results(asked, items, problems, options, deadline)
             finally:
                 asked.release()
 
@@ -98,7 +98,7 @@ class Scorer:
         asked: "_Asked",
         items: Sequence[ScoreItem],
         problems: Sequence[KnownProblem],
-        rule: ScoreRule,
+        options: ScoreOptions,
         deadline: float,
     ) -> AsyncIterator[list[IndexedResult]]:
         await asked.ask(items)
@@ -108,9 +108,9 @@ class Scorer:
             group = []
             for index, answer in answered or late:
                 item, problem = items[index], problems[index]
-                result = make_result(item, problem, rule, answer)
+                result = make_result(item, problem, options.score, answer)
                 self._metrics.count_result(problem.reference.dataset, result)
-                self._sample_log.record(item, problem.reference, result)
+                self._reward_log.record(item, problem.reference, result, options.step)
                 group.append(IndexedResult(index, result))
             yield group
             if late:

@@ -14,7 +14,7 @@ from services.reward.metrics import RewardMetrics
 from services.reward.pending import PendingAnswers
 from services.reward.problems import InlineLimits, ProblemStore
 from services.reward.programs import Programs
-from services.reward.sample_log import SampleLog
+from services.reward.reward_log import RewardLog
 from services.reward.scorer import Scorer
 from services.reward.session import RewardSession
 from services.reward.settings import RewardSettings
@@ -52,7 +52,7 @@ class RewardService:
         ledger: RewardLedger,
         commands: PipelinedRedis,
         janitor: Janitor,
-        sample_log: SampleLog,
+        reward_log: RewardLog,
         programs: Programs,
     ) -> None:
         self.settings = settings
@@ -62,7 +62,7 @@ class RewardService:
         self.commands = commands
         self.stop = asyncio.Event()
         self._pending = PendingAnswers(ledger, problems, session.document)
-        self.scorer = Scorer(settings, problems, self._pending, self.metrics, sample_log)
+        self.scorer = Scorer(settings, problems, self._pending, self.metrics, reward_log)
         self._ledger = ledger
         self._janitor = janitor
         self.programs = programs
@@ -75,7 +75,6 @@ class RewardService:
         redis: Redis,
         *,
         config: Config | None = None,
-        sample_log: SampleLog | None = None,
     ) -> AsyncIterator[Self]:
         """Connect and run a service in the block.
 
@@ -83,7 +82,6 @@ class RewardService:
             settings: Its settings.
             redis: A client of the ledger's server, for the upkeep.
             config: Replaces the config that the settings name.
-            sample_log: Gets all results.
 
         Raises:
             PlumblineError: Config or data cannot be used, or Redis is not reachable.
@@ -93,7 +91,7 @@ class RewardService:
             _log.warning(notice)
         session = RewardSession(config, settings.environment)
         async with AsyncExitStack() as opened:
-            log = sample_log or settings.sample_log
+            log = RewardLog(settings.samples_folder, session.run, every=settings.sample_every)
             opened.push_async_callback(asyncio.to_thread, log.close)
             inline = InlineLimits(settings.max_tests, settings.max_test_bytes)
             problems = await asyncio.to_thread(ProblemStore, settings.data_paths, inline)

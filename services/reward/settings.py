@@ -5,7 +5,6 @@ from pathlib import Path
 from pydantic import Field
 
 from services.reward.models import MAX_DEADLINE
-from services.reward.sample_log import NoSampleLog, SampleFiles, SampleLog
 from shared.service.settings import RedisSettings, ServiceSettings, Token, TokenFile, token_setting
 from shared.text import split_urls
 
@@ -66,16 +65,14 @@ class RewardSettings(ServiceSettings, RedisSettings):
     test."""
 
     samples: str = Field(default="", validation_alias="PLUMBLINE_REWARD_SAMPLES")
-    """Folder for a sample of the rewarded completions, for reading; by default none is kept."""
+    """Folder for a log of rewarded completions, for reading; by default none is kept."""
     sample_every: int = Field(default=100, ge=1, validation_alias="PLUMBLINE_REWARD_SAMPLE_EVERY")
     """Of how many completions one is kept there."""
 
     @property
-    def sample_log(self) -> SampleLog:
-        """The log that the settings ask for."""
-        if not self.samples:
-            return NoSampleLog()
-        return SampleFiles(Path(self.samples).expanduser(), every=self.sample_every)
+    def samples_folder(self) -> Path | None:
+        """The folder of the log of rewards."""
+        return Path(self.samples).expanduser() if self.samples else None
 
     @property
     def data_paths(self) -> list[str]:

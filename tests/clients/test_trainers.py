@@ -17,7 +17,6 @@ from plumbline_reward.openrlhf_reward import response_of, reward_func
 from plumbline_reward.other_trainers import areal_reward, slime_reward, verifiers_reward
 from plumbline_reward.trl_reward import completion_text
 
-from services.reward.aliases.base import without_end
 from tests.clients.stand_in import UNJUDGED, Request, Server, verdict_of
 
 REFERENCE = "plumbline:demo/add#0123456789abcdef"
@@ -198,17 +197,12 @@ TOKENS = [
     "<pad>",
     "<eos>",
     "<end_of_turn>",
-    "<||>",
-    "<|",
-    "|>",
-    "<b>",
 ]
 
 
-@given(st.lists(st.sampled_from([*TOKENS, "<|a b|>", "x", " ", "\n"]), max_size=8).map("".join))
-def test_openrlhf_ends_are_those_of_the_service(text: str) -> None:
-    """The service's route for OpenRLHF has a rule of its own: the client stands alone."""
-    assert response_of(text, "") == without_end(text)
+@given(st.lists(st.sampled_from(TOKENS), min_size=1), st.sampled_from(["", " ", "\n"]))
+def test_openrlhf_special_tokens_at_the_end_are_removed(tokens: list[str], blank: str) -> None:
+    assert response_of("print(1)" + blank + blank.join(tokens), "") == "print(1)"
 
 
 @pytest.mark.parametrize("repeated", [" ", "</s>", "</s> "])

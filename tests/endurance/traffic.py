@@ -273,38 +273,6 @@ class Traffic:
     async def _slow_reader(self, draw: Random) -> None:
         await self._stream(draw, pause=0.5)
 
-    async def _slime(self, draw: Random) -> None:
-        answer, number = self._drawn(draw)
-        body = {"prompt": _PROMPT, "response": answer.text(number) + _END, "label": answer.label}
-        response = await self._post(f"/slime?deadline={DEADLINE:g}", body)
-        self._check_score(answer, self._judged(response))
-
-    async def _openrlhf(self, draw: Random) -> None:
-        asked = [self._drawn(draw) for _ in range(draw.randint(1, 4))]
-        body = {
-            "query": [_PROMPT + answer.text(number) + _END for answer, number in asked],
-            "prompts": [_PROMPT] * len(asked),
-            "labels": [answer.label for answer, _ in asked],
-        }
-        response = await self._post(f"/openrlhf?deadline={DEADLINE:g}", body)
-        rewards = self._judged(response)["rewards"]
-        if len(rewards) != len(asked):
-            raise WrongError(f"{len(rewards)} rewards of {len(asked)}")
-        for (answer, _), score in zip(asked, rewards, strict=True):
-            self._check_score(answer, score)
-
-    async def _gym(self, draw: Random) -> None:
-        answer, number = self._drawn(draw)
-        await self._post("/seed_session", {})
-        content = [{"type": "output_text", "text": answer.text(number), "annotations": []}]
-        message = {"id": "m", "type": "message", "role": "assistant", "content": content}
-        body = {
-            "response": {"id": "r", "object": "response", "output": [message]},
-            "verifier_metadata": {"ground_truth": answer.label},
-        }
-        response = await self._post(f"/verify?deadline={DEADLINE:g}", body)
-        self._check_score(answer, self._judged(response)["reward"])
-
     async def _program(self, draw: Random) -> None:
         program = draw.choice([*_PROGRAMS])
         result = self._judged(await self._post("/v1/run", _program_body(program)))
@@ -366,13 +334,10 @@ class Traffic:
 
     async def _left(self, draw: Random) -> None:
         """Go away while a request is judged, or just before."""
-        asked, body, _ = self._batch_body(draw, 4)
-        path = draw.choice(["/v1/score", "/v1/run", "/slime"])
+        _, body, _ = self._batch_body(draw, 4)
+        path = draw.choice(["/v1/score", "/v1/run"])
         if path == "/v1/run":
             body = _program_body(draw.choice([*_PROGRAMS]))
-        elif path == "/slime":
-            answer, number = asked[0]
-            body = {"response": answer.text(number), "label": answer.label}
         with suppress(TimeoutError):
             async with asyncio.timeout(draw.choice([0.01, 0.1, 0.5, 2.0])):
                 await self._post(path, body)
@@ -564,11 +529,6 @@ _WRONG: list[tuple[str, object, int]] = [
     ("/v1/run", {}, 422),
     ("/v1/run", {"code": "1", "language": "cobol"}, 422),
     ("/v1/run", {"code": "x" * (256 * 1024 + 1)}, 413),
-    ("/openrlhf", {"query": ["a"], "prompts": [], "labels": []}, 422),
-    ("/openrlhf?unknown=1", {}, 422),
-    ("/openrlhf", {"query": ["a"], "prompts": ["b"], "labels": ["{}"]}, 422),
-    ("/slime", {"response": "x", "label": None}, 422),
-    ("/verify", {"response": {"output": []}, "verifier_metadata": {}}, 422),
     ("/v1/info", {}, 405),
     ("/nowhere", {}, 404),
 ]
@@ -577,9 +537,6 @@ _KINDS: dict[str, tuple[float, Callable[[Traffic, Random], Awaitable[None]]]] = 
     "batch": (5, Traffic._batch),
     "stream": (5, Traffic._stream),
     "repeated": (8, Traffic._repeated),
-    "slime": (5, Traffic._slime),
-    "OpenRLHF": (4, Traffic._openrlhf),
-    "NeMo-Gym": (5, Traffic._gym),
     "program": (8, Traffic._program),
     "facts": (3, Traffic._facts),
     "wrong": (8, Traffic._wrong),

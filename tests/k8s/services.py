@@ -64,7 +64,7 @@ def paths(image: str) -> set[str]:
 
 def _reward(redis: Redis) -> web.Application:
     """The reward service's application, over parts that no request reaches."""
-    parts = dict.fromkeys(("problems", "ledger", "commands", "janitor", "sample_log", "programs"))
+    parts = dict.fromkeys(("problems", "ledger", "commands", "janitor", "reward_log", "programs"))
     settings, session = RewardSettings(), RewardSession(Config())
     service = RewardService(settings, session, **parts)  # type: ignore[arg-type]
     return make_reward_app(service, redis, access=Access(settings.hosts))

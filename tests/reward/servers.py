@@ -12,7 +12,6 @@ from redis import Redis
 
 from services.cli.embedded.supervisor import ChildProcess
 from services.reward.app import make_app
-from services.reward.sample_log import SampleLog
 from services.reward.service import RewardService
 from services.reward.settings import RewardSettings
 from shared.config import Config, load_config
@@ -48,13 +47,12 @@ async def served(
     *,
     data: str = str(DEMO / "data"),
     config: Config | None = None,
-    sample_log: SampleLog | None = None,
     **settings: object,
 ) -> AsyncIterator[Served]:
     """Serve in this process; nobody judges."""
     given = {"allow_eval": True, **settings}
     known = RewardSettings(redis_url=url, data=data, **given)  # type: ignore[arg-type]
-    opened = RewardService.opened(known, redis, config=config or quick(), sample_log=sample_log)
+    opened = RewardService.opened(known, redis, config=config or quick())
     async with opened as service:
         app = make_app(service, redis, access=Access(known.hosts, known.bearer))
         limits = known.connection_limits

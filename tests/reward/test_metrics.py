@@ -15,7 +15,7 @@ from services.reward.models import ScoreResult
 from services.reward.requests import counted
 from tests.conftest import RedisServer
 from tests.reward.servers import served
-from tests.reward.test_sample_log import result
+from tests.reward.test_reward_log import result
 
 
 def text(metrics: RewardMetrics) -> str:

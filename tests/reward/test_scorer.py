@@ -10,7 +10,7 @@ from services.reward.metrics import RewardMetrics
 from services.reward.models import ScoreItem, ScoreOptions
 from services.reward.pending import Answered, Listener
 from services.reward.problems import KnownProblem, ProblemStore
-from services.reward.sample_log import NoSampleLog
+from services.reward.reward_log import RewardLog
 from services.reward.scorer import Scorer
 from services.reward.settings import RewardSettings
 from shared.ledger.rewards import RewardAnswer, RewardSample
@@ -46,7 +46,9 @@ def answers() -> Answers:
 async def scorer(answers: Answers) -> AsyncIterator[Scorer]:
     problems = ProblemStore([])
     pending: Any = answers
-    yield Scorer(RewardSettings(), problems, pending, RewardMetrics(), NoSampleLog())
+    yield Scorer(
+        RewardSettings(), problems, pending, RewardMetrics(), RewardLog(None, "reward/x", every=1)
+    )
     problems.close()
 
 

@@ -6,20 +6,12 @@ import pytest
 from redis import Redis
 
 from services.reward import service as module
-from services.reward.sample_log import NoSampleLog
 from services.reward.service import RewardService
 from services.reward.settings import RewardSettings
 from shared.errors import ServiceError
 from shared.ledger import connect_async
 from tests.conftest import RedisServer
 from tests.reward.servers import eventually, quick
-
-
-class Log(NoSampleLog):
-    closed = False
-
-    def close(self) -> None:
-        self.closed = True
 
 
 async def test_a_service_that_cannot_connect_leaves_nothing_open(
@@ -35,12 +27,11 @@ async def test_a_service_that_cannot_connect_leaves_nothing_open(
         return opened[0]
 
     monkeypatch.setattr(module, "connect_async", connect)
-    log, settings = Log(), RewardSettings(redis_url=own_redis_server.url)
+    settings = RewardSettings(redis_url=own_redis_server.url)
     with Redis.from_url(own_redis_server.url) as redis:
         before = len(redis.client_list())
         with pytest.raises(ServiceError, match="full"):
-            async with RewardService.opened(settings, redis, config=quick(), sample_log=log):
+            async with RewardService.opened(settings, redis, config=quick()):
                 raise AssertionError("it cannot be used")
         assert len(opened) == 1
         await eventually(lambda: len(redis.client_list()) == before)
-    assert log.closed

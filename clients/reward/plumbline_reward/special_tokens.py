@@ -2,7 +2,7 @@
 
 import re
 
-# The service's routes for these trainers have the same rule.
+# A program does not end like this.
 _TOKEN = re.compile(r"(?:<[|｜][^|｜<>\s]{1,40}[|｜]>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
 _LONGEST_TOKEN = 44
 

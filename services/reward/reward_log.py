@@ -1,0 +1,131 @@
+"""Log of rewards, for reading what the policy is rewarded for: a rotating file of JSON lines.
+
+Completions are chosen by a hash of problem and completion, so a restart changes nothing; a
+remembered answer is not logged again. Of completions in which a guard stopped something, all are.
+"""
+
+import json
+import logging
+import queue
+import socket
+import time
+from contextlib import suppress
+from logging.handlers import QueueListener, RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+from services.reward.metrics import GUARDED
+from services.reward.models import ScoreItem, ScoreResult
+from shared.redaction import redact
+from shared.reference import ProblemReference
+from shared.schemas import sha256
+from shared.service.logs import get_logger
+from shared.text import shorten_middle
+
+log = get_logger(__name__)
+
+_MAX_BYTES, _OLD_FILES = 32 * 1024 * 1024, 3
+# Lines that wait for the disk; further ones are left out.
+_MOST_WAITING = 1000
+# Characters of a completion that are hashed, and that are written.
+_HASHED, _WRITTEN = 64 * 1024, 64 * 1024
+
+
+class RewardLog:
+    """A sample of the results in ``<folder>/rewards-<host>.jsonl``; without a folder, nothing.
+
+    Args:
+        folder: Folder of the file; replicas of one machine need a folder each.
+        session: Id of the reward session.
+        every: Of how many completions one is chosen.
+        max_bytes: Size at which the file is rotated; three old ones are kept.
+    """
+
+    def __init__(
+        self, folder: Path | None, session: str, *, every: int, max_bytes: int = _MAX_BYTES
+    ) -> None:
+        self._session = session
+        self._every = every
+        self._lines: queue.Queue[logging.LogRecord] = queue.Queue(_MOST_WAITING)
+        self._listener: QueueListener | None = None
+        if folder is not None:
+            handler = _Files(folder / f"rewards-{socket.gethostname()}.jsonl", max_bytes)
+            self._listener = QueueListener(self._lines, handler)
+            self._listener.start()
+
+    def record(
+        self, item: ScoreItem, problem: ProblemReference, result: ScoreResult, step: int | None
+    ) -> None:
+        """Log a result if it is chosen; does not block."""
+        if self._listener is None or not result.judged or result.cached:
+            return
+        if not self._is_chosen(item, problem, result):
+            return
+        head = {"at": round(time.time(), 3), "session": self._session, "step": step}
+
+        def line() -> str:
+            return json.dumps(head | _document(item, problem, result), ensure_ascii=False)
+
+        with suppress(queue.Full):
+            self._lines.put_nowait(logging.makeLogRecord({"line": line}))
+
+    def close(self) -> None:
+        """Write what is waiting; blocks."""
+        if self._listener is not None:
+            self._listener.stop()
+            for handler in self._listener.handlers:
+                handler.close()
+
+    def _is_chosen(self, item: ScoreItem, problem: ProblemReference, result: ScoreResult) -> bool:
+        if result.detail in GUARDED:
+            return True
+        digest = sha256(f"{problem.text}\n{item.completion[:_HASHED]}")
+        return int(digest[:15], 16) % self._every == 0
+
+
+class _Files(RotatingFileHandler):
+    """Creates its folder, and reports a disk that cannot be written once."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        super().__init__(
+            path,
+            maxBytes=max_bytes,
+            backupCount=_OLD_FILES,
+            encoding="utf-8",
+            errors="replace",
+            delay=True,
+        )
+        self._failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
+            record.msg = record.line()  # type: ignore[attr-defined]
+        except Exception:  # noqa: BLE001 - as logging's own handlers do
+            self.handleError(record)
+            return
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not self._failed:
+            log.error("rewards are not logged", file=self.baseFilename, exc_info=True)
+        self._failed = True
+
+
+def _document(item: ScoreItem, problem: ProblemReference, result: ScoreResult) -> dict[str, Any]:
+    """What a line has of a result; secrets are removed before the completion is shortened."""
+    figures = result.model_dump(
+        mode="json",
+        include={
+            *("score", "accepted", "pass_ratio", "status", "detail", "judge_seconds"),
+            *("cases_passed", "cases_total", "cases_not_run"),
+        },
+    )
+    return {
+        "group": item.group,
+        "dataset": problem.dataset,
+        "problem_id": problem.problem_id,
+        "reference": problem.text,
+        **figures,
+        "completion": shorten_middle(redact(item.completion), _WRITTEN),
+    }
