@@ -15,7 +15,6 @@ from redis import Redis
 
 from services.cli.embedded.services import start_redis
 from tests import scheduling, verl_environment
-from tests.chaos.clock import Clocks
 
 # No test depends on how fast the machine is. The same examples each time; `make test-all` looks for
 # others.
@@ -137,15 +136,6 @@ def own_redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path / "redis")
     yield server
     server.stop()
-
-
-@pytest.fixture
-def clocks(tmp_path: Path) -> Clocks:
-    """Clocks that jump, for processes that a test starts."""
-    made = Clocks(tmp_path / "clocks")
-    if not made.available:
-        pytest.skip("needs a C compiler")
-    return made
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

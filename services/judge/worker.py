@@ -420,7 +420,6 @@ class LeaseKeeper(threading.Thread):
             try:
                 self._renew()
                 self._beat()
-                self._jobs.heed_clock()
             except RedisError as error:  # the jobs go on, and Redis may return before leases end
                 log.warning("leases not renewed, retrying", reason=str(error))
             except Exception:

@@ -16,7 +16,7 @@ from shared.ledger.rewards import AT_ONCE, RewardLedger
 from shared.ledger.version import put_back_reasons
 from shared.schemas import SampleId
 from shared.service.logs import get_logger
-from shared.service.tasks import LONGEST_PAUSE, pause_after
+from shared.service.tasks import pause_after
 
 log = get_logger(__name__)
 
@@ -84,9 +84,7 @@ class Janitor:
 
     async def _locked(self, pause: float) -> bool:
         """Take or renew the session's lock until after the next round."""
-        longest = max(self._every, LONGEST_PAUSE) + _LOCK_TTL
-        lock = partial(self._ledger.lock, self._holder, pause + _LOCK_TTL, longest=longest)
-        return await asyncio.to_thread(lock)
+        return await asyncio.to_thread(self._ledger.lock, self._holder, pause + _LOCK_TTL)
 
     def _forget(self) -> None:
         """Another replica does the upkeep: what was found here is old by the time it is ours."""

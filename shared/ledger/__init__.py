@@ -7,12 +7,11 @@ gets exactly one verdict. ``keys`` defines every Redis key.
 from shared.ledger.canaries import CanaryLedger
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
 from shared.ledger.ledger import Ledger, VerdictEvent, list_runs
-from shared.ledger.queue import JobLease, JudgeQueue, job_id
+from shared.ledger.queue import JudgeQueue, job_id
 from shared.ledger.streams import RunProgress, StreamEntry, read_stream, runs_progress
 
 __all__ = [
     "CanaryLedger",
-    "JobLease",
     "JudgeQueue",
     "Ledger",
     "RunProgress",

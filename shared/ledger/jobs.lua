@@ -24,7 +24,6 @@ local COMMAND, NAME, LEASE, TTL, NOW, DATE = ARGV[1], ARGV[2], ARGV[3], ARGV[4],
 local MAX_VALUE = 65536 -- bytes of a field of a job
 local MAX_REFUSALS = 100 -- of one command; and the refused jobs that are kept
 local MAX_CLEANED = 1000 -- abandoned jobs of one command
-local MAX_LEASES = 10000 -- that are cut short at once
 
 local function lease_key(job) return PREFIX .. ':lease:' .. job end
 local function job_key(job) return RQ .. ':job:' .. job end
@@ -323,18 +322,6 @@ function commands.give_back()
     end
   end
   commands.stop_waiting()
-end
-
--- cut_leases: let no lease live for longer than one that is taken now. Redis counts by the wall clock, so those of
--- killed workers would live on for as long as it was set back by; live workers renew theirs in time.
-function commands.cut_leases()
-  for _, member in ipairs(redis.pcall('ZRANGE', STARTED, 0, MAX_LEASES - 1)) do
-    local job = parse_member(member)
-    local left = job and redis.pcall('TTL', lease_key(job)) -- an error for a user who may not ask
-    if type(left) == 'number' and left > math.ceil(LEASE) then
-      redis.call('EXPIRE', lease_key(job), math.ceil(LEASE))
-    end
-  end
 end
 
 -- put_back JOB EXECUTION FIELD NOTE: return a job to the end of the queue, unless another worker has it. No retry is

@@ -7,8 +7,6 @@ RQ's would import and call what the jobs in Redis name.
 """
 
 import base64
-import math
-import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +37,6 @@ from shared.programs import ProgramAnswer, ProgramRequest
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 
 _MAX_REASON_CHARS = 20_000
-_SET_BACK = 1.0  # seconds; less may be the time of a command
 
 
 def _lua_list(*names: str) -> str:
@@ -298,7 +295,6 @@ class HeldJobs(_WorkerScript):
         super().__init__(worker, lease_ttl)
         self._redis = redis
         self._script = redis.register_script(_SCRIPT.source)
-        self._ahead = math.inf  # at the start, nobody knows what happened before
 
     def renew(self, held: Sequence[TakenJob]) -> set[str]:
         """Renew the leases of jobs. Return the ids of those that were lost.
@@ -326,17 +322,6 @@ class HeldJobs(_WorkerScript):
         """Retry jobs of lost workers, and forget expired failures and workers, for all judges."""
         reason = _packed_reason("its worker was lost")
         self._run("clean", JOB_RETRIES, FAILURE_TTL, reason)
-
-    def heed_clock(self) -> None:
-        """Cut leases short that would live on because Redis' clock was set back.
-
-        Those of killed workers would keep their jobs for as long as it was set back by.
-        """
-        seconds, microseconds = self._redis.time()
-        ahead = seconds + microseconds / 1e6 - time.monotonic()
-        if ahead < self._ahead - _SET_BACK:
-            self._run("cut_leases")
-        self._ahead = ahead
 
     def give_back(self) -> None:
         """Return all jobs to the head of the queue."""

@@ -1,7 +1,6 @@
 """Ledger of one run in Redis: idempotent writes, exactly-once verdicts, redelivery of lost jobs."""
 
 import json
-import math
 import re
 import time
 import uuid
@@ -14,7 +13,6 @@ from pydantic import JsonValue, ValidationError
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import NoPermissionError
-from redis.typing import EncodableT
 
 from shared.canaries.record import CanaryRecord
 from shared.errors import OutputError
@@ -283,13 +281,9 @@ class Ledger:
 
     # Lock: one runner at a time
 
-    def lock(self, holder: str, ttl: float, *, longest: float | None = None) -> bool:
-        """Acquire or renew the run's lock for ``ttl`` seconds; False if another runner holds it.
-
-        Another's lock then ends within ``longest`` seconds (``ttl``) unless it is renewed.
-        """
-        args: list[EncodableT] = [holder, int(ttl * 1000), math.ceil(longest or ttl)]
-        return bool(self._take_lock(keys=[self._keys.lock], args=args))
+    def lock(self, holder: str, ttl: float) -> bool:
+        """Acquire or renew the run's lock for ``ttl`` seconds; False if another runner holds it."""
+        return bool(self._take_lock(keys=[self._keys.lock], args=[holder, int(ttl * 1000)]))
 
     def locked(self) -> bool:
         """Whether a runner holds the run's lock."""

@@ -1,11 +1,10 @@
-"""RQ queue of judging jobs, and the leases of the workers that process them.
+"""RQ queue of judging jobs.
 
 RQ's code writes the jobs, but never reads them: it would unpickle, import and call what they name.
 """
 
 import hashlib
 import json
-import math
 import re
 import zlib
 from collections.abc import Iterable, Mapping
@@ -236,18 +235,9 @@ end
 """
 
 # Only the holder may renew or release a lease: it may have expired, and another worker may hold it.
-# Redis counts its time by the wall clock, so that of a killed holder would stay for hours if the
-# clock was set back: who waits for it cuts it to the longest that it may live for. (A user without
-# the right to ask for a key's time only waits.)
 TAKE_LOCK = """
 local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then
-  local left = redis.pcall('TTL', KEYS[1])
-  if type(left) == 'number' and left > tonumber(ARGV[3]) then
-    redis.call('EXPIRE', KEYS[1], ARGV[3])
-  end
-  return 0
-end
+if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
@@ -255,31 +245,6 @@ RELEASE_LOCK = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0
 """
-
-
-class JobLease:
-    """A worker's lease on a job; it expires unless it is renewed within ``ttl`` seconds."""
-
-    def __init__(self, redis: Redis, job: str, holder: str, ttl: float = 10.0) -> None:
-        self._redis = redis
-        self._key = keys.lease(job)
-        self._holder = holder
-        self._ttl_ms = int(ttl * 1000)
-        self._renew = redis.register_script(TAKE_LOCK)
-        self._release = redis.register_script(RELEASE_LOCK)
-
-    def acquire(self) -> None:
-        """Take the lease, also from another worker that holds it."""
-        self._redis.set(self._key, self._holder, px=self._ttl_ms)
-
-    def renew(self) -> bool:
-        """Extend the lease; False if another worker has taken it over."""
-        longest = math.ceil(self._ttl_ms / 1000)
-        return bool(self._renew(keys=[self._key], args=[self._holder, self._ttl_ms, longest]))
-
-    def release(self) -> None:
-        """Release the lease, unless another worker has taken it over."""
-        self._release(keys=[self._key], args=[self._holder])
 
 
 def text(value: bytes | str) -> str:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from services.cli.interrupts import sigterm_as_interrupt
 from tests.chaos import compose, invariants
-from tests.chaos.clock import Clocks
 from tests.chaos.compose_schedule import ContainerFault
 from tests.chaos.faults import (
     Injector,
@@ -68,10 +67,6 @@ def _rounds(options: argparse.Namespace) -> int:
         if Kind.FULL in kinds and not stack.enter_context(small_disk(folder)):
             print("no disk can be mounted here: the fault 'full' is left out")
             kinds.remove(Kind.FULL)
-        clocks = Clocks(Path(place) / "clocks")
-        if Kind.CLOCK in kinds and not clocks.available:
-            print("there is no C compiler: the fault 'clock' is left out")
-            kinds.remove(Kind.CLOCK)
         sandbox = SandboxProxy()
         stack.enter_context(in_background(sandbox.serving()))
         size = (f"data.limit={options.problems}", f"judge.workers={options.judges}")
@@ -85,7 +80,7 @@ def _rounds(options: argparse.Namespace) -> int:
 
         def play_round(seed: int) -> tuple[Round, tuple[Path, Path]]:
             places = folder / f"round-{seed}", logs / f"round-{seed}"
-            one = Round(seed, *places, size, kinds, expected, report, clocks, sandbox, draw)
+            one = Round(seed, *places, size, kinds, expected, report, sandbox, draw)
             one.run()
             return one, places
 
@@ -203,21 +198,19 @@ class Round(Findings):
         kinds: Set[Kind],
         expected: Undisturbed,
         report: Report,
-        clocks: Clocks,
         sandbox: SandboxProxy,
         draw: Callable[[int, int, Collection[Kind]], Session] = session,
     ) -> None:
         super().__init__(seed, report)
         self.folder, self.output, self._logs = folder, folder / "out", logs
         self._size, self._kinds, self._expected, self._draw = size, kinds, expected, draw
-        self._clocks, self._sandbox = clocks, sandbox
+        self._sandbox = sandbox
         self._forced = False
 
     def run(self) -> None:
         self._temporary = _temporary(self.folder)
         self._logs.mkdir(parents=True)
-        self._programs = telling_redis(self.folder / "programs", self._clock("redis"))
-        self._clocks.reset()
+        self._programs = telling_redis(self.folder / "programs")
         self._sandbox.port_file = _port_file(self.output)
         for number in range(QUIET + QUIET_SESSIONS):
             code = self._session(number, self._draw(self._seed, number, self._kinds))
@@ -255,10 +248,7 @@ class Round(Findings):
 
             def reward(redis_url: str) -> None:
                 if not rewards:
-                    environment = self._clock("services")
-                    rewards.append(
-                        RewardTraffic(redis_url, self.folder, self._expected, environment)
-                    )
+                    rewards.append(RewardTraffic(redis_url, self.folder, self._expected))
 
             injector = Injector(
                 process.pid,
@@ -268,7 +258,6 @@ class Round(Findings):
                 rival,
                 reward,
                 self._sandbox,
-                self._clocks,
                 self._note,
                 self._report.made,
             )
@@ -316,11 +305,8 @@ class Round(Findings):
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
-                env=plumb.environment() | own | self._clock("command"),
+                env=plumb.environment() | own,
             )
-
-    def _clock(self, name: str) -> dict[str, str]:
-        return self._clocks.environment(name) if Kind.CLOCK in self._kinds else {}
 
     def _end(self, process: subprocess.Popen[str], log: Path) -> None:
         """Wait for a command, and check how it ended."""

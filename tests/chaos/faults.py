@@ -2,14 +2,13 @@
 
 import ctypes
 import os
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +23,6 @@ from redis.retry import Retry
 from services.cli.embedded import append_only
 from services.cli.embedded.services import redis_binary
 from shared.service.processes import death_signal_setter
-from tests.chaos.clock import Clocks
 from tests.chaos.proxy import SandboxProxy
 from tests.chaos.schedule import AWAY, Fault, Kind, Session
 
@@ -117,7 +115,6 @@ class Injector:
         rival: Starts the command a second time.
         reward: Starts reward traffic on a Redis, if there is none yet.
         sandbox: The proxy before the sandbox.
-        clocks: The clocks of the processes.
         note: Receives each fault with what became of it.
         made: Faults that reached a process, by kind and victim.
     """
@@ -129,7 +126,6 @@ class Injector:
     rival: Callable[[], None]
     reward: Callable[[str], None]
     sandbox: SandboxProxy
-    clocks: Clocks
     note: Callable[[str], None]
     made: Counter[tuple[str, str]]
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
@@ -172,8 +168,6 @@ class Injector:
             self._cut(fault)
         elif fault.kind in (Kind.MEMORY, Kind.SLOW):
             self._disturb_redis(fault, now)
-        elif fault.kind is Kind.CLOCK:
-            self._made(fault, f"({self.clocks.jump(fault.victim, fault.seconds)})")
         elif fault.kind is Kind.SANDBOX:
             self._disturb_sandbox(fault, now)
         elif fault.kind is Kind.RESET:
@@ -304,18 +298,14 @@ def _go_on(process: psutil.Process) -> None:
 # Redis
 
 
-def telling_redis(folder: Path, environment: Mapping[str, str]) -> Path:
-    """Make a program ``redis-server`` that writes its configuration beside TMPDIR; its folder.
-
-    ``environment`` is added to that of the server.
-    """
+def telling_redis(folder: Path) -> Path:
+    """Make a program ``redis-server`` that writes its configuration beside TMPDIR; its folder."""
     folder.mkdir()
-    own = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
     program = folder / "redis-server"
     config = '"${TMPDIR%/*}/redis.conf"'
     program.write_text(
         f'#!/bin/sh\numask 077\n[ $1 = - ] || exec {redis_binary()} "$@"\n'
-        f"cat > {config}\nexec env {own} {redis_binary()} - < {config}\n"
+        f"cat > {config}\nexec {redis_binary()} - < {config}\n"
     )
     program.chmod(0o755)
     return folder

@@ -7,7 +7,6 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPException
 from itertools import count
@@ -28,9 +27,7 @@ class RewardTraffic:
         found: Those that are not the undisturbed run's.
     """
 
-    def __init__(
-        self, redis_url: str, folder: Path, expected: Undisturbed, environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, redis_url: str, folder: Path, expected: Undisturbed) -> None:
         self.judged = 0
         self.found: list[Violation] = []
         self._expected = expected
@@ -51,7 +48,7 @@ class RewardTraffic:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "services.reward"],
                 cwd=REPOSITORY,
-                env={"PATH": os.environ["PATH"], **environment, **settings},
+                env={"PATH": os.environ["PATH"], **settings},
                 stdout=log,
                 stderr=log,
             )

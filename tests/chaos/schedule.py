@@ -17,10 +17,10 @@ class Kind(StrEnum):
     same command started beside the first, ``FULL`` a full disk below the output folder, and
     ``ANSWERS`` failures of the generator. ``CUT`` is SIGKILL of Redis while a part of its
     append-only file gets lost, ``MEMORY`` a Redis that takes no more writes, ``SLOW`` one that
-    answers nobody, and ``AGGREGATOR`` a second aggregator of the same runs. ``CLOCK`` is a jump of
-    the wall clock of some processes, ``SANDBOX`` one that is away, hung or slow, or answers
-    nonsense, ``RESET`` the end of all connections to a service, and ``REWARD`` a reward service
-    with traffic on the same Redis and judges, until the session ends.
+    answers nobody, and ``AGGREGATOR`` a second aggregator of the same runs. ``SANDBOX`` is one
+    that is away, hung or slow, or answers nonsense, ``RESET`` the end of all connections to a
+    service, and ``REWARD`` a reward service with traffic on the same Redis and judges, until the
+    session ends.
     """
 
     KILL = "kill"
@@ -33,7 +33,6 @@ class Kind(StrEnum):
     MEMORY = "memory"
     SLOW = "slow"
     AGGREGATOR = "aggregator"
-    CLOCK = "clock"
     SANDBOX = "sandbox"
     RESET = "reset"
     REWARD = "reward"
@@ -62,13 +61,10 @@ _WEIGHTS = {
     Kind.MEMORY: 1,
     Kind.SLOW: 1,
     Kind.AGGREGATOR: 1,
-    Kind.CLOCK: 2,
     Kind.SANDBOX: 3,
     Kind.RESET: 1,
     Kind.REWARD: 1,
 }
-# Whose clock jumps: "services" are all Python processes but the command.
-CLOCKS = ("command", "redis", "services", "all")
 # What a sandbox does: the first three are no answers, or late ones; the others are wrong ones.
 AWAY, HUNG, LATE = "away", "hung", "late"
 WRONG_ANSWERS = ("500", "503", "garbage", "shape", "truncated")
@@ -77,7 +73,6 @@ SANDBOXES = (AWAY, HUNG, LATE, *WRONG_ANSWERS)
 CONNECTED = ("redis", "sandbox")
 # Seconds; a judge's lease lives for 10.
 _FREEZES = (0.2, 0.2, 1.0, 1.0, 3.0, 12.0)
-_JUMPS = (-7200.0, -3600.0, -300.0, -20.0, -2.0, 2.0, 20.0, 300.0, 3600.0, 7200.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +80,8 @@ class Fault:
     """A fault ``at`` seconds after its session began, for ``seconds`` where it has a duration.
 
     ``pick`` chooses among several processes of the victim's name, modulo their number; of ``CUT``
-    it is the part of the file that is kept, in percent. ``CLOCK`` jumps by ``seconds``, for good.
-    Its victim is one of ``CLOCKS``, that of ``SANDBOX`` one of ``SANDBOXES``.
+    it is the part of the file that is kept, in percent. The victim of
+    ``SANDBOX`` is one of ``SANDBOXES``.
     """
 
     at: float
@@ -96,8 +91,6 @@ class Fault:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        if self.kind is Kind.CLOCK:
-            return f"{self.kind} {self.victim} by {self.seconds:+g} s"
         duration = f" for {self.seconds:g} s" if self.seconds else ""
         return f"{self.kind} {self.victim}".rstrip() + duration
 
@@ -146,8 +139,6 @@ def _fault(random: Random, at: float, kind: Kind, weights: Mapping[str, int]) ->
     victim, pick = random.choices([*weights], [*weights.values()])[0], random.randrange(100)
     if kind in (Kind.RIVAL, Kind.REWARD):
         return Fault(at, kind)
-    if kind is Kind.CLOCK:
-        return Fault(at, kind, random.choice(CLOCKS), seconds=random.choice(_JUMPS))
     if kind is Kind.SANDBOX:
         return Fault(at, kind, random.choice(SANDBOXES), seconds=random.choice((0.5, 2.0, 4.0)))
     if kind is Kind.RESET:

@@ -12,7 +12,6 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.client import Pipeline
 
 from services.judge.permits import CallOutcome, PoolSettings, SandboxPool, SandboxState
-from services.judge.permits.script import PermitKeys
 from shared.ledger import connect_async
 from tests.conftest import RedisServer
 from tests.judge.pools import until
@@ -88,15 +87,6 @@ async def test_an_unknown_pool_is_empty(client: AsyncRedis) -> None:
         SandboxState(ONE, 1.0, 0, 0, 0.0, 0.0),
         SandboxState(TWO, 1.0, 0, 0, 0.0, 0.0),
     ]
-
-
-@pytest.mark.parametrize("time", ["nan", "inf", "1e300", "-1", "x"])
-async def test_a_clock_that_somebody_set_stops_no_judge(client: AsyncRedis, time: str) -> None:
-    await client.hset(PermitKeys.of([ONE]).shared[3], "time", time)  # type: ignore[misc]
-    pool = SandboxPool(client, [ONE], "w", settings=PoolSettings(max_concurrency=1, initial=1))
-    async with asyncio.timeout(20), pool.permit():
-        assert (await pool.state())[0].in_use == 1
-    await pool.close()
 
 
 async def test_a_permit_is_counted_while_it_is_held(client: AsyncRedis) -> None:

@@ -8,7 +8,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from shared.errors import OutputError
-from shared.ledger import JobLease, Ledger, VerdictEvent, job_id, list_runs, runs_progress
+from shared.ledger import Ledger, VerdictEvent, job_id, keys, list_runs, runs_progress
 from shared.plan import RunPlan
 from shared.run_record import PublishedResults, RunMeta, RunState
 from shared.schemas import SampleId
@@ -354,35 +354,11 @@ def test_a_waiting_job_is_not_missing(ledger: Ledger) -> None:
 def test_a_job_that_a_worker_holds_is_not_missing(ledger: Ledger, redis: Redis) -> None:
     ledger.record(generation())
     lose_all_jobs(ledger)
-    lease = JobLease(redis, job_of(ledger), "worker")
-    lease.acquire()
+    redis.set(keys.lease(job_of(ledger)), "worker", ex=10)
     assert ledger.requeue_lost({P1}, 3) == set()
     assert queued(ledger) == []
-    lease.release()
+    redis.delete(keys.lease(job_of(ledger)))
     assert ledger.requeue_lost(set(), 3) == {P1}
-
-
-def test_a_lease_ends_with_its_worker(ledger: Ledger, redis: Redis) -> None:
-    lease = JobLease(redis, job_of(ledger), "worker", ttl=10)
-    lease.renew()
-    (key,) = redis.keys("*lease*")
-    assert 9_000 < redis.pttl(key) <= 10_000
-    redis.pexpire(key, 5_000)
-    lease.renew()
-    assert 9_000 < redis.pttl(key) <= 10_000
-
-
-def test_a_lease_that_another_worker_took_over_is_left_to_it(ledger: Ledger, redis: Redis) -> None:
-    late, current = (JobLease(redis, job_of(ledger), name) for name in ("late", "current"))
-    late.acquire()
-    current.acquire()
-    (key,) = redis.keys("*lease*")
-    assert late.renew() is False
-    late.release()
-    assert redis.get(key) == b"current"
-    assert current.renew() is True
-    redis.delete(key)
-    assert late.renew() is True  # it expired, and nobody else has the job
 
 
 def test_a_plan_of_another_version_is_refused_by_name(ledger: Ledger) -> None:

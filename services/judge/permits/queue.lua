@@ -50,17 +50,11 @@ end
 -- Merged commands come at the same time; who comes first is still the first.
 local arrivals = 0
 
--- After those that wait already, also if the clock was set back.
-local function last_arrival()
-  local last = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2]
-  return math.max(NOW, (tonumber(last) or 0) + 1e-6)
-end
-
 -- A waiter that was dropped as dead returns to its old position. Those for one sandbox go before all
 -- others: there are few, and what they find is wanted early.
 local function join(waiter, ticket, request)
   empty = false
-  local arrival = (parse_request(request).only and NOW - AHEAD or last_arrival()) + arrivals * 1e-6
+  local arrival = (parse_request(request).only and NOW - AHEAD or NOW) + arrivals * 1e-6
   arrivals = arrivals + 1
   redis.call('ZADD', QUEUE, 'NX', ticket == '' and arrival or ticket, waiter)
   redis.call('HSET', WISHES, waiter, request)
@@ -200,8 +194,8 @@ function commands.state()
   for n = 1, COUNT do
     local in_use = redis.call('ZCOUNT', held_key(n), '(' .. LEASE_CLOCK, '+inf')
     local ejected_until, paused_until = unpack(redis.call('HMGET', state_key(n), 'ejected_until', 'paused_until'))
-    local ejected_for = math.max(0, ends_at(ejected_until, SETTINGS.eject_max) - NOW)
-    local paused_for = math.max(0, ends_at(paused_until, LONGEST_PAUSE) - NOW)
+    local ejected_for = math.max(0, (tonumber(ejected_until) or 0) - NOW)
+    local paused_for = math.max(0, (tonumber(paused_until) or 0) - NOW)
     for _, value in ipairs({ read_limit(n), in_use, waiting, ejected_for, paused_for }) do
       table.insert(found, tostring(value))
     end

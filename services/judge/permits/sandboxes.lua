@@ -51,13 +51,10 @@ local NOW = read_time()
 
 -- The lease clock advances by at most half a lease between two commands. Live holders renew more
 -- often than that, so a longer silence means that Redis was down, and permits must not expire.
---
--- It begins at 0, so anything but a time of the past (such as NaN) is somebody else's: all leases then end once.
 local function read_lease_clock()
   local stored = redis.call('HMGET', CLOCK, 'time', 'heard')
   local silence = NOW - (tonumber(stored[2]) or NOW)
-  local time = tonumber(stored[1] or 0)
-  if not (time and time >= 0 and time <= NOW) then time = NOW end
+  local time = tonumber(stored[1]) or 0
   return time + math.max(0, math.min(silence, SETTINGS.lease_ttl / 2))
 end
 
@@ -78,19 +75,13 @@ local function clamp(limit)
   return math.max(SETTINGS.minimum, math.min(limit, SETTINGS.max_concurrency))
 end
 
--- The wall clock of Redis may be set back: nothing lasts for longer than it could when it began.
-local function ends_at(stored, longest)
-  local time = tonumber(stored) or 0
-  return time - NOW > longest and 0 or time
-end
-
 local function read_sandbox(n)
   local fields = redis.call('HMGET', state_key(n),
     'limit', 'paused_until', 'ejected_until', 'ejections', 'probe', 'exclusive')
   return {
     n = n,
     limit = clamp(tonumber(fields[1]) or SETTINGS.initial),
-    opens_at = math.max(ends_at(fields[2], LONGEST_PAUSE), ends_at(fields[3], SETTINGS.eject_max)),
+    opens_at = math.max(tonumber(fields[2]) or 0, tonumber(fields[3]) or 0),
     half_open = fields[4] ~= false,
     probing = holds(n, fields[5]),
     exclusive = holds(n, fields[6]),
@@ -185,8 +176,8 @@ local function decrease(n)
 end
 
 local function pause(n, seconds)
-  local before = ends_at(redis.call('HGET', state_key(n), 'paused_until'), LONGEST_PAUSE)
-  local paused_until = math.max(before, NOW + seconds)
+  local before = tonumber(redis.call('HGET', state_key(n), 'paused_until')) or 0
+  local paused_until = math.max(before, NOW + math.min(seconds, LONGEST_PAUSE))
   redis.call('HSET', state_key(n), 'paused_until', paused_until)
 end
 

@@ -3,11 +3,10 @@
 Each command is one Lua script, so it is atomic.
 """
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib import resources
@@ -20,7 +19,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from shared.errors import ServiceError
 from shared.ledger.pipelined import MERGED, RUN_COMMANDS, PipelinedRedis, Script
 
-_LATE = 1.0  # seconds after which an answer of Redis is not waited for any longer
 _SCRIPT = Script(
     "\n".join(
         resources.files(__package__).joinpath(f"{part}.lua").read_text()
@@ -177,13 +175,9 @@ class PermitScript:
         return PermitAnswer(None, _text(found[1]), float(found[2]))
 
     async def wait_for_wake(self, name: str, timeout: float) -> None:
-        """Wait until the waiter is woken, at most ``timeout`` seconds and a little more.
-
-        Redis counts them by the wall clock, which may be set back.
-        """
-        with _service_errors(), suppress(TimeoutError):
-            async with asyncio.timeout(timeout + _LATE):
-                await self._redis.blpop([self._keys.wake(name)], timeout)
+        """Wait until the waiter is woken, at most ``timeout`` seconds."""
+        with _service_errors():
+            await self._redis.blpop([self._keys.wake(name)], timeout)
 
     async def renew(self, held: Mapping[str, str]) -> set[str]:
         """Renew permits (URL by name); return the names of the permits that have expired."""
