@@ -238,10 +238,10 @@ def _service_errors(url: str) -> Iterator[None]:
         raise ServiceError(
             f"REDIS_URL {shown} is not a Redis URL (redis://HOST:PORT/DB or {URL_FORM}){reason}"
         ) from None
-    except MasterNotFoundError as error:
+    except MasterNotFoundError:  # its text has the settings of the connections
         raise UnavailableError(
-            f"Redis at {shown} is not reachable: {error}; check that they run, the name of the "
-            "service, and the password of the sentinels"
+            f"Redis at {shown} is not reachable: none of the sentinels names a master; check that "
+            "they run, the name of the service, and the password of the sentinels"
         ) from None
     except AuthenticationError as error:
         raise ServiceError(f"Redis at {shown} refuses the password: {error}") from None
