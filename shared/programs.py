@@ -1,5 +1,6 @@
 """Programs that a tool of a model runs: one program, its input and limits, and what it did."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -87,22 +88,12 @@ class ProgramResult(BaseModel):
     truncated: bool = False
 
 
-class ProgramRequest(BaseModel):
-    """A program as a judge gets it; ``config`` is a run's config as JSON."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    program: Program
-    config: str
-
-
-class ProgramAnswer(BaseModel):
-    """A judge's answer: the result, or why the program could not be run.
+@dataclass(frozen=True, slots=True)
+class ProgramAnswer:
+    """The result of a program, or why it could not be run.
 
     ``refused``: the sandbox does not accept the request, so that a repetition is useless.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     result: ProgramResult | None = None
     failure: str | None = None

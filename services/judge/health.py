@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from shared.address import Address
 from shared.ledger.calls import Flaw
 from shared.process_environment import open_directly
-from shared.programs import ProgramAnswer
 from shared.redaction import redact
 from shared.schemas import Verdict
 from shared.service.labels import LabelValues
@@ -108,12 +107,6 @@ class JudgeMetrics:
             ["outcome"],
             registry=self.registry,
         )
-        self._programs = Counter(
-            "plumbline_judge_programs",
-            "Programs run for tools, by status; those that could not be run have `not_run`.",
-            ["status"],
-            registry=self.registry,
-        )
         self._refused = Counter(
             "plumbline_judge_jobs_refused",
             "Jobs in the queue that were moved aside because the ledger did not write them.",
@@ -170,10 +163,6 @@ class JudgeMetrics:
         self._requests.inc(verdict.attempts)
         self._confirmations.labels("flipped").inc(verdict.flipped)
         self._confirmations.labels("confirmed").inc(verdict.confirmed - verdict.flipped)
-
-    def count_program(self, answer: ProgramAnswer) -> None:
-        """Count a program of a tool."""
-        self._programs.labels(answer.result.status.value if answer.result else "not_run").inc()
 
     def count_refused(self, flaw: Flaw) -> None:
         """Count a job that was moved aside."""

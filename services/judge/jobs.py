@@ -19,7 +19,6 @@ from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.settings import JudgeSettings
 from services.judge.special_judge import CheckerFailedError
-from services.judge.tool_programs import run_program
 from services.judge.verdict import Judgement, case_results, to_verdict
 from shared.address import Address
 from shared.canaries.profile import CanaryProfile
@@ -32,7 +31,6 @@ from shared.ledger.jobs import JobInput, parse_problem
 from shared.ledger.ledger import unjudged_verdict
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.version import TROUBLE, unreadable
-from shared.programs import ProgramAnswer, ProgramRequest
 from shared.schemas import Generation, InfraFailure, Problem, RecordedCases, Verdict
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
@@ -132,16 +130,6 @@ class SampleJudge:
         requests, failures = attempts.requests, attempts.failures
         verdict = to_verdict(generation, judgement, requests, failures, self.name)
         return JudgedSample(verdict, await _packed_cases(verdict, judgement, recorded))
-
-    async def run(self, request: ProgramRequest) -> ProgramAnswer:
-        """Run a program of a tool; failures of the infrastructure are in the answer."""
-        config = _config_of("the config of a tool's program", request.config)
-        try:
-            return await run_program(request.program, config.sandbox, self._sandbox(config))
-        except ConfigError as error:
-            return ProgramAnswer(
-                failure=str(InfraFailure(kind=FailureKind.CONFIG, text=str(error)))
-            )
 
     async def _send_canaries(self, found: JobInput, config: Config, problem: Problem) -> None:
         """Send the canaries that are due, for the profile of a sample."""

@@ -3,14 +3,11 @@
 from pydantic import Field
 
 from shared.service.settings import RedisSettings, SandboxClientSettings, ServiceSettings
-from shared.text import split_urls
 
 
 class JudgeSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     """Settings of a judge worker."""
 
-    sandbox_urls: str = Field(default="", validation_alias="SANDBOX_URLS")
-    """Comma-separated URLs that replace the run's ``sandbox.url``."""
     name: str = Field(default="", validation_alias="PLUMBLINE_JUDGE_NAME")
     """Name of the worker; by default derived from host and process."""
     concurrency: int = Field(default=16, ge=1, validation_alias="PLUMBLINE_JUDGE_CONCURRENCY")
@@ -23,9 +20,3 @@ class JudgeSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     )
     """Seconds after SIGTERM until the jobs that are not finished return to the queue; by default
     they are all finished."""
-
-    @property
-    def sandboxes(self) -> list[str]:
-        """URLs of the given sandboxes, without ``/run_code``."""
-        urls = split_urls(self.sandbox_urls)
-        return [url.rstrip("/").removesuffix("/run_code") for url in urls]

@@ -288,9 +288,6 @@ class JobLoop:
 
     async def _judge_and_finish(self, job: TakenJob) -> None:
         call = JobCall.parse(job.id, job.values)
-        if call.is_program:
-            await self._run_and_answer(job, call)
-            return
         found = await self._jobs.read(call, problem=not self._judge.knows_problem(call))
         if found.problem is None and not self._judge.knows_problem(call):
             found = await self._jobs.read(call, problem=True)  # forgotten during the read
@@ -307,18 +304,6 @@ class JobLoop:
                 sample=call.sample.key,
                 status=verdict.final_status.value,
             )
-
-    async def _run_and_answer(self, job: TakenJob, call: JobCall) -> None:
-        """Run the program of a tool, if somebody still waits for it."""
-        request = await self._jobs.read_program(call)
-        answer, began = None, time.monotonic()
-        if request is not None:
-            with self._metrics.judging():
-                answer = await self._judge.run(request)
-            self._metrics.count_program(answer)
-        seconds = time.monotonic() - began
-        self._judged(job)
-        await self._jobs.answer(job, call, answer, seconds)
 
     async def _judgement(self, found: JobInput) -> JudgedSample | None:
         """Judge a sample that has a completion and no verdict."""

@@ -13,7 +13,7 @@ from services.reward.janitor import Janitor
 from services.reward.metrics import RewardMetrics
 from services.reward.pending import PendingAnswers
 from services.reward.problems import InlineLimits, ProblemStore
-from services.reward.programs import Programs
+from services.reward.programs import Programs, sandbox_client
 from services.reward.reward_log import RewardLog
 from services.reward.scorer import Scorer
 from services.reward.session import RewardSession
@@ -39,7 +39,7 @@ class RewardService:
         problems: The problems that it knows.
         metrics: Its metrics.
         scorer: Scores completions.
-        programs: Has programs of tools run.
+        programs: Runs programs of tools.
         commands: Connection to Redis, shared by all tasks.
         stop: Set when a task of the service has ended, which only a bug can cause.
     """
@@ -106,13 +106,14 @@ class RewardService:
             ledger = RewardLedger(waiting, commands, session.run, remember=settings.remember)
             most = session.config.judge.max_deliveries
             janitor = Janitor(ledger, upkeep, max_deliveries=most)
+            sandbox = await opened.enter_async_context(
+                sandbox_client(config, settings, waiting, commands)
+            )
             programs = Programs(
-                waiting,
-                commands,
-                session.document,
+                config,
+                sandbox,
                 max_pending=settings.max_runs,
                 max_deadline=settings.max_deadline,
-                max_deliveries=most,
             )
             service = cls(settings, session, problems, ledger, commands, janitor, log, programs)
             async with service._running():
@@ -124,7 +125,7 @@ class RewardService:
         stop_warming = threading.Event()
         warming = asyncio.create_task(asyncio.to_thread(self.problems.warm, stop_warming))
         upkeep = asyncio.create_task(self._janitor.run())
-        tasks = [*self._pending.start(), *self.programs.start(), upkeep]
+        tasks = [*self._pending.start(), upkeep]
         for task in tasks:
             task.add_done_callback(lambda _task: self.stop.set())
         try:
@@ -135,7 +136,6 @@ class RewardService:
         finally:
             stop_warming.set()
             await cancel_and_wait(*tasks)
-            await self.programs.close()
             await asyncio.gather(warming, asyncio.to_thread(self._janitor.leave))
 
     async def distrust(self) -> list[str] | None:

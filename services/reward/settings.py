@@ -5,13 +5,20 @@ from pathlib import Path
 from pydantic import Field
 
 from services.reward.models import MAX_DEADLINE
-from shared.service.settings import RedisSettings, ServiceSettings, Token, TokenFile, token_setting
+from shared.service.settings import (
+    RedisSettings,
+    SandboxClientSettings,
+    ServiceSettings,
+    Token,
+    TokenFile,
+    token_setting,
+)
 from shared.text import split_urls
 
 _MIB = 1024 * 1024
 
 
-class RewardSettings(ServiceSettings, RedisSettings):
+class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     """Settings of the reward service."""
 
     port: int = Field(default=8090, validation_alias="PORT", ge=0, le=65535)

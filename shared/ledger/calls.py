@@ -15,7 +15,6 @@ from typing import Self
 
 from shared.errors import PlumblineError
 from shared.ledger import keys
-from shared.ledger.keys import ProgramKeys
 from shared.ledger.packing import inflate
 from shared.ledger.queue import JOB_RETRIES, job_id
 from shared.schemas import SampleId
@@ -26,11 +25,8 @@ _MAX_RUN_CHARS = 512
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 # A run's id is a plain file name and a hash, that of a reward session its prefix and a hash; the id
-# of canaries has a prefix. Programs of tools belong to the service instance that asked for them.
-_RUN = re.compile(
-    rf"({keys.CANARIES})?({keys.REWARDS}[0-9a-f]{{16}}|[^/\x00-\x1f\x7f]+)"
-    rf"|{keys.PROGRAMS}[0-9a-f]{{16}}"
-)
+# of canaries has a prefix.
+_RUN = re.compile(rf"({keys.CANARIES})?({keys.REWARDS}[0-9a-f]{{16}}|[^/\x00-\x1f\x7f]+)")
 
 
 class Flaw(StrEnum):
@@ -119,20 +115,6 @@ class JobCall:
     @property
     def keys(self) -> keys.RunKeys:
         return keys.RunKeys(self.run)
-
-    @property
-    def is_program(self) -> bool:
-        """Whether the job is to run a program of a tool instead of judging a sample."""
-        return keys.is_program_run(self.run)
-
-    @property
-    def program(self) -> str:
-        """The id of its program."""
-        return self.sample.problem_id
-
-    @property
-    def program_keys(self) -> ProgramKeys:
-        return ProgramKeys(self.run)
 
 
 def _has_our_settings(fields: Mapping[str, bytes | None]) -> bool:

@@ -5,7 +5,7 @@
 --
 -- KEYS  queue, woken, started (RQ's registry of a queue), executions (RQ's set of the worker's executions),
 --       worker (RQ's hash), failed (RQ's registry of a queue), refused, and for `finish` hashes, verdicts, events and
---       meta of the run, and cases if there are any, for `answer` request and results of the program
+--       meta of the run, and cases if there are any
 -- ARGV  command, worker's name, seconds of a lease, seconds of RQ's registries, time (Unix),
 --       time (as RQ writes it), then the command's arguments; or merged commands
 --
@@ -246,18 +246,6 @@ end
 function commands.finish(job, execution, seconds, sample, ...)
   local written = 0
   if sample then written = write_verdict(KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], sample, ...) end
-  complete(job, execution, seconds)
-  return written
-end
-
--- answer JOB EXECUTION SECONDS PROGRAM ANSWER TTL -> 1 if the answer was written. Exactly once: the request is gone
--- with the first one, or when nobody waits any longer.
-function commands.answer(job, execution, seconds, program, answer, ttl)
-  local written = redis.call('DEL', KEYS[8])
-  if written == 1 then
-    redis.call('XADD', KEYS[9], '*', 'program', program, 'answer', answer)
-    redis.call('EXPIRE', KEYS[9], ttl)
-  end
   complete(job, execution, seconds)
   return written
 end

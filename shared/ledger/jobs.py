@@ -28,13 +28,11 @@ from rq.worker import BaseWorker
 from shared.ledger import keys
 from shared.ledger.calls import FIELDS, READ_FIELDS, Flaw, JobCall
 from shared.ledger.ledger import WRITE_VERDICT, problem_key, verdict_arguments
-from shared.ledger.packing import inflate, pack, unpack
+from shared.ledger.packing import unpack
 from shared.ledger.pipelined import MERGED, RUN_COMMANDS, Command, PipelinedRedis, Script
-from shared.ledger.programs import ANSWERS_KEPT, MAX_REQUEST
 from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, WRITTEN_FIELDS, text
 from shared.ledger.version import FIELD, PUT_BACK, check_run, put_back_note
-from shared.programs import ProgramAnswer, ProgramRequest
-from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
+from shared.schemas import Generation, Problem, SampleId, Verdict
 
 _MAX_REASON_CHARS = 20_000
 
@@ -237,43 +235,6 @@ class WorkerJobs(_WorkerScript):
             _SCRIPT, keys_, self._merged, "finish", job.id, job.execution, seconds, *arguments
         )
         return bool(written == 1)
-
-    async def read_program(self, call: JobCall) -> ProgramRequest | None:
-        """Read the program of a job; None if nobody waits for it any longer.
-
-        Raises:
-            ValueError: What is stored is no program.
-        """
-        [packed] = await self._commands.send([("GET", call.program_keys.request(call.program))])
-        if packed is None:
-            return None
-        document = inflate(packed, MAX_REQUEST)
-        if sha256(document.decode()) != call.sha256:
-            return None
-        return ProgramRequest.model_validate_json(document)
-
-    async def answer(
-        self, job: TakenJob, call: JobCall, answer: ProgramAnswer | None, seconds: float
-    ) -> bool:
-        """Answer a program exactly once, if there is an answer, and delete the job and its lease.
-
-        Returns:
-            Whether the answer was written: somebody still waited, and there was none.
-        """
-        if answer is None:
-            args = self._args("finish", job.id, job.execution, seconds)
-            await self._commands.run(_SCRIPT, self._keys, args)
-            return False
-        packed = pack(answer.model_dump_json(exclude_defaults=True))
-        args = self._args(
-            "answer", job.id, job.execution, seconds, call.program, packed, ANSWERS_KEPT
-        )
-        keys_ = [
-            *self._keys,
-            call.program_keys.request(call.program),
-            call.program_keys.results,
-        ]
-        return bool(await self._commands.run(_SCRIPT, keys_, args) == 1)
 
     def _merged(self) -> list[Any]:
         return self._args(MERGED)

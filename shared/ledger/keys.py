@@ -13,8 +13,6 @@ VERSION = f"{PREFIX}:version"
 CANARIES = "canaries/"
 # Before the 16 hex digits of a reward session.
 REWARDS = "reward/"
-# Before the 16 hex digits of a service instance that has programs run for tools.
-PROGRAMS = "programs/"
 JUDGE_FUNCTION = "services.judge.jobs.judge_sample"
 # List of the latest jobs that judges refused, as JSON.
 REFUSED = f"{PREFIX}:refused"
@@ -137,28 +135,6 @@ class RewardKeys(RunKeys):
         return (*self._own, self.uses, self.idle, *RunKeys(canary_run(self.run))._own)
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramKeys:
-    """The keys of one instance that has programs run; all of them expire.
-
-    ``run`` is the instance's id; ``results`` is the stream of its answers.
-    """
-
-    run: str
-
-    @property
-    def _base(self) -> str:
-        return f"{PREFIX}:programs:{self.run.removeprefix(PROGRAMS)}"
-
-    @property
-    def results(self) -> str:
-        return f"{self._base}:results"
-
-    def request(self, program: str) -> str:
-        """Key of a program that waits for its answer: a string, by the program's id."""
-        return f"{self._base}:request:{program}"
-
-
 def canary_run(run: str) -> str:
     """The id under which the canaries of a run are judged."""
     return f"{CANARIES}{run}"
@@ -172,11 +148,6 @@ def is_canary_run(run: str) -> bool:
 def is_reward_run(run: str) -> bool:
     """Whether an id is that of a reward session."""
     return run.startswith(REWARDS)
-
-
-def is_program_run(run: str) -> bool:
-    """Whether an id is that of an instance that has programs run."""
-    return run.startswith(PROGRAMS)
 
 
 def lease(job: str) -> str:

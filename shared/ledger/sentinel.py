@@ -141,7 +141,9 @@ def _raise_not_now(error: ResponseError) -> None:
 class _MasterConnection(SentinelManagedConnection):
     """A connection that is opened to the master of that moment."""
 
-    def connect_check_health(self, check_health: bool = True, **_: bool) -> None:
+    def connect_check_health(
+        self, check_health: bool = True, retry_socket_connect: bool = False
+    ) -> None:
         self.host, self.port = self.connection_pool.get_master_address()
         # The caller retries, and the address may be another one by then.
         super().connect_check_health(check_health, retry_socket_connect=False)
@@ -161,7 +163,9 @@ class _TLSMasterConnection(_MasterConnection, SentinelManagedSSLConnection):
 class _AsyncMasterConnection(async_sentinel.SentinelManagedConnection):
     """As :class:`_MasterConnection`."""
 
-    async def connect_check_health(self, check_health: bool = True, **_: bool) -> None:
+    async def connect_check_health(
+        self, check_health: bool = True, retry_socket_connect: bool = False
+    ) -> None:
         if not self.is_connected:
             self.host, self.port = await self.connection_pool.get_master_address()
             await super().connect_check_health(check_health, retry_socket_connect=False)

@@ -21,6 +21,7 @@ from shared.errors import ConfigError
 from shared.schemas import describe
 from shared.service.hosts import AllowedHosts
 from shared.service.tokens import BearerToken, authorization, read_token
+from shared.text import split_urls
 
 if TYPE_CHECKING:
     from shared.service.connections import ConnectionLimits
@@ -131,15 +132,17 @@ class ServiceSettings(BaseSettings):
 
 
 class SandboxClientSettings(BaseSettings):
-    """The token that clients of a sandbox send."""
+    """Addresses of the sandboxes, and the token that their clients send."""
 
     model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
 
     _sandbox_token: str | None = None
 
+    sandbox_urls: str = Field(default="", validation_alias="SANDBOX_URLS")
+    """Comma-separated URLs that replace the config's ``sandbox.url``."""
     sandbox_token: Token = Field(default=None, validation_alias="PLUMBLINE_SANDBOX_TOKEN")
-    """Token to send to the sandboxes, if they require one. A judge sends it to those of
-    ``SANDBOX_URLS`` only."""
+    """Token to send to the sandboxes, if they require one. It goes to those of ``SANDBOX_URLS``
+    only."""
     sandbox_token_file: TokenFile = Field(
         default=None, validation_alias="PLUMBLINE_SANDBOX_TOKEN_FILE"
     )
@@ -151,6 +154,12 @@ class SandboxClientSettings(BaseSettings):
             self.sandbox_token, self.sandbox_token_file, "PLUMBLINE_SANDBOX_TOKEN"
         )
         return self
+
+    @property
+    def sandboxes(self) -> list[str]:
+        """URLs of the given sandboxes, without ``/run_code``."""
+        urls = split_urls(self.sandbox_urls)
+        return [url.rstrip("/").removesuffix("/run_code") for url in urls]
 
     @property
     def sandbox_headers(self) -> dict[str, str]:

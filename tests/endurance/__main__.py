@@ -316,7 +316,7 @@ def in_flight(redis: Redis) -> Iterator[str]:
             jobs = (member.partition(b":")[0] for member in redis.zrange(key, 0, -1))
             if any(redis.exists(b"rq:job:" + job) for job in jobs):
                 yield name
-        elif name.startswith(_IN_FLIGHT) or ":request:" in name:
+        elif name.startswith(_IN_FLIGHT):
             yield name
         elif ":permits:" in name and ":held:" in name:
             pool = name.split(":held:")[0]

@@ -55,7 +55,6 @@ def test_growth_leaves_out_the_first_tenth_and_other_processes() -> None:
     [
         ("plumbline:reward:0123456789abcdef:answer:a/b%2Fc/1", "plumbline:reward:*:answer:*"),
         ("plumbline:reward:0123456789abcdef:hashes", "plumbline:reward:*:hashes"),
-        ("plumbline:programs:0123456789abcdef:request:77", "plumbline:programs:*:request:*"),
         ("rq:job:0a1b", "rq:job:*"),
         ("plumbline:lease:x", "plumbline:lease:*"),
     ],

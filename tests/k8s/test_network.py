@@ -10,6 +10,7 @@ INTERNET = "0.0.0.0/0"
 # From, to, port. Everything else is refused.
 WANTED = {
     ("judge", "sandbox", 8080),
+    ("reward", "sandbox", 8080),
     ("judge", "redis", 6379),
     ("aggregator", "redis", 6379),
     ("runner", "redis", 6379),
@@ -76,8 +77,8 @@ def test_only_what_must_be_reaches_one_another(everything: Cluster):
     assert reachable(everything) == WANTED
 
 
-def test_only_the_judge_reaches_the_sandbox(minimal: Cluster):
-    assert {a for a, b, _ in reachable(minimal) if b == "sandbox"} == {"judge"}
+def test_only_judge_and_reward_service_reach_the_sandbox(minimal: Cluster):
+    assert {a for a, b, _ in reachable(minimal) if b == "sandbox"} == {"judge", "reward"}
 
 
 def test_the_sandbox_reaches_nobody(clusters: dict[str, Cluster]):

@@ -1,73 +1,40 @@
-"""``Programs`` with real Redis, judges and sandbox: many at once, lost judges, deadlines."""
+"""Programs of tools over real Redis and sandbox: many at once, deadlines, the route."""
 
 import asyncio
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 import pytest
 from redis import Redis
 
 from services.reward.errors import RefusedError
-from services.reward.programs import Programs, ProgramTimings
+from services.reward.programs import Programs, sandbox_client
+from services.reward.settings import RewardSettings
 from shared.config import Config
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
 from shared.programs import Program, ProgramStatus
-from shared.service.tasks import cancel_and_wait
 from tests.conftest import RedisServer
 from tests.reward.servers import Served, served
 
-FAST = ProgramTimings(block=0.2, check=0.3, young=0.5, pause=0.05)
-
-
-@contextmanager
-def judge(redis_server: RedisServer, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
-    environment = {
-        **os.environ,
-        "REDIS_URL": redis_server.url,
-        "PORT": "0",
-        "HOST": "127.0.0.1",
-        "PLUMBLINE_JUDGE_LEASE_TTL": "1",
-        "LOG_LEVEL": "WARNING",
-        **settings,
-    }
-    process = subprocess.Popen([sys.executable, "-m", "services.judge"], env=environment)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+SLOW = Program(code="import time; time.sleep(5)")
 
 
 @asynccontextmanager
 async def programs(
-    redis_server: RedisServer, url: str, *, max_pending: int = 50, max_deliveries: int = 2
+    redis_server: RedisServer, url: str, *, max_pending: int = 50
 ) -> AsyncIterator[Programs]:
     config = Config.model_validate({"sandbox": {"url": url}})
-    client = await connect_async(redis_server.url)
-    found = Programs(
-        client,
-        PipelinedRedis(client),
-        config.for_services().model_dump_json(),
-        max_pending=max_pending,
-        max_deliveries=max_deliveries,
-        timings=FAST,
-    )
-    tasks = found.start()
-    try:
-        yield found
-    finally:
-        await cancel_and_wait(*tasks)
-        await found.close()
-        await client.aclose()
+    async with (
+        await connect_async(redis_server.url) as redis,
+        sandbox_client(config, RewardSettings(), redis, PipelinedRedis(redis)) as sandbox,
+    ):
+        yield Programs(config, sandbox, max_pending=max_pending)
 
 
 async def until(true: object, seconds: float = 30) -> None:
@@ -77,8 +44,13 @@ async def until(true: object, seconds: float = 30) -> None:
         await asyncio.sleep(0.01)
 
 
-def nothing_left(redis: Redis) -> bool:
-    return not [*redis.keys("plumbline:programs:*"), *redis.keys("rq:job:*")]
+def permits(redis: Redis) -> int:
+    """Permits that are held, and requests that wait for one."""
+    return sum(redis.zcard(key) for key in redis.keys("plumbline:permits:*") if is_set(redis, key))
+
+
+def is_set(redis: Redis, key: bytes) -> bool:
+    return redis.type(key) == b"zset"
 
 
 async def test_each_request_gets_the_answer_of_its_program(
@@ -88,53 +60,12 @@ async def test_each_request_gets_the_answer_of_its_program(
         programs(redis_server, sandbox_url) as one,
         programs(redis_server, sandbox_url) as other,
     ):
-        with judge(redis_server), judge(redis_server):
-            given = [Program(code="print(int(input()) ** 2)", stdin=str(n)) for n in range(40)]
-            work = [(one, other)[n % 2].run(program, 60) for n, program in enumerate(given)]
-            results = await asyncio.gather(*work)
-        assert [result.stdout for result in results] == [f"{n * n}\n" for n in range(40)]
+        given = [Program(code="print(int(input()) ** 2)", stdin=str(n)) for n in range(20)]
+        work = [(one, other)[n % 2].run(program, 60) for n, program in enumerate(given)]
+        results = await asyncio.gather(*work)
+        assert [result.stdout for result in results] == [f"{n * n}\n" for n in range(20)]
         assert (one.pending, other.pending) == (0, 0)
-    assert nothing_left(redis)
-
-
-async def test_a_killed_judge_costs_no_answer(
-    redis: Redis, redis_server: RedisServer, sandbox_url: str
-) -> None:
-    slow = Program(code="import time; time.sleep(1.5); print('done')")
-    async with programs(redis_server, sandbox_url) as found:
-        with judge(redis_server) as process:
-            work = [asyncio.create_task(found.run(slow, 60)) for _ in range(3)]
-            await until(lambda: len(redis.keys("plumbline:lease:*")) == 3)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        with judge(redis_server):
-            results = await asyncio.gather(*work)
-    assert [result.stdout for result in results] == ["done\n"] * 3
-    assert nothing_left(redis)
-
-
-async def test_what_redis_forgot_is_sent_again(
-    redis: Redis, redis_server: RedisServer, sandbox_url: str
-) -> None:
-    async with programs(redis_server, sandbox_url) as found:
-        work = asyncio.create_task(found.run(Program(code="print(1)"), 60))
-        await until(lambda: redis.llen("rq:queue:judge"))
-        redis.flushall()
-        with judge(redis_server):
-            assert (await work).stdout == "1\n"
-
-
-async def test_a_program_that_loses_every_judge_is_503(
-    redis: Redis, redis_server: RedisServer, sandbox_url: str
-) -> None:
-    async with programs(redis_server, sandbox_url, max_deliveries=1) as found:
-        work = asyncio.create_task(found.run(Program(code="print(1)"), 60))
-        for _ in range(2):
-            await until(lambda: redis.lpop("rq:queue:judge"))
-        with pytest.raises(RefusedError, match="judge_worker_lost") as caught:
-            await work
-    assert caught.value.status is HTTPStatus.SERVICE_UNAVAILABLE
-    assert caught.value.retry_after
+    assert permits(redis) == 0
 
 
 async def test_a_deadline_that_passes_is_504_and_nothing_is_left(
@@ -142,10 +73,9 @@ async def test_a_deadline_that_passes_is_504_and_nothing_is_left(
 ) -> None:
     async with programs(redis_server, sandbox_url) as found:
         with pytest.raises(RefusedError) as caught:
-            await found.run(Program(code="print(1)"), 0.2)
+            await found.run(SLOW, 0.5)
         assert caught.value.status is HTTPStatus.GATEWAY_TIMEOUT
-        assert nothing_left(redis)
-        assert redis.llen("rq:queue:judge") == 0
+        await until(lambda: permits(redis) == 0)
 
 
 async def test_a_deadline_that_passes_is_504_while_redis_hangs(
@@ -168,12 +98,11 @@ async def test_a_client_that_goes_takes_its_program_along(
     redis: Redis, redis_server: RedisServer, sandbox_url: str
 ) -> None:
     async with programs(redis_server, sandbox_url) as found:
-        work = asyncio.create_task(found.run(Program(code="print(1)"), 60))
-        await until(lambda: redis.llen("rq:queue:judge"))
+        work = asyncio.create_task(found.run(SLOW, 60))
+        await until(lambda: permits(redis))
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-        assert nothing_left(redis)
-        assert redis.llen("rq:queue:judge") == 0
+        await until(lambda: permits(redis) == 0)
         assert found.pending == 0
 
 
@@ -187,13 +116,12 @@ async def test_more_than_may_be_pending_are_429(
             await found.run(Program(code="print(2)"), 60)
         assert caught.value.status is HTTPStatus.TOO_MANY_REQUESTS
         assert caught.value.retry_after
-        with judge(redis_server):
-            assert (await work).status is ProgramStatus.OK
+        assert (await work).status is ProgramStatus.OK
 
 
-async def test_a_sandbox_that_is_away_is_503(redis: Redis, redis_server: RedisServer) -> None:
+async def test_a_sandbox_that_is_away_is_503(redis_server: RedisServer) -> None:
     async with programs(redis_server, "http://127.0.0.1:9") as found:
-        with judge(redis_server), pytest.raises(RefusedError) as caught:
+        with pytest.raises(RefusedError) as caught:
             await found.run(Program(code="print(1)", timeout=1), 3)
     assert caught.value.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
@@ -202,8 +130,10 @@ async def test_a_sandbox_that_is_away_is_503(redis: Redis, redis_server: RedisSe
 
 
 @pytest.fixture
-async def service(redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
-    async with served(redis, redis_server.url, max_runs=2) as found:
+async def service(
+    redis: Redis, redis_server: RedisServer, sandbox_url: str
+) -> AsyncIterator[Served]:
+    async with served(redis, redis_server.url, max_runs=2, sandbox_urls=sandbox_url) as found:
         yield found
 
 
@@ -212,18 +142,17 @@ async def post(service: Served, **body: object) -> tuple[int, dict[str, object],
         return response.status, json.loads(await response.read()), response.headers
 
 
-async def test_the_route(service: Served, redis_server: RedisServer, sandbox_url: str) -> None:
-    with judge(redis_server, SANDBOX_URLS=sandbox_url):
-        status, body, _ = await post(service, code="print(input())", stdin="x")
-        assert status == 200
-        assert body.pop("seconds") > 0  # type: ignore[operator]
-        assert body == {
-            "status": "ok", "stdout": "x\n", "stderr": "", "exit_code": 0, "truncated": False,
-        }  # fmt: skip
-        cpp = shutil.which("g++") is not None
-        if cpp:
-            status, body, _ = await post(service, code="int main() {", language="cpp")
-            assert (status, body["status"], body["exit_code"]) == (200, "compile_error", None)
+async def test_the_route(service: Served) -> None:
+    status, body, _ = await post(service, code="print(input())", stdin="x")
+    assert status == 200
+    assert body.pop("seconds") > 0  # type: ignore[operator]
+    assert body == {
+        "status": "ok", "stdout": "x\n", "stderr": "", "exit_code": 0, "truncated": False,
+    }  # fmt: skip
+    cpp = shutil.which("g++") is not None
+    if cpp:
+        status, body, _ = await post(service, code="int main() {", language="cpp")
+        assert (status, body["status"], body["exit_code"]) == (200, "compile_error", None)
     async with service.client.get(f"{service.url}/metrics") as response:
         text = await response.text()
     assert 'plumbline_reward_programs_total{status="ok"} 1.0' in text
@@ -256,7 +185,7 @@ async def test_bodies_that_are_refused(service: Served) -> None:
 
 
 async def test_answers_of_the_route_that_are_no_results(service: Served) -> None:
-    first = [asyncio.create_task(post(service, code="1", deadline=2)) for _ in range(2)]
+    first = [asyncio.create_task(post(service, code=SLOW.code, deadline=1)) for _ in range(2)]
     await until(lambda: service.service.programs.pending == 2)
     status, _, headers = await post(service, code="1")
     assert status == 429

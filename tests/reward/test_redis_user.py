@@ -1,18 +1,18 @@
 """The user ``reward`` of Redis may do what the service needs, together with ``judge``."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from services.judge.permits import CallOutcome, PoolSettings, SandboxPool
 from shared.ledger import CanaryLedger, Ledger, connect, connect_async
 from shared.ledger.calls import JobCall
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.programs import ProgramLedger, SentProgram
 from shared.ledger.rewards import RewardLedger, RewardProblem, RewardSample, SampleState
-from shared.programs import Program, ProgramAnswer, ProgramRequest
 from shared.reference import problem_digest
 from tests.redis_users import RedisWithUsers, redis_with_users
 from tests.shared.ledgers import problem, verdict
@@ -93,23 +93,17 @@ async def test_everything_that_its_upkeep_does(server: RedisWithUsers) -> None:
 
 async def test_everything_that_programs_of_tools_need(server: RedisWithUsers) -> None:
     redis = await connect_async(server.url_of("reward"))
-    programs = ProgramLedger(redis, PipelinedRedis(redis))
-    request = ProgramRequest(program=Program(code="print(1)"), config="{}")
-    sent = [SentProgram.of(programs.run, request) for _ in range(2)]
-    for one in sent:
-        await programs.send(one, 60)
-    await programs.cancel(sent[1])
-    judge = await connect_async(server.url_of("judge"))
-    jobs = WorkerJobs(PipelinedRedis(judge), "w", lease_ttl=10)
-    [job] = (await jobs.take(2, idle=True)).jobs
-    assert await programs.missing(sent) == {sent[1].id}
-    call = JobCall.parse(job.id, job.values)
-    assert await jobs.read_program(call) is not None
-    await jobs.answer(job, call, ProgramAnswer(failure="no sandbox"), 0.1)
-    answers = await programs.answers("0", 5)
-    assert set(answers.found) == {sent[0].id}
-    await programs.forget(answers)
-    await programs.close()
-    await judge.aclose()
+    pool = SandboxPool(redis, ["http://s"], "w", settings=PoolSettings(max_concurrency=1))
+
+    async def held() -> None:
+        async with pool.permit() as permit:
+            permit.report(CallOutcome.OK)
+
+    async with pool.permit():
+        waiting = [asyncio.create_task(held()) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        waiting.pop().cancel()
+    await asyncio.gather(*waiting)
+    await pool.close()
     await redis.aclose()
     assert server.refusals() == []

@@ -19,8 +19,6 @@ from shared.ledger import CanaryLedger, JudgeQueue, Ledger, connect_async, keys
 from shared.ledger.calls import JobCall
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.programs import ProgramLedger, SentProgram
-from shared.programs import Program, ProgramAnswer, ProgramRequest
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.redis_users import CONFIGS, PASSWORDS, RedisWithUsers, redis_with_users, refused
@@ -145,28 +143,11 @@ async def test_everything_that_a_judge_does(server: RedisWithUsers) -> None:
     canaries = CanaryLedger(client(server, "judge"), RUN)
     assert canaries.send("http://s", "batch python programs", "{}", every=60)
     assert not canaries.send("http://s", "batch python programs", "{}", every=60)
-    await _answer_program(server, jobs)
     await jobs.stop_waiting()
     worker._held.give_back()
     worker.teardown()  # type: ignore[no-untyped-call]
     await redis.aclose()
     assert server.refusals() == []
-
-
-async def _answer_program(server: RedisWithUsers, jobs: WorkerJobs) -> None:
-    """Answer the program of a tool that is next in the queue."""
-    redis = await connect_async(server.url_of("default"))
-    await redis.delete("rq:queue:judge")
-    programs = ProgramLedger(redis, PipelinedRedis(redis))
-    request = ProgramRequest(program=Program(code=""), config="{}")
-    sent = SentProgram.of(programs.run, request)
-    await programs.send(sent, 60)
-    [job] = (await jobs.take(1, idle=True)).jobs
-    call = JobCall.parse(job.id, job.values)
-    assert await jobs.read_program(call) == request
-    assert await jobs.answer(job, call, ProgramAnswer(failure="x"), 0.1)
-    assert list((await programs.answers("0", 1)).found) == [sent.id]
-    await redis.aclose()
 
 
 async def _permit(pool: SandboxPool) -> None:
@@ -273,7 +254,6 @@ def test_nobody_may_more_than_its_trade(server: RedisWithUsers, user: str) -> No
         ("reward", ("HGET", META, "config")),
         ("reward", ("HGETALL", f"plumbline:canaries:{RUN}:completions")),
         ("reward", ("SADD", "plumbline:runs", "x")),
-        ("reward", ("HSET", "plumbline:permits:x", "limit", "0")),
         ("reward", ("SET", "plumbline:lease:x", "me")),
         ("reward", ("HSET", "rq:worker:x", "state", "busy")),
         ("reward", ("EVAL", "return 1", "0")),

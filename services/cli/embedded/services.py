@@ -42,7 +42,7 @@ OWN_SECRETS: Mapping[str, tuple[str, ...]] = {
     "judge": ("PLUMBLINE_SANDBOX_",),
     "aggregator": ("PLUMBLINE_AGGREGATOR_", "WANDB_", *_OUTSIDE),
     "generator": (_GENERATOR_PREFIX, *_OUTSIDE),
-    "reward": ("PLUMBLINE_REWARD_", *_OUTSIDE),
+    "reward": ("PLUMBLINE_REWARD_", "PLUMBLINE_SANDBOX_", *_OUTSIDE),
 }
 # The tokens in this process's environment belong to services elsewhere. Those of the stack listen
 # on the loopback address, and their clients send none.

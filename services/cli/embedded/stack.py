@@ -179,13 +179,9 @@ def _await_sandbox(stack: EmbeddedStack, child: ChildProcess | None) -> None:
 
 
 def _start_judges(stack: EmbeddedStack, config: Config, prefork: Prefork) -> None:
-    settings = {
-        "REDIS_URL": stack.redis_url,
-        "SANDBOX_URLS": ",".join(stack.sandbox_urls),
+    settings = _ledger_and_sandboxes(stack) | {
         "PLUMBLINE_JUDGE_DRAIN_SECONDS": str(GRACE_SECONDS / 2),  # killed, the jobs would be lost
     }
-    if stack.sandbox is not None:
-        settings |= NO_SANDBOX_TOKEN
     workers = config.judge.workers or 1
     if not os.environ.get(_JUDGE_CONCURRENCY):
         # Two completions per slot of the sandbox: one runs, and one is being prepared or checked.
@@ -196,8 +192,14 @@ def _start_judges(stack: EmbeddedStack, config: Config, prefork: Prefork) -> Non
         _start_service(stack, ServiceLaunch("judge", settings), prefork, f"judge-{number}")
 
 
+def _ledger_and_sandboxes(stack: EmbeddedStack) -> dict[str, str]:
+    own = {} if stack.sandbox is None else NO_SANDBOX_TOKEN
+    urls = ",".join(stack.sandbox_urls)
+    return {"REDIS_URL": stack.redis_url, "SANDBOX_URLS": urls, **own}
+
+
 def _start_reward(stack: EmbeddedStack, launch: ServiceLaunch, prefork: Prefork) -> None:
-    settings = launch.settings | {"REDIS_URL": stack.redis_url}
+    settings = launch.settings | _ledger_and_sandboxes(stack)
     if stack.sandbox is not None and stack.sandbox.environment is not None:
         settings["PLUMBLINE_REWARD_ENVIRONMENT"] = stack.sandbox.environment.fingerprint
     child = _start_service(stack, replace(launch, settings=settings), prefork)
