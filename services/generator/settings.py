@@ -38,9 +38,6 @@ class GeneratorSettings(ServiceSettings):
     """Bearer token that clients must send."""
     api_key_file: TokenFile = None
     """File with that token."""
-    max_connections: int = Field(default=16384, ge=1, validation_alias="PLUMBLINE_MAX_CONNECTIONS")
-    """As for every service, with a higher default: the requests that wait in the router's queue
-    have a connection each."""
     replay_completions: str = ""
     """JSON lines file with recorded completions."""
     replay_data: Annotated[tuple[str, ...], NoDecode] = ()

@@ -21,7 +21,6 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz", "/health", "/v1/ping"})
 COOKIE = "plumbline_token"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _SHOWN = 80
-_LENGTH_DIGITS = 18  # the parser takes the largest number of 64 bits for an unknown length
 
 # Makes an error response from status, message and headers, in the format of the service's API.
 ErrorFormat = Callable[[int, str, Mapping[str, str]], web.StreamResponse]
@@ -30,11 +29,9 @@ ErrorFormat = Callable[[int, str, Mapping[str, str]], web.StreamResponse]
 class Status(IntEnum):
     """Statuses of refused requests."""
 
-    BAD_REQUEST = 400
     UNAUTHORIZED = 401
     FORBIDDEN = 403
     MISDIRECTED = 421
-    TOO_LARGE = 413
     UNSUPPORTED = 415
 
 
@@ -155,11 +152,6 @@ def _check_body(request: web.Request) -> None:
                     "encoded bodies are not supported; send the body without Content-Encoding",
                     Accept_Encoding="identity",
                 )
-    if "Transfer-Encoding" in headers and headers["Transfer-Encoding"].lower() != "chunked":
-        message = "the only supported Transfer-Encoding is chunked"
-        raise RefusedError(Status.BAD_REQUEST, message)
-    if len(headers.get("Content-Length", "")) > _LENGTH_DIGITS:
-        raise RefusedError(Status.TOO_LARGE, "the body is too large")
     if request.method in _SAFE or request.match_info.http_exception is not None:
         return
     kind = headers.get("Content-Type", "")

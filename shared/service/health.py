@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from aiohttp import web
     from prometheus_client import CollectorRegistry
 
-    from shared.service.connections import ConnectionLimits
     from shared.service.settings import ServiceSettings
 
 log = get_logger(__name__)
@@ -88,7 +87,6 @@ class HealthServer:
         registry: "CollectorRegistry | None" = None,
         *,
         settings: "ServiceSettings | None" = None,
-        limits: "ConnectionLimits | None" = None,
     ) -> None:
         """Bind the address.
 
@@ -97,9 +95,7 @@ class HealthServer:
             port: Port to bind, 0 for a free one.
             readiness: Readiness checks.
             registry: Metrics.
-            settings: Allowed hosts, token and limits; by default those of the environment, without
-                a token.
-            limits: Limits on connections that replace those of the settings.
+            settings: Allowed hosts and token; by default those of the environment, without a token.
 
         Raises:
             ServiceError: The address cannot be bound.
@@ -110,7 +106,6 @@ class HealthServer:
         self.readiness = readiness
         self.registry = registry
         self._settings = settings or load_settings(ServiceSettings)
-        self._limits = limits or self._settings.connection_limits
         self._address = host, port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -164,7 +159,7 @@ class HealthServer:
     async def _serve(self) -> None:
         from shared.service.server import listening
 
-        async with listening(self.application(), *self._address, self._limits, bound=self._socket):
+        async with listening(self.application(), *self._address, bound=self._socket):
             await self._stop.wait()
 
 

@@ -1,25 +1,18 @@
 """HTTP server of an aiohttp service: graceful shutdown, operations endpoints, JSON errors."""
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
 from shared.service.access import Access, ErrorFormat, guard
-from shared.service.connections import (
-    SERVER,
-    Connection,
-    ConnectionLimits,
-    Connections,
-    handler_of,
-    requests_of,
-)
 from shared.service.health import ALIVE, BACKLOG, Readiness, bind_error
 from shared.service.logs import get_logger
 from shared.service.processes import announce_port
@@ -34,15 +27,18 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """What an application was created with."""
-
-    access: Access
-    errors: ErrorFormat
+# Longer than that of clients and usual proxies, which otherwise would send a request while the
+# connection is being closed.
+_KEEPALIVE = 75.0
+_ACCESS = web.AppKey("access", Access)
 
 
-_RULES = web.AppKey("rules", _Rules)
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether aiohttp reports an error of a handler, not a malformed request."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+logging.getLogger("aiohttp.server").addFilter(_is_ours)
 
 
 def json_error(
@@ -81,13 +77,8 @@ def make_application(
         # Nothing is inflated: a small body must not become a large one.
         handler_args={"auto_decompress": False},
     )
-    app[_RULES] = _Rules(access, errors)
-    app.on_response_prepare.append(_without_versions)
+    app[_ACCESS] = access
     return app
-
-
-async def _without_versions(_request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(SERVER)
 
 
 async def serve(
@@ -105,7 +96,7 @@ async def serve(
 
     Args:
         app: The application, of :func:`make_application`.
-        settings: Address to bind, and limits on connections.
+        settings: Address to bind.
         stop: Event that stops the server when it is set.
         shutdown_timeout: Seconds that requests in flight get to finish.
         listens: Called with the port as soon as requests are answered.
@@ -117,8 +108,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    limits = settings.connection_limits
-    async with listening(app, settings.host, settings.port, limits, shutdown_timeout) as bound:
+    async with listening(app, settings.host, settings.port, shutdown_timeout) as bound:
         announce_port(bound)
         log.info("listening", host=settings.host, port=bound)
         if listens is not None:
@@ -132,7 +122,6 @@ async def listening(
     app: web.Application,
     host: str,
     port: int,
-    limits: ConnectionLimits,
     shutdown_timeout: float = 10.0,
     *,
     bound: socket.socket | None = None,
@@ -143,51 +132,35 @@ async def listening(
         app: The application, of :func:`make_application`.
         host: Address to bind.
         port: Port to bind, 0 for a free one.
-        limits: Limits on connections.
         shutdown_timeout: Seconds that requests in flight get to finish.
         bound: A socket that is bound already, instead of ``host`` and ``port``.
 
     Raises:
         ServiceError: The address cannot be bound.
     """
-    if _RULES not in app:
+    if _ACCESS not in app:
         raise RuntimeError("the application has no access rules: create it with make_application")
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=shutdown_timeout)
+    runner = web.AppRunner(
+        app,
+        handler_cancellation=True,
+        shutdown_timeout=shutdown_timeout,
+        access_log=None,
+        keepalive_timeout=_KEEPALIVE,
+    )
     await runner.setup()
-    assert runner.server is not None
-    connections = Connections(limits)
-    watch = asyncio.create_task(connections.watch())
-    runner.server.request_factory = requests_of(runner.server)
-    runner.server.request_handler = handler_of(runner.server, app[_RULES].errors)
     try:
-        listener = await _listen(runner.server, connections, host, port, bound)
+        site: web.BaseSite
+        if bound is not None:
+            site = web.SockSite(runner, bound, backlog=BACKLOG)
+        else:
+            site = web.TCPSite(runner, host, port, backlog=BACKLOG)
         try:
-            yield int(listener.sockets[0].getsockname()[1])
-        finally:
-            listener.close()
+            await site.start()
+        except OSError as error:
+            raise bind_error(host, port, error) from None
+        yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
-        watch.cancel()
-
-
-async def _listen(
-    server: web.Server,
-    connections: Connections,
-    host: str,
-    port: int,
-    bound: socket.socket | None,
-) -> asyncio.Server:
-    loop = asyncio.get_running_loop()
-
-    def accept() -> Connection:
-        return Connection(connections, server, loop)
-
-    try:
-        if bound is not None:
-            return await loop.create_server(accept, sock=bound, backlog=BACKLOG)
-        return await loop.create_server(accept, host, port, backlog=BACKLOG)
-    except OSError as error:
-        raise bind_error(host, port, error) from None
 
 
 class _SharedWork(Generic[T]):
@@ -222,7 +195,7 @@ def add_operations(
             for a service without metrics.
         ready_paths: Paths that answer as ``/readyz`` does.
     """
-    access = app[_RULES].access if _RULES in app else Access()
+    access = app[_ACCESS] if _ACCESS in app else Access()
 
     async def collect() -> tuple[bytes, str]:
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest

@@ -1,8 +1,7 @@
-"""Service settings from the environment: address, access, connections, Redis URL and user."""
+"""Service settings from the environment: address, access, Redis URL and user."""
 
-import resource
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self, TypeVar
+from typing import Annotated, Self, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import (
@@ -10,8 +9,6 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
@@ -23,9 +20,6 @@ from shared.service.hosts import AllowedHosts
 from shared.service.tokens import BearerToken, authorization, read_token
 from shared.text import split_urls
 
-if TYPE_CHECKING:
-    from shared.service.connections import ConnectionLimits
-
 # A compose file passes an unset variable as an empty one.
 Token = Annotated[SecretStr | None, BeforeValidator(lambda value: value or None)]
 TokenFile = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
@@ -34,7 +28,7 @@ Settings = TypeVar("Settings", bound=BaseSettings)
 
 
 class ServiceSettings(BaseSettings):
-    """Address, log level, allowed hosts and connections; services add settings of their own."""
+    """Address, log level and allowed hosts; services add settings of their own."""
 
     model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
 
@@ -51,38 +45,6 @@ class ServiceSettings(BaseSettings):
     )
     """Comma-separated host names that the service answers to, in addition to loopback names and
     all IP addresses; ``*.suffix`` for all names below a suffix, ``*`` for any name."""
-    max_connections: int = Field(default=1024, ge=1, validation_alias="PLUMBLINE_MAX_CONNECTIONS")
-    """Open connections; beyond it idle ones are closed, then clients get 503. At most half of the
-    files that the process may open."""
-    header_seconds: float = Field(
-        default=15.0, gt=0, allow_inf_nan=False, validation_alias="PLUMBLINE_HEADER_SECONDS"
-    )
-    """Seconds for the header of a request."""
-    body_seconds: float = Field(
-        default=300.0, gt=0, allow_inf_nan=False, validation_alias="PLUMBLINE_BODY_SECONDS"
-    )
-    """Seconds for the body of a request."""
-    keepalive_seconds: float = Field(
-        default=75.0, gt=0, allow_inf_nan=False, validation_alias="PLUMBLINE_KEEPALIVE_SECONDS"
-    )
-    """Seconds that a connection may be idle between two requests."""
-
-    @field_validator(
-        "allowed_hosts",
-        "max_connections",
-        "header_seconds",
-        "body_seconds",
-        "keepalive_seconds",
-        mode="wrap",
-    )
-    @classmethod
-    def _empty_is_default(
-        cls, value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
-    ) -> object:
-        # A compose file passes an unset variable as an empty one.
-        if value == "" and info.field_name is not None:
-            return cls.model_fields[info.field_name].default
-        return handler(value)
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
@@ -114,21 +76,6 @@ class ServiceSettings(BaseSettings):
     def hosts(self) -> AllowedHosts:
         """Host names of the service."""
         return AllowedHosts(self.allowed_hosts)
-
-    @property
-    def connection_limits(self) -> "ConnectionLimits":
-        """Limits on connections, with the limit of open files as it is now."""
-        # Imported here because commands read settings and make no server.
-        from shared.service.connections import ConnectionLimits
-
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = self.max_connections if files == resource.RLIM_INFINITY else max(1, files // 2)
-        return ConnectionLimits(
-            connections=min(self.max_connections, most),
-            header=self.header_seconds,
-            body=self.body_seconds,
-            keepalive=self.keepalive_seconds,
-        )
 
 
 class SandboxClientSettings(BaseSettings):

@@ -16,8 +16,6 @@ import psutil
 from tests.processes import service_process
 
 MIB = 2**20
-# Short, so that a test of a slow client takes seconds.
-DEADLINES = {"PLUMBLINE_HEADER_SECONDS": "1", "PLUMBLINE_BODY_SECONDS": "1.5"}
 MODULES = {
     "sandbox": "services.sandbox",
     "replay": "services.generator",
@@ -70,8 +68,8 @@ class Server:
 @contextmanager
 def served(name: str, folder: Path, **environment: str) -> Iterator[Server]:
     """Start a server; it has ended when the block is left."""
-    log, settings = folder / "log", {**DEADLINES, **environment}
-    with service_process(MODULES[name], log, folder / "port", **settings) as (child, url):
+    log = folder / "log"
+    with service_process(MODULES[name], log, folder / "port", **environment) as (child, url):
         assert child.process is not None
         yield Server(name, url, log, child.process.pid)
 

@@ -1,18 +1,17 @@
-"""Bytes that are no request, or an absurd one, and clients that are slow or leave.
+"""Bytes that are no request, or an absurd one.
 
-Each gets a 4xx or a closed connection within a deadline, and the server goes on for others.
+Each gets a 4xx or a closed connection, and the server goes on for others.
 """
 
 import re
 import socket
 import time
 import zlib
-from contextlib import ExitStack, suppress
-from itertools import chain, product, repeat
+from contextlib import suppress
+from itertools import product
 
 from tests.fuzz.servers import Server, failures
 
-# The servers' own deadlines are shorter (DEADLINES); the rest is for a busy machine.
 _SECONDS = 60.0
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -52,7 +51,6 @@ REFUSED = {
     "length of letters": _POST + b"Content-Length: ten\r\n\r\n",
     "length in digits of another script": _POST + "Content-Length: \u0663\r\n\r\n".encode(),
     "length with a sign": _POST + b"Content-Length: +2\r\n\r\n{}",
-    "endless length": _POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
     "two lengths": _POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}}",
     "length and chunks": _POST
     + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -60,7 +58,6 @@ REFUSED = {
     "negative chunk": _POST + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n",
     "endless chunk": _POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 5000 + b"\r\n",
     "chunk without an end": _POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}XX0\r\n\r\n",
-    "chunk extension": _POST + b"Transfer-Encoding: chunked\r\n\r\n2;" + b"a" * 100_000,
     "unknown transfer": _POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
     "gzip junk": _POST + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\njunk",
     "deflate junk": _POST + b"Content-Encoding: deflate\r\nContent-Length: 4\r\n\r\njunk",
@@ -164,45 +161,6 @@ def test_a_second_request_hidden_in_the_first(servers: list[Server]) -> None:
         head = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n" % (5 + len(hidden))
         answers = statuses(send(server, _POST + head + b"0\r\n\r\n" + hidden))
         return f"{answers}" if 200 in answers else None
-
-    assert failures(check, product(servers)) == {}
-
-
-def test_clients_that_send_no_more(servers: list[Server]) -> None:
-    """Some close their half of the connection, the others only wait."""
-
-    def check(server: Server) -> str | None:
-        head = _POST.replace(b"{path}", _PATHS[server.name]) + b"Content-Length: 1000\r\n\r\n{"
-        parts = [b"", b"GET /heal", _GET, _GET + b"X: ", head]
-        with ExitStack() as stack:
-            connections = []
-            for part in parts * 2:
-                connections.append(stack.enter_context(server.connect()))
-                connections[-1].sendall(part)
-            for connection in connections[: len(parts)]:
-                connection.shutdown(socket.SHUT_WR)
-            answers = [statuses(received(connection)) for connection in connections]
-        return only_refusals([status for each in answers for status in each])
-
-    assert failures(check, product(servers)) == {}
-
-
-def test_slow_bytes(servers: list[Server]) -> None:
-    """A header that arrives one byte at a time does not keep a connection open."""
-
-    def check(server: Server) -> str | None:
-        with server.connect() as connection:
-            connection.settimeout(0.02)
-            for byte in chain(_GET + b"X: ", repeat(ord("a"))):  # until the test's own time limit
-                try:
-                    connection.sendall(bytes([byte]))
-                    data = connection.recv(1024)
-                except TimeoutError:
-                    continue
-                except ConnectionError:
-                    return None
-                return only_refusals(statuses(data))
-        raise AssertionError
 
     assert failures(check, product(servers)) == {}
 

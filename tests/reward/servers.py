@@ -55,9 +55,8 @@ async def served(
     opened = RewardService.opened(known, redis, config=config or quick())
     async with opened as service:
         app = make_app(service, redis, access=Access(known.hosts, known.bearer))
-        limits = known.connection_limits
         async with (
-            listening(app, "127.0.0.1", 0, limits, 0.5) as port,
+            listening(app, "127.0.0.1", 0, 0.5) as port,
             ClientSession(timeout=ClientTimeout(60)) as client,
         ):
             yield Served(service, client, f"http://127.0.0.1:{port}")

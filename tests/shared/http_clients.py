@@ -3,17 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge
 
 from shared.service.access import Access
-from shared.service.connections import ConnectionLimits
 from shared.service.health import Readiness
 from shared.service.server import add_operations, listening, make_application
 
-QUICK = ConnectionLimits(interval=0.02, linger=0.2)
 JSON = "Content-Type: application/json"
 
 
@@ -105,10 +102,8 @@ async def server(
     access: Access | None = None,
     *,
     change: Callable[[web.Application], None] = lambda _app: None,
-    **limits: float,
 ) -> AsyncIterator[int]:
-    """A small service with short deadlines; yields its port."""
+    """A small service; yields its port."""
     app = application(access or Access(), change)
-    chosen = replace(QUICK, **limits)  # type: ignore[arg-type]  # counts are floats too
-    async with listening(app, "127.0.0.1", 0, chosen, 1.0) as port:
+    async with listening(app, "127.0.0.1", 0, 1.0) as port:
         yield port

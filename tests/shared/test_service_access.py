@@ -206,14 +206,6 @@ async def test_nothing_is_inflated() -> None:
         assert json.loads(body) == {"bytes": len(bomb)}
 
 
-@pytest.mark.parametrize("value", ["gzip, chunked", "gzip", "chunked, chunked", "identity", "x"])
-async def test_transfer_encodings(value: str) -> None:
-    header = ("Host: localhost", JSON, f"Transfer-Encoding: {value}")
-    asked = request(*header, method="POST", target="/echo") + b"2\r\n{}\r\n0\r\n\r\n"
-    async with server() as port:
-        assert await status_of(port, asked) == 400
-
-
 # Tokens
 
 
