@@ -27,7 +27,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up down logs scale images install-exports install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-budget bench-borderline bench-generate bench-router bench-balance bench-data bench-aggregator bench-view bench-canaries bench-million endurance bench-redis clean
+	up down logs scale images install-exports install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-borderline bench-generate bench-router bench-data bench-aggregator bench-view endurance bench-redis clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -196,9 +196,6 @@ bench-generate: $(DEV_STAMP) ## tokens per second behind the router against `vll
 bench-router: $(DEV_STAMP) ## CPU time and latency that the router adds to a request, before a stand-in of an engine (no GPU)
 	$(BIN)/python -m tests.bench.router $(ARGS)
 
-bench-balance: $(DEV_STAMP) ## how long a burst takes with each way of choosing a replica (simulated replicas, the router's balancer)
-	$(BIN)/python -m tests.bench.balance $(ARGS)
-
 reference: $(DEV_STAMP) ## regenerate the tables in docs/reference.md and the READMEs
 	$(BIN)/python -m tools.reference
 
@@ -235,12 +232,6 @@ bench-start: $(DEV_STAMP) ## seconds from the command to the first verdict, from
 bench-judge: $(DEV_STAMP) ## what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.judge $(ARGS)
 
-bench-canaries: $(DEV_STAMP) ## false alarms in so many rounds of canaries on a healthy sandbox, and their cost (ARGS: 1000)
-	$(BIN)/python -m tests.bench.canaries $(ARGS)
-
-bench-budget: $(DEV_STAMP) ## price and error of each budget of time-outs on the public CodeContests answers (ARGS: --record FILE)
-	$(BIN)/python -m tests.bench.budget $(ARGS)
-
 bench-borderline: $(DEV_STAMP) ## verdicts of answers near their time limit, on an idle and a busy machine (ARGS: --limit S)
 	$(BIN)/python -m tests.bench.borderline $(ARGS)
 
@@ -256,11 +247,8 @@ bench-aggregator: $(DEV_STAMP) ## samples per second, memory and page times of t
 bench-view: $(DEV_STAMP) ## `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
 	$(BIN)/python -m tests.bench.view $(ARGS)
 
-bench-million: $(DEV_STAMP) ## a million recorded completions through the whole stack: rate, CPU, memory over time (ARGS: --samples N --kill-at 0.5)
-	$(BIN)/python -m tests.bench.million --out outputs/bench-million $(ARGS)
-
 bench-redis: $(DEV_STAMP) ## what one Redis carries: its CPU time for each step in the life of a completion (ARGS: --at-once 1 4 16)
 	$(BIN)/python -m tests.bench.redis $(ARGS)
 
 clean: ## remove everything that the targets above created
-	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) $(EXPORTS_VENV) $(CLIENT_VENV) outputs/tiny-model outputs/demo_verl outputs/bench-million .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo
+	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) $(EXPORTS_VENV) $(CLIENT_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo
