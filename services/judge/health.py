@@ -10,7 +10,6 @@ from urllib.request import Request
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from shared.address import Address
-from shared.ledger.calls import Flaw
 from shared.process_environment import open_directly
 from shared.redaction import redact
 from shared.schemas import Verdict
@@ -107,19 +106,6 @@ class JudgeMetrics:
             ["outcome"],
             registry=self.registry,
         )
-        self._refused = Counter(
-            "plumbline_judge_jobs_refused",
-            "Jobs in the queue that were moved aside because the ledger did not write them.",
-            ["flaw"],
-            registry=self.registry,
-        )
-        self._put_back = Counter(
-            "plumbline_judge_jobs_put_back",
-            "Jobs returned to the queue because another release wrote their run.",
-            registry=self.registry,
-        )
-        for flaw in Flaw:
-            self._refused.labels(flaw.value)  # an increase from nothing raises no alert
         self._canaries = Counter(
             "plumbline_judge_canaries",
             "Canaries sent to sandboxes, by whether they were judged as they must be.",
@@ -163,14 +149,6 @@ class JudgeMetrics:
         self._requests.inc(verdict.attempts)
         self._confirmations.labels("flipped").inc(verdict.flipped)
         self._confirmations.labels("confirmed").inc(verdict.confirmed - verdict.flipped)
-
-    def count_refused(self, flaw: Flaw) -> None:
-        """Count a job that was moved aside."""
-        self._refused.labels(flaw.value).inc()
-
-    def count_put_back(self) -> None:
-        """Count a job that was left to a judge of another release."""
-        self._put_back.inc()
 
     def count_canaries(self, verdict: Verdict) -> None:
         """Count a round of canaries by the verdict on its sandbox."""

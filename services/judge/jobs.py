@@ -26,14 +26,15 @@ from shared.case_records import SampleCases
 from shared.config import RULES, Config, validate_config
 from shared.errors import ConfigError, PlumblineError
 from shared.ledger import keys
-from shared.ledger.calls import JobCall
 from shared.ledger.jobs import JobInput, parse_problem
 from shared.ledger.ledger import unjudged_verdict
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.version import TROUBLE, unreadable
+from shared.ledger.queue import JobCall
+from shared.ledger.version import TROUBLE
 from shared.schemas import Generation, InfraFailure, Problem, RecordedCases, Verdict
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
+from shared.versions import release
 
 log = get_logger(__name__)
 
@@ -108,14 +109,16 @@ class SampleJudge:
 
         Raises:
             PlumblineError: The ledger lacks the run or the problem.
-            OtherVersionError: The run has a config of another release.
             ServiceError: Redis is unavailable.
         """
-        config = self._config(found)
+        attempts = Attempts()
+        try:
+            config = self._config(found)
+        except ConfigError as error:
+            return JudgedSample(_unjudged(found.run, generation, error, attempts))
         if keys.is_canary_run(found.run):
             return JudgedSample(await self._judge_canaries(found, generation, config))
         problem = self._problem(found)
-        attempts = Attempts()
         # A trainer's samples are forgotten with their answers.
         recorded = "none" if keys.is_reward_run(found.run) else config.output.cases
         try:
@@ -251,14 +254,16 @@ def _config_of(what: str, document: str) -> Config:
     """Parse a config; the runner checked it, so only another release wrote what is unknown here.
 
     Raises:
-        OtherVersionError: It has keys or values that this release does not know, or other rules.
+        ConfigError: It has keys or values that this release does not know, or other rules.
     """
     try:
         config = _parsed_config(document)
         if config.judge.rules != RULES:
             raise ConfigError(f"judge.rules is {config.judge.rules}, but this judge's are {RULES}")
     except ConfigError as error:
-        raise unreadable(what, error) from None
+        raise ConfigError(
+            f"{what} cannot be read by this judge ({release()}): {error}; another release wrote it"
+        ) from None
     return config
 
 

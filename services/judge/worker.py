@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from functools import lru_cache
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -27,11 +26,10 @@ from services.judge.health import JudgeMetrics
 from services.judge.jobs import JudgedSample, SampleJudge
 from services.judge.settings import JudgeSettings
 from shared.ledger import JudgeQueue, connect_async
-from shared.ledger.calls import JobCall, RefusedJobError
-from shared.ledger.jobs import HeldJobs, JobInput, RefusedJob, TakenJob, WorkerJobs
+from shared.ledger.jobs import HeldJobs, JobInput, TakenJob, WorkerJobs
 from shared.ledger.keys import is_canary_run
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.version import OtherVersionError
+from shared.ledger.queue import JobCall
 from shared.service.logs import get_logger
 from shared.service.tasks import cancel_and_wait
 
@@ -238,8 +236,6 @@ class JobLoop:
             await self._progress.wait()
             return
         taken = await self._jobs.take(room, idle=not self.held)
-        for refused in taken.refused:
-            self._count_refused(refused)
         for job in taken.jobs:
             self.held[job.execution] = job
             self._unjudged.add(job.execution)
@@ -269,17 +265,9 @@ class JobLoop:
         if not waiting.cancelled():
             waiting.result()
 
-    def _count_refused(self, job: RefusedJob) -> None:
-        self._metrics.count_refused(job.flaw)
-        log.error("a job that the ledger did not write was moved aside", job=job.id, flaw=job.flaw)
-
     async def _process(self, job: TakenJob) -> None:
         try:
             await self._judge_and_finish(job)
-        except RefusedJobError as error:
-            await self._refuse(job, error)
-        except OtherVersionError as error:
-            await self._put_back(job, error)
         except Exception as error:  # noqa: BLE001 - RQ's rule: what a job raises is its own failure
             await self._hand_over(job, error)
         finally:
@@ -287,7 +275,14 @@ class JobLoop:
             self._judged(job)
 
     async def _judge_and_finish(self, job: TakenJob) -> None:
-        call = JobCall.parse(job.id, job.values)
+        try:
+            call = JobCall.parse(job.data)
+        except ValueError as error:
+            log.error(
+                "a job that the ledger did not write was dropped", job=job.id, reason=str(error)
+            )
+            await self._jobs.drop(job)
+            return
         found = await self._jobs.read(call, problem=not self._judge.knows_problem(call))
         if found.problem is None and not self._judge.knows_problem(call):
             found = await self._jobs.read(call, problem=True)  # forgotten during the read
@@ -328,41 +323,11 @@ class JobLoop:
         self._unjudged.discard(job.execution)
         self._progress.set()
 
-    async def _refuse(self, job: TakenJob, error: RefusedJobError) -> None:
-        self._count_refused(RefusedJob(job.id, error.flaw))
-        try:
-            await self._jobs.refuse(job, error.flaw)
-        except RedisError as unavailable:  # the lease ends, and the job is refused again
-            log.error("a job was not moved aside", job=job.id, redis=str(unavailable))
-
-    async def _put_back(self, job: TakenJob, error: OtherVersionError) -> None:
-        """Leave a job to a judge of another release.
-
-        The place that it had stays empty for a while, so that a worker that finds only such jobs
-        does not take them again and again.
-        """
-        run, reason = JobCall.parse(job.id, job.values).run, str(error)
-        self._metrics.count_put_back()
-        tell_put_back(run, reason)
-        try:
-            await self._jobs.put_back(job, run, reason)
-        except RedisError as unavailable:  # the lease ends, and the runner delivers the job again
-            log.error("a job was not put back", job=job.id, redis=str(unavailable))
-        stopped = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({stopped}, timeout=self._pause)
-        stopped.cancel()
-
     async def _hand_over(self, job: TakenJob, error: Exception) -> None:
         try:
             await asyncio.to_thread(self._fail, job, error)
         except RedisError as unavailable:  # the lease ends, and the runner delivers the job again
             log.error("job lost", job=job.id, reason=repr(error), redis=str(unavailable))
-
-
-@lru_cache(maxsize=1000)
-def tell_put_back(run: str, reason: str) -> None:
-    """Log that jobs go back to the queue, once for each run and reason."""
-    log.error("jobs go back to the queue", run=run, reason=reason)
 
 
 class LeaseKeeper(threading.Thread):

@@ -13,7 +13,6 @@ from redis.exceptions import RedisError
 
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.rewards import AT_ONCE, RewardLedger
-from shared.ledger.version import put_back_reasons
 from shared.schemas import SampleId
 from shared.service.logs import get_logger
 from shared.service.tasks import pause_after
@@ -99,8 +98,6 @@ class Janitor:
             await asyncio.to_thread(partial(self._canaries.forget, keep=_ROUNDS_KEPT))
             if found := await asyncio.to_thread(self.distrust):
                 log.error("canaries judged wrongly: scores cannot be trusted", findings=found)
-            if reasons := await asyncio.to_thread(put_back_reasons, self._redis):
-                log.error("judges of another release return jobs to the queue", reasons=reasons)
 
     def _redeliver(self) -> None:
         most = self._max_deliveries

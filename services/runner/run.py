@@ -12,7 +12,6 @@ from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
-from shared.ledger.version import put_back_reasons
 from shared.plan import RunPlan
 from shared.run_record import RunState
 from shared.schemas import Generation, SampleId, Verdict
@@ -92,7 +91,6 @@ class Run:
         self._samples = plan.samples()
         self._ungenerated: set[SampleId] = set()
         self._unjudged = set(self._samples)
-        self._put_back: set[str] = set()
         self._last_entry = "0"
         self._incarnation: str | None = None
         self._generating = False
@@ -204,10 +202,9 @@ class Run:
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
                 await asyncio.to_thread(self._redeliver_canaries)
-                if not events:
-                    await asyncio.to_thread(self._note_put_back)
-                    if not self._generating and await asyncio.to_thread(self._has_lost_records):
-                        await self._is_owed_more(group)
+                quiet = not events and not self._generating
+                if quiet and await asyncio.to_thread(self._has_lost_records):
+                    await self._is_owed_more(group)
                 scanned = time.monotonic()
             if events and self._unjudged:
                 await asyncio.sleep(self._timings.gather)  # read verdicts by many, not one by one
@@ -215,13 +212,6 @@ class Run:
     def _judged(self, sample: SampleId, status: FinalStatus) -> None:
         self._unjudged.discard(sample)
         self._progress.judged(sample, status)
-
-    def _note_put_back(self) -> None:
-        """Tell why judges return jobs of this run to the queue; each reason once."""
-        for reason in put_back_reasons(self._ledger.redis, self._ledger.run):
-            if reason not in self._put_back:
-                self._put_back.add(reason)
-                self._progress.note(f"a judge returns jobs of this run to the queue: {reason}")
 
     def _redeliver_canaries(self) -> None:
         self._lost_rounds = self._canaries.requeue_lost(

@@ -1,28 +1,23 @@
 -- A judge worker's part in the life of RQ's jobs. After each command RQ finds the keys as its own worker leaves them.
 --
--- It reads jobs as data that anybody may have written: an entry of the queue that is no job of the ledger is moved
--- aside (refused), and what a job names is in no key that the script touches but for ids that it has checked.
+-- It reads jobs as data: an entry of the queue that is no job is dropped, and nothing that a job names is called.
 --
 -- KEYS  queue, woken, started (RQ's registry of a queue), executions (RQ's set of the worker's executions),
---       worker (RQ's hash), failed (RQ's registry of a queue), refused, and for `finish` hashes, verdicts, events and
+--       worker (RQ's hash), failed (RQ's registry of a queue), and for `finish` hashes, verdicts, events and
 --       meta of the run, and cases if there are any
 -- ARGV  command, worker's name, seconds of a lease, seconds of RQ's registries, time (Unix),
 --       time (as RQ writes it), then the command's arguments; or merged commands
 --
 --   woken    list: a job that reached the worker while it waited for one; private to the worker
---   refused  list: the latest jobs that were moved aside, as JSON; for all workers
 --
 -- Registries, executions, results and leases may be changed to other types at any time. RQ only shows them, so such a
 -- key is left out (pcall): it must not end a command that has taken, or is also about, other jobs.
 --
--- The prologue defines PREFIX and RQ (prefixes of keys), QUEUE_NAME, FIELDS (all of a job's hash, those that every job
--- has first) and READ_FIELDS (what is returned of a job).
+-- The prologue defines PREFIX and RQ (prefixes of keys) and QUEUE_NAME.
 
-local QUEUE, WOKEN, STARTED, EXECUTIONS, WORKER, FAILED, REFUSED = unpack(KEYS)
+local QUEUE, WOKEN, STARTED, EXECUTIONS, WORKER, FAILED = unpack(KEYS)
 local COMMAND, NAME, LEASE, TTL, NOW, DATE = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
-local MAX_VALUE = 65536 -- bytes of a field of a job
-local MAX_REFUSALS = 100 -- of one command; and the refused jobs that are kept
 local MAX_CLEANED = 1000 -- abandoned jobs of one command
 
 local function lease_key(job) return PREFIX .. ':lease:' .. job end
@@ -42,34 +37,11 @@ local function parse_member(member)
   if is_id(job) and is_hex(execution, 32) then return job, execution end
 end
 
--- Whether a job has no other fields than the ledger's, and no large ones. `size` is their number.
-local function has_our_fields(key, size)
-  local found = 0
-  for _, field in ipairs(FIELDS) do
-    local length = redis.call('HSTRLEN', key, field)
-    if length > MAX_VALUE then return false end
-    if length > 0 then
-      found = found + 1
-      if found == size then return true end -- no other exists
-    end
-  end
-  for _, value in ipairs(redis.call('HMGET', key, unpack(FIELDS))) do
-    if value == '' then found = found + 1 end -- RQ writes empty ones
-  end
-  return found == size
-end
-
--- The values of a job's fields, or the reason why it is no job of the ledger; neither if it was deleted.
+-- The data and meta data of a job, or nothing if it was deleted or is none.
 local function read_job(job)
-  if not is_id(job) then return nil, 'id' end
-  local key = job_key(job)
-  local size = redis.pcall('HLEN', key)
-  if type(size) == 'table' then return nil, 'type' end
-  if size == 0 then return end
-  if not has_our_fields(key, size) then return nil, 'fields' end
-  local values = redis.call('HMGET', key, unpack(READ_FIELDS))
-  if not values[1] then return end -- renewed or failed by a worker after it was deleted
-  return values
+  if not is_id(job) then return end
+  local values = redis.pcall('HMGET', job_key(job), 'data', 'meta')
+  if not values.err and values[1] then return values end
 end
 
 local function is_suspect(values) return values[2] and values[2]:find('"losses"', 1, true) ~= nil end
@@ -118,16 +90,6 @@ end
 -- The keys of a job that RQ's tools know, but for those of its executions.
 local function keys_of(job) return job_key(job), job_key(job) .. ':dependents', RQ .. ':results:' .. job end
 
--- Move a job aside: what remains is a short note. Nothing is deleted under a name that the ledger does not make.
-local function refuse(job, reason)
-  local name = job:sub(1, 80):gsub('[^%w%-_.:/]', '?')
-  local note = cjson.encode({ job = name, reason = reason, worker = NAME, at = DATE })
-  redis.pcall('LPUSH', REFUSED, note)
-  redis.pcall('LTRIM', REFUSED, 0, MAX_REFUSALS - 1)
-  if is_id(job) then redis.call('DEL', keys_of(job)) end
-  return { name, reason }
-end
-
 local function release(job)
   if is_mine(job) then redis.call('DEL', lease_key(job)) end
 end
@@ -163,16 +125,15 @@ end
 
 local woken = true -- whether a job may be in the list
 
--- The next job and its values. Jobs that were deleted meanwhile are skipped, others than the ledger's refused.
-local function next_job(refused)
-  while #refused < MAX_REFUSALS do
+-- The next job and its values. What is no job is skipped.
+local function next_job()
+  while true do
     local job = woken and redis.call('LPOP', WOKEN)
     woken = job
     job = job or redis.call('LPOP', QUEUE)
     if not job then return end
-    local values, reason = read_job(job)
+    local values = read_job(job)
     if values then return job, values end
-    if reason then table.insert(refused, refuse(job, reason)) end
   end
 end
 
@@ -185,17 +146,17 @@ local function hold(job, execution)
   begin(job, execution)
 end
 
--- take IDLE EXECUTION... -> {0 or 1, {{job, reason}...}, {job, execution, values}...}: up to as many jobs as there
+-- take IDLE EXECUTION... -> {0 or 1, {job, execution, values}...}: up to as many jobs as there
 -- are executions. Idempotent. Workers were lost with a suspect; it is taken alone, by a worker that is IDLE. The first
--- number is 1 if a suspect waits until this worker is; the list after it are the jobs that were refused.
+-- number is 1 if a suspect waits until this worker is.
 function commands.take(idle, ...)
-  local refused, jobs, own, blocked = {}, {}, own_jobs(), 0
+  local jobs, own, blocked = {}, own_jobs(), 0
   for _, execution in ipairs({ ... }) do
     local job, values = own[execution], nil
     if job then
       values = read_job(job)
     else
-      job, values = next_job(refused)
+      job, values = next_job()
       if not job then break end
       if is_suspect(values) and (idle ~= '1' or #jobs > 0) then
         redis.call('LPUSH', QUEUE, job)
@@ -211,7 +172,7 @@ function commands.take(idle, ...)
     redis.call('EXPIRE', EXECUTIONS, TTL + 60)
     set_state('busy')
   end
-  return { blocked, refused, unpack(jobs) }
+  return { blocked, unpack(jobs) }
 end
 
 -- renew (JOB EXECUTION)... -> the jobs whose lease another worker holds.
@@ -245,17 +206,9 @@ end
 -- finish JOB EXECUTION SECONDS [SAMPLE HASH VERDICT STATUS ACCEPTED [CASES]] -> 1 if the verdict was written.
 function commands.finish(job, execution, seconds, sample, ...)
   local written = 0
-  if sample then written = write_verdict(KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12], sample, ...) end
+  if sample then written = write_verdict(KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], sample, ...) end
   complete(job, execution, seconds)
   return written
-end
-
--- refuse JOB EXECUTION REASON: move a job aside that was taken.
-function commands.refuse(job, execution, reason)
-  finish(job, execution)
-  refuse(job, reason)
-  failures = failures + 1
-  release(job)
 end
 
 -- fail JOB EXECUTION RETRIES TTL REASON -> 1, or 0 if the job does not exist anymore or another worker has it.
@@ -278,10 +231,7 @@ function commands.clean(retries, ttl, reason)
     redis.call('ZREM', STARTED, member)
     local job = parse_member(member)
     if job and redis.call('EXISTS', lease_key(job)) == 0 then
-      local values, flaw = read_job(job)
-      if flaw then
-        refuse(job, flaw)
-      elseif values and redis.call('HGET', job_key(job), 'status') == 'started' then
+      if read_job(job) and redis.call('HGET', job_key(job), 'status') == 'started' then
         retry_or_fail(job, retries, ttl, reason)
       end
     end
@@ -310,18 +260,6 @@ function commands.give_back()
     end
   end
   commands.stop_waiting()
-end
-
--- put_back JOB EXECUTION FIELD NOTE: return a job to the end of the queue, unless another worker has it. No retry is
--- spent. The note stays in the worker's hash.
-function commands.put_back(job, execution, field, note)
-  finish(job, execution)
-  if redis.call('EXISTS', WORKER) == 1 then redis.pcall('HSET', WORKER, field, note) end
-  if is_mine(job) then
-    redis.pcall('HSET', job_key(job), 'status', 'queued')
-    redis.call('RPUSH', QUEUE, job)
-    redis.call('DEL', lease_key(job))
-  end
 end
 
 -- stop_waiting: return a job that arrived after the worker stopped to wait for one.

@@ -26,26 +26,17 @@ from rq.utils import utcformat
 from rq.worker import BaseWorker
 
 from shared.ledger import keys
-from shared.ledger.calls import FIELDS, READ_FIELDS, Flaw, JobCall
 from shared.ledger.ledger import WRITE_VERDICT, problem_key, verdict_arguments
 from shared.ledger.packing import unpack
 from shared.ledger.pipelined import MERGED, RUN_COMMANDS, Command, PipelinedRedis, Script
-from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, WRITTEN_FIELDS, text
-from shared.ledger.version import FIELD, PUT_BACK, check_run, put_back_note
+from shared.ledger.queue import FAILURE_TTL, JOB_RETRIES, JobCall, text
 from shared.schemas import Generation, Problem, SampleId, Verdict
 
 _MAX_REASON_CHARS = 20_000
 
 
-def _lua_list(*names: str) -> str:
-    return f"{{{', '.join(map(repr, names))}}}"
-
-
-# The script looks for fields in this order until it has found all: what every job has comes first.
 _SCRIPT = Script(
     f"local PREFIX, RQ, QUEUE_NAME = '{keys.PREFIX}', '{RQ_KEY_PREFIX}', '{keys.JUDGE_QUEUE}'\n"
-    f"local FIELDS = {_lua_list(*WRITTEN_FIELDS, *sorted({*FIELDS} - {*WRITTEN_FIELDS}))}\n"
-    f"local READ_FIELDS = {_lua_list(*READ_FIELDS)}\n"
     + WRITE_VERDICT
     + resources.files(__package__).joinpath("jobs.lua").read_text()
     + RUN_COMMANDS
@@ -59,34 +50,22 @@ class TakenJob:
     Attributes:
         id: The job's id.
         execution: The id of RQ's record of this execution.
-        values: Values of its fields (``calls.READ_FIELDS``) as stored; empty if it was deleted.
+        data: Its call as stored; empty if it was deleted.
         suspect: Whether workers were lost with it, so that it may be why.
     """
 
     id: str
     execution: str
-    values: tuple[bytes | None, ...]
+    data: bytes
     suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedJob:
-    """An entry of the queue that was moved aside; ``id`` is printable and short."""
-
-    id: str
-    flaw: Flaw
-
-
-@dataclass(frozen=True, slots=True)
 class Taken:
-    """Jobs that left the queue.
-
-    ``blocked`` if the next one is a suspect, for an idle worker; ``refused`` were moved aside.
-    """
+    """Jobs that left the queue; ``blocked`` if the next one is a suspect, for an idle worker."""
 
     jobs: list[TakenJob]
     blocked: bool
-    refused: list[RefusedJob]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +102,6 @@ class _WorkerScript:
             WORKER_EXECUTIONS_KEY_TEMPLATE.format(worker),
             f"{BaseWorker.redis_worker_namespace_prefix}{worker}",
             FailedJobRegistry(keys.JUDGE_QUEUE).key,
-            keys.REFUSED,
         )
 
     def _args(self, command: str, *args: EncodableT) -> list[Any]:
@@ -152,22 +130,15 @@ class WorkerJobs(_WorkerScript):
         that kills its workers costs no other job a delivery after the first time.
         """
         executions = [uuid4().hex for _ in range(count)]
-        blocked, refused, *found = await self._run("take", int(idle), *executions)
+        blocked, *found = await self._run("take", int(idle), *executions)
         jobs = [
-            TakenJob(text(job), text(execution), tuple(values), _is_suspect(values))
-            for job, execution, values in found
+            TakenJob(text(job), text(execution), *_read(values)) for job, execution, values in found
         ]
-        aside = [RefusedJob(text(job), Flaw(text(flaw))) for job, flaw in refused]
-        return Taken(jobs, bool(blocked), aside)
+        return Taken(jobs, bool(blocked))
 
-    async def refuse(self, job: TakenJob, flaw: Flaw) -> None:
-        """Move a job aside that must not be run."""
-        await self._run("refuse", job.id, job.execution, flaw.value)
-
-    async def put_back(self, job: TakenJob, run: str, reason: str) -> None:
-        """Return a job to the end of the queue, for a worker that can judge it (idempotent)."""
-        note = put_back_note(run, reason)
-        await self._run("put_back", job.id, job.execution, PUT_BACK, note)
+    async def drop(self, job: TakenJob) -> None:
+        """Delete a job that judges nothing, and its lease."""
+        await self._run("finish", job.id, job.execution, 0)
 
     async def wait(self, redis: AsyncRedis, timeout: float) -> None:
         """Wait until a job is enqueued, up to ``timeout`` seconds; :meth:`take` then returns it.
@@ -182,23 +153,17 @@ class WorkerJobs(_WorkerScript):
         await self._run("stop_waiting")
 
     async def read(self, call: JobCall, *, problem: bool) -> JobInput:
-        """Read the input of a job in one round trip; its problem only if ``problem`` is true.
-
-        Raises:
-            OtherVersionError: Its run has a version that this release does not read.
-        """
+        """Read the input of a job in one round trip; its problem only if ``problem`` is true."""
         field = call.sample.key
         commands: list[Command] = [
             ("HGET", call.keys.completions, field),
             ("HEXISTS", call.keys.verdicts, field),
-            ("HMGET", call.keys.meta, "config", FIELD),
+            ("HGET", call.keys.meta, "config"),
         ]
         if problem:
             name = problem_key(call.sample.dataset, call.sample.problem_id)
             commands.append(("HGET", call.keys.problems, name))
-        packed, judged, (config, version), *rest = await self._commands.send(commands)
-        if not keys.is_canary_run(call.run):  # whose record judges alone write
-            check_run(call.run, version)
+        packed, judged, config, *rest = await self._commands.send(commands)
         completion = None if packed is None else Generation.model_validate_json(unpack(packed))
         if completion is not None and completion.completion_sha256 != call.sha256:
             completion = None
@@ -292,9 +257,10 @@ class HeldJobs(_WorkerScript):
         return self._script(keys=self._keys, args=self._args(command, *args))
 
 
-def _is_suspect(values: Sequence[bytes | None]) -> bool:
-    """Whether the meta data count lost deliveries, as the script sees it."""
-    return len(values) > 1 and b'"losses"' in (values[1] or b"")
+def _read(values: Sequence[bytes | None]) -> tuple[bytes, bool]:
+    """A job's data, and whether its meta data count lost deliveries, as the script sees it."""
+    data, meta = values or (None, None)
+    return data or b"", b'"losses"' in (meta or b"")
 
 
 def _packed_reason(reason: str) -> str:

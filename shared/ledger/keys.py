@@ -14,8 +14,6 @@ CANARIES = "canaries/"
 # Before the 16 hex digits of a reward session.
 REWARDS = "reward/"
 JUDGE_FUNCTION = "services.judge.jobs.judge_sample"
-# List of the latest jobs that judges refused, as JSON.
-REFUSED = f"{PREFIX}:refused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,9 @@ from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
-from shared.ledger.version import (
-    FIELD,
-    check_run,
-    claim_ledger,
-)
+from shared.ledger.version import claim_ledger
 from shared.plan import RunPlan
-from shared.run_record import VERSION, JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
+from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 from shared.versions import release
@@ -76,7 +72,7 @@ INCARNATION = "incarnation"
 _PLAN = "plan"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
 # The protocol is derived from the config.
-_NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol", FIELD.encode())
+_NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol")
 # Fields that a new session does not overwrite: counters, and fields written when the run ends.
 _COUNTED = {*Lifecycle.model_fields, "publish_error"} - {"state", "started_at"}
 
@@ -132,7 +128,6 @@ class Ledger:
         pipe = self._transaction()
         pipe.sadd(keys.RUNS, self.run)
         pipe.hsetnx(self._keys.meta, INCARNATION, json.dumps(uuid.uuid4().hex))
-        pipe.hset(self._keys.meta, FIELD, json.dumps(VERSION))
         if plan is not None:
             pipe.hsetnx(self._keys.meta, _PLAN, plan.model_dump_json())
         for name, value in meta.model_dump(mode="json", exclude=_COUNTED).items():
@@ -156,8 +151,6 @@ class Ledger:
         document = self._document(_LARGE)
         if not document:
             return None
-        version = document.get(FIELD)
-        check_run(self.run, None if version is None else str(version))
         try:
             return RunMeta.model_validate(document)
         except ValidationError as error:

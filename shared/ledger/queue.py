@@ -9,8 +9,9 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from redis import Redis
 from redis.client import Pipeline
@@ -26,6 +27,7 @@ from rq.worker import BaseWorker
 from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
 from shared.ledger import keys
+from shared.ledger.packing import inflate
 from shared.schemas import SampleId
 
 # Retries by RQ of a job that raised (Redis unavailable, a bug), before it counts as failed.
@@ -34,6 +36,8 @@ FAILURE_TTL = 7 * 24 * 3600
 _JOB_ID = re.compile(rb"[0-9a-f]{40}")
 _EXECUTION_ID = re.compile(rb"[0-9a-f]{32}")
 _MAX_DATE = 64
+# Bytes of a job's call when it is inflated. Names of problems are all that can be long in it.
+_MAX_CALL = 256 * 1024
 # Jobs in workers' hands that are looked at.
 _MAX_HELD = 10_000
 
@@ -55,6 +59,32 @@ def job_call(run: str, sample: str, completion_sha256: str) -> bytes:
     return zlib.compress(json.dumps(call).encode())
 
 
+@dataclass(frozen=True, slots=True)
+class JobCall:
+    """The arguments of a job: run, sample and hash of the completion."""
+
+    run: str
+    sample: SampleId
+    sha256: str
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Parse the field ``data`` of a job. Nothing that it names is imported or called.
+
+        Raises:
+            ValueError: :func:`job_call` did not write it.
+        """
+        try:
+            _, _, (run, key, sha256), _ = json.loads(inflate(data, _MAX_CALL))
+            return cls(str(run), SampleId.parse(str(key)), str(sha256))
+        except (zlib.error, TypeError, RecursionError) as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def keys(self) -> keys.RunKeys:
+        return keys.RunKeys(self.run)
+
+
 # Fields that every job has when it is queued, as RQ writes them: no time limit, because every
 # sandbox call has a deadline of its own; no result is kept.
 _FIELDS: Mapping[Any, str | int] = {
@@ -66,8 +96,6 @@ _FIELDS: Mapping[Any, str | int] = {
     "retries_left": JOB_RETRIES,
     "retry_intervals": "[0]",
 }
-WRITTEN_FIELDS = ("data", "description", "created_at", "enqueued_at", *_FIELDS)
-"""All fields of a job when it is queued for the first time."""
 
 
 class JudgeQueue:

@@ -24,8 +24,6 @@ from shared.ledger.ledger import entries, problem_key
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.ledger.queue import ENQUEUE, job_call, job_id_of, text
-from shared.ledger.version import FIELD
-from shared.run_record import VERSION
 from shared.schemas import Generation, Verdict, describe, sha256
 from shared.statuses import FinalStatus, JudgeMethod
 
@@ -194,7 +192,7 @@ class RewardLedger:
 
     async def open(self, config: str) -> None:
         """Write the config (JSON) by which judges judge the session's samples."""
-        await self._commands.send([("HSET", self._keys.meta, "config", config, FIELD, VERSION)])
+        await self._commands.send([("HSET", self._keys.meta, "config", config)])
 
     async def submit(self, samples: Sequence[RewardSample]) -> list[SampleState | RewardAnswer]:
         """Queue the samples that are neither remembered nor in flight (idempotent).

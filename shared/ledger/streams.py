@@ -11,7 +11,6 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError,
 from shared.ledger import keys
 from shared.ledger.ledger import INCARNATION, VerdictEvent, entries, event_of, list_runs
 from shared.ledger.queue import text
-from shared.ledger.version import FIELD, OtherVersionError, check_run
 from shared.run_record import RunState
 from shared.service.logs import get_logger
 
@@ -78,7 +77,7 @@ def runs_progress(redis: Redis) -> list[RunProgress]:
     pipe = redis.pipeline(transaction=False)
     for run in runs:
         names = keys.RunKeys(run)
-        pipe.hmget(names.meta, [INCARNATION, "state", FIELD])
+        pipe.hmget(names.meta, [INCARNATION, "state"])
         pipe.xrevrange(names.events, count=1)
         pipe.xlen(names.events)
         pipe.hlen(names.hashes)
@@ -94,9 +93,6 @@ def _readable_progress(redis: Redis, run: str, replies: list[Any]) -> RunProgres
         return _progress(redis, run, *replies)
     except OF_THE_SERVER:
         raise
-    except OtherVersionError as error:
-        report_unreadable(run, str(error))
-        return None
     except UNREADABLE as error:
         report_unreadable(run, f"{type(error).__name__}: {str(error)[:200]}")
         return None
@@ -126,10 +122,9 @@ def _progress(
     events: int,
     hashes: int,
 ) -> RunProgress | None:
-    incarnation, state, version = meta
+    incarnation, state = meta
     if incarnation is None:
         return None
-    check_run(run, version)
     return RunProgress(
         run=run,
         incarnation=str(json.loads(incarnation)),

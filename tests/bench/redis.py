@@ -20,9 +20,9 @@ from redis import Redis
 
 from services.judge.permits import CallOutcome, PoolSettings, SandboxPool
 from shared.ledger import Ledger, connect_async
-from shared.ledger.calls import JobCall
 from shared.ledger.jobs import JobInput, TakenJob, WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.queue import JobCall
 from shared.ledger.streams import read_stream
 from shared.plan import make_plan
 from shared.schemas import Generation, SampleId, StdioTests, sha256
@@ -159,7 +159,7 @@ class _Judge:
         step = self._meter.step
         with step("take jobs with leases"):
             taken = (await self._jobs.take(self._at_once, idle=False)).jobs
-        calls = [JobCall.parse(job.id, job.values) for job in taken]
+        calls = [JobCall.parse(job.data) for job in taken]
         new = {call.sample.problem_id for call in calls if call.sample.sample_index == 0}
         with step("read completion, config, problem"):
             found = await _all(

@@ -108,15 +108,11 @@ def test_engines_that_do_not_start_and_an_index_that_is_behind(
     stack: Stack, prometheus: Prometheus, step: Step
 ) -> None:
     names = ("PlumblineReplicaRestarting", "PlumblineIndexBehind")
-    of_a_judge = (
-        *("PlumblineSandboxUntrusted", "PlumblineJobsRefused", "PlumblineJobsPutBack"),
-        "PlumblineFileDescriptors",
-    )
+    of_a_judge = ("PlumblineSandboxUntrusted", "PlumblineFileDescriptors")
     with ExitStack() as faults, prometheus.fires(*names, *of_a_judge):
         faults.enter_context(no_engines(stack))
         faults.enter_context(held_index(stack))
-        # One more judge: its sandbox judges canaries wrongly, it refuses jobs and puts others back,
-        # its files are open.
+        # One more judge: its sandbox judges canaries wrongly, and its files are open.
         faults.enter_context(stand_in(stack, "judge", "judge", network="monitoring"))
     step.done("replica restarting, index behind, sandbox untrusted")
     over = {"PlumblineIndexBehind", "PlumblineTargetDown", "PlumblineNoJudges"}

@@ -24,12 +24,9 @@ from pathlib import Path
 
 import psutil
 from redis import Redis
-from rq import Queue
 
 from shared.ledger import Ledger, connect
-from shared.ledger.keys import RunKeys
-from shared.ledger.version import FIELD
-from shared.run_record import VERSION, RunMeta
+from shared.run_record import RunMeta
 from tests.compose.alerts import Prometheus
 from tests.compose.alerts_backlog import VERDICTS, add_verdict
 from tests.docs.markdown import ROOT, sections
@@ -97,25 +94,6 @@ def lying_sandbox(stack: Stack) -> Iterator[None]:
     with stack.run("judge.canaries.every=2"):
         yield
         stack.sandbox.again()
-        yield
-
-
-@fault("JobsRefused", made="a job of somebody else in the queue")
-def foreign_job(stack: Stack) -> Iterator[None]:
-    with Redis.from_url(stack.redis.url) as redis:
-        Queue("judge", connection=redis).enqueue("os.getcwd")
-        yield
-        yield
-
-
-@fault("JobsPutBack", made="a run at work that gets the version of a later release")
-def run_of_a_later_release(stack: Stack) -> Iterator[None]:
-    before = stack.runs().keys()
-    with stack.run(), Redis.from_url(stack.redis.url) as redis:
-        (run,) = stack.runs().keys() - before
-        redis.hset(RunKeys(run).meta, FIELD, VERSION + 1)
-        yield
-        redis.hset(RunKeys(run).meta, FIELD, VERSION)
         yield
 
 

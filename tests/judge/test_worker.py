@@ -281,9 +281,9 @@ async def test_jobs_of_a_reply_that_was_lost_are_taken_again(
     monkeypatch.setattr(PipelinedRedis, "_pipeline", twice)
     taken = (await jobs.take(2, idle=True)).jobs
     lost = [
-        (job.decode(), execution.decode(), data) for job, execution, (data, *_) in sent[0][0][2:]
+        (job.decode(), execution.decode(), data) for job, execution, (data, *_) in sent[0][0][1:]
     ]
-    assert lost == [(job.id, job.execution, job.values[0]) for job in taken]
+    assert lost == [(job.id, job.execution, job.data) for job in taken]
     assert ledger.queue.rq.count == 2
 
 

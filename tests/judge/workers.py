@@ -12,9 +12,9 @@ from services.judge.jobs import JudgedSample, SampleJudge
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JobLoop
 from shared.ledger import connect_async
-from shared.ledger.calls import JobCall
 from shared.ledger.jobs import JobInput, TakenJob, WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.queue import JobCall
 from shared.schemas import Generation, Verdict
 
 

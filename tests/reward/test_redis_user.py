@@ -8,10 +8,10 @@ import pytest
 
 from services.judge.permits import CallOutcome, PoolSettings, SandboxPool
 from shared.ledger import CanaryLedger, Ledger, connect, connect_async
-from shared.ledger.calls import JobCall
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.queue import JobCall
 from shared.ledger.rewards import RewardLedger, RewardProblem, RewardSample, SampleState
 from shared.reference import problem_digest
 from tests.redis_users import RedisWithUsers, redis_with_users
@@ -47,7 +47,7 @@ async def judge_one(server: RedisWithUsers) -> str:
     redis = await connect_async(server.url_of("judge"))
     jobs = WorkerJobs(PipelinedRedis(redis), "w", lease_ttl=10)
     [job] = (await jobs.take(1, idle=True)).jobs
-    call = JobCall.parse(job.id, job.values)
+    call = JobCall.parse(job.data)
     found = await jobs.read(call, problem=True)
     assert found.completion is not None
     assert await jobs.finish(job, call, verdict(found.completion), 0.1)

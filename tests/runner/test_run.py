@@ -1,7 +1,6 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,10 @@ from services.runner.run import Run, RunTimings
 from services.runner.session import Session, identify
 from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
-from shared.errors import OutputError, ServiceError
+from shared.errors import OutputError
 from shared.ledger import JudgeQueue, Ledger, connect
 from shared.ledger.keys import RunKeys
 from shared.ledger.ledger import unjudged_verdict
-from shared.ledger.version import PUT_BACK, put_back_note
 from shared.plan import RunPlan, make_plan
 from shared.run_record import Provenance, RunState
 from shared.schemas import Generation, SampleId, Verdict
@@ -425,86 +423,6 @@ async def test_artifacts_that_cannot_be_written_end_the_run(one: Stage, others: 
     with pytest.raises(OutputError, match="no space left"):
         await one.complete(FakeSource())
     await failing
-
-
-@pytest.mark.usefixtures("paused")
-async def test_a_run_says_why_judges_return_its_jobs(
-    one: Stage, others: Others, redis: Redis
-) -> None:
-    redis.sadd("rq:workers:judge", "rq:worker:earlier")
-    note = put_back_note(one.identity.run, "it has version 3")
-    redis.hset("rq:worker:earlier", PUT_BACK, note)
-    running = asyncio.create_task(one.complete(FakeSource()))
-    while not one.progress.notes:
-        await asyncio.sleep(0.01)
-    await asyncio.sleep(3 * one.timings.scan)
-    others.judging.set()
-    await running
-    assert one.progress.notes == ["a judge returns jobs of this run to the queue: it has version 3"]
-
-
-async def test_without_an_aggregator_the_run_ends(one: Stage, others: Others) -> None:
-    one.timings = replace(one.timings, publish_timeout=0.3, publish_note=0.1)
-    others.publishing = False
-    with pytest.raises(ServiceError, match="no aggregator"):
-        await one.complete(FakeSource())
-    [note] = one.progress.notes
-    assert note.startswith("waiting for an aggregator to write the artifacts; one of another")
-    others.publishing = True
-    one.timings = replace(one.timings, publish_timeout=600)
-    await one.complete(FakeSource())
-    assert len(others.judged) == 1
-
-
-async def test_a_source_that_breaks_ends_the_run(stage: Stage, others: Others) -> None:
-    async def broken(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
-        yield [generation(owed[0])]
-        raise ServiceError("generator gone")
-
-    with pytest.raises(ExceptionGroup) as caught:
-        await asyncio.wait_for(stage.complete(broken), 30)
-    assert caught.group_contains(ServiceError, match="generator gone")
-    assert stage.ledger.state() is RunState.RUNNING
-    assert others.publishing
-
-
-@pytest.mark.usefixtures("paused")
-async def test_the_lock_is_kept_while_the_run_goes_on(one: Stage, others: Others) -> None:
-    running = asyncio.create_task(one.complete(FakeSource()))
-    while not one.progress.made:
-        await asyncio.sleep(0.01)
-    (lock,) = one.redis.keys("*lock*")
-    one.redis.pexpire(lock, 1_000)
-    while one.redis.pttl(lock) <= 1_000:
-        await asyncio.sleep(0.01)
-        assert not running.done()
-    others.judging.set()
-    await running
-    assert one.redis.keys("*lock*") == []
-
-
-async def test_the_lock_is_kept_while_the_aggregator_publishes(one: Stage, others: Others) -> None:
-    others.publishing = False
-    session = Session(one.redis, one.identity, lock_ttl=1.0)
-    session.enter(Config(), PROBLEMS, one.folder, force=False, provenance=Provenance())
-    run = Run(Config(), one.plan, session, FakeSource(), one.progress, timings=one.timings)
-    completing = asyncio.create_task(run.complete())
-    while one.ledger.state() is not RunState.JUDGED:
-        await asyncio.sleep(0.01)
-    active = one.ledger.meta().active_seconds
-    for _ in range(25):
-        await asyncio.sleep(0.1)
-        assert not one.ledger.lock("another runner", 1)
-    assert one.ledger.meta().active_seconds == active
-    others.publishing = True
-    await completing
-    session.leave()
-
-
-async def test_a_sample_that_is_not_planned_is_not_reported(stage: Stage, others: Others) -> None:
-    stage.ledger.record(generation(SampleId("elsewhere", "p")))
-    await stage.complete(FakeSource())
-    assert sorted(stage.progress.made) == sorted(SAMPLES)
 
 
 async def test_a_failure_to_publish_is_forgotten_by_the_next_session(

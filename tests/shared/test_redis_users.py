@@ -16,9 +16,9 @@ from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
 from shared.ledger import CanaryLedger, JudgeQueue, Ledger, connect_async, keys
-from shared.ledger.calls import JobCall
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.queue import JobCall
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.redis_users import CONFIGS, PASSWORDS, RedisWithUsers, redis_with_users, refused
@@ -117,13 +117,12 @@ async def test_everything_that_a_judge_does(server: RedisWithUsers) -> None:
     jobs = WorkerJobs(commands, "w", lease_ttl=10)
     await jobs.wait(redis, 0.1)
     taken = await jobs.take(4, idle=True)
-    assert (len(taken.jobs), len(taken.refused)) == (4, 1)
-    first, failing, crafted, _ = taken.jobs
-    call = JobCall.parse(first.id, first.values)
+    first, failing, foreign, _ = taken.jobs
+    call = JobCall.parse(first.data)
     found = await jobs.read(call, problem=True)
     assert found.completion is not None and found.problem
     assert await jobs.finish(first, call, verdict(found.completion), 0.1, b"cases")
-    await jobs.refuse(crafted, next(iter(taken.refused)).flaw)
+    await jobs.drop(foreign)
     for _ in range(4):
         worker.fail(failing, ZeroDivisionError())
     worker._held.renew(taken.jobs)
@@ -241,7 +240,6 @@ def test_nobody_may_more_than_its_trade(server: RedisWithUsers, user: str) -> No
         ("runner", ("HGET", "plumbline:permits:x:clock", "time")),
         ("runner", ("SET", keys.lease("x"), "me")),
         ("runner", ("HSET", "rq:worker:x", "state", "busy")),
-        ("runner", ("DEL", keys.REFUSED)),
         ("aggregator", ("RPUSH", "rq:queue:judge", "x")),
         ("aggregator", ("HSET", HASHES, "s", "x")),
         ("aggregator", ("HSET", f"plumbline:run:{RUN}:verdicts", "s", "x")),

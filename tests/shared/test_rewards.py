@@ -6,11 +6,10 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from shared.ledger.calls import READ_FIELDS, JobCall
 from shared.ledger.keys import RewardKeys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.queue import JudgeQueue
+from shared.ledger.queue import JobCall, JudgeQueue
 from shared.ledger.rewards import (
     RewardAnswer,
     RewardLedger,
@@ -54,7 +53,7 @@ async def test_a_job_is_as_rq_writes_it(ledger: RewardLedger, redis: Redis) -> N
     assert await ledger.submit([SAMPLE]) == [SampleState.WAITING]
     [job] = redis.lrange("rq:queue:judge", 0, -1)
     ours = redis.hgetall(b"rq:job:" + job)
-    call = JobCall.parse(job.decode(), [ours.get(name.encode()) for name in READ_FIELDS])
+    call = JobCall.parse(ours[b"data"])
     assert call.sample.key == SAMPLE.key and call.run == RUN and call.sha256 == SAMPLE.sha256
 
     redis.delete(b"rq:job:" + job)
