@@ -196,14 +196,6 @@ class DataConfig(Section):
     """Skip problems with one of these findings of the data audit."""
     final_sets: Recorded[list[str]] = Field(default=["codecontests_test", "humaneval"])
     """Data sets on which nothing is tuned: the runs on them are counted (see acceptance.md)."""
-    max_problems: Operation[int] = Field(default=1_000_000, ge=1)
-    """Most problems of all files; a run over more is refused before it begins."""
-    max_samples: Operation[int] = Field(default=10_000_000, ge=1)
-    """Most samples of a run; one of more is refused before it begins."""
-    max_tests: Operation[int] = Field(default=20_000, ge=1)
-    """Most tests of a problem; a file with more is refused."""
-    max_test_mb: Operation[int] = Field(default=128, ge=1, le=1024)
-    """Most MiB of a problem's tests; a file with more is refused."""
 
 
 class SandboxConfig(Section):

@@ -7,7 +7,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -61,41 +60,6 @@ SCHEMA = pa.schema([(name, pa.string()) for name in (*COLUMNS, *OPTIONAL_COLUMNS
 _BATCH_ROWS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetLimits:
-    """The most problems of all files, and tests and bytes of tests of one of them.
-
-    What is beyond is refused while it is read, by the config key that raises the limit.
-    """
-
-    problems: int
-    tests: int
-    test_bytes: int
-
-    def check_count(self, place: str, before: int) -> None:
-        if before >= self.problems:
-            cause = f"more than {self.problems:,} problems; give fewer, or raise data.max_problems"
-            raise data_error(place, cause)
-
-    def check_size(self, place: str, values: Mapping[str, Any]) -> None:
-        """Check the text of the tests, before it is parsed."""
-        text = values["ground_truth"]
-        if (
-            4 * len(text) > self.test_bytes
-            and (size := len(text.encode("utf-8", "surrogatepass"))) > self.test_bytes
-        ):
-            cause = (
-                f"{_name(values)}: its tests have {size / 2**20:.1f} MiB, more than "
-                f"{self.test_bytes / 2**20:g}; remove the largest, or raise data.max_test_mb"
-            )
-            raise data_error(place, cause)
-
-    def check_tests(self, place: str, values: Mapping[str, Any], tests: int) -> None:
-        if tests > self.tests:
-            cause = f"{_name(values)}: {tests:,} tests, more than {self.tests:,}; remove some"
-            raise data_error(place, f"{cause}, or raise data.max_tests")
-
-
 # (dataset, problem_id) -> place of its first row
 _Seen = dict[tuple[str, str], str]
 
@@ -116,22 +80,19 @@ def read_dataset(path: str, prompt_key: str = "prompt") -> list[Problem]:
     return _read_file(path, {}, prompt_key)
 
 
-def read_datasets(
-    paths: Sequence[str], prompt_key: str = "prompt", limits: DatasetLimits | None = None
-) -> list[Problem]:
+def read_datasets(paths: Sequence[str], prompt_key: str = "prompt") -> list[Problem]:
     """Read several parquet files, or folders of them (``*.parquet``, sorted by name).
 
-    ``prompt_key`` is as for ``read_dataset``; without ``limits`` any amount is read.
+    ``prompt_key`` is as for ``read_dataset``.
 
     Raises:
-        DataError: As ``read_dataset``, or two files hold the same problem of the same data set, or
-            a limit is exceeded.
+        DataError: As ``read_dataset``, or two files hold the same problem of the same data set.
     """
     if not paths:
         raise DataError("no data set given; name at least one parquet file or folder")
     seen: _Seen = {}
     files = [file for path in paths for file in parquet_files(path)]
-    return [problem for file in files for problem in _read_file(file, seen, prompt_key, limits)]
+    return [problem for file in files for problem in _read_file(file, seen, prompt_key)]
 
 
 def parquet_files(path: str) -> list[str]:
@@ -216,17 +177,13 @@ def python_solutions(paths: Sequence[str]) -> Iterator[tuple[str, str, str]]:
             yield values["dataset"], values["problem_id"], first
 
 
-def _read_file(
-    path: str, seen: _Seen, prompt_key: str, limits: DatasetLimits | None = None
-) -> list[Problem]:
+def _read_file(path: str, seen: _Seen, prompt_key: str) -> list[Problem]:
     problems = []
     columns = _columns(prompt_key)
     rows = parquet_rows(path, columns, OPTIONAL_COLUMNS, partial(_check_types, prompt_key))
     for row, values in rows:
         place = f"{path}: row {row}"
-        if limits is not None:
-            limits.check_count(place, len(seen))
-        problem = _problem(place, values, prompt_key, limits)
+        problem = _problem(place, values, prompt_key)
         key = (problem.dataset, problem.problem_id)
         if key in seen:
             cause = f"duplicate problem {_name(values)}, also in {seen[key]}; keep one of them"
@@ -313,28 +270,22 @@ def _is_chat(kind: pa.DataType) -> bool:
     return isinstance(message, pa.StructType) and {"role", "content"} <= {f.name for f in message}
 
 
-def _problem(
-    place: str, values: dict[str, Any], prompt_key: str, limits: DatasetLimits | None = None
-) -> Problem:
+def _problem(place: str, values: dict[str, Any], prompt_key: str) -> Problem:
     missing = [name for name in _columns(prompt_key) if values[name] is None]
     if missing:
         raise data_error(
             place, f"{_name(values)} has null in {missing[0]!r}; every value is required"
         )
     values = _with_prompt(place, values, prompt_key)
-    if limits is not None:
-        limits.check_size(place, values)
     try:
         problem = Problem.model_validate(values)
         # Not Problem.tests, which would cache the parsed tests in addition to their text.
-        tests = parse_ground_truth(problem.ground_truth).cases
+        parse_ground_truth(problem.ground_truth)
     except ValidationError as error:
         raise data_error(place, f"{_name(values)}: {describe(error)}") from None
     except ValueError as error:
         cause = f"{_name(values)}: ground_truth cannot be used ({error}); prepare the data again"
         raise data_error(place, cause) from None
-    if limits is not None:
-        limits.check_tests(place, values, tests)
     return problem
 
 

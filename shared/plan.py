@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from shared.errors import ConfigError
 from shared.schemas import Problem, SampleId
 
 
@@ -49,23 +48,13 @@ class RunPlan(BaseModel):
 def make_plan(
     problems: Sequence[Problem],
     indices: Callable[[Problem], Sequence[int]],
-    most: int | None = None,
 ) -> RunPlan:
     """Plan the samples of problems, grouped by data set in the order of the problems.
 
     Args:
         problems: The problems of all data sets.
         indices: Returns the sample indices of a problem.
-        most: Limit of all samples, ``data.max_samples`` of a config.
-
-    Raises:
-        ConfigError: There are more samples.
     """
-    if most is not None and (samples := sum(len(indices(one)) for one in problems)) > most:
-        raise ConfigError(
-            f"the run has {samples:,} samples of {len(problems):,} problems, more than {most:,}; "
-            "take fewer (rollout.n, data.limit), or raise data.max_samples"
-        )
     by_dataset: dict[str, list[Problem]] = {}
     for problem in problems:
         by_dataset.setdefault(problem.dataset, []).append(problem)

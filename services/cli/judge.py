@@ -103,9 +103,7 @@ def _request(
     return RunRequest(
         config=config,
         problems=answered,
-        plan=make_plan(
-            answered, lambda p: indices[p.dataset, p.problem_id], config.data.max_samples
-        ),
+        plan=make_plan(answered, lambda p: indices[p.dataset, p.problem_id]),
         embedded=embedded,
         force=force,
         completions=matched.by_sample,

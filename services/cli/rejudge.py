@@ -81,8 +81,7 @@ def _request(
     _check_data(parent, loaded, names)
     indices = sample_indices(completions)
     problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
-    most = config.data.max_samples
-    plan = make_plan(problems, lambda one: indices[one.dataset, one.problem_id], most)
+    plan = make_plan(problems, lambda one: indices[one.dataset, one.problem_id])
     check_judging(config, problems)
     return RunRequest(
         config=config,

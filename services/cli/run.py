@@ -140,7 +140,7 @@ def run(
     request = RunRequest(
         config=resolved,
         problems=problems,
-        plan=make_plan(problems, lambda _problem: samples, resolved.data.max_samples),
+        plan=make_plan(problems, lambda _problem: samples),
         embedded=embedded,
         force=force,
         source=_recordings_hash(resolved),

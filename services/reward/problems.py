@@ -94,53 +94,17 @@ class _RecordFile:
         self._file.close()
 
 
-@dataclass(frozen=True, slots=True)
-class InlineLimits:
-    """The most tests, and bytes of them, that one item of a request may bring."""
-
-    tests: int = 20_000
-    test_bytes: int = 16 * 2**20
-
-    def check_size(self, text: str) -> None:
-        """Check a text before it is parsed.
-
-        Raises:
-            RefusedError: It is too large.
-        """
-        if (size := len(text.encode("utf-8", "surrogatepass"))) > self.test_bytes:
-            raise RefusedError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"ground_truth has {size:,} bytes, more than {self.test_bytes:,} "
-                "(PLUMBLINE_REWARD_MAX_TEST_BYTES)",
-            )
-
-    def check_tests(self, tests: int) -> None:
-        """Check the number of tests.
-
-        Raises:
-            RefusedError: There are too many.
-        """
-        if tests > self.tests:
-            raise RefusedError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"ground_truth has {tests:,} tests, more than {self.tests:,} "
-                "(PLUMBLINE_REWARD_MAX_TESTS)",
-            )
-
-
 class ProblemStore:
     """Index of all problems, and the records of those that were used.
 
     Args:
         paths: Parquet files, or folders of them.
-        inline: Limits of tests that come with a request.
 
     Raises:
         DataError: A file cannot be read, differs from its lock, or has a problem of another file.
     """
 
-    def __init__(self, paths: Sequence[str], inline: InlineLimits | None = None) -> None:
-        self._limits = inline or InlineLimits()
+    def __init__(self, paths: Sequence[str]) -> None:
         self._roles: dict[str, DataRole] = {}
         self._datasets: set[str] = set()
         self._groups: dict[_Name, _Group] = {}
@@ -291,7 +255,7 @@ class ProblemStore:
         dataset = item.dataset or INLINE
         key = f"{dataset}\n{sha256(text)}"
         if (found := self._inline.get(key)) is None:
-            found = self._inline[key] = _inline_problem(dataset, text, self._limits)
+            found = self._inline[key] = _inline_problem(dataset, text)
         return found
 
     def _read_all(self, groups: Iterable[_Group]) -> None:
@@ -333,12 +297,11 @@ def _known(problem: Problem, place: tuple[int, int] | None, inline: bytes = b"")
     return KnownProblem(reference, name, place, inline)
 
 
-def _inline_problem(dataset: str, text: str, limits: InlineLimits) -> KnownProblem:
-    limits.check_size(text)
+def _inline_problem(dataset: str, text: str) -> KnownProblem:
     try:
         if not is_encodable(text):
             raise ValueError("a text has lone surrogates and cannot be encoded")
-        limits.check_tests(parse_ground_truth(text).cases)
+        parse_ground_truth(text)
     except ValueError as error:
         raise RefusedError(
             HTTPStatus.UNPROCESSABLE_ENTITY, f"ground_truth cannot be judged: {error}"

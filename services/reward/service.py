@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from services.reward.janitor import Janitor
 from services.reward.metrics import RewardMetrics
 from services.reward.pending import PendingAnswers
-from services.reward.problems import InlineLimits, ProblemStore
+from services.reward.problems import ProblemStore
 from services.reward.programs import Programs, sandbox_client
 from services.reward.reward_log import RewardLog
 from services.reward.scorer import Scorer
@@ -93,8 +93,7 @@ class RewardService:
         async with AsyncExitStack() as opened:
             log = RewardLog(settings.samples_folder, session.run, every=settings.sample_every)
             opened.push_async_callback(asyncio.to_thread, log.close)
-            inline = InlineLimits(settings.max_tests, settings.max_test_bytes)
-            problems = await asyncio.to_thread(ProblemStore, settings.data_paths, inline)
+            problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
             opened.callback(problems.close)
             await asyncio.to_thread(claim_ledger, redis)
             waiting = await connect_async(settings.redis_url)

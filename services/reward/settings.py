@@ -42,12 +42,6 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
         default=_MIB, ge=1, le=64 * _MIB, validation_alias="PLUMBLINE_REWARD_MAX_COMPLETION"
     )
     """Bytes of one completion."""
-    max_tests: int = Field(default=20_000, ge=1, validation_alias="PLUMBLINE_REWARD_MAX_TESTS")
-    """Tests of a problem that comes with a request."""
-    max_test_bytes: int = Field(
-        default=16 * _MIB, ge=1, validation_alias="PLUMBLINE_REWARD_MAX_TEST_BYTES"
-    )
-    """Bytes of these tests. Redis keeps them as long as an answer is remembered."""
     max_body: int = Field(default=256 * _MIB, ge=1024, validation_alias="PLUMBLINE_REWARD_MAX_BODY")
     """Bytes of one request; all requests in flight together may have twice as many."""
     max_deadline: float = Field(

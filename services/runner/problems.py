@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shared.config import DataConfig
 from shared.data_lock import differences, load_lock
-from shared.datasets import DatasetLimits, parquet_files, read_datasets
+from shared.datasets import parquet_files, read_datasets
 from shared.errors import DataError
 from shared.run_record import DataLockCheck, Provenance
 from shared.schemas import Problem, QualityFinding, quality_findings
@@ -36,8 +36,7 @@ def load_problems(
             all problems of a data set.
     """
     locked = _check_lock(config.lock, paths, allow_unlocked=allow_unlocked)
-    limits = DatasetLimits(config.max_problems, config.max_tests, config.max_test_mb * 2**20)
-    problems = read_datasets(paths, config.prompt_key, limits)
+    problems = read_datasets(paths, config.prompt_key)
     kept, left_out = _filter_quality(problems, set(config.exclude_quality))
     notes = [f"warning: {difference}" for difference in locked.differences]
     notes += [_exclusion_note(dataset, counts) for dataset, counts in left_out.items()]

@@ -102,24 +102,6 @@ async def test_backpressure(service: Served, redis: Redis) -> None:
             assert int(second.headers["Retry-After"]) >= 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"max_tests": 2}, "ground_truth has 3 tests, more than 2 (PLUMBLINE_REWARD_MAX_TESTS)"),
-        ({"max_test_bytes": 50}, "bytes, more than 50 (PLUMBLINE_REWARD_MAX_TEST_BYTES)"),
-    ],
-)
-async def test_tests_that_come_along_are_bounded(
-    redis: Redis, redis_server: RedisServer, settings: dict[str, int], reason: str
-) -> None:
-    given = {"inputs": ["1"] * 3, "outputs": ["1"] * 3}
-    async with served(redis, redis_server.url, **settings) as service:
-        status, answer = await service.score(items=[{"completion": "x", "ground_truth": given}])
-        assert status == 413
-        assert reason in str(answer["error"])
-        assert redis.keys("*:problems") + redis.keys("rq:*") == []  # nothing is written
-
-
 async def test_a_token_is_required(redis: Redis, redis_server: RedisServer) -> None:
     async with served(redis, redis_server.url, token="secret") as service:
         status, _ = await service.score(**NAMED)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from services.data.records import write_dataset
 from shared.datasets import (
     COLUMNS,
-    DatasetLimits,
     parquet_files,
     read_dataset,
     read_datasets,
@@ -310,27 +309,3 @@ def test_a_folder_without_parquet_is_named(tmp_path):
         f"{tmp_path}: the folder has no *.parquet"
     )
     assert "nosuch://x: cannot be read" in failure(read_datasets, ["nosuch://x"])
-
-
-@pytest.mark.parametrize(
-    ("limits", "refused"),
-    [
-        (DatasetLimits(2, 3, 1000), None),
-        (
-            DatasetLimits(1, 3, 1000),
-            "row 2: more than 1 problems; give fewer, or raise data.max_pro",
-        ),
-        (
-            DatasetLimits(2, 2, 1000),
-            "row 2: 'demo'/'p2': 3 tests, more than 2; remove some, or raise",
-        ),
-        (DatasetLimits(2, 3, 50), "row 2: 'demo'/'p2': its tests have 0.0 MiB, more than 4.7"),
-    ],
-)
-def test_more_than_a_limit_is_refused_by_the_key_that_raises_it(tmp_path, limits, refused):
-    three = json.dumps({"inputs": ["1"] * 3, "outputs": ["2"] * 3})
-    path = put(tmp_path / "a.parquet", [row("p1"), row("p2", ground_truth=three)])
-    if refused is None:
-        assert len(read_datasets([path], limits=limits)) == 2
-    else:
-        assert refused in failure(lambda: read_datasets([path], limits=limits))

@@ -1,6 +1,5 @@
 import pytest
 
-from shared.errors import ConfigError
 from shared.plan import RunPlan, make_plan
 from shared.run_record import DatasetRecord
 from shared.schemas import Problem, SampleId
@@ -87,10 +86,3 @@ def test_parts_of_a_problem_do_not_run_into_each_other() -> None:
 
 def test_a_lone_surrogate_in_a_prompt_counts_as_it_is() -> None:
     assert plan_of([problem(prompt="\ud800")]).datasets[0].sha256
-
-
-def test_too_many_samples_are_refused_before_any_is_planned() -> None:
-    assert len(make_plan(PROBLEMS, lambda _problem: range(2), most=6).samples()) == 6
-    many = range(10**15)
-    with pytest.raises(ConfigError, match=r"3,000,000,000,000,000 samples .* data\.max_samples"):
-        make_plan(PROBLEMS, lambda _problem: many, most=10_000_000)
