@@ -12,7 +12,6 @@ import aiohttp
 
 from services.runner.concurrency import AdmissionGate, ConcurrencyLimit, SentRequest
 from services.runner.endpoints import (
-    Cooldown,
     Endpoint,
     Endpoints,
     allow_connections,
@@ -111,7 +110,7 @@ class GeneratorClient:
         info_timeout: float = 10.0,
     ) -> None:
         self.model = model
-        self._endpoints = Endpoints(base_urls, cooldown=Cooldown(first=backoff))
+        self._endpoints = Endpoints(base_urls, backoff=backoff)
         # A key that was read from a file often ends in a newline, which a header cannot contain.
         key = (api_key or "").strip()
         remember_secrets(key)
@@ -267,7 +266,8 @@ class GeneratorClient:
         """Send one request; report its result to load balancer, outage and concurrency limit."""
         pending.requests += 1
         gate = self._gate.send()
-        with self._endpoints.acquire() as endpoint, self._outage.request() as sent:
+        endpoint = self._endpoints.next()
+        with self._outage.request() as sent:
             try:
                 answer = await self._post(endpoint, pending)
             except OutageError as error:

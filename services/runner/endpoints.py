@@ -1,4 +1,4 @@
-"""Load balancing over generator servers: least in flight, circuit breaker, HTTP connections."""
+"""Generator servers that take turns, with pauses after failures; HTTP connections."""
 
 import itertools
 import math
@@ -6,8 +6,6 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 
 import aiohttp
 
@@ -16,139 +14,113 @@ from shared.process_environment import uses_proxies
 
 # Open files other than generator connections: Redis, data, logs, sandbox and aggregator clients.
 _OTHER_FILES = 256
-# Seconds after which a probe that has not failed counts as accepted: an answer may take an hour.
+# Seconds after which another probe follows one without an answer, which may take an hour.
 _PROBE = 5.0
 # After a minute of silence the kernel probes the peer every 15 s, and closes the connection after
 # four unanswered probes. An answer may take an hour, but a dead machine must be detected.
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
-@dataclass(frozen=True, slots=True)
-class Cooldown:
-    """Seconds without requests to a server that failed or is busy.
-
-    Attributes:
-        first: After the first failure; doubled with each further one.
-        longest: Upper bound of the backoff of a busy server.
-        longest_failing: Upper bound of the backoff of a server that may be there again.
-        shortest_retry_after: Lower bound of a Retry-After, because 0 would be no pause.
-        longest_retry_after: Upper bound of a Retry-After; a longer one is a refusal.
-    """
-
-    first: float = 1.0
-    longest: float = 30.0
-    longest_failing: float = 10.0
-    shortest_retry_after: float = 0.05
-    longest_retry_after: float = 600.0
-
-    def after(self, failures: int) -> float:
-        """Exponential backoff after ``failures`` consecutive failures."""
-        return self.first * 2.0 ** min(failures - 1, 10)
+# Seconds without requests to a server that is busy, and to one that may be there again, at most.
+_LONGEST_BUSY, _LONGEST_FAILING = 30.0, 10.0
+# Bounds of a Retry-After: 0 would be no pause, and more than the longest is a refusal.
+_SHORTEST_RETRY_AFTER, _LONGEST_RETRY_AFTER = 0.05, 600.0
 
 
 class Endpoint:
-    """A server with its circuit breaker.
+    """A server, and the time until which it gets no request.
 
     ``url`` is its base URL with ``/v1``, ``name`` its host and port, ``headers`` what carries user
-    and password of the URL.
-
-    A failure opens the circuit for a cool-down; then one request probes the server. ``refuses``
-    says that its last answer was to come back much later, or never.
+    and password of the URL. ``refuses`` says that its last answer was to come back much later, or
+    never. A server that failed pauses, and then gets one request at a time until one succeeds.
     """
 
-    def __init__(
-        self, base_url: str, clock: Callable[[], float], cooldown: Cooldown | None = None
-    ) -> None:
+    def __init__(self, base_url: str, clock: Callable[[], float], backoff: float) -> None:
         address = Address.parse(base_url)
         self.url = address.url.removesuffix("/v1") + "/v1"
         self.headers = address.headers
         self.name = address.name
-        self.in_flight = 0
         self.failures = 0
         self.last_used = 0
         self.refuses = False
         self._rejections = 0
-        self._open_until = 0.0
-        self._probed = False
-        self._busy_until = 0.0
+        self._probing = False
+        self._closed_until = 0.0
         self._clock = clock
-        self._cooldown = cooldown or Cooldown()
-
-    @property
-    def failing(self) -> bool:
-        """Whether the circuit is open, or the server was just sent a probe."""
-        return self.failures > 0 and self._clock() < self._open_until
+        self._backoff = backoff
 
     @property
     def closed_for(self) -> float:
         """Seconds until the server may get a request."""
-        open_until = self._open_until if self.failures else 0.0
-        return max(0.0, max(open_until, self._busy_until) - self._clock())
+        return max(0.0, self._closed_until - self._clock())
 
     @property
-    def available(self) -> bool:
-        return self.closed_for == 0
+    def failing(self) -> bool:
+        """Whether it has failed and pauses, or was just sent a probe."""
+        return self.failures > 0 and self.closed_for > 0
 
     def on_send(self) -> None:
-        """Hold further requests back behind a probe, until it may be taken for accepted."""
-        now = self._clock()
-        if self.failures and now >= self._open_until:
-            if self._probed:
-                self.failures = 0
-            self._probed = not self._probed
-            self._open_until = now + _PROBE
+        """Hold further requests back behind a probe."""
+        if self.failures and not self.closed_for:
+            self._probing = True
+            self._closed_until = self._clock() + _PROBE
 
     def on_failure(self) -> bool:
-        """Open the circuit after a failed request, longer with each consecutive failure.
+        """Pause after a failed request, longer with each consecutive failure.
 
         Returns:
-            Whether it was closed before.
+            Whether it is the first failure.
         """
         # Concurrent requests that fail together count once.
-        if self.failing and not self._probed:
+        if self.failing and not self._probing:
             return False
-        self._probed = False
+        self._probing = False
         self.failures += 1
-        pause = min(self._cooldown.longest_failing, self._cooldown.after(self.failures))
-        self._open_until = self._clock() + pause
+        pause = min(_LONGEST_FAILING, self._after(self.failures))
+        self._closed_until = self._clock() + pause
         return self.failures == 1
 
     def on_rejection(self, retry_after: float | None = None) -> None:
-        """Pause a healthy but busy server for its Retry-After, else with exponential backoff."""
+        """Pause a busy server for its Retry-After, else with exponential backoff."""
         self.failures = 0
-        self.refuses = (retry_after or 0.0) > self._cooldown.longest_retry_after
+        self.refuses = (retry_after or 0.0) > _LONGEST_RETRY_AFTER
         # Concurrent requests that are rejected together count once.
-        if self._clock() >= self._busy_until:
+        if not self.closed_for:
             self._rejections += 1
         if retry_after is None or retry_after == math.inf:
-            pause = min(self._cooldown.longest, self._cooldown.after(self._rejections))
+            self._pause(min(_LONGEST_BUSY, self._after(self._rejections)))
         else:
-            least, most = self._cooldown.shortest_retry_after, self._cooldown.longest_retry_after
-            pause = min(most, max(least, retry_after))
-        self._busy_until = max(self._busy_until, self._clock() + pause)
+            self._pause(min(_LONGEST_RETRY_AFTER, max(_SHORTEST_RETRY_AFTER, retry_after)))
 
     def on_success(self) -> None:
-        """Close the circuit."""
+        """Let all requests through, but for those of a busy server's pause."""
+        if self.failures:
+            self._closed_until = 0.0
         self.failures = self._rejections = 0
-        self.refuses = self._probed = False
+        self.refuses = self._probing = False
+
+    def _after(self, failures: int) -> float:
+        return self._backoff * 2.0 ** min(failures - 1, 10)
+
+    def _pause(self, seconds: float) -> None:
+        self._closed_until = max(self._closed_until, self._clock() + seconds)
 
 
 class Endpoints:
-    """Load balancer: fewest requests in flight first, round-robin among equals.
+    """Servers that take turns; one that pauses gets a request only if there is no other.
 
-    An unavailable server gets a request only if there is no other. While all are unavailable,
-    :meth:`closed_for` holds the requests back.
+    While all pause, :meth:`closed_for` holds the requests back.
     """
 
     def __init__(
         self,
         base_urls: Sequence[str],
         clock: Callable[[], float] = time.monotonic,
-        cooldown: Cooldown | None = None,
+        backoff: float = 1.0,
     ) -> None:
         if not base_urls:
             raise ValueError("no generator URL")
-        endpoints = [Endpoint(url, clock, cooldown) for url in base_urls]
+        endpoints = [Endpoint(url, clock, backoff) for url in base_urls]
         # Duplicate URLs are one server.
         self._endpoints = list({endpoint.url: endpoint for endpoint in endpoints}.values())
         self._turn = itertools.count(1)
@@ -172,24 +144,17 @@ class Endpoints:
         """Seconds until a server may get a request."""
         return min(endpoint.closed_for for endpoint in self._endpoints)
 
-    @contextmanager
-    def acquire(self) -> Iterator[Endpoint]:
-        """Choose the server for a request, and count the request on it."""
-        endpoint = min(self._endpoints, key=_load)
+    def next(self) -> Endpoint:
+        """Choose the server for a request."""
+        endpoint = min(self._endpoints, key=_turn)
         endpoint.last_used = next(self._turn)
         endpoint.on_send()
-        endpoint.in_flight += 1
-        try:
-            yield endpoint
-        finally:
-            endpoint.in_flight -= 1
+        return endpoint
 
 
-def _load(endpoint: Endpoint) -> tuple[bool, int, int, int]:
-    # Unavailable servers are ordered by failures, because a dead one has few requests in flight.
-    available = endpoint.available
-    failures = 0 if available else endpoint.failures
-    return not available, failures, endpoint.in_flight, endpoint.last_used
+def _turn(endpoint: Endpoint) -> tuple[bool, int, int]:
+    closed = endpoint.closed_for > 0
+    return closed, endpoint.failures if closed else 0, endpoint.last_used
 
 
 # HTTP connections

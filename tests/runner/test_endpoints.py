@@ -1,4 +1,4 @@
-"""Load balancer, circuit breaker, and HTTP connections."""
+"""Servers that take turns, and HTTP connections."""
 
 import resource
 import socket
@@ -7,7 +7,7 @@ import pytest
 
 from services.runner.endpoints import Endpoint, Endpoints, allow_connections, keepalive_socket
 
-# Load balancer
+# Turns
 
 
 class Clock:
@@ -17,62 +17,51 @@ class Clock:
         return self.now
 
 
-def picked(endpoints: Endpoints) -> Endpoint:
-    with endpoints.acquire() as endpoint:
-        return endpoint
+def picked(endpoints: Endpoints, count: int) -> list[str]:
+    return [endpoints.next().name for _ in range(count)]
 
 
-def test_equal_ones_take_turns() -> None:
+def test_servers_take_turns() -> None:
     endpoints = Endpoints(["http://a", "http://b", "http://c"])
-    assert [picked(endpoints).name for _ in range(6)] == ["a", "b", "c"] * 2
+    assert picked(endpoints, 6) == ["a", "b", "c"] * 2
 
 
-def test_fewest_in_flight_comes_first() -> None:
-    endpoints = Endpoints(["http://a", "http://b"])
-    with endpoints.acquire() as first:
-        assert [picked(endpoints).name for _ in range(3)] == ["b"] * 3
-    assert first.name == "a"
-
-
-def test_an_open_circuit_gets_no_requests_then_one_probe() -> None:
+def test_a_server_that_failed_pauses_and_then_gets_one_request() -> None:
     clock = Clock()
     endpoints = Endpoints(["http://a", "http://b"], clock)
-    bad = picked(endpoints)
+    bad = endpoints.next()
     bad.on_failure()
-    assert [picked(endpoints).name for _ in range(2)] == ["b", "b"]
+    assert picked(endpoints, 2) == ["b", "b"]
     clock.now = 1.0
-    with endpoints.acquire() as probed, endpoints.acquire() as other, endpoints.acquire() as third:
-        assert (probed.name, other.name, third.name) == ("a", "b", "b")
-    probed.on_success()
-    assert probed.available
+    assert picked(endpoints, 3) == ["a", "b", "b"]
+    bad.on_success()
+    assert picked(endpoints, 2) == ["a", "b"]
 
 
-def test_the_cooldown_grows_with_failures_up_to_a_limit() -> None:
+def test_the_pause_grows_with_failures_up_to_a_limit() -> None:
     clock = Clock()
-    endpoint = Endpoint("http://a", clock)
+    endpoint = Endpoint("http://a", clock, 1.0)
     pauses = []
     for _ in range(8):
-        endpoint.on_failure()
-        start = clock.now
-        while not endpoint.available:
-            clock.now += 1.0
-        pauses.append(clock.now - start)
+        assert endpoint.on_failure() is (endpoint.failures == 1)
+        assert endpoint.on_failure() is False  # of another request that was on its way
+        pauses.append(endpoint.closed_for)
+        clock.now += pauses[-1]
+        endpoint.on_send()
     assert pauses == [1, 2, 4, 8, 10, 10, 10, 10]
 
 
-def test_with_all_circuits_open_the_least_failing_is_taken() -> None:
+def test_while_all_pause_the_least_failing_is_taken() -> None:
     clock = Clock()
     endpoints = Endpoints(["http://dead", "http://shaky"], clock)
     dead, shaky = endpoints
     for _ in range(3):
-        assert dead.on_failure() is (dead.failures == 1)
-        assert dead.on_failure() is False  # of another request that was on its way
+        dead.on_failure()
         clock.now += 5.0
-    assert dead.failures == 3
     dead.on_failure()
     shaky.on_failure()
     assert endpoints.all_failing
-    assert [picked(endpoints).name for _ in range(2)] == ["shaky", "shaky"]
+    assert picked(endpoints, 2) == ["shaky", "shaky"]
 
 
 def test_urls_are_one_form_and_counted_once() -> None:
@@ -91,12 +80,12 @@ def test_retry_after_of_a_busy_server_is_respected() -> None:
     busy, other = endpoints
     busy.on_rejection(10.0)
     assert endpoints.closed_for() == 0
-    assert [picked(endpoints).name for _ in range(2)] == ["b", "b"]
+    assert picked(endpoints, 2) == ["b", "b"]
     other.on_rejection(4.0)
     assert endpoints.closed_for() == 4.0
     clock.now = 4.0
     assert endpoints.closed_for() == 0
-    assert picked(endpoints) is other
+    assert endpoints.next() is other
 
 
 def test_without_retry_after_the_pause_grows() -> None:
@@ -130,11 +119,10 @@ def test_requests_are_held_back_until_the_first_server_may_be_probed() -> None:
     assert endpoints.closed_for() == 1.0
     clock.now = 1.0
     assert endpoints.closed_for() == 0
-    with endpoints.acquire() as tried:
-        assert tried is dead
-        assert endpoints.closed_for() > 0  # one probe at a time
-        dead.on_success()
-        assert endpoints.closed_for() == 0
+    assert endpoints.next() is dead
+    assert endpoints.closed_for() > 0  # one probe at a time
+    dead.on_success()
+    assert endpoints.closed_for() == 0
 
 
 # Connections
