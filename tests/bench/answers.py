@@ -102,7 +102,9 @@ def _humaneval_answers() -> Iterator[Answer]:
     problems = {row["task_id"]: row for row in _lines(folder / "HumanEval.jsonl.gz")}
     for recorded in _lines(folder / "humaneval_completions_chatgpt_cot.jsonl.gz"):
         row = problems[recorded["task_id"]]
-        tests = HumanEvalTests(**{key: row[key] for key in HumanEvalTests.model_fields})
+        tests = HumanEvalTests(
+            **{key: row[key] for key in HumanEvalTests.model_fields if key in row}
+        )
         yield Answer(make_problem(row["task_id"], tests), recorded["response"])
 
 
