@@ -20,6 +20,7 @@ from shared.schemas import (
     ProgramTests,
     RecordedCases,
     SampleId,
+    SandboxFusionTests,
     without_surrogates,
 )
 from shared.statuses import NOT_RUN, FinalStatus
@@ -126,4 +127,6 @@ def _of_tests(tests: GroundTruth | None, place: int) -> tuple[str | None, str | 
         return None, tests.test_list[place]
     if isinstance(tests, ProgramTests):
         return None, tests.program_tests
+    if isinstance(tests, SandboxFusionTests):
+        return None, None
     return tests.inputs[place], tests.outputs[place]

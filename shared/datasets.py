@@ -1,9 +1,12 @@
 """Data sets as parquet files: reading, validation, and the canonical form of prompts for hashing.
 
-A file has one row per problem and one column per field of ``Problem``.
+A file has one row per problem and one column per field of ``Problem``. Only the prompt, an id and
+the tests are required: a data set without a name is named by ``data_source`` or the file, tests may
+be in verl's ``reward_model.ground_truth``, and a row without tests is one of SandboxFusion's own.
 """
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +20,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from shared.errors import DataError, data_error, reading
+from shared.reference import is_reference
 from shared.schemas import Problem, describe, parse_ground_truth, sha256
 
 # Increment this when ``canonicalize`` changes: hashes of different versions cannot be compared.
@@ -50,12 +54,16 @@ def canonicalize(prompt: str) -> str:
     return "\n".join(lines).strip("\n")
 
 
-COLUMNS = tuple(name for name, field in Problem.model_fields.items() if field.is_required())
-# Columns that a file may lack; values that are not text are ignored.
-OPTIONAL_COLUMNS = tuple(name for name in Problem.model_fields if name not in COLUMNS)
+COLUMNS = tuple(Problem.model_fields)
+SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
 SOLUTIONS = "solutions"
 """Column of a prepared file with reference solutions: JSON, a list of ``language`` and ``code``."""
-SCHEMA = pa.schema([(name, pa.string()) for name in (*COLUMNS, *OPTIONAL_COLUMNS)])
+# Names of a problem's id, here and in other people's tables.
+_IDS = ("problem_id", "task_id")
+# verl's column with the ground truth in a field.
+_REWARD_MODEL = "reward_model"
+_FENCED = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"^(?:from|import|async|def|class)\b|^@", re.MULTILINE)
 # A ground truth may have 20 MB: small batches limit memory and stay below Arrow's 2 GB.
 _BATCH_ROWS = 4
 
@@ -133,17 +141,18 @@ def row_group_names(path: str) -> list[list[tuple[str, str]]]:
         DataError: The file cannot be read, or lacks a column.
     """
     with reading(path), fsspec.open(path, "rb") as file:
-        try:
-            parquet = pq.ParquetFile(file)
-        except pa.ArrowInvalid as error:
-            raise data_error(path, f"not a parquet file ({error}); check the file") from None
-        _check_names(path, parquet.schema_arrow, _columns("prompt"))
-        _check_types("prompt", path, parquet.schema_arrow)
+        parquet = _parquet(path, file)
+        _check_table("prompt", path, parquet.schema_arrow)
+        present = set(parquet.schema_arrow.names)
+        columns = ["dataset", "data_source", *(_IDS if present & set(_IDS) else ["extra_info"])]
         groups: list[list[tuple[str, str]]] = []
+        row = 0
         for group in range(parquet.num_row_groups):
-            rows = parquet.read_row_group(group, columns=["dataset", "problem_id"]).to_pylist()
-            groups.append([(row["dataset"], row["problem_id"]) for row in rows])
-    return groups
+            read = [name for name in columns if name in present]
+            rows = parquet.read_row_group(group, columns=read).to_pylist()
+            groups.append([_name(path, row + n, values) for n, values in enumerate(rows, start=1)])
+            row += len(rows)
+        return groups
 
 
 def read_row_group(path: str, group: int) -> Iterator[Problem | DataError]:
@@ -152,11 +161,9 @@ def read_row_group(path: str, group: int) -> Iterator[Problem | DataError]:
     Raises:
         DataError: While iterating: the file cannot be read.
     """
-    check = partial(_check_types, "prompt")
-    rows = parquet_rows(path, COLUMNS, OPTIONAL_COLUMNS, check, row_groups=[group])
-    for row, values in rows:
+    for row, values in problem_rows(path, row_groups=[group]):
         try:
-            yield _problem(f"{path}: row {row} of row group {group}", values, "prompt")
+            yield _problem(path, row, values, "prompt")
         except DataError as error:
             yield error
 
@@ -167,26 +174,44 @@ def python_solutions(paths: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     Raises:
         DataError: While iterating: a file cannot be read.
     """
+    columns = ("dataset", "data_source", *_IDS, SOLUTIONS)
     for path in (file for given in paths for file in parquet_files(given)):
-        for _, values in parquet_rows(path, ("dataset", "problem_id"), (SOLUTIONS,)):
+        for row, values in parquet_rows(path, (), columns):
             try:
                 found = json.loads(values.get(SOLUTIONS) or "[]")
                 first = next(one["code"] for one in found if one["language"] == "python")
             except (ValueError, TypeError, KeyError, StopIteration):
                 continue
-            yield values["dataset"], values["problem_id"], first
+            yield *_name(path, row, values), first
+
+
+def problem_rows(
+    path: str,
+    prompt_key: str = "prompt",
+    further: Sequence[str] = (),
+    *,
+    row_groups: Sequence[int] | None = None,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the columns of a data set's rows, as :func:`parquet_rows`, for :func:`problem_fields`.
+
+    ``further`` are columns to yield beside those of the problem, if the file has them.
+
+    Raises:
+        DataError: While iterating: as there, or the columns are not those of a data set.
+    """
+    columns = dict.fromkeys((prompt_key, *COLUMNS, *_IDS, _REWARD_MODEL, *further))
+    check = partial(_check_table, prompt_key)
+    return parquet_rows(path, (), tuple(columns), check, row_groups=row_groups)
 
 
 def _read_file(path: str, seen: _Seen, prompt_key: str) -> list[Problem]:
     problems = []
-    columns = _columns(prompt_key)
-    rows = parquet_rows(path, columns, OPTIONAL_COLUMNS, partial(_check_types, prompt_key))
-    for row, values in rows:
+    for row, values in problem_rows(path, prompt_key):
         place = f"{path}: row {row}"
-        problem = _problem(place, values, prompt_key)
+        problem = _problem(path, row, values, prompt_key)
         key = (problem.dataset, problem.problem_id)
         if key in seen:
-            cause = f"duplicate problem {_name(values)}, also in {seen[key]}; keep one of them"
+            cause = f"duplicate problem {_shown(key)}, also in {seen[key]}; keep one of them"
             raise data_error(place, cause)
         seen[key] = place
         problems.append(problem)
@@ -216,17 +241,14 @@ def parquet_rows(
         DataError: While iterating: the file cannot be read or lacks a column.
     """
     with reading(path), fsspec.open(path, "rb") as file:
-        try:
-            parquet = pq.ParquetFile(file)
-        except pa.ArrowInvalid as error:
-            raise data_error(path, f"not a parquet file ({error}); check the file") from None
+        parquet = _parquet(path, file)
         schema = parquet.schema_arrow
         _check_names(path, schema, columns)
         if check_types is not None:
             check_types(path, schema)
         names = [*columns, *(name for name in optional if name in schema.names)]
-        row = 0
-        groups = None if row_groups is None else list(row_groups)
+        groups = list(range(parquet.num_row_groups)) if row_groups is None else list(row_groups)
+        row = sum(parquet.metadata.row_group(n).num_rows for n in range(min(groups, default=0)))
         for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names):
             for index in range(batch.num_rows):
                 row += 1
@@ -235,8 +257,11 @@ def parquet_rows(
                 yield row, values
 
 
-def _columns(prompt_key: str) -> list[str]:
-    return list(dict.fromkeys(prompt_key if name == "prompt" else name for name in COLUMNS))
+def _parquet(path: str, file: Any) -> pq.ParquetFile:  # noqa: ANN401 - fsspec's file
+    try:
+        return pq.ParquetFile(file)
+    except pa.ArrowInvalid as error:
+        raise data_error(path, f"not a parquet file ({error}); check the file") from None
 
 
 def _check_names(path: str, schema: pa.Schema, columns: Sequence[str]) -> None:
@@ -244,14 +269,37 @@ def _check_names(path: str, schema: pa.Schema, columns: Sequence[str]) -> None:
         if name not in schema.names:
             present = ", ".join(schema.names)
             raise data_error(path, f"required column {name!r} is missing; it has: {present}")
+
+
+def _check_table(prompt_key: str, path: str, schema: pa.Schema) -> None:
+    """Refuse a table of which no problems can be made."""
+    present = set(schema.names)
+    sandboxed = present >= {"sandbox_dataset", "sandbox_id"}
+    needed = {
+        prompt_key: prompt_key in present,
+        "problem_id": bool(present & {*_IDS, _REWARD_MODEL}),
+        "ground_truth": sandboxed or bool(present & {"ground_truth", _REWARD_MODEL}),
+    }
+    if missing := [name for name, there in needed.items() if not there]:
+        raise data_error(
+            path,
+            f"no column {' and no column '.join(map(repr, missing))}; it has: "
+            f"{', '.join(schema.names)}; needed are {prompt_key}, problem_id and ground_truth (or "
+            "reward_model.ground_truth, or sandbox_dataset and sandbox_id); other layouts become a "
+            f"data set by `plumb data import LAYOUT --source {path} --output data/eval`, and "
+            "`plumb data import --help` lists them",
+        )
+    for name in (*COLUMNS, *_IDS, _REWARD_MODEL):
         if schema.names.count(name) > 1:
             raise data_error(path, f"two columns {name!r}; rename one of them")
-
-
-def _check_types(prompt_key: str, path: str, schema: pa.Schema) -> None:
-    for name in _columns(prompt_key):
+    fitting: dict[str, Callable[[pa.DataType], bool]] = {
+        "problem_id": lambda kind: pa.types.is_integer(kind),
+        "ground_truth": lambda kind: pa.types.is_struct(kind),
+        prompt_key: _is_chat,
+    }
+    for name in fitting.keys() & present:
         kind = schema.field(name).type
-        if not (_is_text(kind) or (name == prompt_key and _is_chat(kind))):
+        if not (_is_text(kind) or fitting[name](kind)):
             cause = f"column {name!r} has type {kind} instead of string; convert it"
             raise data_error(path, cause)
 
@@ -270,49 +318,124 @@ def _is_chat(kind: pa.DataType) -> bool:
     return isinstance(message, pa.StructType) and {"role", "content"} <= {f.name for f in message}
 
 
-def _problem(place: str, values: dict[str, Any], prompt_key: str) -> Problem:
-    missing = [name for name in _columns(prompt_key) if values[name] is None]
-    if missing:
-        raise data_error(
-            place, f"{_name(values)} has null in {missing[0]!r}; every value is required"
-        )
-    values = _with_prompt(place, values, prompt_key)
+def _problem(path: str, row: int, values: Mapping[str, Any], prompt_key: str) -> Problem:
+    fields = problem_fields(path, row, values, prompt_key)
+    place, name = f"{path}: row {row}", _shown((fields["dataset"], fields["problem_id"]))
     try:
-        problem = Problem.model_validate(values)
+        problem = Problem.model_validate(fields)
         # Not Problem.tests, which would cache the parsed tests in addition to their text.
         parse_ground_truth(problem.ground_truth)
     except ValidationError as error:
-        raise data_error(place, f"{_name(values)}: {describe(error)}") from None
+        raise data_error(place, f"{name}: {describe(error)}") from None
     except ValueError as error:
-        cause = f"{_name(values)}: ground_truth cannot be used ({error}); prepare the data again"
+        cause = f"{name}: ground_truth cannot be used ({error}); prepare the data again"
         raise data_error(place, cause) from None
     return problem
 
 
-def _with_prompt(place: str, values: dict[str, Any], prompt_key: str) -> dict[str, Any]:
-    """Select the fields of a problem, with its prompt as text."""
-    prompt = values[prompt_key]
+def problem_fields(
+    path: str, row: int, values: Mapping[str, Any], prompt_key: str = "prompt"
+) -> dict[str, str]:
+    """Return the fields of ``Problem``, as text, of a row's columns.
+
+    Raises:
+        DataError: The row has no prompt or no tests, or names the tests of another file.
+    """
+    name = _name(path, row, values)
+    place = f"{path}: row {row}"
+    fields = {column: _text(values.get(column)) for column in COLUMNS}
+    fields |= {"dataset": name[0], "problem_id": name[1]}
+    prompt, tests = values[prompt_key], ground_truth(values)
+    for column, value in {prompt_key: prompt, "problem_id": name[1], "ground_truth": tests}.items():
+        if value is None or (column == "problem_id" and not value):
+            raise data_error(place, f"{_shown(name)} has no {column!r}; every row needs one")
+    if is_reference(tests or ""):
+        cause = f"{_shown(name)} names tests that are in another file; give that file with --data"
+        raise data_error(place, cause)
     if isinstance(prompt, list):
-        prompt = _last_user_message(place, values, prompt)
-    fields = {name: values[name] for name in COLUMNS if name != "prompt"} | {"prompt": prompt}
-    optional = {name: values.get(name) for name in OPTIONAL_COLUMNS}
-    fields |= {name: value for name, value in optional.items() if isinstance(value, str)}
-    if prompt_key != "prompt":  # the hash in the file is of another text
+        prompt = _last_user_message(place, name, prompt)
+    if prompt_key != "prompt" or not fields["prompt_sha256"]:  # a hash is of the column prompt
         fields["prompt_sha256"] = sha256(canonicalize(prompt))
-    return fields
+    fields["data_source"] = fields["data_source"] or name[0]
+    return {**fields, "prompt": prompt, "ground_truth": _with_function(tests or "", prompt)}
+
+
+def _name(path: str, row: int, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Data set and id of a row.
+
+    A file whose name begins with the data source is named by the file, because it may be one of
+    several splits: ``codecontests_valid`` of ``codecontests``.
+    """
+    source, stem = _text(values.get("data_source")), PurePosixPath(path).name
+    stem = stem.removesuffix(".parquet")
+    by_file = _letters(stem).startswith(_letters(source.rpartition("/")[2]))
+    dataset = _text(values.get("dataset")) or (stem if by_file else source)
+    with_ids = any(column in values for column in _IDS)
+    fields = values if with_ids else record_fields(values.get("extra_info"))
+    problem_id = next(filter(None, (_text(fields.get(column)) for column in _IDS)), "")
+    return dataset, problem_id or ("" if with_ids else str(row))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).lower()
+
+
+def _text(value: object) -> str:
+    """A value of a table as text; empty for null, lists and records."""
+    if isinstance(value, float):
+        whole = math.isfinite(value) and value == int(value)
+        return str(int(value)) if whole else "" if math.isnan(value) else str(value)
+    return str(value) if isinstance(value, str | int) else ""
+
+
+def record_fields(value: object) -> Mapping[str, Any]:
+    """The fields of a record in a table, which some tables have as JSON."""
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+def ground_truth(values: Mapping[str, Any]) -> str | None:
+    """The tests of a row as JSON; without any, its name in SandboxFusion's data set."""
+    tests = values.get("ground_truth")
+    if tests is None:
+        tests = record_fields(values.get(_REWARD_MODEL)).get("ground_truth")
+    names = {name: _text(values.get(name)) for name in ("sandbox_dataset", "sandbox_id")}
+    if not tests and all(names.values()):
+        tests = names
+    return tests if tests is None or isinstance(tests, str) else json.dumps(tests)
+
+
+def _with_function(tests: str, prompt: str) -> str:
+    """Add to a ``check`` function the prompt that it belongs to, if it came without."""
+    if '"entry_point"' not in tests or '"prompt"' in tests:
+        return tests
+    try:
+        fields = json.loads(tests)
+    except ValueError:
+        return tests
+    if not isinstance(fields, dict):
+        return tests
+    if fenced := _FENCED.search(prompt):
+        prompt = fenced[1]
+    code = _CODE.search(prompt)
+    return json.dumps({**fields, "prompt": prompt[code.start() :] if code else ""})
 
 
 def _last_user_message(
-    place: str, values: dict[str, Any], messages: list[dict[str, Any] | None]
+    place: str, name: tuple[str, str], messages: list[dict[str, Any] | None]
 ) -> str:
     for message in reversed(messages):
         if message is not None and message["role"] == "user":
             if isinstance(message["content"], str):
                 return message["content"]
             break
-    cause = f"{_name(values)}: its chat prompt has no user message with text"
+    cause = f"{_shown(name)}: its chat prompt has no user message with text"
     raise data_error(place, f"{cause}; add one")
 
 
-def _name(values: Mapping[str, Any]) -> str:
-    return f"{values['dataset']!r}/{values['problem_id']!r}"
+def _shown(name: tuple[str, str]) -> str:
+    return f"{name[0]!r}/{name[1]!r}"

@@ -13,6 +13,7 @@ from shared.schemas import (
     MbppTests,
     Problem,
     ProgramTests,
+    SandboxFusionTests,
     StdioTests,
     sha256,
 )
@@ -167,6 +168,9 @@ def _template(problem: Problem, config: Config) -> str:
         language = config.judge.for_dataset(problem.dataset).language
         wording = _wording(language)
         return _STDIO % (wording.name, wording.compiled, wording.label)
+    whole = isinstance(tests, HumanEvalTests) and "```" in problem.prompt
+    if whole or isinstance(tests, SandboxFusionTests):  # it has instructions of its own
+        return "{prompt}"
     if isinstance(tests, ProgramTests):
         wording = _wording(tests.language)
         unit = "class" if tests.language == "java" else "function"

@@ -157,7 +157,7 @@ class HumanEvalTests(_Record):
 
     test: str = Field(min_length=1)
     entry_point: str = Field(min_length=1)
-    prompt: str
+    prompt: str = ""
     limit_per_call: bool = False
     fault: str = ""
 
@@ -205,12 +205,24 @@ class ProgramTests(_Record):
         return found[1] if found else ""
 
 
-GroundTruth = StdioTests | HumanEvalTests | MbppTests | ProgramTests
+class SandboxFusionTests(_Record):
+    """Tests that a SandboxFusion server has in a data set of its own, for the method ``submit``."""
+
+    sandbox_dataset: str = Field(min_length=1)
+    sandbox_id: str = Field(min_length=1)
+
+    @property
+    def cases(self) -> int:
+        return 1  # their number comes with the verdict
+
+
+GroundTruth = StdioTests | HumanEvalTests | MbppTests | ProgramTests | SandboxFusionTests
 _GROUND_TRUTHS: dict[str, TypeAdapter[GroundTruth]] = {
     "inputs": TypeAdapter(StdioTests),
     "program_tests": TypeAdapter(ProgramTests),
     "entry_point": TypeAdapter(HumanEvalTests),
     "test_list": TypeAdapter(MbppTests),
+    "sandbox_id": TypeAdapter(SandboxFusionTests),
 }
 
 
@@ -218,7 +230,7 @@ def parse_ground_truth(text: str) -> GroundTruth:
     """Parse a ``ground_truth`` column.
 
     Raises:
-        ValueError: Not JSON, not one of the four formats, or tests that cannot be judged (no
+        ValueError: Not JSON, not one of the formats, or tests that cannot be judged (no
             tests, unequal numbers of inputs and outputs); the message is one line.
     """
     try:
@@ -317,15 +329,15 @@ class Problem(_Record):
     """
 
     dataset: str = Field(min_length=1)
-    split: str
+    split: str = ""
     problem_id: str = Field(min_length=1)
     prompt: str
-    data_source: str
+    data_source: str = ""
     ground_truth: str
-    difficulty: str
-    sandbox_dataset: str
-    sandbox_id: str
-    prompt_sha256: str
+    difficulty: str = ""
+    sandbox_dataset: str = ""
+    sandbox_id: str = ""
+    prompt_sha256: str = ""
     quality: str = ""
     extra_info: str = ""
 

@@ -23,6 +23,7 @@ from shared.schemas import (
     Problem,
     ProgramTests,
     SampleId,
+    SandboxFusionTests,
     StdioTests,
     Verdict,
     sha256,
@@ -249,6 +250,8 @@ def _shortened_tests(tests: GroundTruth, limits: QaLogsConfig) -> ShortenedTests
     if isinstance(tests, ProgramTests):
         test = shorten_middle(tests.program_tests, limits.max_chars)
         return {"test": test, "language": tests.language, "num_test_cases": tests.cases}
+    if isinstance(tests, SandboxFusionTests):
+        return {"sandbox_dataset": tests.sandbox_dataset, "sandbox_id": tests.sandbox_id}
     setup = shorten_middle(tests.test_setup_code, limits.max_chars)
     return {
         "test_list": texts(tests.test_list),

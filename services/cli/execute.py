@@ -70,7 +70,8 @@ class RunRequest:
     """A run as requested by a command.
 
     ``completions`` replaces the generator as the source of completions. ``source`` identifies
-    completions that the config does not identify, as part of the run's fingerprint.
+    completions that the config does not identify, as part of the run's fingerprint. ``sandboxes``
+    are those that the command line names; without any SANDBOX_URLS has them.
     """
 
     config: Config
@@ -82,12 +83,18 @@ class RunRequest:
     source: str = ""
     provenance: Provenance = field(default_factory=Provenance)
     notes: Sequence[str] = ()
+    sandboxes: Sequence[str] = ()
 
     @property
     def own_generator(self) -> bool:
         """Whether the run starts its own generator instead of using the one at base_urls."""
         backend = self.config.generation.backend
         return self.completions is None and self.embedded and backend != "openai"
+
+    @property
+    def sandbox_urls(self) -> list[str]:
+        """URLs of sandboxes that exist; empty if an embedded stack brings its own."""
+        return [*self.sandboxes] or split_urls(os.environ.get("SANDBOX_URLS", ""))
 
 
 def execute(request: RunRequest) -> None:
@@ -243,12 +250,12 @@ def _services(
         dependencies.wait(lambda: asyncio.run(check_generator(config, urls)))
     needs = needs_of(config, request.problems, request.provenance.data_files or ())
     if not request.embedded:
-        redis, faults = _external(config, dependencies, needs)
+        redis, faults = _external(request, dependencies, needs)
         yield redis, None, faults
         return
     faults = {}
-    if given := os.environ.get("SANDBOX_URLS"):
-        faults = asyncio.run(_check_sandboxes(split_urls(given), needs))
+    if given := request.sandbox_urls:
+        faults = asyncio.run(_check_sandboxes(given, needs))
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
     with open_stack(
@@ -256,6 +263,7 @@ def _services(
         folder,
         force=request.force,
         generator=request.own_generator,
+        sandboxes=given,
         meanwhile=_import_client if request.completions is None else lambda: None,
     ) as stack:
         progress.page_at(stack.port_file("aggregator"))
@@ -293,7 +301,7 @@ async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> dict[str, str]:
 
 
 def _external(
-    config: Config, dependencies: DependencyWait, needs: Needs
+    request: RunRequest, dependencies: DependencyWait, needs: Needs
 ) -> tuple[Redis, dict[str, str]]:
     """Connect to an external Redis, after its sandboxes or judges are available."""
     check = os.environ.get("PLUMBLINE_SANDBOX_CHECK") or "sandboxes"
@@ -302,8 +310,7 @@ def _external(
         raise ConfigError(f"PLUMBLINE_SANDBOX_CHECK is {check!r}; give one of {choices}")
     faults: dict[str, str] = {}
     if check == "sandboxes":
-        given = os.environ.get("SANDBOX_URLS")
-        urls = split_urls(given) if given else config.sandbox_urls
+        urls = request.sandbox_urls or request.config.sandbox_urls
         faults = dependencies.wait(lambda: asyncio.run(_check_sandboxes(urls, needs)))
     # Imported here because an embedded run knows its Redis, and pydantic-settings takes long.
     from shared.service.settings import RedisSettings, load_settings

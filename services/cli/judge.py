@@ -1,5 +1,6 @@
 """`plumb judge`: judge recorded completions."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -18,7 +19,9 @@ from services.cli.options import (
     SandboxUrl,
     UseComputeScore,
     UseSubmit,
+    default_data,
     flags_as_overrides,
+    own_sandboxes,
     with_method,
     with_name,
 )
@@ -29,6 +32,7 @@ from services.runner.sources import (
     match_completions,
     sample_indices,
 )
+from services.runner.verl_responses import has_tests
 from shared.config import Config, load_config
 from shared.config_files import overridden_keys
 from shared.errors import ConfigError
@@ -78,15 +82,15 @@ def judge(
     resolved = with_name(resolved, overridden_keys([*flags, *given]))
     resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
     completions = completions or resolved.data.completions
-    paths = data or resolved.data.eval_files
-    if not paths:
-        of = f" of the problems that {completions} answers" if completions else ""
-        raise ConfigError(f"no data sets: give --data PATH{of}")
     if not completions:
         raise ConfigError("no completions: give --completions FILE")
+    paths = data or resolved.data.eval_files
+    if not paths:  # verl's table may have the tests beside the responses
+        paths = [completions] if has_tests(completions) else default_data()
     loaded = load_problems(resolved.data, paths, allow_unlocked=allow_unlocked)
     matched = match_completions(completions, loaded.problems, resolved)
-    execute(_request(resolved, loaded, matched, completions, embedded, force))
+    sandboxes = own_sandboxes(resolved, [*flags, *given])
+    execute(_request(resolved, loaded, matched, completions, embedded, force, sandboxes))
 
 
 def _request(
@@ -96,6 +100,7 @@ def _request(
     completions: str,
     embedded: bool,
     force: bool,
+    sandboxes: Sequence[str],
 ) -> RunRequest:
     indices = sample_indices(matched.by_sample)
     answered = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
@@ -108,6 +113,7 @@ def _request(
         force=force,
         completions=matched.by_sample,
         source="recorded",
+        sandboxes=sandboxes,
         provenance=loaded.provenance.model_copy(
             update={
                 "completions": completions,

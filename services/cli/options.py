@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
@@ -119,7 +120,11 @@ UseComputeScore = Annotated[
 _SCRIPTS = "Flags as in verl's scripts (with - or _)"
 Engine = Annotated[
     str | None,
-    typer.Option("--rollout", rich_help_panel=_SCRIPTS, help="Engine: vllm or sglang."),
+    typer.Option(
+        "--rollout",
+        rich_help_panel=_SCRIPTS,
+        help="Engine: vllm or sglang.",
+    ),
 ]
 TensorParallelSize = Annotated[
     int | None,
@@ -171,6 +176,30 @@ AllowUnlocked = Annotated[
     bool,
     typer.Option("--allow-unlocked", help="Accept data that differs from data.lock and record it."),
 ]
+
+
+_DATA = "data/eval"
+
+
+def default_data() -> list[str]:
+    """The data sets in ``data/eval`` that are for evaluation, where ``plumb data prepare`` wrote.
+
+    Raises:
+        ConfigError: There are none.
+    """
+    if Path(_DATA).is_dir():
+        # Imported here because the commands that are given data need no roles.
+        from shared.data_roles import DataRole, dataset_roles
+        from shared.datasets import parquet_files
+
+        files = parquet_files(_DATA)
+        found = [file for file in files if DataRole.TRAIN not in dataset_roles(file).values()]
+        if found:
+            return found
+    raise ConfigError(
+        f"no data sets: `plumb data prepare --config configs/data.yaml` writes some to {_DATA}, "
+        "where they are found; or give --data PATH, plumb run also --dataset NAME"
+    )
 
 
 def server_and_data(base_url: list[str] | None, data: list[str] | None) -> list[str]:
@@ -239,6 +268,12 @@ def method_named(name: str) -> Method:
     if name not in methods:
         raise ConfigError(f"unknown method {name!r}; choose one of {', '.join(methods)}")
     return cast(Method, name)
+
+
+def own_sandboxes(config: Config, overrides: Sequence[str]) -> list[str]:
+    """The sandboxes that the command line names, which then take the place of an embedded one."""
+    keys = map(canonical, overridden_keys(overrides))
+    return config.sandbox_urls if "sandbox.url" in keys else []
 
 
 def flags_as_overrides(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -32,7 +33,9 @@ from services.cli.options import (
     TopP,
     UseComputeScore,
     UseSubmit,
+    default_data,
     flags_as_overrides,
+    own_sandboxes,
     server_and_data,
     with_method,
     with_model,
@@ -118,7 +121,14 @@ def run(
     )
     fetched, locks = _known(dataset or [], data_config)
     options = [*server_and_data(base_url, [*(data or []), *fetched]), *locks]
-    resolved = with_model(load_config(config, [*options, *flags, *given]), model, given)
+    resolved = load_config(config, [*options, *flags, *given])
+    if (
+        rollout is not None
+        and resolved.generation.backend == "openai"
+        and not (resolved.generation.base_urls or "generation.backend" in overridden_keys(given))
+    ):
+        resolved, embedded = _with_verl(resolved), True
+    resolved = with_model(resolved, model, given)
     overridden = overridden_keys([*flags, *given])
     resolved = _named_as_part(with_name(resolved, overridden), overridden)
     resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
@@ -128,9 +138,8 @@ def run(
             "run generates its own; give the config to plumb judge"
         )
     if not resolved.data.eval_files:
-        raise ConfigError(
-            "no data sets: give --data PATH, --dataset NAME, or data.eval_files in the config"
-        )
+        found = resolved.data.model_copy(update={"eval_files": default_data()})
+        resolved = resolved.model_copy(update={"data": found})
     _check_generation(resolved, embedded=embedded)
     check_templates(resolved.data)
     loaded = load_problems(resolved.data, resolved.data.eval_files, allow_unlocked=allow_unlocked)
@@ -146,6 +155,7 @@ def run(
         source=_recordings_hash(resolved),
         provenance=loaded.provenance,
         notes=[*notices(resolved.run.verl_keys), *loaded.notes],
+        sandboxes=own_sandboxes(resolved, [*flags, *given]),
     )
     execute(request)
 
@@ -177,8 +187,22 @@ def _named_as_part(config: Config, overridden: Sequence[str]) -> Config:
     return config.model_copy(update={"run": run, "output": output})
 
 
+def _with_verl(config: Config) -> Config:
+    generation = config.generation.model_copy(update={"backend": "verl"})
+    return config.model_copy(update={"generation": generation})
+
+
 def _check_generation(config: Config, *, embedded: bool) -> None:
     generation = config.generation
+    if generation.backend == "verl" and embedded and not generation.verl.python:
+        engine = config.actor_rollout_ref.rollout.name
+        if find_spec("verl") is None:
+            raise ConfigError(
+                f"verl's {engine} is to generate, and verl is not installed here: `pip install "
+                f'"verl[{engine}]==0.9.1"` into this environment, or `make install-verl` and '
+                "generation.verl.python=.venv-verl/bin/python (docs/generation.md); or give "
+                "--base-url URL of a server"
+            )
     if generation.backend == "replay":
         if not embedded:
             raise ConfigError(

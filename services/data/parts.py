@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from services.data.contamination.index import EvalProblem
 from services.data.records import Record
-from shared.schemas import GroundTruth, HumanEvalTests, MbppTests, ProgramTests
+from shared.schemas import GroundTruth, HumanEvalTests, MbppTests, ProgramTests, StdioTests
 
 # Inputs and outputs may have megabytes; the first ones are a problem's public tests.
 _MOST_CASES = 20
@@ -54,7 +54,7 @@ def _texts(tests: GroundTruth) -> Iterator[str]:
         yield tests.program_tests
     elif isinstance(tests, MbppTests):
         yield "\n".join(tests.test_list)
-    else:
+    elif isinstance(tests, StdioTests):
         pairs = zip(tests.inputs[:_MOST_CASES], tests.outputs[:_MOST_CASES], strict=True)
         for case in pairs:
             yield from (text[:_CASE_CHARACTERS] for text in case)

@@ -15,6 +15,7 @@ from shared.schemas import (
     Problem,
     ProgramTests,
     QualityFinding,
+    SandboxFusionTests,
     StdioTests,
 )
 
@@ -89,8 +90,8 @@ def audit_tests(tests: GroundTruth) -> list[AuditFinding]:
         found = [*_compare(pairs, one_output=not own_checker), *_large(tests.outputs)]
         if tests.fn_name is None and not own_checker:
             found += _blank(tests.outputs)
-    elif isinstance(tests, ProgramTests):
-        found = []  # in another language, which is not parsed
+    elif isinstance(tests, ProgramTests | SandboxFusionTests):
+        found = []  # in another language, which is not parsed, or at the server
     else:
         source = [tests.test] if isinstance(tests, HumanEvalTests) else tests.test_list
         found = [*_compare(list(_assertions(source)), one_output=True)]

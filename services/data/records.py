@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from services.data.layouts.base import Solution
 from services.data.overlap.pairs import ProblemText
-from shared.datasets import COLUMNS, OPTIONAL_COLUMNS, SCHEMA, SOLUTIONS, parquet_rows
+from shared.datasets import SCHEMA, SOLUTIONS, problem_fields, problem_rows
 from shared.errors import data_error
 from shared.files import atomic_write
 from shared.schemas import FailedCase, Problem, QualityFinding
@@ -45,12 +45,10 @@ def read_records(path: str) -> Iterator[Record]:
     Raises:
         DataError: While iterating: the file cannot be read or is not a prepared file.
     """
-    for row, values in parquet_rows(path, COLUMNS, (*OPTIONAL_COLUMNS, SOLUTIONS, _STATEMENT)):
-        solutions, statement = values.pop(SOLUTIONS, None), values.pop(_STATEMENT, None)
+    for row, values in problem_rows(path, further=(SOLUTIONS, _STATEMENT)):
+        solutions, statement = values.get(SOLUTIONS), values.get(_STATEMENT)
         try:
-            problem = Problem(
-                **{name: value for name, value in values.items() if value is not None}
-            )
+            problem = Problem.model_validate(problem_fields(path, row, values))
             yield Record(problem, _parse_solutions(solutions), statement or "")
         except (ValueError, TypeError) as error:
             cause = " ".join(str(error).split())[:200]

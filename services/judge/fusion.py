@@ -88,7 +88,12 @@ def run_code_body(call: RunCode) -> bytes:
 def submit_body(call: Submit) -> bytes:
     """Return the body of a call of ``/submit``."""
     config = _test_config(call.config)
-    values = {"dataset": call.dataset, "id": 0, "completion": call.completion, "config": config}
+    values = {
+        "dataset": call.dataset,
+        "id": call.id,
+        "completion": call.completion,
+        "config": config,
+    }
     return json.dumps(_given(_submit_request(values))).encode()
 
 

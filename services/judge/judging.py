@@ -17,11 +17,13 @@ from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement, Lateness, Outcomes
 from shared.config import Config, JudgeConfig, SandboxConfig
+from shared.errors import ConfigError
 from shared.schemas import (
     JudgedCode,
     Problem,
     ProgramTests,
     RecordedCases,
+    SandboxFusionTests,
     StdioTests,
     is_encodable,
 )
@@ -147,6 +149,8 @@ async def _judge(task: Task) -> Judgement:
         status, detail = FinalStatus.SYNTAX_ERROR, VerdictDetail(found.reason)
         return Judgement(method.name, method.checker, total, (), status, detail, code=code)
     outcomes = await method.run_cases(task, range(total))
+    if isinstance(task.problem.tests, SandboxFusionTests):
+        total = len(outcomes)
     outcomes, confirmed, flipped = await _confirm(task, method, outcomes)
     outcomes = await method.check(task, outcomes)
     judgement = verdict.conclude(method.name, method.checker, total, outcomes)
@@ -190,6 +194,8 @@ def choose_method(task: Task) -> Method:
     tests, method = task.problem.tests, JudgeMethod(task.settings.method)
     if method is JudgeMethod.SUBMIT:
         return SubmitMethod(tests)
+    if isinstance(tests, SandboxFusionTests):
+        raise ConfigError("a problem without tests is judged by the method submit alone")
     if isinstance(tests, ProgramTests):
         return ProgramMethod(task, tests)
     if not isinstance(tests, StdioTests):

@@ -67,9 +67,13 @@ class RunCode:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Call of the data-set API; ``timeout`` applies to compiling and to running each case."""
+    """Call of the data-set API; ``timeout`` applies to compiling and to running each case.
+
+    ``id`` is that of the record in the server's data set, if none comes with ``config``.
+    """
 
     dataset: str
+    id: int | str
     completion: str
     config: Mapping[str, Any]
     cases: int

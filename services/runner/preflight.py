@@ -32,6 +32,7 @@ from shared.schemas import (
     MbppTests,
     Problem,
     ProgramTests,
+    SandboxFusionTests,
     StdioTests,
     sha256,
 )
@@ -71,6 +72,13 @@ def check_judging(config: Config, problems: Sequence[Problem]) -> None:
 
 def _mismatch(problem: Problem, settings: JudgeConfig) -> str | None:
     tests = problem.tests
+    if isinstance(tests, SandboxFusionTests):
+        if settings.method != "submit":
+            return (
+                "it has no tests; only SandboxFusion can judge it, by its own data set "
+                f"{tests.sandbox_dataset!r}: choose --use-submit-api, or add ground_truth"
+            )
+        return None
     if isinstance(tests, ProgramTests):
         if settings.method != "batch":
             return f"the method {settings.method} cannot judge tests in {tests.language}; use batch"
@@ -208,7 +216,7 @@ def _language(tests: GroundTruth) -> str | None:
     """The language that the tests fix; None if the config chooses it."""
     if isinstance(tests, ProgramTests):
         return tests.language
-    return None if isinstance(tests, StdioTests) else "python"
+    return None if isinstance(tests, StdioTests | SandboxFusionTests) else "python"
 
 
 async def check_needs(

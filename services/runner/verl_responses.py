@@ -5,7 +5,6 @@ wrote them. ``data.output_path`` writes such a table, too.
 Source of the layout: verl 0.9.1, verl/trainer/main_generation_server.py.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 
 from shared.completions import RecordedCompletion
 from shared.config import Config
-from shared.datasets import canonicalize
+from shared.datasets import canonicalize, ground_truth, parquet_rows, record_fields
 from shared.errors import data_error, reading
 from shared.prompts import chat_messages
 from shared.reference import ProblemReference, is_reference, problem_digest
@@ -79,6 +78,19 @@ def read_responses(
             )
     if not found:
         raise data_error(path, f"no row has a response in {_RESPONSES!r}; generate them first")
+
+
+def has_tests(path: str) -> bool:
+    """Whether a file is a table with tests, and not with references to those of another file.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    if not path.endswith(".parquet"):
+        return False
+    rows = parquet_rows(path, (), ("ground_truth", "reward_model"))
+    tests = ground_truth(next(rows, (1, {}))[1])
+    return tests is not None and not is_reference(tests)
 
 
 class _Problems:
@@ -151,9 +163,12 @@ def _plain(value: object) -> object:
 
 def _row(values: Mapping[str, object], known: _Problems) -> _Row:
     responses = _texts(values[_RESPONSES])
-    extra, source = _fields(values.get("extra_info")), values.get("data_source")
+    extra, source = record_fields(values.get("extra_info")), values.get("data_source")
     indices = _indices(extra.get("sample_indices"), len(responses))
-    for text in (_fields(values.get("reward_model")).get("ground_truth"), extra.get("reference")):
+    for text in (
+        record_fields(values.get("reward_model")).get("ground_truth"),
+        extra.get("reference"),
+    ):
         if isinstance(text, str) and is_reference(text):
             named = ProblemReference.parse(text)
             return _Row(named.dataset, named.problem_id, named.digest, responses, indices)
@@ -197,17 +212,7 @@ def _question(prompt: object) -> str:
     if isinstance(prompt, str):
         return prompt
     for message in reversed(prompt) if isinstance(prompt, list) else ():
-        fields = _fields(message)
+        fields = record_fields(message)
         if fields.get("role") == "user" and isinstance(content := fields.get("content"), str):
             return content
     raise ValueError(_NAMELESS)
-
-
-def _fields(value: object) -> Mapping[str, object]:
-    """The fields of a record, which some tables have as JSON."""
-    if isinstance(value, str) and value.startswith("{"):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return value if isinstance(value, dict) else {}

@@ -6,9 +6,12 @@ from rich.console import Console
 
 from services.cli.display import ProgressDisplay, print_summary
 from services.cli.options import flags_as_overrides, with_method, with_model, with_name
+from services.data.manifests import ManifestLine
+from services.data.records import write_dataset
 from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.config_files import overridden_keys
+from shared.data_roles import DataRole
 from shared.errors import ConfigError
 from shared.finished_run import FinishedRun
 from shared.plan import make_plan
@@ -159,16 +162,46 @@ def test_the_model_is_what_replicas_load_or_what_others_are_asked_for() -> None:
 
 
 def test_flags_of_scripts_are_taken_with_either_spelling(tmp_path: Path) -> None:
-    script = ["--rollout", "sglang", "--tensor_parallel_size", "2", "--n_gpus", "8"]
-    script += ["--sandbox_url", "http://s:1", "--max_concurrent_requests", "64"]
-    script += ["--use_submit_api", "--model", "org/m"]
-    done = plumb("run", *script, "--output_dir", "a", "--output-dir", "b", folder=tmp_path)
-    assert (done.code, done.stderr.count("\n")) == (2, 1)
-    assert "no data sets" in done.line
+    script = ["--n-gpus", "8", "--n_gpus", "8", "--output_dir", "a", "--output-dir", "b"]
+    assert "no data sets" in plumb("run", *script, folder=tmp_path).line
     wrong = plumb("judge", "--output_dir", "a", "--output", "b", folder=tmp_path)
     assert (
         wrong.line == "plumb: --output-dir a and --output b contradict each other; keep one of them"
     )
+
+
+PLAN = [
+    "--model org/m --rollout vllm --n_gpus 8 --tensor_parallel_size 2 --sandbox_url "
+    "http://localhost:1/run_code --output_dir outputs/phase0 --use-compute-score",
+    "--model org/m --rollout vllm --n_gpus 8 --tensor_parallel_size 2 --sandbox_url "
+    "http://localhost:1 --output_dir outputs/phase0 --use-submit-api "
+    "--max_concurrent_requests 64",
+    "--model org/m --rollout sglang --n_gpus 1 --tensor_parallel_size 1",
+]
+
+
+def test_the_plans_calls_take_prepared_data_and_start_verl(tmp_path: Path) -> None:
+    """Each without data, without verl, and with an interpreter that should have it."""
+    (tmp_path / "none").mkdir()
+    (tmp_path / "data" / "eval").mkdir(parents=True)
+    for name in ("humaneval", "codecontests_train"):
+        write_dataset(str(tmp_path / f"data/eval/{name}.parquet"), [problem(dataset=name)])
+    line = ManifestLine.model_construct(dataset="codecontests_train", role=DataRole.TRAIN)
+    manifest = tmp_path / "data" / "eval" / "codecontests_train.manifest.jsonl"
+    manifest.write_text(f"{line.model_dump_json(exclude_unset=True)}\n")
+    for call in PLAN:
+        arguments = call.split()
+        found = plumb("run", *arguments, folder=tmp_path / "none")
+        assert (found.code, "`plumb data prepare" in found.line) == (2, True)
+        engine = arguments[3]
+        found = plumb("run", *arguments, folder=tmp_path)
+        assert (found.code, f'pip install "verl[{engine}]' in found.line) == (2, True)
+        fake = f"generation.verl.python={tmp_path}/none/python"
+        found = plumb("run", *arguments, fake, folder=tmp_path)
+        reason = "http://localhost:1 is not reachable" if "sandbox" in call else "none/python"
+        assert reason in found.stderr, found.stderr
+    server = ["--base-url", "http://localhost:1/v1"]
+    assert "http://localhost:1" in plumb("run", *PLAN[0].split(), *server, folder=tmp_path).line
 
 
 def test_a_configuration_of_main_eval_is_for_plumb_judge(tmp_path: Path) -> None:
@@ -178,4 +211,4 @@ def test_a_configuration_of_main_eval_is_for_plumb_judge(tmp_path: Path) -> None
     assert "data.completions names completions to judge (out.parquet)" in done.line
     assert "plumb judge" in done.line
     judged = plumb("judge", "--config", str(config), folder=tmp_path)
-    assert judged.line.endswith("give --data PATH of the problems that out.parquet answers")
+    assert judged.line.startswith("plumb: out.parquet: no such file")

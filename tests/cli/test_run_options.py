@@ -14,6 +14,7 @@ from services.cli.run import run
 from services.data.records import write_dataset
 from shared.errors import ConfigError
 from tests.cli.commands import plumb
+from tests.cli.fork_server import ROOT
 from tests.data.rows.hub_server import COMMIT, serving
 from tests.shared.ledgers import problem
 
@@ -116,10 +117,12 @@ def test_options_are_recorded_as_the_keys_that_they_stand_for(tmp_path):
         (["--dataset", "codecontests_train"], "--dataset codecontests_train is training data"),
         (["--data-config", "x.yaml"], "--data-config describes the sets of --dataset"),
         (["--dataset", "a", "--data-config", "none.yaml"], "none.yaml"),
-        ([], "no data sets: give --data PATH, --dataset NAME, or data.eval_files"),
+        ([], "no data sets: `plumb data prepare --config configs/data.yaml` writes some"),
     ],
 )
-def test_options_that_cannot_be_used_are_refused(options, said):
+def test_options_that_cannot_be_used_are_refused(options, said, tmp_path, monkeypatch):
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
     app = typer.Typer()
     app.command()(run)
     done = CliRunner().invoke(app, options)

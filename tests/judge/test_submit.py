@@ -270,3 +270,26 @@ async def test_the_time_of_one_run_counts_once() -> None:
 @pytest.mark.parametrize("given", [HUMANEVAL, MBPP])
 async def test_function_tests_without_a_result(given: Problem) -> None:
     assert (await judged(Scripted([[]]), given)).final_status is FinalStatus.API_ERROR
+
+
+async def test_a_problem_without_tests_is_judged_by_its_id_at_the_server() -> None:
+    names = {"sandbox_dataset": "humaneval", "sandbox_id": "HumanEval/0"}
+    given = problem(ground_truth=json.dumps(names))
+    assert await body_of(given) == {
+        "dataset": "humaneval_python",
+        "id": "HumanEval/0",
+        "completion": "text",
+        "config": {
+            "language": "python",
+            "compile_timeout": 7,
+            "run_timeout": 7,
+            "extra": {"is_freeform": True, "run_all_cases": True, "return_full_case": True},
+        },
+    }
+    case = {"input": {"stdin": "1"}, "output": {"stdout": "a"}}
+    wrong = result(False).copy(update={"test_info": case})
+    verdict = await judged(Scripted([[result(), wrong, result()]]), given)
+    assert (verdict.cases_total, verdict.cases_passed, verdict.case_codes) == (3, 2, [1, 0, 1])
+    failed = verdict.first_failed_case
+    assert failed is not None
+    assert (failed.case_index, failed.input, failed.expected) == (1, "1", "a")

@@ -13,9 +13,11 @@ from shared.datasets import (
     parquet_files,
     read_dataset,
     read_datasets,
+    read_row_group,
+    row_group_names,
 )
 from shared.errors import DataError
-from shared.schemas import Problem
+from shared.schemas import Problem, SandboxFusionTests
 
 STDIO = json.dumps({"inputs": ["1"], "outputs": ["2"]})
 
@@ -59,7 +61,9 @@ _stdio = st.lists(st.tuples(_text, _text), min_size=1, max_size=3).map(
     lambda cases: json.dumps({"inputs": [a for a, _ in cases], "outputs": [b for _, b in cases]})
 )
 _problems = st.fixed_dictionaries(
-    dict.fromkeys(COLUMNS, _text) | {"dataset": _name, "problem_id": _name, "ground_truth": _stdio}
+    dict.fromkeys(COLUMNS, _text)
+    | dict.fromkeys(("dataset", "problem_id", "data_source", "prompt_sha256"), _name)
+    | {"ground_truth": _stdio}
 ).map(Problem.model_validate)
 
 
@@ -171,21 +175,21 @@ def test_then_the_column_prompt_need_not_be_there(tmp_path):
 
 def test_a_column_for_the_prompt_that_is_not_there_is_named(tmp_path):
     path = put(tmp_path / "a.parquet", [row()])
-    assert "required column 'question' is missing" in failure(read_dataset, path, "question")
+    assert "no column 'question'; it has: " in failure(read_dataset, path, "question")
     null = put(tmp_path / "b.parquet", [row(question="x"), row("p2", question=None)])
-    assert "row 2: 'demo'/'p2' has null in 'question'" in failure(read_dataset, null, "question")
+    assert "row 2: 'demo'/'p2' has no 'question'" in failure(read_dataset, null, "question")
     number = put(tmp_path / "c.parquet", [row(question=1)])
     assert "column 'question' has type int64" in failure(read_dataset, number, "question")
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-def test_a_missing_column_is_named_with_those_there(tmp_path, column):
-    values = row(further=1)
-    del values[column]
-    path = put(tmp_path / "a.parquet", [values])
-    there = ", ".join(values)
-    expected = f"{path}: required column {column!r} is missing; it has: {there}"
-    assert failure(read_dataset, path) == expected
+def test_a_table_of_which_no_problems_can_be_made_is_refused_with_the_way_to_import_it(tmp_path):
+    for column in ("problem_id", "prompt", "ground_truth"):
+        values = dict.fromkeys(("problem_id", "prompt", "ground_truth", "further"), "x")
+        del values[column]
+        path = put(tmp_path / "a.parquet", [values])
+        message = failure(read_dataset, path)
+        assert f"{path}: no column {column!r}; it has: {', '.join(values)}; needed are" in message
+        assert f"`plumb data import LAYOUT --source {path} --output data/eval`" in message
 
 
 def test_a_column_that_is_there_twice_is_named(tmp_path):
@@ -197,10 +201,10 @@ def test_a_column_that_is_there_twice_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("column", "value", "kind"),
     [
-        ("difficulty", 3, "int64"),
+        ("problem_id", b"x", "binary"),
         ("prompt", b"x", "binary"),
         ("prompt", ["x"], "list<element: string>"),
-        ("ground_truth", {"inputs": ["1"]}, "struct<inputs: list"),
+        ("ground_truth", ["x"], "list<element: string>"),
     ],
 )
 def test_a_column_of_another_type_is_named(tmp_path, column, value, kind):
@@ -208,20 +212,109 @@ def test_a_column_of_another_type_is_named(tmp_path, column, value, kind):
     assert f"{path}: column {column!r} has type {kind}" in failure(read_dataset, path)
 
 
-@pytest.mark.parametrize("column", COLUMNS)
-def test_a_null_is_named(tmp_path, column):
-    path = put(tmp_path / "a.parquet", [row(), row("p2") | {column: None}])
-    message = failure(read_dataset, path)
-    assert message.startswith(f"{path}: row 2: ")
-    assert f"has null in {column!r}" in message
-    alone = put(tmp_path / "b.parquet", [row() | {column: None}])
-    assert f"has null in {column!r}" in failure(read_dataset, alone)
+def test_a_row_without_what_every_row_needs_is_named(tmp_path):
+    for column in ("problem_id", "prompt", "ground_truth"):
+        for value in (None, "") if column == "problem_id" else (None,):
+            empty = {"sandbox_id": "", column: value}
+            path = put(tmp_path / "a.parquet", [row(), row("p2") | empty])
+            message = failure(read_dataset, path)
+            assert message.startswith(f"{path}: row 2: ")
+            assert f"has no {column!r}" in message
+            alone = put(tmp_path / "b.parquet", [row() | empty])
+            assert f"has no {column!r}" in failure(read_dataset, alone)
+
+
+# Tables of others
+
+FIVE = {"prompt": "Add one.", "ground_truth": STDIO, "problem_id": "p1"}
+
+
+def test_five_columns_are_a_data_set(tmp_path):
+    values = FIVE | {"data_source": "codecontests", "difficulty": 7}
+    (read,) = read_dataset(put(tmp_path / "five.parquet", [values]))
+    assert (read.dataset, read.data_source) == ("codecontests", "codecontests")
+    assert (read.problem_id, read.difficulty, read.split) == ("p1", "7", "")
+    assert read.prompt_sha256 == hashlib.sha256(b"Add one.").hexdigest()
+    (group,) = row_group_names(str(tmp_path / "five.parquet"))
+    assert group == [("codecontests", "p1")]
+    assert [*read_row_group(str(tmp_path / "five.parquet"), 0)] == [read]
+
+
+def test_a_data_set_is_named_by_its_source_or_by_a_file_that_says_more(tmp_path):
+    for file, source, name in [
+        ("a.parquet", "mbpp", "mbpp"),
+        ("mbpp_reg.parquet", "mbpp", "mbpp_reg"),
+        ("codecontests_test.parquet", "deepmind/code_contests", "codecontests_test"),
+        ("a.parquet", None, "a"),
+        ("a.parquet", "", "a"),
+    ]:
+        path = put(tmp_path / file, [FIVE | {"data_source": source}])
+        assert read_dataset(path)[0].dataset == name, (file, source)
+    assert read_dataset(put(tmp_path / "b.parquet", [FIVE]))[0].data_source == "b"
+
+
+def test_numbers_and_nulls_in_other_columns_are_no_errors(tmp_path):
+    rows = [
+        FIVE | {"problem_id": 11, "difficulty": 3.0, "data_source": "mbpp"},
+        FIVE | {"problem_id": 12, "difficulty": None, "data_source": "mbpp"},
+    ]
+    found = read_dataset(put(tmp_path / "a.parquet", rows))
+    assert [(one.problem_id, one.difficulty) for one in found] == [("11", "3"), ("12", "")]
+
+
+def test_tests_may_be_where_verl_has_them(tmp_path):
+    chat = [{"role": "user", "content": "Add one."}]
+    tests = {"inputs": ["1"], "outputs": ["2"]}
+    rows = [
+        {
+            "prompt": chat,
+            "data_source": "code",
+            "reward_model": {"style": "rule", "ground_truth": STDIO},
+            "extra_info": {"index": 5},
+        }
+    ] * 2
+    found = read_dataset(put(tmp_path / "a.parquet", rows))
+    assert [(one.dataset, one.problem_id) for one in found] == [("code", "1"), ("code", "2")]
+    assert found[0].tests.model_dump(include=set(tests)) == tests
+    path = put(tmp_path / "groups.parquet", rows)
+    pq.write_table(pq.read_table(path), path, row_group_size=1)
+    assert row_group_names(path) == [[("code", "1")], [("code", "2")]]
+    assert [one.problem_id for one in read_row_group(path, 1)] == ["2"]
+    for extra in ({"problem_id": "x"}, {"task_id": 7}):
+        rows = [{**rows[0], "extra_info": extra}]
+        (read,) = read_dataset(put(tmp_path / "a.parquet", rows))
+        assert read.problem_id == str(*extra.values())
+    (read,) = read_dataset(put(tmp_path / "a.parquet", [FIVE | {"ground_truth": tests}]))
+    assert read.tests == found[0].tests
+
+
+def test_a_reference_to_tests_is_no_data_set(tmp_path):
+    model = {"ground_truth": "plumbline:demo/p1#0123456789abcdef"}
+    path = put(tmp_path / "a.parquet", [{"prompt": "Add.", "reward_model": model}])
+    assert "give that file with --data" in failure(read_dataset, path)
+
+
+def test_a_check_function_gets_the_code_of_its_prompt(tmp_path):
+    code = "from typing import List\n\ndef add(x: List[int]):\n    pass\n"
+    truth = json.dumps({"test": "def check(f):\n    assert f(1)", "entry_point": "add"})
+    for prompt in (code, f"```python\n{code}```\n\nComplete it.", f"Complete this.\n\n{code}"):
+        values = FIVE | {"prompt": prompt, "ground_truth": truth}
+        (read,) = read_dataset(put(tmp_path / "a.parquet", [values]))
+        assert read.prompt == prompt
+        assert (read.tests.entry_point, read.tests.prompt) == ("add", code)
+
+
+def test_a_row_without_tests_is_one_of_sandboxfusions_data_set(tmp_path):
+    values = {"prompt": "Add.", "problem_id": 11, "sandbox_dataset": "mbpp", "sandbox_id": 11}
+    for more in ({}, {"ground_truth": None}, {"ground_truth": ""}):
+        (read,) = read_dataset(put(tmp_path / "a.parquet", [values | more]))
+        assert read.tests == SandboxFusionTests(sandbox_dataset="mbpp", sandbox_id="11")
 
 
 @pytest.mark.parametrize(
     ("truth", "cause"),
     [
-        ("", "not JSON"),
+        ("{", "not JSON"),
         ('{"inputs": ["1"], "outputs": []}', "1 inputs but 0 outputs"),
         ('{"inputs": [], "outputs": []}', "inputs: List should have at least 1 item"),
         ('{"test_list": ["assert 1"], "a\\nb": 1}', "Extra inputs are not permitted"),
@@ -233,11 +326,6 @@ def test_a_ground_truth_that_does_not_parse_is_named(tmp_path, truth, cause):
     message = failure(read_dataset, path)
     assert f"{path}: row 2: 'demo'/'p2': ground_truth cannot be used (" in message
     assert cause in message
-
-
-def test_an_empty_id_is_named(tmp_path):
-    path = put(tmp_path / "a.parquet", [row("")])
-    assert f"{path}: row 1: 'demo'/'': problem_id: String should" in failure(read_dataset, path)
 
 
 def test_text_that_is_not_utf8_is_named(tmp_path):

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,7 +49,7 @@ class EmbeddedStack:
         folder: State folder with Redis' data, the aggregator's index and the logs.
         output: The run's output folder, for messages.
         redis_url: URL of Redis.
-        sandbox_urls: Base URLs of the sandboxes; external ones where SANDBOX_URLS is set.
+        sandbox_urls: Base URLs of the sandboxes; of external ones, or of the embedded one.
         generator_url: Base URL of the generator, if there is one.
         reward_url: Base URL of the reward service, if there is one.
         sandbox: The embedded sandbox's own report at /readyz; None for external ones.
@@ -87,6 +87,7 @@ def open_stack(
     *,
     force: bool,
     generator: bool,
+    sandboxes: Sequence[str] | None = None,
     meanwhile: Callable[[], object] = lambda: None,
     reward: Callable[[Path], ServiceLaunch] | None = None,
 ) -> Iterator[EmbeddedStack]:
@@ -97,6 +98,8 @@ def open_stack(
         output: Its output folder; a local one contains the stack's data and logs.
         force: Delete Redis' data and the logs of earlier runs first.
         generator: Whether to start the config's generator backend.
+        sandboxes: URLs of sandboxes that take the place of an embedded one; None for those in
+            SANDBOX_URLS.
         meanwhile: Work of the command that is done while the services start.
         reward: Makes the launch settings of a reward service, given the stack's folder. It is
             started in place of the aggregator, because there is no run to publish.
@@ -114,7 +117,9 @@ def open_stack(
         remove_abandoned(folder)
         with _writing(folder):
             (folder / "logs").mkdir(exist_ok=True)
-        stack = EmbeddedStack(folder, output.shown)
+        if sandboxes is None:
+            sandboxes = split_urls(os.environ.get("SANDBOX_URLS", ""))
+        stack = EmbeddedStack(folder, output.shown, sandbox_urls=[*sandboxes])
         try:
             with closing(take_prefork()) as prefork:
                 _start(stack, config, lock, prefork, meanwhile, generator=generator, reward=reward)
@@ -145,7 +150,7 @@ def _start(
     )
     stack.supervisor.children.append(redis)
     started: dict[str, ChildProcess] = {}
-    launches = [] if os.environ.get("SANDBOX_URLS") else [sandbox_launch()]
+    launches = [] if stack.sandbox_urls else [sandbox_launch()]
     if generator:
         launches.append(generator_launch(config, stack.folder))
     for launch in launches:
@@ -171,7 +176,6 @@ def _start(
 
 def _await_sandbox(stack: EmbeddedStack, child: ChildProcess | None) -> None:
     if child is None:
-        stack.sandbox_urls = split_urls(os.environ["SANDBOX_URLS"])
         return
     url = _url(child)
     stack.sandbox_urls = [url]

@@ -1,7 +1,8 @@
 """SandboxFusion's data-set API: one ``/submit`` per completion with the record inline.
 
-SandboxFusion itself extracts the code, compares the output and accepts the answer. It does not
-detect early exits, its limits are wall-clock seconds, and it does not search for the best block.
+A problem without tests is judged by its id in a data set of the server. SandboxFusion itself
+extracts the code, compares the output and accepts the answer. It does not detect early exits, its
+limits are wall-clock seconds, and it does not search for the best block.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +15,23 @@ from services.judge.programs import last_line
 from services.judge.requests import Submit
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes
 from shared.errors import ConfigError
-from shared.schemas import GroundTruth, HumanEvalTests, ProgramTests, StdioTests
+from shared.schemas import (
+    GroundTruth,
+    HumanEvalTests,
+    ProgramTests,
+    SandboxFusionTests,
+    StdioTests,
+)
 from shared.statuses import CaseCode, JudgeMethod
 
 if TYPE_CHECKING:
     from sandbox_fusion.models import EvalResult, EvalTestCase
+
+
+# Cases of a problem whose number only the server knows, for the time that a call may take.
+_MOST_CASES = 300
+# The server calls the tests of HumanEval only under its own name of the set.
+_SERVERS_NAMES = {"humaneval": "humaneval_python"}
 
 
 class SubmitMethod(Method):
@@ -36,24 +49,27 @@ class SubmitMethod(Method):
 
 async def _submit(task: Task, tests: GroundTruth) -> "EvalResult":
     name, record, config = _record(task, tests)
-    config |= {
-        "provided_data": record,
-        "compile_timeout": task.limits.timeout,
-        "run_timeout": task.limits.timeout,
-    }
+    if record is not None:
+        config["provided_data"] = record
+    config |= {"compile_timeout": task.limits.timeout, "run_timeout": task.limits.timeout}
     request = Submit(
         dataset=name,
+        id=tests.sandbox_id if isinstance(tests, SandboxFusionTests) else 0,
         completion=task.completion,
         config=config,
-        cases=tests.cases,
+        cases=_MOST_CASES if record is None else tests.cases,
         timeout=task.limits.timeout,
     )
     return await task.sandbox.submit(request, task.attempts, alone=task.alone)
 
 
-def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
     """Return the data set name that selects SandboxFusion's class, the record, and the config."""
     problem = task.problem
+    if isinstance(tests, SandboxFusionTests):
+        extra = {"is_freeform": True, "run_all_cases": True, "return_full_case": True}
+        name = _SERVERS_NAMES.get(tests.sandbox_dataset, tests.sandbox_dataset)
+        return name, None, {"language": task.settings.language, "extra": extra}
     if isinstance(tests, StdioTests):
         cases = zip(tests.inputs, tests.outputs, strict=True)
         test = [{"input": {"stdin": i}, "output": {"stdout": o}} for i, o in cases]
@@ -72,8 +88,7 @@ def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any], dict[s
             "test": tests.test,
             "canonical_solution": "",
         }
-        # SandboxFusion calls the tests only for this name and its variants.
-        return "humaneval_python", record, {"extra": {"is_freeform": True}}
+        return _SERVERS_NAMES["humaneval"], record, {"extra": {"is_freeform": True}}
     if isinstance(tests, ProgramTests):
         raise ConfigError("the method submit cannot judge tests of MultiPL-E; use batch")
     record = {
@@ -91,6 +106,8 @@ def _outcomes(
     if isinstance(tests, StdioTests):
         cases = zip(results, tests.inputs, tests.outputs, strict=False)
         return [_outcome(result, stdin, expected, alone=alone) for result, stdin, expected in cases]
+    if isinstance(tests, SandboxFusionTests):
+        return [_of_assertion(_outcome(one, *_texts(one), alone=alone)) for one in results]
     # All statements share one run and pass or fail together; the first gets the run's time.
     ran = [_of_assertion(_outcome(result, "", "", alone=alone)) for result in results[:1]]
     rest = [replace(case, duration=0.0, lateness=Lateness.IN_TIME, compiling=None) for case in ran]
@@ -100,6 +117,14 @@ def _outcomes(
 def _outcome(result: "EvalTestCase", stdin: str, expected: str, *, alone: bool) -> CaseOutcome:
     # SandboxFusion has already compared the output.
     return single_outcome(result.exec_info, stdin, expected, lambda *_: result.passed, alone=alone)
+
+
+def _texts(result: "EvalTestCase") -> tuple[str, str]:
+    """Input and expected output of a case, as far as the server tells them."""
+    match result.test_info:
+        case {"input": {"stdin": str() as stdin}, "output": {"stdout": str() as stdout}}:
+            return stdin, stdout
+    return "", ""
 
 
 def _of_assertion(outcome: CaseOutcome) -> CaseOutcome:
