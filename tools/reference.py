@@ -27,6 +27,7 @@ from services.judge.settings import JudgeSettings
 from services.reward.settings import RewardSettings
 from services.sandbox.settings import SandboxSettings
 from shared import artifacts, errors
+from shared.analysis.catalogue import METRICS, Group, MetricInfo
 from shared.config import Config
 from shared.protocol import Leaf, LeafRole, Section, leaves
 from shared.service.settings import RedisSettings
@@ -34,7 +35,7 @@ from shared.verl_keys import SAME_NAMES, VERL_KEYS, Fate, Values
 from tools.field_docs import describe_fields, with_subclasses
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("docs/reference.md", "README.md", "README.zh-CN.md")
+DOCUMENTS = ("docs/reference.md", "docs/metrics.md", "README.md", "README.zh-CN.md")
 SETTINGS: Mapping[str, type[BaseSettings]] = {
     "sandbox": SandboxSettings,
     "generator": GeneratorSettings,
@@ -175,12 +176,30 @@ def _key(leaf: Leaf) -> str:
     return leaf.path.rpartition(".")[2]
 
 
+def metrics() -> str:
+    """The metrics of a data set, one table per group."""
+    header = ("metric", "unit", "formula", "samples", "interval", "plan", "live")
+    tables = []
+    for group in Group:
+        rows = [_metric_row(one) for one in METRICS if one.group is group]
+        tables.append(f"### {group.capitalize()}\n\n{_table(header, rows)}")
+    return "\n\n".join(tables)
+
+
+def _metric_row(one: MetricInfo) -> tuple[str, ...]:
+    name = f"`{one.key}`: {one.label}"
+    live = f"`{one.prometheus}`" if one.prometheus else ""
+    planned = "yes" if one.planned else ""
+    return name, one.unit, one.formula, one.samples, one.interval, planned, live
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "environment": environment,
     "exit-codes": exit_codes,
     "artifacts": artifact_files,
     "config-keys": config_keys,
     "verl-keys": verl_keys,
+    "metrics": metrics,
     "protocol-keys": lambda: protocol_keys(("section", "keys")),
     "protocol-keys-zh": lambda: protocol_keys(("节", "键")),
 }

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from services.aggregator.index.database import Database
 from services.aggregator.index.overview import IndexedRun, all_runs
 from services.aggregator.index.writer import AppliedBatch, SampleChange
+from shared.analysis.catalogue import BY_KEY
 from shared.analysis.statistics import ratio
 from shared.ledger import JudgeQueue, fail_fast, runs_progress
 from shared.run_record import RunState
@@ -68,24 +69,26 @@ class IngestMetrics:
             "plumbline_generated_tokens", "Tokens of all completions.", ["dataset"], registry=None
         )
         self._pass_ratio = _histogram(
-            "pass_ratio",
+            "pass_ratio_mean",
             "Cases passed / cases, of each verdict on an answer; a lower bound if it was cut.",
             _RATIO_BUCKETS,
         )
         self._cut = Counter(
-            "plumbline_samples_cut",
+            BY_KEY["samples_cut"].prometheus,
             "Verdicts on an answer some of whose cases were not run, after too many time-outs.",
             ["dataset"],
             registry=None,
         )
         self._judge_seconds = _histogram(
-            "judge_seconds", "Judging time of a verdict, summed over its cases.", _JUDGE_BUCKETS
+            "avg_total_judge_time",
+            "Judging time of a verdict, summed over its cases.",
+            _JUDGE_BUCKETS,
         )
         self._generation_seconds = _histogram(
-            "generation_seconds", "Duration of the request for a completion.", _GENERATION_BUCKETS
+            "avg_gen_time", "Duration of the request for a completion.", _GENERATION_BUCKETS
         )
         self._output_tokens = _histogram(
-            "output_tokens", "Tokens of each completion.", _TOKEN_BUCKETS
+            "avg_total_gen_tokens", "Tokens of each completion.", _TOKEN_BUCKETS
         )
         for reason in _USUAL_REASONS:
             self._infra_failures.labels(self._reasons.admit(reason))
@@ -141,8 +144,10 @@ class IngestMetrics:
                 self._tokens.labels(dataset).inc(row.output_tokens)
 
 
-def _histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-    return Histogram(f"plumbline_{name}", text, ["dataset"], buckets=buckets, registry=None)
+def _histogram(metric: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+    """The distribution of which the summary has a metric."""
+    name = BY_KEY[metric].prometheus
+    return Histogram(name, text, ["dataset"], buckets=buckets, registry=None)
 
 
 class IndexCollector(Collector):
@@ -190,7 +195,9 @@ class IndexCollector(Collector):
             "plumbline_samples", "Samples of all runs by state.", labels=["dataset", "state"]
         )
         share = GaugeMetricFamily(
-            "plumbline_accepted_ratio", "Share of judged samples accepted.", labels=["dataset"]
+            BY_KEY["accepted_at_1"].prometheus,
+            "Share of judged samples accepted.",
+            labels=["dataset"],
         )
         for (label, state), count in sorted(states.items()):
             samples.add_metric([label, state], count)

@@ -13,7 +13,7 @@ from services.aggregator.qa_logs import QaLogs
 from services.aggregator.report.page import write_report
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
-from shared.analysis.metrics import SampleResult, summarize
+from shared.analysis.metrics import SampleResult, run_throughput, summarize
 from shared.analysis.slices import slice_summaries
 from shared.artifacts import OutputFolder
 from shared.canaries.record import CanaryRecord
@@ -87,8 +87,10 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     qa_logs = QaLogs(meta.config.qa_logs, meta.seed, samples.by_status)
     facts = _write_problems(folder, ledger, plan, meta, qa_logs)
     cases = _write_cases(folder, ledger, plan, meta.config.output.cases, samples.judged)
+    per_second = run_throughput(samples.results.values(), meta.active_seconds)
     metrics = {
         name: summarize(found, meta.active_seconds, _with_many_answers(facts.get(name, {})))
+        | {"run_throughput": per_second}
         for name, found in samples.results.items()
     }
     results = PublishedResults(

@@ -9,12 +9,15 @@ from rich.text import Text
 
 from services.cli.display import printable
 from services.cli.layout import bars, plain_table, print_line, print_table
+from shared.analysis.catalogue import BY_KEY
 from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset_score
 from shared.analysis.gate import Finding, Outcome
 from shared.analysis.paired import PairedDifference
 from shared.analysis.runs import ComparedRun, SampleVerdict
 from shared.final_sets import FinalSetUse, advice, final_set_uses
 from shared.text import not_run_note
+
+_ACCEPTED = BY_KEY["accepted_at_1"].label
 
 _SIGNIFICANT = 0.05
 _ABSENT = "–"
@@ -74,7 +77,7 @@ def _comparison_table(comparison: Comparison) -> Table:
     for one in comparison.datasets:
         found, ratio = one.accepted_at_1, one.pass_ratio_mean
         name, problems = _text(one.paired.dataset), str(found.problems)
-        table.add_row(name, "accepted@1", problems, *_cells(found), _flips(one))
+        table.add_row(name, _ACCEPTED, problems, *_cells(found), _flips(one))
         table.add_row("", _pass_ratio_name(one), "", *_cells(ratio), "")
     return table
 
@@ -152,7 +155,7 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
         for one in comparisons
         for each in one.datasets
     }
-    headings = ["run", "accepted@1", "95 % interval", "to A", "95 % interval", "p"]
+    headings = ["run", _ACCEPTED, "95 % interval", "to A", "95 % interval", "p"]
     names = list(comparisons[0].first.verdicts)
     table = plain_table(["data set", *headings], ["data set", "run"])
     for name in names:

@@ -1,7 +1,6 @@
 """Terminal output of a run: live progress (plain lines without a terminal), summary table."""
 
 import os
-import re
 import sys
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from rich.text import Text
 
 from services.cli.layout import bars, print_line, print_table
 from shared import artifacts
+from shared.analysis.catalogue import MetricInfo, metrics_of
 from shared.analysis.statistics import Metrics
 from shared.finished_run import FinishedRun
 from shared.plan import RunPlan
@@ -34,38 +34,6 @@ _STATUSES = tuple(FinalStatus)
 PAGE_VARIABLE = "PLUMBLINE_PAGE"
 COPY_VARIABLE = "PLUMBLINE_COPY"
 _BAR, _WIDE = 12, 100  # width of a progress bar, and of terminals that have room for it
-_ROWS = (
-    ("problems", "total_problems", "{:d}"),
-    ("accepted@1", "accepted_at_1", "{:.1%}"),
-    ("  95 % interval", "accepted_at_1_ci95", "{0[0]:.0%}–{0[1]:.0%}"),
-    ("  if unjudged fail, pass", "accepted_at_1_bounds", "{0[0]:.1%}, {0[1]:.1%}"),
-    ("  with one right answer", "accepted_at_1_single_answer", "{:.1%}"),
-    ("  many, no checker", "many_answers_problems", "{:d} problems"),
-    ("pass ratio, mean", "pass_ratio_mean", "{:.3f}"),
-    ("  if cases not run pass", "pass_ratio_mean_bounds", "≤ {0[1]:.3f}"),
-    ("  samples cut", "samples_cut", "{:d}"),
-    ("executed", "exec_success_rate", "{:.1%}"),
-    ("wrong answer", "wrong_answer_rate", "{:.1%}"),
-    ("runtime error", "runtime_error_rate", "{:.1%}"),
-    ("  missing module", "missing_modules", "{:d} samples"),
-    ("time-out", "timeout_rate", "{:.1%}"),
-    ("syntax error", "syntax_error_rate", "{:.1%}"),
-    ("empty output", "empty_output_rate", "{:.1%}"),
-    ("not judged", "api_errors", "{:d}"),
-    ("tokens per problem", "avg_total_gen_tokens", "{:.0f}"),
-    ("judge time per problem", "avg_total_judge_time", "{:.2f} s"),
-    ("tokens per solved", "cost_per_solved_tokens", "{:.0f}"),
-)
-# Rows for runs in which samples were not judged, cases were not run, problems have many right
-# answers, or answers import what is not there: by the metric that counts them.
-_ONLY_IF = {
-    "accepted_at_1_bounds": "api_errors",
-    "pass_ratio_mean_bounds": "samples_cut",
-    "samples_cut": "samples_cut",
-    "accepted_at_1_single_answer": "many_answers_problems",
-    "many_answers_problems": "many_answers_problems",
-    "missing_modules": "missing_modules",
-}
 
 
 class _Tally:
@@ -295,18 +263,15 @@ def _summary_table(run: FinishedRun) -> Table:
     table.add_column(Text(printable(run.name)), overflow="fold", style="bold")
     for name in run.summary:
         table.add_column(Text(printable(name)), justify="right", overflow="fold")
-    for label, metric, form in [*_ROWS[:2], *_pass_at_k(run), *_ROWS[2:]]:
-        count = _ONLY_IF.get(metric)
-        if count is None or any(metrics.get(count) for metrics in run.summary.values()):
-            table.add_row(label, *(_row_cell(one, metric, form) for one in run.summary.values()))
+    found = list(run.summary.values())
+    for metric in metrics_of(name for metrics in found for name in metrics):
+        rare = metric.only_if
+        if metric.printed and (rare is None or any(metrics.get(rare) for metrics in found)):
+            cells = (_row_cell(metrics, metric) for metrics in found)
+            table.add_row(f"  {metric.label}" if rare else metric.label, *cells)
+        if metric.key == "accepted_at_1":
+            table.add_row("  95 % interval", *map(_interval_cell, found))
     return table
-
-
-def _pass_at_k(run: FinishedRun) -> list[tuple[str, str, str]]:
-    """Rows of a run with several answers per problem."""
-    found = (re.fullmatch(r"pass_at_(\d+)", name) for one in run.summary.values() for name in one)
-    ks = {int(match[1]) for match in found if match}
-    return [(f"pass@{k}", f"pass_at_{k}", "{:.1%}") for k in sorted(ks)]
 
 
 def _print_bars(console: Console, run: FinishedRun) -> None:
@@ -372,13 +337,15 @@ def _print_canaries(console: Console, record: RunRecord) -> None:
         console.print(text, soft_wrap=True)
 
 
-def _row_cell(metrics: Metrics, name: str, form: str) -> str:
-    value = metrics.get(name)
-    if value is None:
-        return "–"
+def _row_cell(metrics: Metrics, metric: MetricInfo) -> str:
     # Cases that were not run count as failed.
-    at_least = "≥ " if name == "pass_ratio_mean" and metrics.get("samples_cut") else ""
-    return at_least + form.format(value)
+    cut = metric.key == "pass_ratio_mean" and metrics.get("samples_cut")
+    return ("≥ " if cut else "") + metric.shown(metrics.get(metric.key))
+
+
+def _interval_cell(metrics: Metrics) -> str:
+    interval = metrics.get("accepted_at_1_ci95")
+    return "{:.0%}–{:.0%}".format(*interval) if isinstance(interval, list) else "–"
 
 
 def _accepted(tally: _Tally) -> str:

@@ -7,6 +7,7 @@ functions of :class:`Evidence`; docs/acceptance.md has them with their limits.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from shared.analysis.catalogue import Group, keys
 from shared.analysis.evidence import (
     BASELINE_SETS,
     AcceptanceFinding,
@@ -28,15 +29,9 @@ _LEFT_OUT = 0.05
 """Share of a set's problems that may be missing: rows without tests, ``data.exclude_quality``."""
 _UNJUDGED = 0.01
 """Share of samples without a verdict from which infrastructure failed systematically."""
-_KINDS_OF_METRICS: Mapping[str, tuple[str, ...]] = {
-    "quality": ("accepted_at_1", "pass_ratio_mean", "pass_ratio_p50", "pass_ratio_p90",
-                "exec_success_rate", "total_problems"),
-    "cost": ("avg_total_gen_tokens", "avg_gen_time", "avg_total_judge_time",
-             "p95_total_judge_time", "throughput", "cost_per_solved_tokens",
-             "cost_per_solved_judge_time", "cost_per_solved_time"),
-    "error": ("syntax_error_rate", "runtime_error_rate", "timeout_rate", "wrong_answer_rate",
-              "empty_output_rate"),
-}  # fmt: skip
+_KINDS_OF_METRICS = {
+    str(group): keys(group, planned=True) for group in (Group.QUALITY, Group.COST, Group.ERROR)
+}
 _PER_SOLVED = "cost_per_solved_"
 _PROTOCOL = (
     "actor_rollout_ref.rollout.temperature", "actor_rollout_ref.rollout.top_p",

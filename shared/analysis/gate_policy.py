@@ -1,37 +1,33 @@
 """Policy of the release gate: the rules of `plumb gate`, read from a YAML file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from shared.analysis.catalogue import METRICS, Group, keys
 from shared.config_files import load_document, validate_document
 from shared.errors import ConfigError
 
 # Of a checkout; an image may have it, too.
 _SHIPPED = Path(__file__).parents[2] / "configs" / "gate.yaml"
 
-CostMetric = Literal[
-    "avg_total_gen_tokens",
-    "avg_gen_time",
-    "avg_total_judge_time",
-    "p95_total_judge_time",
-    "cost_per_solved_tokens",
-    "cost_per_solved_judge_time",
-    "cost_per_solved_time",
-    "total_spend_per_solved_tokens",
-    "total_spend_per_solved_judge_time",
-    "total_spend_per_solved_time",
-]
-ErrorRate = Literal[
-    "syntax_error_rate",
-    "runtime_error_rate",
-    "timeout_rate",
-    "wrong_answer_rate",
-    "empty_output_rate",
-]
+
+def _one_of(names: Sequence[str]) -> AfterValidator:
+    def known(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"is not one of {', '.join(names)}")
+        return name
+
+    return AfterValidator(known)
+
+
+_COSTS = [one.key for one in METRICS if one.group is Group.COST and one.higher_is_better is False]
+CostMetric = Annotated[str, _one_of(_COSTS)]
+ErrorRate = Annotated[str, _one_of(keys(Group.ERROR, planned=True))]
 
 
 class Confidence(StrEnum):

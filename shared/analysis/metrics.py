@@ -33,7 +33,7 @@ class SampleResult:
     """One sample of one data set. Times are in seconds; None means unknown.
 
     ``not_run_ratio`` is (cases not run / cases): the exact pass ratio is between ``pass_ratio`` and
-    their sum.
+    their sum. ``work`` is the Unix time of the request and of the verdict.
     """
 
     problem_id: str
@@ -46,6 +46,7 @@ class SampleResult:
     total_judge_time: float
     not_run_ratio: float = 0.0
     missing_module: bool = False
+    work: tuple[float, float] | None = None
 
     @property
     def cut(self) -> bool:
@@ -75,7 +76,17 @@ class SampleResult:
             total_judge_time=verdict.total_judge_time,
             not_run_ratio=verdict.not_run_ratio,
             missing_module=verdict.detail is VerdictDetail.MISSING_MODULE,
+            work=_work(verdict, generation),
         )
+
+
+def _work(verdict: Verdict, generation: Generation) -> tuple[float, float] | None:
+    ended = verdict.judged_at
+    if ended is None:
+        return None
+    if generation.finished_at is None:  # recorded: only its judging belongs to this run
+        return ended - verdict.total_judge_time, ended
+    return generation.finished_at - (generation.gen_time or 0.0), ended
 
 
 Samples = Sequence[SampleResult]
@@ -96,9 +107,9 @@ _AVERAGES: dict[str, Quantity] = {
 
 
 def summarize(
-    results: Samples, wall_seconds: float | None, many_answers: Collection[str] = ()
+    results: Samples, run_seconds: float | None, many_answers: Collection[str] = ()
 ) -> dict[str, MetricValue]:
-    """Compute every metric of one data set.
+    """Compute every metric of one data set; ``shared.analysis.catalogue`` declares them.
 
     Metrics are over judged samples; ``coverage``, ``accepted_at_1_bounds`` and ``api_errors``
     describe the samples without a verdict. Shares are 0 to 1, times seconds. An undefined metric
@@ -120,11 +131,12 @@ def summarize(
 
     Args:
         results: The samples of one data set; at most one result per sample.
-        wall_seconds: Wall-clock time of the run, from the first request to the last verdict.
+        run_seconds: Seconds in which the run was at work.
         many_answers: Ids of those problems.
     """
     judged = judged_only(results)
     problems = clusters(judged)
+    seconds = _work_seconds(judged, run_seconds)
     planned = by_problem(results)
     most_samples = max(map(len, planned.values()), default=0)
     # With one sample per problem pass@1 is accepted_at_1.
@@ -143,7 +155,8 @@ def summarize(
         "p95_total_judge_time": percentile(
             _problem_totals(problems, lambda sample: sample.total_judge_time), 95
         ),
-        "throughput": _throughput(len(problems), wall_seconds),
+        "throughput": _per_second(len(problems), seconds),
+        "work_seconds": seconds,
         **{f"cost_per_solved_{name}": _cost_per_solved(judged, q) for name, q in _COSTS.items()},
         **{
             f"total_spend_per_solved_{name}": _total_spend_per_solved(judged, q)
@@ -283,9 +296,30 @@ def _total_spend_per_solved(judged: Samples, quantity: Quantity) -> float | None
     return ratio(math.fsum(known), sum(sample.accepted for sample in judged))
 
 
-def _throughput(problems: int, wall_seconds: float | None) -> float | None:
-    """Problems / wall-clock seconds in which the run was active; None below a microsecond."""
-    return ratio(problems, wall_seconds) if wall_seconds and wall_seconds > 1e-6 else None
+def run_throughput(results: Iterable[Samples], run_seconds: float) -> float | None:
+    """Judged problems of all data sets / seconds in which the run was at work."""
+    return _per_second(sum(len(by_problem(judged_only(one))) for one in results), run_seconds)
+
+
+def _per_second(problems: int, seconds: float | None) -> float | None:
+    """Problems / seconds; None below a microsecond."""
+    return ratio(problems, seconds) if seconds and seconds > 1e-6 else None
+
+
+def _work_seconds(judged: Samples, run_seconds: float | None) -> float | None:
+    """Seconds in which at least one sample was between its request and its verdict.
+
+    At most those of the run: a sample may have waited while no command was at work.
+    """
+    if not judged:
+        return None
+    total, until = 0.0, -math.inf
+    for begun, ended in sorted(sample.work for sample in judged if sample.work is not None):
+        total += max(0.0, ended - max(begun, until))
+        until = max(until, ended)
+    if until == -math.inf:
+        return run_seconds
+    return total if run_seconds is None else min(total, run_seconds)
 
 
 # Completeness and intervals

@@ -6,6 +6,7 @@ leaves a trace in the counts of the answers. docs/acceptance.md has the limits.
 
 from collections.abc import Iterator, Mapping
 
+from shared.analysis.catalogue import BY_KEY
 from shared.analysis.evidence import AcceptanceFinding, AnswerCounts, Check, Evidence, Mark, Rule
 from shared.analysis.statistics import ratio, wilson_interval
 from shared.analysis.typical import METRICS, TypicalMetric, TypicalRange, typical_range
@@ -22,7 +23,6 @@ _WITHOUT_CODE = 0.1
 _TIMEOUTS = 0.2
 _NAMED = 3
 """Missing modules that a finding names."""
-_HIGHER_IS_BETTER = ("accepted_at_1", "pass_ratio_mean", "exec_success_rate")
 
 
 def silent_failures(evidence: Evidence) -> list[AcceptanceFinding]:
@@ -174,7 +174,7 @@ def _unusual(
     dataset: str, metric: TypicalMetric, value: float, typical: TypicalRange
 ) -> AcceptanceFinding:
     usual = f"{100 * typical.low:.0f}-{100 * typical.high:.0f} %"
-    low = (value < typical.low) == (metric in _HIGHER_IS_BETTER)
+    low = (value < typical.low) == bool(BY_KEY[metric].higher_is_better)
     step = "read answers in qa_logs: the chat template, extraction, load_format"
     if not low:
         step = "look for the set in the training data: plumb data contamination"

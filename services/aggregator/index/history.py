@@ -126,7 +126,7 @@ def _published(run: IndexedRun, name: str, found: JsonValue, record: RunRecord) 
     metrics = found if isinstance(found, dict) else {}
     statuses = run.statuses.get(name, {})
     judged = sum(statuses.values()) - statuses.get(FinalStatus.API_ERROR, 0)
-    seconds = _seconds(record)
+    seconds = _number(metrics, "work_seconds")
     per_problem, problems = _number(metrics, "avg_total_gen_tokens"), _number(metrics, "throughput")
     judging = _number(metrics, "avg_total_judge_time")
     tokens = None if per_problem is None or problems is None else per_problem * problems
