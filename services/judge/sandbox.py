@@ -8,9 +8,10 @@ import copy
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
@@ -280,7 +281,8 @@ class SandboxClient:
         from services.judge import fusion  # takes long to load, and few runs need it
 
         body = fusion.run_code_body(request)
-        call = _Call("/run_code", body, request.longest, fusion.read_run_code, alone)
+        send = partial(self._post, "/run_code", body, fusion.read_run_code)
+        call = _Call("/run_code", request.longest, send, alone)
 
         def outcome(response: "RunCodeResponse", seconds: float) -> CallOutcome:
             usage = request.usage_of(response) if request.usage_of else None
@@ -300,7 +302,8 @@ class SandboxClient:
         """
         if await self._all_offer_cases():
             body = request.model_dump_json().encode()
-            call = _Call("/run_cases", body, request.limits.call, CALL_RESULT.validate_json, alone)
+            send = partial(self._post, "/run_cases", body, CALL_RESULT.validate_json)
+            call = _Call("/run_cases", request.limits.call, send, alone)
 
             def outcome(result: CallResult, seconds: float) -> CallOutcome:
                 return _health(result.seconds, seconds, SandboxUsage.of(result))
@@ -373,9 +376,14 @@ class SandboxClient:
             SandboxUnavailableError: As ``run_code``.
         """
         from services.judge import fusion
+        from shared.sandbox_sdk import Exchange
 
-        body = fusion.submit_body(request)
-        call = _Call("/submit", body, request.longest, fusion.read_result, alone)
+        async def send(url: str) -> "EvalResult":
+            headers = {**self._session.headers, **self._headers(url)}
+            exchange = Exchange(headers, self._session.timeout, self._read)
+            return await fusion.submit(request, url, exchange)
+
+        call = _Call("/submit", request.longest, send, alone)
         return await self._call_with_retries(call, attempts, lambda *_: CallOutcome.OK)
 
     async def _call_with_retries(
@@ -426,14 +434,8 @@ class SandboxClient:
         deadline = call.longest + self._timings.queueing
         try:
             async with asyncio.timeout(deadline):
-                async with self._session.post(
-                    f"{url}{call.path}",
-                    data=call.body,
-                    headers={**_JSON, **self._headers(url)},
-                    allow_redirects=False,
-                ) as response:
-                    body = await self._answers.read(response)
-        except AnswerTooLargeError as error:
+                answer = await call.send(url)
+        except (JsonError, AnswerTooLargeError, aiohttp.ContentTypeError) as error:
             failure = InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=str(error))
             raise _AttemptFailedError(failure, None) from None
         except aiohttp.ClientError as error:  # before TimeoutError: some of aiohttp's are both
@@ -442,16 +444,45 @@ class SandboxClient:
         except TimeoutError:
             failure = InfraFailure(kind=FailureKind.READ_TIMEOUT, text=f"{deadline:.0f} s")
             raise _AttemptFailedError(failure, CallOutcome.BROKEN) from None
+        if getattr(answer, "status", None) == "SandboxError":
+            said = getattr(answer, "message", "")
+            failure = InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=redact(said[-1000:])[-200:])
+            raise _AttemptFailedError(failure, None)
+        return answer
+
+    async def _post(
+        self, path: str, body: bytes, parse: Callable[[bytes], Response], url: str
+    ) -> Response:
+        headers = {**_JSON, **self._headers(url)}
+        async with self._session.post(
+            f"{url}{path}", data=body, headers=headers, allow_redirects=False
+        ) as response:
+            found = await self._read(response)
+        try:
+            return parse(found)
+        except (ValidationError, JsonError):
+            raise JsonError(_excerpt(found)) from None
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        """Read an answer of status 200.
+
+        Raises:
+            JsonError: It has too many values.
+            _RejectedError, _AttemptFailedError: It has another status.
+        """
+        body = await self._answers.read(response)
         retry_after = _seconds(response.headers.get("Retry-After"), self._timings.max_retry_after)
-        return _parse(response.status, retry_after, body, call.parse)
+        _check_status(response.status, retry_after, body)
+        if has_many_values(body, _MAX_VALUES):
+            raise JsonError(f"more than {_MAX_VALUES} values")
+        return body
 
 
 @dataclass(frozen=True, slots=True)
 class _Call(Generic[Response]):
     path: str
-    body: bytes
     longest: float
-    parse: Callable[[bytes], Response]
+    send: Callable[[str], Awaitable[Response]]
     alone: bool
 
 
@@ -467,11 +498,13 @@ def _health(executed: float, seconds: float, usage: SandboxUsage | None) -> Call
     return CallOutcome.OK
 
 
-def _parse(
-    status: int, retry_after: float, body: bytes, parse: Callable[[bytes], Response]
-) -> Response:
+def _excerpt(body: bytes) -> str:
     # Redacted before it is cut, because half of a secret is not recognized.
-    excerpt = redact(body[:1000].decode("utf-8", "replace"))[:200]
+    return redact(body[:1000].decode("utf-8", "replace"))[:200]
+
+
+def _check_status(status: int, retry_after: float, body: bytes) -> None:
+    excerpt = _excerpt(body)
     if status in (*_OUTAGES, HTTPStatus.GATEWAY_TIMEOUT):
         failure = InfraFailure(kind=f"http_{status}", text=excerpt or None)
         busy = status in _OUTAGES
@@ -481,18 +514,6 @@ def _parse(
         raise (
             _AttemptFailedError(failure, None) if status >= 500 else _RejectedError(failure, status)
         )
-    try:
-        if has_many_values(body, _MAX_VALUES):
-            raise JsonError(f"more than {_MAX_VALUES} values")
-        answer = parse(body)
-    except (ValidationError, JsonError):
-        failure = InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=excerpt)
-        raise _AttemptFailedError(failure, None) from None
-    if getattr(answer, "status", None) == "SandboxError":
-        said = getattr(answer, "message", "")
-        failure = InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=redact(said[-1000:])[-200:])
-        raise _AttemptFailedError(failure, None)
-    return answer
 
 
 def _seconds(header: str | None, most: float) -> float:

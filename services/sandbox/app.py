@@ -79,6 +79,7 @@ class Server:
         readiness = Readiness(self._failure, details=self._details)
         add_operations(app, readiness, self._metrics.registry)
         app.router.add_get("/v1/ping", self._ping)
+        app.router.add_get("/health", self._ping)
         app.router.add_get("/list_datasets", self._list_datasets)
         app.router.add_post("/run_code", self._run_code)
         app.router.add_post("/run_cases", self._run_cases)

@@ -41,6 +41,7 @@ _SUBMIT = (_RECORD, _UNKNOWN, _INVALID, _BUSY)
 
 ROUTES: tuple[Route, ...] = (
     Route("/v1/ping", "ping", "The word pong", str),
+    Route("/health", "health", "The word pong", str),
     Route("/list_datasets", "list_datasets", "Names of the data sets", list[str]),
     Route(
         "/run_code",

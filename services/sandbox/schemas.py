@@ -7,7 +7,7 @@ All lists and maps are bounded, and of a list the first wrong member alone is re
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, RootModel
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, RootModel
 from pydantic_core import PydanticCustomError
 
 from shared.foreign_json import JsonError, decode_json, few
@@ -51,6 +51,16 @@ FromJson = BeforeValidator(_from_json)
 Record = dict[str, Any]
 """A data set's record: foreign JSON, which each dataset class validates with its own model."""
 
+# A name of the same data set that is used, too.
+_OTHER_NAMES = {"humaneval": "humaneval_python"}
+
+
+def dataset_name(name: str) -> str:
+    """The registered name of a data set."""
+    return _OTHER_NAMES.get(name, name)
+
+
+DatasetName = Annotated[Text, AfterValidator(dataset_name)]
 Columns = Annotated[Record, Field(max_length=MAX_COLUMNS)]
 """A record, or a part of one, as a request brings it."""
 
@@ -142,7 +152,7 @@ class SubmitConfig(BaseModel):
 
 
 class SubmitRequest(BaseModel):
-    dataset: Text
+    dataset: DatasetName
     id: Key
     completion: Text
     config: SubmitConfig
@@ -180,14 +190,14 @@ class EvalResult(BaseModel):
 class GetPromptsRequest(BaseModel):
     """``offset`` and ``limit`` apply to the server's tables, in the order of the ids."""
 
-    dataset: Text
+    dataset: DatasetName
     config: SubmitConfig
     offset: int = Field(default=0, ge=0, le=_MAX_PAGE)
     limit: int = Field(default=1_000_000, ge=0, le=_MAX_PAGE)
 
 
 class GetPromptByIdRequest(BaseModel):
-    dataset: Text
+    dataset: DatasetName
     config: SubmitConfig
     id: Key
 

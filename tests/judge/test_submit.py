@@ -197,7 +197,7 @@ TWO = stdio(("1", "a"), ("2", "b"))
 async def body_of(given: Problem, *overrides: str) -> Any:
     sandbox = Scripted([[result()] * 2])
     await judged(sandbox, given, "sandbox.timeout=7", *overrides)
-    return json.loads(fusion.submit_body(sandbox.asked[0]))
+    return fusion.submit_request(sandbox.asked[0]).dict(exclude_unset=True)
 
 
 async def test_what_is_asked() -> None:

@@ -133,6 +133,7 @@ async def test_humaneval_is_as_it_is_or_in_a_fence(filled: Sandbox):
     labels = {key: value for key, value in HUMANEVAL.items() if key != "prompt"}
     assert plain == {"id": "Own/0", "prompt": HUMANEVAL["prompt"], "labels": labels}
     assert await prompt(filled, "humaneval_python", 0) == plain
+    assert await prompt(filled, "humaneval", 0) == plain
     fenced = await prompt(filled, "humaneval_python", 0, extra={"is_freeform": True})
     assert fenced["prompt"].startswith(f"```python\n{HUMANEVAL['prompt']}\n```\n\n")
     assert fenced["labels"] == labels

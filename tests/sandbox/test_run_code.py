@@ -12,6 +12,8 @@ from tests.sandbox.conftest import Sandbox, needs_cpp
 async def test_ping_and_health(sandbox: Sandbox):
     async with sandbox.session.get(f"{sandbox.url}/v1/ping") as answer:
         assert await answer.json() == "pong"
+    async with sandbox.session.get(f"{sandbox.url}/health") as answer:
+        assert (answer.status, await answer.json()) == (200, "pong")
     async with sandbox.session.get(f"{sandbox.url}/healthz") as answer:
         assert (answer.status, await answer.json()) == (200, {"status": "alive"})
     async with sandbox.session.get(f"{sandbox.url}/nowhere") as answer:

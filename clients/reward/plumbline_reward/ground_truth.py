@@ -7,6 +7,11 @@ from plumbline_reward.errors import RefusedError
 _REFERENCE = "plumbline:"
 
 
+def is_reference(ground_truth: object) -> bool:
+    """Whether a ground truth names tests that the service has."""
+    return isinstance(ground_truth, str) and ground_truth.startswith(_REFERENCE)
+
+
 def judged_item(
     ground_truth: object, completion: str, data_source: object = None
 ) -> dict[str, object]:
@@ -26,7 +31,6 @@ def judged_item(
             "#<hash> (plumb data export) or inline tests"
         )
     item = {"ground_truth": ground_truth, "completion": completion}
-    reference = isinstance(ground_truth, str) and ground_truth.startswith(_REFERENCE)
-    if not reference and isinstance(data_source, str) and data_source:
+    if not is_reference(ground_truth) and isinstance(data_source, str) and data_source:
         item["dataset"] = data_source
     return item

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 
 from plumbline_reward.client import Client
+from plumbline_reward.fallback import Fallback, is_async, is_code, numbers, scorer
 from plumbline_reward.ground_truth import judged_item
 from plumbline_reward.responses import Verdict
 from plumbline_reward.settings import Rule
@@ -27,6 +28,7 @@ async def compute_score(
     timeout: float | None = None,
     score: Rule | None = None,
     purpose: str | None = None,
+    fallback: Fallback | None = None,
     reward_router_address: object = None,
     reward_model_tokenizer: object = None,
 ) -> dict[str, float]:
@@ -37,11 +39,18 @@ async def compute_score(
     ``extra_info["last_turn"]`` is a text, it is judged in place of ``solution_str``, which has the
     tools' output in it. The last two arguments are verl's own and not used.
 
+    With ``fallback`` a row whose ground truth is neither tests nor a reference to tests is scored
+    by that function instead: ``verl`` (its ``default_compute_score``), ``module:function``,
+    ``file.py:function``, or a function with the arguments of verl's.
+
     Raises:
         RefusedError: The service refuses the item; the text says why.
         NotJudgedError: It was not judged in time. verl then leaves the sample out.
         ValueError: A setting is invalid.
     """
+    if fallback is not None and not is_code(ground_truth):
+        other = scorer(fallback, data_source, solution_str, ground_truth, extra_info)
+        return numbers(await other() if is_async(other) else await asyncio.to_thread(other))
     client = Client(
         url, token=token, timeout=timeout, score=score, purpose=purpose or _purpose(extra_info)
     )
@@ -62,12 +71,17 @@ def compute_score_sync(
     timeout: float | None = None,
     score: Rule | None = None,
     purpose: str | None = None,
+    fallback: Fallback | None = None,
 ) -> float:
     """Score a response for ``verl.trainer.main_eval``; the purpose is ``validation``.
+
+    ``fallback`` is as for :func:`compute_score`, but not asynchronous.
 
     Raises:
         RefusedError, NotJudgedError, ValueError: As :func:`compute_score`.
     """
+    if fallback is not None and not is_code(ground_truth):
+        return numbers(scorer(fallback, data_source, response, ground_truth, extra_info)())["score"]
     client = Client(url, token=token, timeout=timeout, score=score, purpose=purpose or "validation")
     future = client.submit(judged_item(ground_truth, response, data_source))
     try:

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from services.data.config import SandboxSource
 from shared.address import Address
 from shared.errors import DataError, data_error
 from shared.redaction import redact
+from shared.sandbox_sdk import Exchange
 from shared.service.settings import SandboxClientSettings, load_settings
 
 # It reads all of its input, because some servers report an error if a program exits earlier.
@@ -95,7 +97,8 @@ class DatasetApiClient:
             offset=offset,
             limit=limit,
         )
-        return self._request(self.place, "get_prompts", request.dict(), _parse_prompts)
+        found = self._request(self.place, sdk.get_prompts_async, request)
+        return [Prompt(one.id, one.prompt, one.labels) for one in found]
 
     def cases(self, key: int | str) -> list[Case]:
         """Get all test cases of a problem, from the verdict on a program without output."""
@@ -135,13 +138,16 @@ class DatasetApiClient:
             dataset=self.dataset, id=key, completion=IDLE_PROGRAM, config=config
         )
         place = f"{self.place} id {key!r}"
-        result = self._request(place, "submit", request.dict(), _parse_result)
+        result = self._request(place, partial(sdk.submit_async, max_attempts=1), request)
         return [_case(f"{place} case {n}", test.test_info) for n, test in enumerate(result.tests)]
 
     def _request(
-        self, place: str, path: str, body: dict[str, Any], parse: Callable[[Any], Answer]
+        self,
+        place: str,
+        function: Callable[..., Coroutine[Any, Any, Answer]],
+        request: sdk.GetPromptsRequest | sdk.SubmitRequest,
     ) -> Answer:
-        """Post a request and parse the answer; retryable failures are retried with backoff."""
+        """Call a function of the SDK; retryable failures are retried with backoff."""
         budget = self._budget
         retrying = Retrying(
             retry=retry_if_exception_type(_RetryableError),
@@ -151,21 +157,12 @@ class DatasetApiClient:
         )
 
         def attempt() -> Answer:
-            return asyncio.run(_attempt(place, self._address, path, body, parse, budget.seconds))
+            return asyncio.run(_attempt(place, self._address, function, request, budget.seconds))
 
         try:
             return retrying(attempt)
         except _RetryableError as error:
             raise data_error(place, f"{budget.attempts} attempts failed: {error}") from None
-
-
-def _parse_prompts(answer: Any) -> list[Prompt]:  # noqa: ANN401 -- the server's JSON
-    found = [sdk.Prompt(**fields) for fields in answer]
-    return [Prompt(prompt.id, prompt.prompt, prompt.labels) for prompt in found]
-
-
-def _parse_result(answer: Any) -> sdk.EvalResult:  # noqa: ANN401 -- the server's JSON
-    return sdk.EvalResult(**answer)
 
 
 def _case(place: str, info: dict[str, Any] | None) -> Case:
@@ -187,21 +184,20 @@ class _RetryableError(Exception):
 async def _attempt(
     place: str,
     address: Address,
-    path: str,
-    body: dict[str, Any],
-    parse: Callable[[Any], Answer],
+    function: Callable[..., Awaitable[Answer]],
+    request: sdk.GetPromptsRequest | sdk.SubmitRequest,
     seconds: float,
 ) -> Answer:
+    async def read(response: aiohttp.ClientResponse) -> bytes:
+        body = await response.content.read()
+        if response.status != HTTPStatus.OK:
+            raise _refusal(place, response.status, body.decode("utf-8", "replace"))
+        return body
+
+    headers = {**load_settings(SandboxClientSettings).sandbox_headers, **address.headers}
+    exchange = Exchange(headers, aiohttp.ClientTimeout(total=seconds), read)
     try:
-        timeout = aiohttp.ClientTimeout(total=seconds)
-        headers = load_settings(SandboxClientSettings).sandbox_headers
-        async with (
-            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-            session.post(f"{address.url}/{path}", json=body, headers=address.headers) as response,
-        ):
-            if response.status != HTTPStatus.OK:
-                raise _refusal(place, response.status, await response.text(errors="replace"))
-            return parse(await response.json())
+        return await exchange.call(function, request, endpoint=address.url)
     except _INVALID as error:
         cause = f"not a response of SandboxFusion ({_shorten(error)}); check source.url"
         raise data_error(place, cause) from None

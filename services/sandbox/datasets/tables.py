@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from services.sandbox.datasets.base import bad_request, internal_error, not_found
-from services.sandbox.schemas import Key, Record, SubmitConfig
+from services.sandbox.schemas import Key, Record, SubmitConfig, dataset_name
 from shared.errors import ConfigError
 
 PREFIX = "code_eval_"
@@ -64,7 +64,7 @@ class Tables:
         """
         self._tables: dict[str, Table] = {}
         for path in _files(folder) if folder else ():
-            name = path.stem.removeprefix(PREFIX)
+            name = dataset_name(path.stem.removeprefix(PREFIX))
             if name in self._tables:
                 raise _unusable(path, f"the dataset {name} has two files; remove one")
             self._tables[name] = _table(path)
