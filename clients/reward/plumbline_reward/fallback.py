@@ -68,7 +68,7 @@ def numbers(result: object) -> dict[str, float]:
     Raises:
         ValueError: It is neither.
     """
-    found = result if isinstance(result, Mapping) else {"score": result}
+    found: Mapping[str, Any] = result if isinstance(result, Mapping) else {"score": result}
     try:
         score = float(found["score"])
         acc = float(found.get("acc", score >= 1.0))
