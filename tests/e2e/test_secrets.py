@@ -230,7 +230,7 @@ def test_a_service_has_only_its_own_secrets(monkeypatch: pytest.MonkeyPatch) -> 
         "judge": {"PLUMBLINE_SANDBOX_TOKEN"},
         "aggregator": {"PLUMBLINE_AGGREGATOR_TOKEN", "WANDB_API_KEY", *storage},
         "generator": {"PLUMBLINE_GENERATOR_API_KEY", *storage},
-        "reward": {"PLUMBLINE_REWARD_TOKEN_FILE", *storage},
+        "reward": {"PLUMBLINE_REWARD_TOKEN_FILE", "PLUMBLINE_SANDBOX_TOKEN", *storage},
     }
 
 
