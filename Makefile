@@ -143,7 +143,7 @@ pin-images: ## print what each image that we do not build has as its digest now 
 		echo "$$image@$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image")"; done
 
 up: ## build and start the stack in containers (needs Docker)
-	@$(COMPOSE) up -d || { echo "docs/troubleshooting.md has the remedies" >&2; exit 1; }
+	@packaging/up.sh $(COMPOSE)
 
 down: ## stop the stack; its data stay
 	@$(COMPOSE_ALL) down
@@ -158,8 +158,6 @@ scale: ## set the number of judge workers (N=8)
 images: export PLUMBLINE_REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 images: ## build all images; with docker-compose.gpu.yml in COMPOSE_FILE the GPU generator's, too
 	$(COMPOSE_ALL) build
-	docker build --build-arg REVISION=$$PLUMBLINE_REVISION -f services/sandbox/Dockerfile \
-		-t $${PLUMBLINE_REGISTRY:-localhost/plumbline}/sandbox:$${PLUMBLINE_VERSION:-0.1.0} .
 
 install-exports: $(EXPORTS_STAMP) ## install EvalPlus and Inspect, which the tests of exports run, into .venv-exports (650 MB)
 

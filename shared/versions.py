@@ -9,6 +9,8 @@ from pathlib import Path
 
 COMMIT = "PLUMBLINE_GIT_COMMIT"
 """Variable with the commit that an image was built from."""
+IMAGES = "PLUMBLINE_IMAGES"
+"""Variable with the images of the stack."""
 
 
 def versions_of(packages: Iterable[str]) -> dict[str, str]:

@@ -60,7 +60,7 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     environment: str = Field(default="", validation_alias="PLUMBLINE_REWARD_ENVIRONMENT")
     """Name of what the sandboxes' programs run on: an answer is remembered under the same one
     alone. Change it with the sandboxes' packages. ``plumb reward --embedded`` sets it for its own
-    sandbox, Compose to ``SANDBOX_IMAGE``."""
+    sandbox, Compose to ``SANDBOX_URLS``."""
     allow_eval: bool = Field(default=False, validation_alias="PLUMBLINE_REWARD_ALLOW_EVAL")
     """Answer ``purpose: train`` for data sets whose role is not ``train``, too: training on the
     test."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import platform
 import threading
 import time
@@ -32,7 +33,7 @@ from shared.run_record import (
     read_record,
 )
 from shared.schemas import Problem
-from shared.versions import git_commit, versions_of
+from shared.versions import IMAGES, git_commit, versions_of
 
 ARTIFACTS = (*artifacts.FILES, artifacts.CASES, artifacts.REPORT)
 _PACKAGES = ("plumbline", "rq", "redis", "aiohttp", "pydantic", "pyarrow")
@@ -190,6 +191,8 @@ class Session:
         self._check_resumable(provenance)
         identity, plan = self._identity, self._identity.plan
         versions = {**versions_of(_PACKAGES), "platform": platform.platform()}
+        if images := os.environ.get(IMAGES):
+            versions["images"] = images
         facts = provenance.without_secrets().model_copy(
             update={"versions": versions, "git_commit": git_commit()}
         )

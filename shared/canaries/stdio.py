@@ -57,7 +57,10 @@ def _rows(build: Builder) -> list[_Row]:
 
 
 def _right(build: Builder, name: str, words: Words, rows: Sequence[_Row]) -> Canary:
-    fault = "a right program in Python 3.10 with Unicode text is not accepted"
+    fault = (
+        "a right program in Python 3.10 with Unicode text is not accepted, or finds files that "
+        "another program left"
+    )
     trials = _right_trials(words, rows, passes(fault))
     return build.stdio(name, programs.RIGHT, words, trials, fault)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.compose.stack import ROOT, Stack, compose_command, until
 from tests.compose.stack import settings as test_settings
 
-IMAGES = ("judge", "aggregator", "runner", "reward", "generator")
+IMAGES = ("sandbox", "judge", "aggregator", "runner", "reward", "generator")
 VERL_IMAGE = "plumblinetest/generator-verl"
 
 

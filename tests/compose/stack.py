@@ -86,6 +86,7 @@ def settings(empty: Path) -> dict[str, str]:
         "PLUMBLINE_DATA": str(empty),
         "PLUMBLINE_MANIFESTS": str(empty),
         "PLUMBLINE_WAIT_SECONDS": "60",
+        "PLUMBLINE_REVISION": "0123456789abcdef",
     }
 
 

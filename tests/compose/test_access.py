@@ -79,7 +79,7 @@ def test_tokens_of_the_env_file(
 
 def test_no_reward_is_remembered_for_another_sandbox() -> None:
     name = "PLUMBLINE_REWARD_ENVIRONMENT"
-    own = environment("reward", SANDBOX_IMAGE="own")[name]
+    own = environment("reward", SANDBOX_URLS="http://other:8080")[name]
     assert own != environment("reward")[name]
 
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ DEMO = ("run", "--config", "configs/demo.yaml")
 SLOWLY = (*DEMO, "generation.concurrency=1")
 
 
-def same(stack: Stack, output: str, expected: Path, tmp_path: Path) -> dict[str, object]:
+def same(stack: Stack, output: str, expected: Path, tmp_path: Path) -> dict[str, Any]:
     """The run is complete and says what the embedded one said; returns its run.json."""
     folder = stack.artifacts(output, tmp_path)
     run = json.loads((folder / "run.json").read_text())
@@ -35,7 +36,9 @@ def test_the_demo_has_the_embedded_demos_verdicts(
     printed, _ = demo.communicate(timeout=300)
     assert demo.returncode == 0, printed
     step.done("demo")
-    same(stack, "demo", expected, tmp_path)
+    run = same(stack, "demo", expected, tmp_path)
+    assert run["git_commit"] == stack.settings["PLUMBLINE_REVISION"]
+    assert run["versions"]["images"] == "localhost/plumbline/*:0.1.0"
     workers = {
         json.loads(line)["worker"]
         for line in (tmp_path / "demo" / "verdicts.jsonl").read_text().splitlines()

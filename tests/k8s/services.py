@@ -29,8 +29,6 @@ from shared.service.health import HealthServer, Readiness
 from shared.service.settings import RedisSettings, ServiceSettings
 from tools.k8s_validate.render import ROOT
 
-# What SandboxFusion serves (its /v1/ping is the one address that says it is alive).
-_SANDBOX_FUSION = {"/v1/ping"}
 _RECORDED = str(ROOT / "demo" / "completions.jsonl")
 
 
@@ -54,8 +52,6 @@ def paths(image: str) -> set[str]:
             return _routes(build_replay(settings))
         case "plumbline/generator":
             return _routes(build_router(GeneratorSettings(), None, 1))  # type: ignore[arg-type]
-        case "volcengine/sandbox-fusion":
-            return _SANDBOX_FUSION
         case "nginxinc/nginx-unprivileged":
             page = (ROOT / "k8s" / "components" / "ingress" / "page.conf").read_text()
             return set(re.findall(r"location = (/\S+)", page))
@@ -91,8 +87,6 @@ FOREIGN = {
     "plumbline/generator": {*_LIBRARIES, "PATH", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"},
     # The key's variable is the one that the config names in generation.api_key_env.
     "plumbline/runner": {"HF_HOME", "HF_TOKEN_PATH", "OPENAI_API_KEY_FILE"},
-    # The component `tokens` is for our own server in its place.
-    "volcengine/sandbox-fusion": {"HOST", "PLUMBLINE_SANDBOX_TOKEN_FILE"},
 }
 
 

@@ -1,4 +1,4 @@
-"""Every pod meets `restricted`, except SandboxFusion with its listed exceptions."""
+"""Every pod meets `restricted`."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -6,23 +6,19 @@ from collections.abc import Callable, Iterator
 from tests.k8s.cluster import Cluster, Document, Pod, defects
 from tools.k8s_validate.render import K8S
 
-SANDBOX_CAPABILITIES = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"}
-
 
 def insecure(cluster: Cluster) -> Iterator[str]:
     for pod in cluster.pods:
-        # Our own image needs no exceptions.
-        sandbox = "sandbox-fusion" in pod.containers[0]["image"]
-        yield from (f"{pod.name}: {problem}" for problem in _pod(pod, sandbox))
+        yield from (f"{pod.name}: {problem}" for problem in _pod(pod))
         for container in pod.containers:
-            for problem in _container(container, sandbox):
+            for problem in _container(container):
                 yield f"{pod.name}/{container['name']}: {problem}"
     for account in cluster.of("ServiceAccount"):
         if account.get("automountServiceAccountToken") is not False:
             yield f"ServiceAccount/{account['metadata']['name']}: a token"
 
 
-def _pod(pod: Pod, sandbox: bool) -> Iterator[str]:
+def _pod(pod: Pod) -> Iterator[str]:
     spec, context = pod.spec, pod.spec.get("securityContext", {})
     if spec.get("automountServiceAccountToken") is not False:
         yield "a token of the API server"
@@ -33,9 +29,9 @@ def _pod(pod: Pod, sandbox: bool) -> Iterator[str]:
     if any(spec.get(name) for name in ("hostNetwork", "hostPID", "hostIPC")):
         yield "a namespace of the host"
     users = (context.get("runAsUser"), context.get("runAsGroup"))
-    if sandbox != (users == (0, 0)) or (not sandbox and users != (10001, 10001)):
+    if users != (10001, 10001):
         yield f"runs as {users}"
-    if not sandbox and context.get("runAsNonRoot") is not True:
+    if context.get("runAsNonRoot") is not True:
         yield "may run as root"
     for volume in spec.get("volumes", []):
         if "hostPath" in volume:
@@ -44,15 +40,14 @@ def _pod(pod: Pod, sandbox: bool) -> Iterator[str]:
             yield f"volume {volume['name']} without a limit"
 
 
-def _container(container: Document, sandbox: bool) -> Iterator[str]:
+def _container(container: Document) -> Iterator[str]:
     context = container.get("securityContext", {})
     if context.get("allowPrivilegeEscalation") is not False or context.get("privileged"):
         yield "may become more than it is"
     if context.get("readOnlyRootFilesystem") is not True:
         yield "a root file system that can be written"
     capabilities = context.get("capabilities", {})
-    wanted = SANDBOX_CAPABILITIES if sandbox else set()
-    if capabilities.get("drop") != ["ALL"] or set(capabilities.get("add", [])) != wanted:
+    if capabilities != {"drop": ["ALL"]}:
         yield f"capabilities {capabilities}"
     resources = container.get("resources", {})
     for kind in ("requests", "limits"):
@@ -60,15 +55,14 @@ def _container(container: Document, sandbox: bool) -> Iterator[str]:
             yield f"no {kind}"
 
 
-def test_every_pod_is_restricted_but_the_sandbox(clusters: dict[str, Cluster]):
+def test_every_pod_is_restricted(clusters: dict[str, Cluster]):
     assert defects(clusters, insecure) == {}
 
 
-def test_the_namespace_enforces_what_the_sandbox_allows(clusters: dict[str, Cluster]):
+def test_the_namespace_enforces_it(clusters: dict[str, Cluster]):
     for name, cluster in clusters.items():
         labels = cluster.one("Namespace", "plumbline")["metadata"]["labels"]
-        assert labels["pod-security.kubernetes.io/enforce"] == "baseline", name
-        assert labels["pod-security.kubernetes.io/warn"] == "restricted", name
+        assert labels["pod-security.kubernetes.io/enforce"] == "restricted", name
 
 
 def _judge(c: Cluster) -> dict:
@@ -89,11 +83,7 @@ DAMAGES: list[Callable[[Cluster], object]] = [
     lambda c: _judge(c)["containers"][0]["securityContext"].pop("capabilities"),
     lambda c: _judge(c)["containers"][0]["resources"]["limits"].pop("memory"),
     lambda c: c.pod("ray").spec["containers"][0].pop("resources"),
-    lambda c: (
-        c.pod("sandbox")
-        .spec["containers"][0]["securityContext"]["capabilities"]["add"]
-        .append("SYS_ADMIN")
-    ),
+    lambda c: _judge(c)["containers"][0]["securityContext"]["capabilities"].update(add=["KILL"]),
     lambda c: c.one("ServiceAccount", "judge").pop("automountServiceAccountToken"),
 ]
 

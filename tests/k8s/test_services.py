@@ -93,10 +93,6 @@ def judges_path(c: Cluster) -> None:
     _container(c, "judge")["readinessProbe"]["httpGet"]["path"] = "/ready"
 
 
-def fusion_has_no_healthz(c: Cluster) -> None:
-    _container(c, "sandbox")["livenessProbe"]["httpGet"]["path"] = "/healthz"
-
-
 def other_metrics(c: Cluster) -> None:
     c.one("PodMonitor", "judge")["spec"]["podMetricsEndpoints"][0]["path"] = "/stats"
 
@@ -129,7 +125,6 @@ def no_probe(c: Cluster) -> None:
 DAMAGES: list[tuple[Callable, Callable]] = [
     (unserved, other_path),
     (unserved, judges_path),
-    (unserved, fusion_has_no_healthz),
     (unscraped, other_metrics),
     (unknown_variables, misspelt),
     (unknown_variables, misspelt_for_the_command),

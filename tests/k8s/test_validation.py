@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.k8s.cluster import Cluster
-from tools.k8s_validate.policy import EXCEPTIONS, PolicyException, exceptions
+from tools.k8s_validate.policy import EXCEPTIONS, PolicyException
 from tools.k8s_validate.render import ROOT
 
 PYTHON = Path(os.environ.get("PLUMBLINE_K8S_PYTHON") or ROOT / ".venv-k8s" / "bin" / "python")
@@ -84,18 +84,10 @@ def test_policy_finds_what_no_exception_covers(everything: Cluster):
 
 @with_tools
 def test_policy_finds_exceptions_that_nothing_needs(everything: Cluster):
-    judge = everything.one("Deployment", "judge")
-    everything.documents[:] = [*everything.of("NetworkPolicy"), judge]
+    redis = everything.one("StatefulSet", "redis")  # whose image has a digest
+    everything.documents[:] = [*everything.of("NetworkPolicy"), redis]
     found = findings(everything, "policy")
-    assert {line.split(": ")[1] for line in found} == {"CKV_K8S_23", "CKV_K8S_25", "CKV_K8S_40"}
-
-
-def test_exceptions_for_a_single_reason_are_for_the_sandbox_alone():
-    wide = {entry.check for entry in exceptions() if entry.resources == ".*"}
-    assert wide == {"CKV_K8S_15"}
-    built = {"CKV_K8S_43"}
-    others = [entry for entry in exceptions() if entry.check not in wide | built]
-    assert all("sandbox" in entry.resources for entry in others)
+    assert {line.split(": ")[1] for line in found} == {"CKV_K8S_15", "CKV_K8S_43"}
 
 
 @pytest.mark.parametrize("damage", [{"reason": "because"}, {"unknown": 1}])

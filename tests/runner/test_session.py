@@ -222,7 +222,10 @@ def enter(
     return session
 
 
-def test_a_run_is_entered(redis: Redis, folder: OutputFolder) -> None:
+def test_a_run_is_entered(
+    redis: Redis, folder: OutputFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLUMBLINE_IMAGES", "registry/*:0.1.0")
     session = enter(redis, folder)
     identity = identify(Config(), PLAN, folder, "")
     assert list_runs(redis) == [identity.run]
@@ -233,6 +236,7 @@ def test_a_run_is_entered(redis: Redis, folder: OutputFolder) -> None:
     assert meta.config == Config()
     assert (meta.sessions, meta.model, meta.state) == (1, "m", RunState.RUNNING)
     assert {"rq", "python", "platform"} <= meta.versions.keys()
+    assert meta.versions["images"] == "registry/*:0.1.0"
     assert session.ledger.state() is RunState.RUNNING
     assert session.ledger.problem("d1", "p2") == PROBLEMS[1]
     run = folder.read_json(artifacts.RUN)

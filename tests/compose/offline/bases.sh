@@ -26,7 +26,3 @@ if ! there "$python"; then
 fi
 stand_in redis redis
 stand_in prom/prometheus prometheus
-# Always: it is our own code. Where SandboxFusion is really there it is left alone.
-docker build -q --build-arg PYTHON_IMAGE="$python" -t localhost/plumbline/sandbox:0.1.0 -f services/sandbox/Dockerfile . >/dev/null 2>&1
-sandbox=$(pinned volcengine/sandbox-fusion)
-there "$sandbox" || docker tag localhost/plumbline/sandbox:0.1.0 "${sandbox%@*}"
