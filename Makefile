@@ -36,7 +36,7 @@ $(STAMP): requirements.lock pyproject.toml services/sandbox/programs.lock
 	@if [ -z "$(PYTHON)" ]; then echo "Plumbline needs Python 3.11 or 3.12; none found on the PATH (set PYTHON=/path/to/python)" >&2; exit 2; fi
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian: apt-get install python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./clients/reward
 	$(BIN)/python -m services.sandbox.programs
 	@touch $@

@@ -9,13 +9,17 @@ say() {
   failed=1
 }
 
+if ! { docker info && "$@" version; } >/dev/null 2>&1; then
+  say 'no Docker engine with Compose answers: install and start Docker, or let your user use it (group docker)'
+  exit 1
+fi
 if ! "$@" up -d 2>&1 | tee "$printed"; then
   case $(cat "$printed") in
     *'device driver "nvidia"'* | *nvidia-container-cli*)
       say 'no GPU in containers: install the NVIDIA container toolkit, or take docker-compose.gpu.yml out of COMPOSE_FILE' ;;
     *'already allocated'* | *'address already in use'*)
       say 'a port is in use: set AGGREGATOR_PORT, REWARD_PORT, PROMETHEUS_PORT or GRAFANA_PORT in .env' ;;
-    *denied* | *'manifest unknown'* | *'not found'* | *'no such host'* | *'failed to resolve'*)
+    *denied* | *'manifest unknown'* | *'no such host'* | *'failed to resolve'*)
       say 'an image cannot be pulled: check the network, PLUMBLINE_REGISTRY and PLUMBLINE_VERSION, or build them with make images' ;;
     *) say 'the stack does not start' ;;
   esac

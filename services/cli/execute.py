@@ -366,7 +366,12 @@ async def _run_session(
             provenance=provenance,
         )
         run = Run(request.config, request.plan, session, source, progress)
-        with closing(JudgesCheck(session.ledger.redis, lambda: run.unjudged)) as judges:
+        judges = JudgesCheck(
+            session.ledger.redis,
+            lambda: run.unjudged,
+            lambda: run.ungenerated + run.unjudged,
+        )
+        with closing(judges):
             checks: list[Check] = [judges]
             if client is not None:
                 checks.append(lambda: client.trouble(run.ungenerated))

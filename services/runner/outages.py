@@ -116,11 +116,15 @@ class JudgesCheck:
     Args:
         redis: The ledger's Redis.
         waiting: Returns the number of completions without a verdict.
+        unfinished: Returns the number of samples without a verdict.
     """
 
-    def __init__(self, redis: Redis, waiting: Callable[[], int]) -> None:
+    def __init__(
+        self, redis: Redis, waiting: Callable[[], int], unfinished: Callable[[], int]
+    ) -> None:
         self._redis = fail_fast(redis)
         self._waiting = waiting
+        self._unfinished = unfinished
         self._found: Trouble | None = None
 
     def close(self) -> None:
@@ -139,7 +143,9 @@ class JudgesCheck:
         try:
             troubles = troubles_of_judges(self._redis)
         except RedisError as error:
-            return Trouble("Redis does not answer", waiting, now, now + PATIENCE, str(error))
+            # A little earlier than the run's commands give up, whose errors say less.
+            until = now + 0.98 * PATIENCE
+            return Trouble("Redis does not answer", self._unfinished(), now, until, str(error))
         if not waiting or any(trouble is None for trouble in troubles):
             return None
         if not troubles:

@@ -222,7 +222,7 @@ def waiting() -> Callable[[], int]:
 async def test_judges_and_their_sandboxes(
     redis: Redis, waiting: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = JudgesCheck(redis, waiting)
+    check = JudgesCheck(redis, waiting, waiting)
 
     async def found() -> Trouble | None:
         return await check()
@@ -250,13 +250,13 @@ async def test_judges_and_their_sandboxes(
 
 
 async def test_nothing_is_missed_while_nothing_waits(redis: Redis) -> None:
-    assert await JudgesCheck(redis, lambda: 0)() is None
+    assert await JudgesCheck(redis, lambda: 0, lambda: 40)() is None
 
 
 async def test_a_redis_that_is_away_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "PATIENCE", 0.3)
     notes = Notes()
     ended = pytest.raises(ServiceError, match=r"Redis does not answer .*; 40 samples wait; start")
-    with closing(JudgesCheck(Redis(port=free_port()), lambda: 40)) as check, ended:
+    with closing(JudgesCheck(Redis(port=free_port()), lambda: 0, lambda: 40)) as check, ended:
         await OutageWatch(notes, [check], tick=0.01).watch()
     assert "trying until " in notes.texts[0]
