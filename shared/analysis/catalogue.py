@@ -1,8 +1,7 @@
 """The metrics of a data set: name, label, unit and formula of each, declared once.
 
 ``shared.analysis.metrics`` computes them. The terminal, W&B, Prometheus, the gate, ``plumb accept``
-and the exports take names, labels and units from here; docs/metrics.md is generated from it. The
-figures in ``README.md`` and on the page have these keys, too.
+and the exports take names, labels and units from here; docs/metrics.md is generated from it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -88,30 +87,14 @@ class MetricInfo:
             return ", ".join(map(form.format, value))
         return "–" if value is None else form.format(value)
 
-    @property
-    def range_key(self) -> str | None:
-        """The key of its interval."""
-        return f"{self.key}_ci95" if self.interval else None
-
 
 def _error_rate(status: FinalStatus, label: str) -> MetricInfo:
     return MetricInfo(
-        f"{status}_rate",
-        label,
-        Unit.SHARE,
-        Group.ERROR,
-        f"samples with final_status {status} / samples",
-        interval=Interval.WILSON,
-        higher_is_better=False,
-        planned=True,
-        printed=True,
+        f"{status}_rate", label, Unit.SHARE, Group.ERROR,
+        f"samples with final_status {status} / samples", interval=Interval.WILSON,
+        higher_is_better=False, planned=True, printed=True,
         prometheus=f'plumbline_verdicts_total{{status="{status}"}}',
-    )
-
-
-def _cost(key: str, label: str, unit: Unit, formula: str, **facts: object) -> MetricInfo:
-    given = {"higher_is_better": False, **facts}
-    return MetricInfo(key, label, unit, Group.COST, formula, **given)  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 _SPENT = (
@@ -121,255 +104,98 @@ _SPENT = (
 )
 
 METRICS: tuple[MetricInfo, ...] = (
-    MetricInfo(
-        "total_problems",
-        "problems",
-        Unit.COUNT,
-        Group.QUALITY,
+    MetricInfo("total_problems", "problems", Unit.COUNT, Group.QUALITY,
         "number of problems",
-        samples="all",
-        planned=True,
-        printed=True,
-    ),
-    MetricInfo(
-        "total_samples", "samples", Unit.COUNT, Group.COVERAGE, "number of samples", samples="all"
-    ),
-    MetricInfo(
-        "accepted_at_1",
-        "accepted@1",
-        Unit.SHARE,
-        Group.QUALITY,
+        samples="all", planned=True, printed=True),
+    MetricInfo("total_samples", "samples", Unit.COUNT, Group.COVERAGE,
+        "number of samples",
+        samples="all"),
+    MetricInfo("accepted_at_1", "accepted@1", Unit.SHARE, Group.QUALITY,
         "accepted samples (pass ratio 1.0) / samples",
-        interval=Interval.WILSON,
-        higher_is_better=True,
-        planned=True,
-        printed=True,
-        prometheus="plumbline_accepted_ratio",
-    ),
-    MetricInfo(
-        "accepted_at_1_bounds",
-        "if unjudged fail, pass",
-        Unit.SHARE,
-        Group.COVERAGE,
+        interval=Interval.WILSON, higher_is_better=True, planned=True, printed=True,
+        prometheus="plumbline_accepted_ratio"),
+    MetricInfo("accepted_at_1_bounds", "if unjudged fail, pass", Unit.SHARE, Group.COVERAGE,
         "[accepted, accepted + samples without a verdict] / samples",
-        samples="all",
-        printed=True,
-        only_if="api_errors",
-    ),
-    MetricInfo(
-        "accepted_at_1_single_answer",
-        "with one right answer",
-        Unit.SHARE,
-        Group.QUALITY,
+        samples="all", printed=True, only_if="api_errors"),
+    MetricInfo("accepted_at_1_single_answer", "with one right answer", Unit.SHARE, Group.QUALITY,
         "accepted_at_1 without problems that have many right answers and no checker",
-        interval=Interval.WILSON,
-        higher_is_better=True,
-        printed=True,
-        only_if="many_answers_problems",
-    ),
-    MetricInfo(
-        "many_answers_problems",
-        "problems with many",
-        Unit.COUNT,
-        Group.COVERAGE,
+        interval=Interval.WILSON, higher_is_better=True, printed=True,
+        only_if="many_answers_problems"),
+    MetricInfo("many_answers_problems", "problems with many", Unit.COUNT, Group.COVERAGE,
         "problems that have many right answers and no checker",
-        samples="all",
-        printed=True,
-        only_if="many_answers_problems",
-    ),
-    MetricInfo(
-        "pass_at_k",
-        "pass@k",
-        Unit.SHARE,
-        Group.QUALITY,
-        "mean over problems with at least k samples of 1 - C(n - c, k) / C(n, k), for c accepted "
-        "of n; k is each power of two below n, and n; with several samples per problem only",
-        interval=Interval.BOOTSTRAP,
-        higher_is_better=True,
-        printed=True,
-    ),
-    MetricInfo(
-        "pass_ratio_mean",
-        "pass ratio, mean",
-        Unit.RATIO,
-        Group.QUALITY,
+        samples="all", printed=True, only_if="many_answers_problems"),
+    MetricInfo("pass_at_k", "pass@k", Unit.SHARE, Group.QUALITY,
+        "mean over problems with at least k samples of 1 - C(n - c, k) / C(n, k), for c "
+        "accepted of n; k is each power of two below n, and n; with several samples per "
+        "problem only",
+        interval=Interval.BOOTSTRAP, higher_is_better=True, printed=True),
+    MetricInfo("pass_ratio_mean", "pass ratio, mean", Unit.RATIO, Group.QUALITY,
         "mean over samples of cases passed / cases",
-        interval=Interval.BOOTSTRAP,
-        higher_is_better=True,
-        planned=True,
-        printed=True,
-        prometheus="plumbline_pass_ratio",
-    ),
-    MetricInfo(
-        "pass_ratio_mean_bounds",
-        "if cases not run pass",
-        Unit.RATIO,
-        Group.QUALITY,
+        interval=Interval.BOOTSTRAP, higher_is_better=True, planned=True, printed=True,
+        prometheus="plumbline_pass_ratio"),
+    MetricInfo("pass_ratio_mean_bounds", "if cases not run pass", Unit.RATIO, Group.QUALITY,
         "[pass_ratio_mean, mean of (cases passed + cases not run) / cases]",
-        printed=True,
-        only_if="samples_cut",
-    ),
-    MetricInfo(
-        "samples_cut",
-        "samples cut",
-        Unit.COUNT,
-        Group.QUALITY,
+        printed=True, only_if="samples_cut"),
+    MetricInfo("samples_cut", "samples cut", Unit.COUNT, Group.QUALITY,
         "samples of which cases were not run (`judge.max_timeouts`)",
-        higher_is_better=False,
-        printed=True,
-        only_if="samples_cut",
-        prometheus="plumbline_samples_cut_total",
-    ),
-    MetricInfo(
-        "pass_ratio_p50",
-        "pass ratio, median",
-        Unit.RATIO,
-        Group.QUALITY,
+        higher_is_better=False, printed=True, only_if="samples_cut",
+        prometheus="plumbline_samples_cut_total"),
+    MetricInfo("pass_ratio_p50", "pass ratio, median", Unit.RATIO, Group.QUALITY,
         "median over samples of cases passed / cases",
-        higher_is_better=True,
-        planned=True,
-        prometheus="plumbline_pass_ratio",
-    ),
-    MetricInfo(
-        "pass_ratio_p90",
-        "pass ratio, 90th percentile",
-        Unit.RATIO,
-        Group.QUALITY,
+        higher_is_better=True, planned=True, prometheus="plumbline_pass_ratio"),
+    MetricInfo("pass_ratio_p90", "pass ratio, 90th percentile", Unit.RATIO, Group.QUALITY,
         "90th percentile over samples of cases passed / cases",
-        higher_is_better=True,
-        planned=True,
-        prometheus="plumbline_pass_ratio",
-    ),
-    MetricInfo(
-        "exec_success_rate",
-        "executed",
-        Unit.SHARE,
-        Group.QUALITY,
+        higher_is_better=True, planned=True, prometheus="plumbline_pass_ratio"),
+    MetricInfo("exec_success_rate", "executed", Unit.SHARE, Group.QUALITY,
         "samples with final_status success or wrong_answer / samples",
-        interval=Interval.WILSON,
-        higher_is_better=True,
-        planned=True,
-        printed=True,
-    ),
+        interval=Interval.WILSON, higher_is_better=True, planned=True, printed=True),
     _error_rate(FinalStatus.WRONG_ANSWER, "wrong answer"),
     _error_rate(FinalStatus.RUNTIME_ERROR, "runtime error"),
-    MetricInfo(
-        "missing_modules",
-        "missing module",
-        Unit.COUNT,
-        Group.ERROR,
+    MetricInfo("missing_modules", "missing module", Unit.COUNT, Group.ERROR,
         "samples that failed for a module that the sandbox lacks",
-        higher_is_better=False,
-        printed=True,
-        only_if="missing_modules",
-    ),
+        higher_is_better=False, printed=True, only_if="missing_modules"),
     _error_rate(FinalStatus.TIMEOUT, "time-out"),
     _error_rate(FinalStatus.SYNTAX_ERROR, "syntax error"),
     _error_rate(FinalStatus.EMPTY_OUTPUT, "empty output"),
-    MetricInfo(
-        "api_errors",
-        "not judged",
-        Unit.COUNT,
-        Group.COVERAGE,
+    MetricInfo("api_errors", "not judged", Unit.COUNT, Group.COVERAGE,
         "samples without a verdict",
-        samples="all",
-        higher_is_better=False,
-        printed=True,
-        prometheus='plumbline_samples{state="api_error"}',
-    ),
-    MetricInfo(
-        "coverage",
-        "coverage",
-        Unit.SHARE,
-        Group.COVERAGE,
+        samples="all", higher_is_better=False, printed=True,
+        prometheus='plumbline_samples{state="api_error"}'),
+    MetricInfo("coverage", "coverage", Unit.SHARE, Group.COVERAGE,
         "judged samples / samples",
-        samples="all",
-        higher_is_better=True,
-    ),
-    _cost(
-        "avg_total_gen_tokens",
-        "tokens per problem",
-        Unit.TOKENS,
+        samples="all", higher_is_better=True),
+    MetricInfo("avg_total_gen_tokens", "tokens per problem", Unit.TOKENS, Group.COST,
         "mean over problems of the output tokens of their samples",
-        interval=Interval.BOOTSTRAP,
-        planned=True,
-        printed=True,
-        prometheus="plumbline_output_tokens",
-    ),
-    _cost(
-        "avg_gen_time",
-        "generation per problem",
-        Unit.SECONDS,
+        interval=Interval.BOOTSTRAP, higher_is_better=False, planned=True, printed=True,
+        prometheus="plumbline_output_tokens"),
+    MetricInfo("avg_gen_time", "generation per problem", Unit.SECONDS, Group.COST,
         "mean over problems of the seconds of their samples' requests",
-        interval=Interval.BOOTSTRAP,
-        planned=True,
-        prometheus="plumbline_generation_seconds",
-    ),
-    _cost(
-        "avg_total_judge_time",
-        "judge time per problem",
-        Unit.SECONDS,
+        interval=Interval.BOOTSTRAP, higher_is_better=False, planned=True,
+        prometheus="plumbline_generation_seconds"),
+    MetricInfo("avg_total_judge_time", "judge time per problem", Unit.SECONDS, Group.COST,
         "mean over problems of the durations of their samples' cases",
-        interval=Interval.BOOTSTRAP,
-        planned=True,
-        printed=True,
-        prometheus="plumbline_judge_seconds",
-    ),
-    _cost(
-        "p95_total_judge_time",
-        "judge time, 95th percentile",
-        Unit.SECONDS,
+        interval=Interval.BOOTSTRAP, higher_is_better=False, planned=True, printed=True,
+        prometheus="plumbline_judge_seconds"),
+    MetricInfo("p95_total_judge_time", "judge time, 95th percentile", Unit.SECONDS, Group.COST,
         "95th percentile over problems of the durations of their samples' cases",
-        planned=True,
-        prometheus="plumbline_judge_seconds",
-    ),
-    *(
-        _cost(
-            f"cost_per_solved_{name}",
-            f"{label} per solved",
-            unit,
-            f"sum of {label} / accepted samples",
-            samples="accepted",
-            planned=True,
-            printed=name == "tokens",
-        )
-        for name, label, unit in _SPENT
-    ),
-    *(
-        _cost(
-            f"total_spend_per_solved_{name}",
-            f"all {label} per solved",
-            unit,
-            f"sum of {label} / accepted samples",
-        )
-        for name, label, unit in _SPENT
-    ),
-    MetricInfo(
-        "throughput",
-        "throughput",
-        Unit.PER_SECOND,
-        Group.COST,
+        higher_is_better=False, planned=True, prometheus="plumbline_judge_seconds"),
+    *(MetricInfo(f"cost_per_solved_{name}", f"{label} per solved", unit, Group.COST,
+        f"sum of {label} / accepted samples", samples="accepted", higher_is_better=False,
+        planned=True, printed=name == "tokens")
+      for name, label, unit in _SPENT),
+    *(MetricInfo(f"total_spend_per_solved_{name}", f"all {label} per solved", unit, Group.COST,
+        f"sum of {label} / accepted samples", higher_is_better=False)
+      for name, label, unit in _SPENT),
+    MetricInfo("throughput", "throughput", Unit.PER_SECOND, Group.COST,
         "problems / work_seconds",
-        higher_is_better=True,
-        planned=True,
-    ),
-    MetricInfo(
-        "run_throughput",
-        "throughput of the run",
-        Unit.PER_SECOND,
-        Group.COST,
+        higher_is_better=True, planned=True),
+    MetricInfo("run_throughput", "throughput of the run", Unit.PER_SECOND, Group.COST,
         "problems of all data sets / seconds in which the run was at work",
-        higher_is_better=True,
-    ),
-    MetricInfo(
-        "work_seconds",
-        "time with work",
-        Unit.SECONDS,
-        Group.COVERAGE,
-        "seconds in which at least one sample of the set was between its request and its verdict; "
-        "of a recorded completion, only its judging; at most those of the run",
-    ),
-)
+        higher_is_better=True),
+    MetricInfo("work_seconds", "time with work", Unit.SECONDS, Group.COVERAGE,
+        "seconds in which at least one sample of the set was between its request and its "
+        "verdict; of a recorded completion, only its judging; at most those of the run"),
+)  # fmt: skip
 BY_KEY: Mapping[str, MetricInfo] = {one.key: one for one in METRICS}
 
 

@@ -41,7 +41,6 @@ custom_reward_function: {path: null, name: compute_score}
 ray_init: {num_cpus: null, timeline_json_file: null}
 """,
     "configs/data.yaml": """
-output: {data: data/eval, manifests: data_manifests}
 datasets: {mbpp_reg: {layout: mbpp, ids: 11-210, source: {kind: local, path: mbpp.jsonl}}}
 """,
 }

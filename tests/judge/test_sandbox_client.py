@@ -680,7 +680,7 @@ def test_what_is_read_is_what_the_sdk_makes_of_it(answer: dict[str, Any]) -> Non
         {"run_result": {"status": "Finished", "execution_time": []}},
         {"run_result": {"return_code": 0}},
         {"compile_result": {"status": None}},
-        {"files": []},
+        {"files": "x"},
     ],
 )
 def test_what_the_sdk_would_not_take(wrong: dict[str, Any]) -> None:
