@@ -33,6 +33,11 @@ class IndexedResult:
     result: ScoreResult
 
 
+# What a request waits for, by the indices of its items, and the answers that have come.
+_Asked = dict[int, tuple[RewardSample, Listener]]
+_Answers = asyncio.Queue[tuple[int, Answered]]
+
+
 class Scorer:
     """Scores the completions of requests, which wait here until judges have answered."""
 
@@ -87,33 +92,42 @@ class Scorer:
             problems = await self._problems.resolve(
                 items, options.purpose, allow_eval=self._settings.allow_eval
             )
-            asked = _Asked(self._pending, problems)
+            asked: _Asked = {}
             try:
-                yield self._results(asked, items, problems, options, deadline)
+                yield self._results(items, problems, options, deadline, asked)
             finally:
-                asked.release()
+                for sample, listener in asked.values():
+                    self._pending.release(sample, listener)
 
     async def _results(
         self,
-        asked: "_Asked",
         items: Sequence[ScoreItem],
         problems: Sequence[KnownProblem],
         options: ScoreOptions,
         deadline: float,
+        asked: _Asked,
     ) -> AsyncIterator[list[IndexedResult]]:
-        await asked.ask(items)
-        while not asked.done:
-            answered = await asked.answers(deadline)
-            late = [(index, None) for index in sorted(asked.open)] if not answered else []
+        """Ask for all answers, and yield results as answers come; ``asked`` has the others."""
+        answers: _Answers = asyncio.Queue()
+        for index, (item, problem) in enumerate(zip(items, problems, strict=True)):
+            if index % _HASHED_AT_ONCE == _HASHED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            sample = RewardSample.of(problem.name, item.completion)
+            asked[index] = sample, partial(_put, answers, index)
+            self._pending.ask(sample, problem, asked[index][1])
+        while asked:
+            answered = await _next_answers(answers, deadline)
+            for index in answered:
+                del asked[index]
             group = []
-            for index, answer in answered or late:
+            for index, answer in (answered or dict.fromkeys(sorted(asked))).items():
                 item, problem = items[index], problems[index]
                 result = make_result(item, problem, options.score, answer)
                 self._metrics.count_result(problem.reference.dataset, result)
                 self._reward_log.record(item, problem.reference, result, options.step)
                 group.append(IndexedResult(index, result))
             yield group
-            if late:
+            if not answered:  # the deadline has passed
                 return
 
     def _check_sizes(self, items: Sequence[ScoreItem]) -> None:
@@ -150,49 +164,21 @@ class Scorer:
         self._metrics.set_pending(self._held)
 
 
-class _Asked:
-    """What one request asked for; ``open`` are the indices without an answer."""
+def _put(answers: _Answers, index: int, answered: Answered) -> None:
+    answers.put_nowait((index, answered))
 
-    def __init__(self, pending: PendingAnswers, problems: Sequence[KnownProblem]) -> None:
-        self.open = set(range(len(problems)))
-        self._pending = pending
-        self._problems = problems
-        self._listeners: dict[int, tuple[RewardSample, Listener]] = {}
-        self._answered: list[tuple[int, Answered | None]] = []
-        self._news = asyncio.Event()
 
-    @property
-    def done(self) -> bool:
-        """Whether all answers were handed out by :meth:`answers`."""
-        return not self.open and not self._answered
-
-    async def ask(self, items: Sequence[ScoreItem]) -> None:
-        for index, (item, problem) in enumerate(zip(items, self._problems, strict=True)):
-            if index % _HASHED_AT_ONCE == _HASHED_AT_ONCE - 1:
-                await asyncio.sleep(0)
-            sample = RewardSample.of(problem.name, item.completion)
-            listener = partial(self._answer, index)
-            self._listeners[index] = sample, listener
-            self._pending.ask(sample, problem, listener)
-
-    async def answers(self, deadline: float) -> list[tuple[int, Answered | None]]:
-        """Wait for further answers; none if the deadline has passed."""
-        with suppress(TimeoutError):  # some may have come all the same
-            async with asyncio.timeout(deadline - time.monotonic()):
-                await self._news.wait()
-        self._news.clear()
-        found, self._answered = self._answered, []
-        return found
-
-    def release(self) -> None:
-        for sample, listener in self._listeners.values():
-            self._pending.release(sample, listener)
-
-    def _answer(self, index: int, answered: Answered) -> None:
-        del self._listeners[index]
-        self.open.discard(index)
-        self._answered.append((index, answered))
-        self._news.set()
+async def _next_answers(answers: _Answers, deadline: float) -> dict[int, Answered]:
+    """Wait for further answers, by the indices of their items; none if the deadline has passed."""
+    found = {}
+    with suppress(TimeoutError):  # some may have come all the same
+        async with asyncio.timeout(deadline - time.monotonic()):
+            index, answered = await answers.get()
+            found[index] = answered
+    while not answers.empty():
+        index, answered = answers.get_nowait()
+        found[index] = answered
+    return found
 
 
 def why_not_judged(result: ScoreResult, deadline: float) -> str:

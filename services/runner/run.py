@@ -306,15 +306,11 @@ class Run:
                 raise OutputError(str(meta and meta.publish_error))
             if not told and time.monotonic() - began > self._timings.publish_note:
                 told = True
-                self._progress.note(
-                    "waiting for an aggregator to write the artifacts; one of another release "
-                    "leaves this run alone, and its log says so"
-                )
+                self._progress.note("waiting for an aggregator to write the artifacts")
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"no aggregator wrote the artifacts within {limit:.0f} s; start one and repeat "
-                    "the command, no work is lost (one of another release leaves the run alone, "
-                    "and its log says so)"
+                    "the command, no work is lost"
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

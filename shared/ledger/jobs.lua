@@ -18,7 +18,6 @@
 local QUEUE, WOKEN, STARTED, EXECUTIONS, WORKER, FAILED = unpack(KEYS)
 local COMMAND, NAME, LEASE, TTL, NOW, DATE = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
-local MAX_CLEANED = 1000 -- abandoned jobs of one command
 
 local function lease_key(job) return PREFIX .. ':lease:' .. job end
 local function job_key(job) return RQ .. ':job:' .. job end
@@ -223,19 +222,10 @@ function commands.fail(job, execution, retries, ttl, reason)
   return 1
 end
 
--- clean RETRIES TTL REASON: what RQ's workers do every few minutes, for jobs whose worker was lost, failed jobs
--- that have expired, and workers that are gone.
-function commands.clean(retries, ttl, reason)
-  local expired = redis.pcall('ZRANGE', STARTED, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, MAX_CLEANED)
-  for _, member in ipairs(expired) do
-    redis.call('ZREM', STARTED, member)
-    local job = parse_member(member)
-    if job and redis.call('EXISTS', lease_key(job)) == 0 then
-      if read_job(job) and redis.call('HGET', job_key(job), 'status') == 'started' then
-        retry_or_fail(job, retries, ttl, reason)
-      end
-    end
-  end
+-- clean: forget executions of lost workers, failed jobs that have expired, and workers that are gone. Who waits for a
+-- verdict delivers the job of a lost worker again.
+function commands.clean()
+  redis.pcall('ZREMRANGEBYSCORE', STARTED, '-inf', NOW)
   redis.pcall('ZREMRANGEBYSCORE', FAILED, '-inf', NOW)
   local all, prefix = RQ .. ':workers', RQ .. ':worker:'
   local ours = all .. ':' .. QUEUE_NAME

@@ -245,9 +245,8 @@ class HeldJobs(_WorkerScript):
         return bool(ended)
 
     def clean(self) -> None:
-        """Retry jobs of lost workers, and forget expired failures and workers, for all judges."""
-        reason = _packed_reason("its worker was lost")
-        self._run("clean", JOB_RETRIES, FAILURE_TTL, reason)
+        """Forget executions of lost workers, and expired failures and workers, for all judges."""
+        self._run("clean")
 
     def give_back(self) -> None:
         """Return all jobs to the head of the queue."""

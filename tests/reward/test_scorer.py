@@ -69,15 +69,15 @@ async def test_answers_that_come_while_a_client_reads_slowly(
 async def test_an_answer_in_the_moment_of_the_deadline(
     scorer: Scorer, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait = asyncio.Event.wait
+    get = asyncio.Queue.get
 
-    async def interrupted(event: asyncio.Event) -> bool:
+    async def interrupted(queue: asyncio.Queue[Any]) -> Any:
         try:
-            return await wait(event)
+            return await get(queue)
         except asyncio.CancelledError:
             answers.give()  # in the same turn of the event loop
             raise
 
-    monkeypatch.setattr(asyncio.Event, "wait", interrupted)
+    monkeypatch.setattr(asyncio.Queue, "get", interrupted)
     [result] = await scorer.score(ITEMS[:1], ScoreOptions(deadline=0.02))
     assert result.judged and result.score == 1.0
