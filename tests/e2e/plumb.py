@@ -159,8 +159,11 @@ _VERDICT = (*_SAMPLE, "final_status", "detail", "accepted", "pass_ratio", "case_
 _GENERATION = (*_SAMPLE, "completion", "finish_reason", "prompt_tokens", "output_tokens")
 
 
+_TIMES = ("throughput", "run_throughput", "work_seconds")
+
+
 def _timed(metric: str) -> bool:
-    return "time" in metric.removesuffix("timeout_rate") or "throughput" in metric
+    return "time" in metric.removesuffix("timeout_rate") or metric in _TIMES
 
 
 def environment() -> dict[str, str]:
