@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shared.service.processes import free_port
 from tests.compose.conftest import Step
 from tests.compose.stack import Stack, docker, health, judged, until
 
@@ -44,6 +45,21 @@ def test_the_demo_has_the_embedded_demos_verdicts(
         for line in (tmp_path / "demo" / "verdicts.jsonl").read_text().splitlines()
     }
     assert len(workers) == 3
+
+
+@pytest.mark.usefixtures("images")
+def test_the_two_commands_of_the_readme_without_settings(tmp_path: Path, step: Step) -> None:
+    plain = Stack(tmp_path, {"AGGREGATOR_PORT": str(free_port())}, "plumblinetestplain")
+    try:
+        for time_of_it in ("first", "again", "after down -v"):
+            plain.do("up", "-d")
+            printed = plain.do("run", "--rm", "-T", "runner")
+            assert "58 of 58 samples judged" in printed, time_of_it
+            if time_of_it == "again":
+                plain.do("down", "-v", "--timeout", "5")
+    finally:
+        plain.remove()
+    step.done("up and demo without settings, twice and after down -v")
 
 
 def test_faults_in_mid_run_change_nothing(
