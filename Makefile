@@ -27,7 +27,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up down logs scale images install-exports install-k8s k8s-render k8s-validate chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-borderline bench-generate bench-router bench-data bench-aggregator bench-view endurance bench-redis clean
+	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-borderline bench-generate bench-router bench-data bench-aggregator bench-view endurance bench-redis clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -163,11 +163,14 @@ install-exports: $(EXPORTS_STAMP) ## install EvalPlus and Inspect, which the tes
 
 install-k8s: $(K8S_STAMP) ## install the manifest validators into .venv-k8s
 
-k8s-render: ## print the manifests of an overlay (OVERLAY=minimal, gpu-single-node, gpu-multi-node)
+k8s-render: ## print the manifests of an overlay (OVERLAY=minimal, gpu-single-node, gpu-multi-node, model-server)
 	@kubectl kustomize k8s/overlays/$(or $(OVERLAY),minimal)
 
 k8s-validate: $(K8S_STAMP) ## validate the manifests with the schemas of two Kubernetes versions and checkov's policies (needs kubectl)
 	$(K8S_VENV)/bin/python -m tools.k8s_validate
+
+test-k8s: $(DEV_STAMP) ## manifests on the cluster of kubectl: validation, changes of a stack, Jobs (in the namespace plumbline, which must not exist)
+	PLUMBLINE_TEST_CLUSTER=1 $(BIN)/python -m pytest -q tests/k8s/test_cluster.py
 
 chaos: $(DEV_STAMP) ## disturb processes of runs, or containers; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze --stack compose)
 	$(BIN)/python -m tests.chaos $(ARGS)

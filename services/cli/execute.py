@@ -16,6 +16,7 @@ from rich.console import Console
 from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
+from services.cli.kubernetes import unready_pods
 from services.runner.outages import Check, JudgesCheck, OutageWatch
 from services.runner.preflight import (
     Needs,
@@ -62,6 +63,8 @@ _SANDBOX_CHECKS = ("sandboxes", "judges", "none")
 _RETRIES_OF_EXTERNAL = 1000
 # In which a service that died between the start of all and the session answers again.
 _RESTART_SECONDS = 60.0
+# Between two notes of the same reason.
+_NOTE_SECONDS = 30.0
 T = TypeVar("T")
 
 
@@ -207,21 +210,28 @@ class DependencyWait:
         self._end = time.monotonic() + _seconds(os.environ.get(WAIT_VARIABLE) or "0")
 
     def wait(self, check: Callable[[], T]) -> T:
-        """Retry ``check`` until it succeeds, and show each new reason of a failure as a note.
+        """Retry ``check`` until it succeeds, with notes of what is missing and for how long.
+
+        Each new reason of a failure is a note at once, and again every 30 s; in a cluster followed
+        by the pods that are not ready.
 
         Raises:
             UnavailableError: The deadline has passed.
         """
-        reason = ""
+        reason, started, again = "", time.monotonic(), 0.0
         while True:
             try:
                 return check()
             except UnavailableError as error:
                 if time.monotonic() >= self._end:
                     raise
-                if str(error) != reason:
-                    reason = str(error)
-                    self._progress.note(f"waiting: {reason}")
+                now = time.monotonic()
+                if str(error) != reason or now >= again:
+                    reason, again = str(error), now + _NOTE_SECONDS
+                    waited = f" for {now - started:.0f} s" if now - started >= 1 else ""
+                    for line in (reason, *unready_pods()):
+                        self._progress.note(f"waiting{waited}: {line}")
+                        waited = ""
             time.sleep(self._poll)
 
 

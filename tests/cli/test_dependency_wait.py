@@ -61,3 +61,14 @@ def test_no_time(monkeypatch: pytest.MonkeyPatch, seconds: str) -> None:
     monkeypatch.setenv(WAIT_VARIABLE, seconds)
     with pytest.raises(ConfigError, match=WAIT_VARIABLE):
         DependencyWait(Notes(), poll_seconds=0.01)
+
+
+def test_a_reason_is_repeated_with_its_time_and_the_pods_that_are_not_ready(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv(WAIT_VARIABLE, "60")
+    monkeypatch.setattr("services.cli.execute._NOTE_SECONDS", 0.0)
+    monkeypatch.setattr("services.cli.execute.unready_pods", lambda: ["redis-0 is Pending"])
+    notes = Notes()
+    DependencyWait(notes, poll_seconds=0).wait(failing(*[UnavailableError("cold")] * 2))
+    assert notes.said == ["waiting: cold", "waiting: redis-0 is Pending"] * 2

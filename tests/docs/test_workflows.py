@@ -15,7 +15,7 @@ import yaml
 from tests.docs.markdown import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-_PROVIDED_BY_THE_RUNNER = {"sudo", "docker", "git"}
+_PROVIDED_BY_THE_RUNNER = {"sudo", "docker", "git", "kind"}
 _TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
 _PINNED = re.compile(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 

@@ -84,8 +84,10 @@ class Cluster:
     def _pods(self) -> Iterator[Pod]:
         for document in self.documents:
             match document["kind"]:
-                case "Deployment" | "StatefulSet" | "Job":
+                case "Deployment" | "StatefulSet":
                     yield Pod(document, document["spec"]["template"])
+                case "CronJob":
+                    yield Pod(document, document["spec"]["jobTemplate"]["spec"]["template"])
                 case "RayCluster":
                     yield Pod(document, document["spec"]["headGroupSpec"]["template"])
                     for group in document["spec"]["workerGroupSpecs"]:

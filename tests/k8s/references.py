@@ -1,20 +1,50 @@
-"""References to volumes, Secrets, ConfigMaps and service accounts."""
+"""References to volumes, Secrets, ConfigMaps, images and service accounts."""
 
-from collections.abc import Iterator
-
-import yaml
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
 
 from tests.k8s.cluster import Cluster, Document, Pod
-from tools.k8s_validate.render import K8S
 
 
-def secrets() -> dict[str, Document]:
-    """By name; keys that only a component needs are in an entry of their own."""
-    found: dict[str, Document] = {}
-    for entry in yaml.safe_load((K8S / "secrets.yaml").read_text()):
-        known = found.setdefault(entry["name"], entry | {"keys": []})
-        known["keys"] += entry["keys"]
-    return found
+@dataclass(frozen=True)
+class Existing:
+    """Resources that commands have made: keys of Secrets, ConfigMaps, our images (name:tag)."""
+
+    secrets: Mapping[str, Set[str]]
+    configmaps: Set[str]
+    images: Set[str]
+
+
+def missing(cluster: Cluster, existing: Existing) -> Iterator[str]:
+    """What the pods need and nobody has made."""
+    for owner, secret, key in _keys(cluster):
+        if key not in existing.secrets.get(secret, ()):
+            yield f"{owner}: no key {key} of the Secret {secret}"
+    for pod in cluster.pods:
+        for volume in pod.spec.get("volumes", []):
+            name = volume.get("configMap", {}).get("name")
+            if name and name not in cluster.names("ConfigMap") | existing.configmaps:
+                yield f"{pod.name}: no ConfigMap {name}"
+        for image in {container["image"] for container in pod.containers}:
+            ours = image.startswith("plumbline/")
+            if ours and image.removeprefix("plumbline/") not in existing.images:
+                yield f"{pod.name}: no image {image}"
+
+
+def _keys(cluster: Cluster) -> Iterator[tuple[str, str, str]]:
+    """Owner, Secret and key of everything that must exist."""
+    for pod in cluster.pods:
+        for volume in pod.spec.get("volumes", []):
+            secret = volume.get("secret", {})
+            # Redis mounts all keys. Optional is what the run reports, and what nobody needs.
+            if "items" in secret and not (secret.get("optional") and pod.component != "runner"):
+                yield from ((pod.name, secret["secretName"], i["key"]) for i in secret["items"])
+    for document in cluster.of("TriggerAuthentication"):
+        for entry in document["spec"]["secretTargetRef"]:
+            yield "TriggerAuthentication", entry["name"], entry["key"]
+    for document in cluster.of("Ingress"):
+        for entry in document["spec"]["tls"]:
+            yield "Ingress", entry["secretName"], "tls.key"
 
 
 def volumes(cluster: Cluster) -> Iterator[str]:
@@ -30,34 +60,9 @@ def volumes(cluster: Cluster) -> Iterator[str]:
 
 
 def _volume(cluster: Cluster, pod: Pod, volume: Document) -> Iterator[str]:
-    if "configMap" in volume and volume["configMap"]["name"] not in cluster.names("ConfigMap"):
-        yield f"{pod.name}: no ConfigMap {volume['configMap']['name']}"
     claim = volume.get("persistentVolumeClaim", {}).get("claimName")
     if claim and claim not in cluster.names("PersistentVolumeClaim"):
         yield f"{pod.name}: no PersistentVolumeClaim {claim}"
-    if "secret" in volume:
-        known = secrets().get(volume["secret"]["secretName"])
-        keys = {item["key"] for item in volume["secret"].get("items", [])}
-        if known is None or not keys or not keys <= set(known["keys"]):
-            yield f"{pod.name}: secrets.yaml has no {volume['secret']['secretName']} with {keys}"
-        elif known.get("optional", False) != volume["secret"].get("optional", False):
-            yield f"{pod.name}: {known['name']} is optional in one place only"
-
-
-def other_secrets(cluster: Cluster) -> Iterator[str]:
-    known = secrets()
-    for document in cluster.of("TriggerAuthentication"):
-        for entry in document["spec"]["secretTargetRef"]:
-            if entry["key"] not in known.get(entry["name"], {}).get("keys", []):
-                yield f"secrets.yaml has no {entry['name']} with {entry['key']}"
-    for document in cluster.of("Ingress"):
-        for entry in document["spec"]["tls"]:
-            if entry["secretName"] not in known:
-                yield f"secrets.yaml has no {entry['secretName']}"
-    for pod in cluster.pods:
-        for container in pod.containers:
-            if "envFrom" in container or any("valueFrom" in e for e in container.get("env", [])):
-                yield f"{pod.name}: values from elsewhere, which this test does not follow"
 
 
 def accounts(cluster: Cluster) -> Iterator[str]:

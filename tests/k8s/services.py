@@ -86,7 +86,7 @@ FOREIGN = {
     "plumbline/aggregator": {"WANDB_API_KEY_FILE", "WANDB_BASE_URL"},  # for Weights & Biases
     "plumbline/generator": {*_LIBRARIES, "PATH", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"},
     # The key's variable is the one that the config names in generation.api_key_env.
-    "plumbline/runner": {"HF_HOME", "HF_TOKEN_PATH", "OPENAI_API_KEY_FILE"},
+    "plumbline/runner": {"HF_HOME", "HF_TOKEN_PATH", "OPENAI_API_KEY_FILE", "RUN", "SSL_CERT_FILE"},
 }
 
 

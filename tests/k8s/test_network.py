@@ -31,6 +31,8 @@ WANTED = {
     ("generator", INTERNET, 443),
     ("ray", INTERNET, 443),
     ("data", INTERNET, 443),
+    ("runner", "anybody", 443),
+    ("runner", "anybody", 6443),
 }
 
 

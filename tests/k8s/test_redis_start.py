@@ -13,7 +13,6 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from tests.k8s.cluster import Cluster, env_of
 from tests.redis_users import redis_of_the_stack
-from tools.k8s_validate.render import ROOT
 
 PASSWORDS = ["plain", "with space", "'\"$`\\;#", "ünïcode"]
 
@@ -149,25 +148,6 @@ def test_its_memory_fits_into_the_pod(minimal: Cluster):
     limit = minimal.pod("redis").spec["containers"][0]["resources"]["limits"]["memory"]
     # A rewrite of the file may copy every page.
     assert int(limit.removesuffix("Mi")) >= 2 * 2048
-
-
-def users() -> list[str]:
-    """The users of services."""
-    template = (ROOT / "configs" / "redis" / "users.acl").read_text()
-    named = re.findall(r"^user (\w+) ", template, re.MULTILINE)
-    return [user for user in named if user != "default"]
-
-
-def given(cluster: Cluster) -> set[str]:
-    """The files of passwords that the pod mounts."""
-    (volume,) = (one for one in cluster.pod("redis").spec["volumes"] if one["name"] == "password")
-    return {item["path"] for item in volume["secret"]["items"]}
-
-
-def test_it_gets_the_password_of_each_user_that_is_used(rendered: Callable[[str], Cluster]):
-    everybody = {"password", *users()}
-    assert given(rendered("base")) == everybody - {"reward"}
-    assert given(rendered("base+reward")) == everybody
 
 
 def test_a_user_without_a_password_is_off(start, tmp_path: Path):

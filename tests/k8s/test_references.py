@@ -12,7 +12,6 @@ CHECKS: list[Check] = [
     selection.selectors,
     selection.scaled,
     references.volumes,
-    references.other_secrets,
     references.accounts,
     connections.ports,
     connections.addresses,
@@ -53,29 +52,12 @@ def scaled_by_hand_too(c: Cluster) -> None:
     _deployment(c, "judge")["replicas"] = 4
 
 
-def no_config(c: Cluster) -> None:
-    c.documents[:] = [d for d in c.documents if d["kind"] != "ConfigMap"]
-
-
 def no_claim(c: Cluster) -> None:
     c.documents[:] = [d for d in c.documents if d["kind"] != "PersistentVolumeClaim"]
 
 
-def other_key(c: Cluster) -> None:
-    volume = c.pod("judge").spec["volumes"][-1]
-    volume["secret"]["items"][0]["key"] = "passwd"
-
-
 def unmounted(c: Cluster) -> None:
     c.pod("judge").spec["volumes"].append({"name": "more", "emptyDir": {}})
-
-
-def other_trigger_key(c: Cluster) -> None:
-    c.one("TriggerAuthentication", "redis")["spec"]["secretTargetRef"][0]["key"] = "passwd"
-
-
-def secret_in_environment(c: Cluster) -> None:
-    _judge_container(c)["env"].append({"name": "X", "valueFrom": {"secretKeyRef": {}}})
 
 
 def no_account(c: Cluster) -> None:
@@ -122,12 +104,8 @@ DAMAGES: list[tuple[Check, Callable[[Cluster], None]]] = [
     (selection.selectors, other_policy),
     (selection.selectors, service_of_all),
     (selection.scaled, scaled_by_hand_too),
-    (references.volumes, no_config),
     (references.volumes, no_claim),
-    (references.volumes, other_key),
     (references.volumes, unmounted),
-    (references.other_secrets, other_trigger_key),
-    (references.other_secrets, secret_in_environment),
     (references.accounts, no_account),
     (connections.ports, other_port_name),
     (connections.ports, other_probe_port),

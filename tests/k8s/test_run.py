@@ -117,9 +117,55 @@ def test_a_ray_cluster_has_the_nodes_and_gpus_that_the_configuration_wants(rende
     assert not any("gpu" in key for key in node["resources"]["limits"])
 
 
-def test_pods_of_several_nodes_share_volumes_that_allow_it(rendered):
-    for claim in rendered("gpu-multi-node").of("PersistentVolumeClaim"):
+def scattered(cluster: Cluster) -> Iterator[str]:
+    """ReadWriteOnce claims of pods that the scheduler may place on several nodes."""
+    for claim in cluster.of("PersistentVolumeClaim"):
+        name, modes = claim["metadata"]["name"], claim["spec"]["accessModes"]
+        users = [
+            pod
+            for pod in cluster.pods
+            for volume in pod.spec.get("volumes", [])
+            if volume.get("persistentVolumeClaim", {}).get("claimName") == name
+        ]
+        if modes == ["ReadWriteMany"] or len(users) < 2:
+            continue
+        for pod in users:
+            terms = pod.spec.get("affinity", {}).get("podAffinity", {})
+            terms = terms.get("requiredDuringSchedulingIgnoredDuringExecution", [])
+            if not any(
+                all(user.matches(term["labelSelector"]) for user in users) for term in terms
+            ):
+                yield f"{pod.name} shares {name}"
+
+
+def test_pods_on_several_nodes_share_only_volumes_that_allow_it(clusters: dict[str, Cluster]):
+    # The component names ReadWriteMany as its requirement.
+    assert defects(clusters, scattered).keys() == {"gpu-single-node+kuberay"}
+    for claim in clusters["gpu-multi-node"].of("PersistentVolumeClaim"):
         assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+def test_minimal_and_a_second_run_fit_beside_the_pods_of_a_cluster(minimal: Cluster):
+    requested = [c["resources"]["requests"]["cpu"] for pod in minimal.pods for c in pod.containers]
+    milli = [int(cpu.removesuffix("m")) for cpu in (*requested, requested[0])]
+    assert sum(milli) <= 1250
+
+
+def test_nothing_that_an_upgrade_changes_is_immutable(clusters: dict[str, Cluster]):
+    for name, cluster in clusters.items():
+        assert cluster.of("Job") == [], name
+    kinds = {
+        (name, kind)
+        for cluster in clusters.values()
+        for kind in ("Deployment", "StatefulSet")
+        for name in cluster.names(kind)
+    }
+    assert len(kinds) == len({name for name, _ in kinds})
+
+
+def test_everything_tolerates_the_taint_of_the_only_node(rendered):
+    for pod in rendered("gpu-single-node").pods:
+        assert "nvidia.com/gpu" in [entry["key"] for entry in pod.spec["tolerations"]], pod.name
 
 
 def test_all_parts_of_the_generator_have_one_token_and_one_temporary_folder(everything: Cluster):

@@ -64,7 +64,7 @@ def other_ports(cluster: Cluster) -> Iterator[str]:
 def unprobed(cluster: Cluster) -> Iterator[str]:
     """Servers without one of the three probes (the page's proxy starts at once)."""
     for pod in cluster.pods:
-        if pod.owner["kind"] == "Job":
+        if pod.owner["kind"] == "CronJob":
             continue
         for container in pod.spec["containers"]:
             wanted = PROBES[1:] if pod.component == "page" else PROBES

@@ -36,7 +36,7 @@ def name_of(document: Document) -> str:
 
 @dataclass(frozen=True)
 class Target:
-    """An overlay or the base, with additional components."""
+    """An overlay, with additional components."""
 
     name: str
     folder: Path
@@ -48,13 +48,14 @@ def overlays() -> list[Target]:
 
 
 def targets() -> list[Target]:
-    """Every overlay, the base alone and with each component, and an overlay with several."""
-    base = K8S / "base"
-    components = sorted(f for f in (K8S / "components").iterdir() if f.is_dir())
-    alone = [Target(f"base+{component.name}", base, (component,)) for component in components]
+    """Every overlay, one of them with each component that it lacks, and one with several."""
+    single, multi = (K8S / "overlays" / name for name in ("gpu-single-node", "gpu-multi-node"))
+    included = (single / "kustomization.yaml").read_text()
+    components = sorted(f for f in (K8S / "components").iterdir() if f.name not in included)
+    one_node = K8S / "components" / "one-node"  # again, for the pods of the component
+    alone = [Target(f"gpu-single-node+{f.name}", single, (f, one_node)) for f in components]
     together = [K8S / "components" / name for name in ("gvisor", "ingress", "monitoring", "reward")]
-    everything = Target("everything", K8S / "overlays" / "gpu-multi-node", tuple(together))
-    return [*overlays(), Target("base", base), *alone, everything]
+    return [*overlays(), *alone, Target("everything", multi, tuple(together))]
 
 
 def render(target: Target) -> list[Document]:
