@@ -4,13 +4,14 @@
 set -euo pipefail
 kubectl apply -f "$(dirname "$0")/base/namespace.yaml"
 secret() { # NAME KEY...
-  local name=$1 key
+  local name=$1 key known values=
   shift
   kubectl -n plumbline get secret "$name" >/dev/null 2>&1 || kubectl -n plumbline create secret generic "$name"
+  known=$(kubectl -n plumbline get secret "$name" -o 'jsonpath={.data}')
   for key; do
-    [ -n "$(kubectl -n plumbline get secret "$name" -o "jsonpath={.data.$key}")" ] ||
-      kubectl -n plumbline patch secret "$name" -p "{\"stringData\": {\"$key\": \"$(openssl rand -hex 24)\"}}"
+    [[ $known == *"\"$key\":"* ]] || values+="${values:+, }\"$key\": \"$(openssl rand -hex 24)\""
   done
+  [ -z "$values" ] || kubectl -n plumbline patch secret "$name" -p "{\"stringData\": {$values}}"
 }
 secret plumbline-redis password judge runner aggregator keda reward
 secret plumbline-tokens aggregator generator reward sandbox

@@ -11,8 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import yaml
-
 STATE = Path(os.environ["STAND_IN_STATE"])
 _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
@@ -22,19 +20,20 @@ def kubectl(words: list[str], state: dict) -> None:
     options = dict(re.findall(r"--([\w-]+)=(\S+)", " ".join(words)))
     match words:
         case ["apply", "-k", folder, *_]:
-            state["documents"] += list(yaml.safe_load_all(real("kustomize", folder)))
+            state["documents"] += documents(real("kustomize", folder))
         case ["apply", "-f", file, *_]:
-            state["documents"] += list(yaml.safe_load_all(Path(file).read_text()))
+            state["documents"] += documents(Path(file).read_text())
+        case ["create", "namespace", *_]:
+            pass
         case ["create", "secret" | "configmap" as kind, *rest]:
             names = [word for word in rest if not word.startswith("-")]
             keys = re.findall(r"--from-(?:literal|file)=([\w.-]+)", " ".join(rest))
             keys += ["tls.crt", "tls.key"] if rest[0] == "tls" else []
             state[kind][names[-1]] = keys
-        case ["get", "secret", name, *rest]:
+        case ["get", "secret", name, *_]:
             if name not in state["secret"]:
                 sys.exit(f"secrets {name!r} not found")
-            keys = state["secret"][name]
-            print(*(key for key in keys if rest and rest[-1].endswith(f".{key}}}")))
+            print(json.dumps(dict.fromkeys(state["secret"][name], "x")))
         case ["patch", "secret", name, "-p", patch]:
             state["secret"][name] += json.loads(patch)["stringData"]
         case ["create", "job", name, *_]:
@@ -61,6 +60,12 @@ def kubectl(words: list[str], state: dict) -> None:
             sys.exit(f"the stand-in does not know kubectl {words}")
 
 
+def documents(text: str) -> list[dict]:
+    import yaml  # here, because most commands need none of it
+
+    return list(yaml.load_all(text, yaml.CSafeLoader))
+
+
 def of(state: dict, kind: str) -> list[dict]:
     return [document for document in state["documents"] if document["kind"] == kind]
 
@@ -75,7 +80,7 @@ def docker(words: list[str], state: dict) -> None:
         case ["compose", *rest] if "build" in rest:
             services: dict[str, dict] = {}
             for file in os.environ.get("COMPOSE_FILE", "docker-compose.yml").split(":"):
-                services |= yaml.safe_load(Path(file).read_text())["services"]
+                services |= documents(Path(file).read_text())[0]["services"]
             images = [service["image"] for service in services.values() if "build" in service]
             state["built"] += [
                 _VARIABLE.sub(lambda m: os.environ.get(m[1]) or m[2], image) for image in images
