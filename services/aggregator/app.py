@@ -10,15 +10,15 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from services.aggregator.api.routes import MAX_LISTED, add_api
-from services.aggregator.folders.source import FolderSource
+from services.aggregator.cases import Cases, folder_cases, ledger_cases
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import Database
 from services.aggregator.index.overview import IndexedRun
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
-from services.aggregator.sources import LedgerSource, SampleSource
 from shared.analysis.gate_policy import NamedPolicy
 from shared.ledger import Ledger, fail_fast, ping_error
+from shared.schemas import SampleId
 from shared.service.access import Access
 from shared.service.health import Readiness
 from shared.service.server import add_operations, make_application
@@ -71,10 +71,10 @@ def make_app(
     registry.register(IndexCollector(ingester.database, ingester.metrics, at_work))
     registry.register(RedisCollector(redis, ingester.database))
 
-    def source_of(run: IndexedRun) -> SampleSource:
+    def read_cases(run: IndexedRun, sample: SampleId) -> Cases:
         if run.folder is not None:
-            return FolderSource(ingester.database, run)
-        return LedgerSource(Ledger(asked, run.run))
+            return folder_cases(run, sample)
+        return ledger_cases(Ledger(asked, run.run), sample)
 
     async def close(_app: web.Application) -> None:
         asked.close()
@@ -83,7 +83,7 @@ def make_app(
     add_operations(app, Readiness(partial(ping_error, redis)), registry)
     add_api(
         app,
-        source_of,
+        read_cases,
         ingester.database,
         folders=folders,
         policy=policy,
@@ -105,10 +105,9 @@ def make_folders_app(
     """Create the same application over the runs of folders alone, without metrics."""
     app = make_application(access or Access(page=True))
     add_operations(app, Readiness(), None)
-    source_of = partial(FolderSource, database)
     add_api(
         app,
-        source_of,
+        folder_cases,
         database,
         folders=folders,
         policy=policy,

@@ -4,24 +4,21 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
 from redis import Redis
 
 from services.aggregator.index.database import Database, open_database
-from services.aggregator.index.problems import verdict_notes
-from services.aggregator.index.rows import MAX_INTEGER, SampleRow
-from services.aggregator.index.search import SampleTexts
+from services.aggregator.index.rows import MAX_INTEGER
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
 from services.aggregator.metrics import IngestMetrics
 from shared.errors import OutputError
 from shared.ledger import Ledger, RunProgress, StreamEntry, read_stream, runs_progress
 from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, entry_order, report_unreadable
-from shared.prompts import recorded_messages
-from shared.reference import problem_digest
+from shared.outlines import ProblemOutline
 from shared.run_record import Provenance, RunState
-from shared.schemas import Problem, ProblemFacts, SampleId, Verdict
+from shared.schemas import Problem, SampleId, Verdict
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
@@ -29,13 +26,6 @@ log = get_logger(__name__)
 _FACTS_INTERVAL = 1.0
 
 Record = TypeVar("Record", bound=BaseModel)
-
-
-class _NewProblem(NamedTuple):
-    """A problem that is not in the index yet: what the model was sent, and its digest."""
-
-    prompt: str
-    digest: str
 
 
 class Ingester:
@@ -133,36 +123,24 @@ class Ingester:
     def _batch(self, ledger: Ledger, run: KnownRun, entries: Sequence[StreamEntry]) -> Batch:
         samples = list(dict.fromkeys(e.event.sample for e in entries if e.event))
         verdicts = _readable(samples, ledger.verdicts, ledger.verdict)
-        generations = {
-            g.sample: g for g in _readable(samples, ledger.completions, ledger.completion)
-        }
-        facts, new = self._problem_facts(ledger, run, verdicts)
-        prompts = {key: one.prompt for key, one in new.items()}
-        notes = verdict_notes(verdicts, facts, {key: one.digest for key, one in new.items()})
-        rows, texts = {}, {}
-        for verdict in verdicts:
-            sample = verdict.sample
-            known = facts.get((sample.dataset, sample.problem_id), ProblemFacts())
-            rows[sample] = SampleRow.of(verdict, generations.get(sample), known)
-            texts[sample] = SampleTexts.of(verdict, generations.get(sample))
-        failures = {v.sample: [f.kind for f in v.infra_failures] for v in verdicts}
-        return Batch(entries, rows, failures, texts, prompts, notes)
+        generations = _readable(samples, ledger.completions, ledger.completion)
+        return Batch(
+            entries,
+            {one.sample: one for one in verdicts},
+            {one.sample: one for one in generations},
+            self._new_outlines(ledger, run, verdicts),
+        )
 
-    def _problem_facts(
+    def _new_outlines(
         self, ledger: Ledger, run: KnownRun, verdicts: Sequence[Verdict]
-    ) -> tuple[dict[tuple[str, str], ProblemFacts], dict[tuple[str, str], _NewProblem]]:
-        """Facts by data set and problem, from the index, else from the ledger; and the problems
-        that are not in the index yet."""
+    ) -> list[ProblemOutline]:
+        """Outlines of the problems that are not in the index yet."""
         problems = {(one.dataset, one.problem_id): one.sample for one in verdicts}
-        facts = self._writer.problem_facts(run, problems)
-        unknown = [sample for problem, sample in problems.items() if problem not in facts]
+        known = self._writer.known_problems(run, problems)
+        unknown = [sample for problem, sample in problems.items() if problem not in known]
         provenance = Provenance.read(ledger.meta_document()) if unknown else Provenance()
-        new = {}
-        for problem in _readable(unknown, ledger.problems, _problem_of(ledger)):
-            key = (problem.dataset, problem.problem_id)
-            facts[key] = ProblemFacts.of(problem)
-            new[key] = _NewProblem(_asked(problem, provenance), problem_digest(problem))
-        return facts, new
+        found = _readable(unknown, ledger.problems, _problem_of(ledger))
+        return [ProblemOutline.of(problem, provenance) for problem in found]
 
     def _update_facts(self, ledger: Ledger, run: KnownRun, progress: RunProgress) -> None:
         """Store state and metadata: immediately on a change of state, otherwise once a second."""
@@ -193,12 +171,6 @@ def _planned(ledger: Ledger) -> tuple[dict[str, tuple[int, int]], dict[str, str]
 
 def _problem_of(ledger: Ledger) -> Callable[[SampleId], Problem | None]:
     return lambda sample: ledger.problem(sample.dataset, sample.problem_id)
-
-
-def _asked(problem: Problem, run: Provenance) -> str:
-    """What the model was sent, as far as the run recorded it."""
-    messages = recorded_messages(problem, run)
-    return "\n".join(one.content for one in messages) if messages else problem.prompt
 
 
 def _storable(entry: StreamEntry) -> StreamEntry:

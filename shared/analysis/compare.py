@@ -19,7 +19,7 @@ from shared.analysis.runs import (
     SampleVerdict,
     common_datasets,
 )
-from shared.analysis.statistics import ratio, wilson_interval
+from shared.analysis.statistics import share_over_problems
 from shared.environment import REJUDGE
 from shared.errors import DataError
 from shared.final_sets import FinalSetUse
@@ -345,9 +345,9 @@ def dataset_score(run: ComparedRun, dataset: str) -> DatasetScore:
         return DatasetScore(0, None, None)
     judged = verdicts.judged
     samples = int(judged.sum())
-    share = ratio(int(verdicts.accepted[judged].sum()), samples)
     problems = len(np.unique(verdicts.problem[judged]))
-    return DatasetScore(samples, share, wilson_interval(share, problems))
+    accepted = int(verdicts.accepted[judged].sum())
+    return DatasetScore(samples, *share_over_problems(accepted, samples, problems))
 
 
 # Pairing

@@ -52,6 +52,14 @@ def wilson_interval(share: float | None, n: int) -> list[float] | None:
     return enclosing(max(0.0, centre - half), min(1.0, centre + half), share)
 
 
+def share_over_problems(
+    part: int, whole: int, problems: int
+) -> tuple[float | None, list[float] | None]:
+    """A share of samples, such as accepted@1, and its Wilson interval with n problems."""
+    share = ratio(part, whole)
+    return share, wilson_interval(share, problems)
+
+
 def enclosing(low: float, high: float, value: float) -> list[float]:
     """An interval as [low, high], widened where rounding put the value itself outside."""
     return [min(low, value), max(high, value)]

@@ -12,8 +12,10 @@ from redis.retry import Retry
 from services.aggregator.app import STATIC, add_page, make_app
 from services.aggregator.ingest import Ingester
 from shared.ledger import Ledger, connect
+from shared.schemas import SampleId
+from tests.aggregator.runs import begin, judge
 from tests.conftest import RedisServer
-from tests.shared.ledgers import enter
+from tests.shared.ledgers import enter, problem
 
 FILES = sorted(path.name for path in STATIC.iterdir())
 
@@ -76,7 +78,7 @@ async def test_a_run_that_was_interrupted_is_not_at_work(redis: Redis) -> None:
 async def test_without_redis_the_index_still_answers(own_redis_server: RedisServer) -> None:
     redis = connect(own_redis_server.url)
     ingester = Ingester(redis)
-    enter(Ledger(redis, "run-1"))
+    judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"))
     ingester.catch_up()
     async with TestClient(TestServer(make_app(redis, ingester))) as client:
         own_redis_server.kill()
@@ -85,6 +87,8 @@ async def test_without_redis_the_index_still_answers(own_redis_server: RedisServ
         async with client.get("/metrics") as answer:
             assert "plumbline_runs_running 1.0" in await answer.text()
         async with client.get("/api/runs/run-1/samples/d1/p1/0") as answer:
+            assert (await answer.json())["verdict"]["accepted"]
+        async with client.get("/api/runs/run-1/samples/d1/p1/0/cases") as answer:
             assert answer.status == 503
             assert list(await answer.json()) == ["error"]
     redis.close()

@@ -15,11 +15,10 @@ from services.aggregator.comparison.source import read_run
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import find_run
 from services.aggregator.ingest import Ingester
-from services.aggregator.report.samples import Bounds, load_index, report_problems
+from services.aggregator.report.samples import Bounds, load_index
 from shared.analysis.compare import compare_runs, comparison_document
 from shared.analysis.runs import read_runs
 from shared.ledger import Ledger
-from shared.outlines import read_outlines
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
@@ -198,8 +197,7 @@ def test_from_the_index_it_is_the_same_as_from_the_folders(tmp_path) -> None:
     indexed = []
     for run in folders:
         database = open_database()
-        problems = report_problems(read_outlines(run.run.folder), Bounds())
-        name = load_index(run.run, database, problems, Bounds())
+        name = load_index(run.run, database, Bounds())
         with database.read() as connection:
             found = find_run(connection, name)
             assert found is not None

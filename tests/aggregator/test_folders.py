@@ -16,12 +16,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
 from services.aggregator.app import make_app
-from services.aggregator.folders import files
+from services.aggregator.folders import load
 from services.aggregator.folders.scan import find_runs
-from services.aggregator.folders.source import FolderSource
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import all_runs
+from services.aggregator.index.problems import read_outline
+from services.aggregator.index.records import read_sample
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared.case_records import SampleCases
@@ -144,13 +145,13 @@ async def test_an_unchanged_folder_is_not_read_again(
 ) -> None:
     write_run(tmp_path / "outputs" / "a", {"d1": "++-"})
     read: list[str] = []
-    lines = files.RunFiles.lines
+    read_lines = load.read_lines
 
-    def counted(self: files.RunFiles, name: str) -> Any:
-        read.append(name)
-        return lines(self, name)
+    def counted(path: str) -> Any:
+        read.append(path)
+        return read_lines(path)
 
-    monkeypatch.setattr(files.RunFiles, "lines", counted)
+    monkeypatch.setattr(load, "read_lines", counted)
     async with viewed(tmp_path / "outputs", index=tmp_path / "index") as view:
         assert view.refresh()
         assert not view.refresh()
@@ -182,19 +183,8 @@ async def test_a_run_that_is_removed_while_it_is_looked_at(redis: Redis, tmp_pat
     async with viewed(tmp_path) as view:
         view.refresh()
         assert (await ask(view.client, sample))["generation"]["completion"] == ANSWER
-        text = (tmp_path / "run" / "generations.jsonl").read_text()
-        (tmp_path / "run" / "generations.jsonl").write_text("\n" * 7 + text)
-        assert "replaced" in (await ask(view.client, sample, 404))["error"]
-        # Lines of the same lengths in another order.
-        first, second, *others = text.splitlines(keepends=True)
-        assert len(first) == len(second)
-        (tmp_path / "run" / "generations.jsonl").write_text("".join([second, first, *others]))
-        assert "replaced" in (await ask(view.client, sample, 404))["error"]
         shutil.rmtree(tmp_path / "run")
-        error = (await ask(view.client, sample, 404))["error"]
-        assert "run run-1 is no longer in" in error
-        assert "\n" not in error
-        assert (await ask(view.client, f"{sample}/cases"))["total"] == 0
+        assert (await ask(view.client, sample))["generation"]["completion"] == ANSWER
         view.refresh()
         assert "no run 'run-1'" in (await ask(view.client, sample, 404))["error"]
 
@@ -344,17 +334,15 @@ def test_a_folder_at_another_filesystem(redis: Redis, tmp_path: Path) -> None:
         folders.refresh()
         with database.read() as connection:
             (run,) = all_runs(connection)
-        source = FolderSource(database, run)
-        samples = [SampleId("d2", "q"), SampleId("d1", "p9"), SampleId("d1", "p1", 1)]
-        assert [one.sample for one in source.generations(samples)] == [samples[0], samples[2]]
-        assert [one.sample for one in source.verdicts(samples)] == [samples[0], samples[2]]
-        assert sorted(one.sample for one in source.all_generations()) == [
-            *(SampleId("d1", "p1", 0), SampleId("d1", "p1", 1)),
-            *(SampleId("d1", "p2"), SampleId("d2", "q")),
-        ]
-        assert [one.problem_id for one in source.outlines([("d2", "q"), ("d1", "p1")])] == [
-            *("q", "p1")
-        ]
+        samples = [SampleId("d2", "q"), SampleId("d1", "p1", 1)]
+        with database.read() as connection:
+            for sample in samples:
+                record = read_sample(connection, run.id, sample)
+                assert record is not None and record.generation is not None
+                assert record.verdict.sample == record.generation.sample == sample
+            assert read_sample(connection, run.id, SampleId("d1", "p9")) is None
+            outline = read_outline(connection, run.id, ("d2", "q"))
+        assert outline is not None and outline.problem_id == "q"
         memory.rm("/viewed", recursive=True)
         folders._search_at = 0.0
         folders.refresh()
@@ -436,20 +424,6 @@ def test_links_that_lead_in_circles(tmp_path: Path) -> None:
     (tmp_path / ".hidden").mkdir()
     shutil.copy(tmp_path / "a" / "run.json", tmp_path / ".hidden")
     assert [run.folder for run in find_runs(str(tmp_path))] == [str(tmp_path / "a")]
-
-
-def test_a_line_that_is_too_long_is_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "LONGEST", 10)
-    (tmp_path / "x.jsonl").write_bytes(b"{}\n" + b"x" * 35 + b"\n\n12345678\nlast")
-    found = [tuple(line) for line in files.RunFiles(str(tmp_path)).lines("x.jsonl")]
-    assert found == [
-        (1, (0, 3), b"{}\n"),
-        (2, (3, 36), None),
-        (4, (40, 9), b"12345678\n"),
-        (5, (49, 4), b"last"),
-    ]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -52,7 +52,7 @@ def indexed(ingester: Ingester) -> dict[str, IndexedRun]:
 
 def rows(ingester: Ingester, run: str = "run-1") -> list[SampleRow]:
     with ingester.database.read() as connection:
-        return samples_page(connection, indexed(ingester)[run].id, SampleQuery(limit=5000)).rows
+        return samples_page(connection, indexed(ingester)[run].id, SampleQuery(limit=5000)).samples
 
 
 def verdict_events(ingester: Ingester) -> dict[tuple[str, ...], float]:
@@ -243,7 +243,7 @@ def crash(*_arguments: object) -> None:
     "step",
     [
         "services.aggregator.ingest.Ingester._batch",
-        "services.aggregator.index.writer._write_sample",
+        "services.aggregator.index.writer.IndexWriter._put",
         "services.aggregator.ingest.IndexWriter.apply",
     ],
 )
@@ -291,7 +291,7 @@ def test_a_run_half_forgotten_is_forgotten_by_the_next(
     monkeypatch.undo()
     Ingester(redis, database).catch_up()
     with database.read() as connection:
-        for table in ("runs", "samples", "tallies", "moments", "planned"):
+        for table in ("runs", "samples", "tallies", "problems", "planned"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0
     database.close()
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from pydantic import TypeAdapter
 from redis import Redis
 
 from services.aggregator.api.models import SamplesQuery
@@ -77,4 +78,5 @@ async def test_answers_are_as_described(client: TestClient, route: Route) -> Non
     }
     found = await ask(client, route.path.format(**values) + queries.get(route.name, ""))
     assert route.answer is not None
-    assert route.answer.model_validate(found).model_dump(mode="json") == found
+    adapter = TypeAdapter(route.answer)
+    assert adapter.dump_python(adapter.validate_python(found), mode="json") == found

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.aggregator.index import pages
 from services.aggregator.index.database import Database, open_database
 from services.aggregator.index.filters import Range, SampleFilter
 from services.aggregator.index.overview import find_run
 from services.aggregator.index.pages import SampleQuery, samples_page
 from services.aggregator.index.rows import SampleRow
-from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
-from shared.ledger import RunProgress, StreamEntry, VerdictEvent
+from services.aggregator.index.writer import IndexWriter, KnownRun
+from shared.ledger import RunProgress
 from shared.schemas import ProblemFacts, SampleId
 from shared.statuses import FinalStatus
+from tests.aggregator.indexed import put
 from tests.shared.ledgers import generation, verdict
 
 SORTS = ("problem", "judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time")
@@ -38,15 +38,9 @@ class Filled:
             self.writer.drop_run(old)
         self.writer.add_run(RunProgress("run-1", "i", "running", "0", 0, 0), {})
         self.run: KnownRun = self.writer.runs()["run-1"]
-        self._entries = 0
 
     def add(self, *rows: SampleRow) -> None:
-        entries = []
-        for row in rows:
-            self._entries += 1
-            event = VerdictEvent(f"{self._entries}-0", sample(row), row.final_status, row.accepted)
-            entries.append(StreamEntry(event.entry, event))
-        self.writer.apply(self.run, Batch(entries, {sample(row): row for row in rows}))
+        put(self.database, self.run, rows)
 
     def pages(self, query: SampleQuery) -> Iterator[list[SampleRow]]:
         cursor: str | None = None
@@ -56,8 +50,8 @@ class Filled:
                 page = samples_page(
                     connection, self.run.id, SampleQuery(**{**asked, "cursor": cursor})
                 )
-            yield page.rows
-            if (cursor := page.next) is None:
+            yield page.samples
+            if (cursor := page.next_cursor) is None:
                 return
 
 
@@ -115,20 +109,15 @@ FILTERS = (
     sort=st.sampled_from((*SORTS, "attempts")),
     down=st.booleans(),
     wanted=st.sampled_from(FILTERS),
-    near=st.sampled_from([1, 3, 12, 5000]),
 )
-def test_filtered_pages_are_the_same_wherever_their_samples_are(
-    monkeypatch: pytest.MonkeyPatch,
+def test_filtered_pages_hold_what_matches(
     database: Database,
     values: list,
     limit: int,
     sort,
     down: bool,
     wanted: SampleFilter,
-    near: int,
 ) -> None:
-    """Whether the next entries of the order have a page, or all samples are looked at."""
-    monkeypatch.setattr(pages, "_NEXT", near)
     filled = Filled(database)
     filled.add(*(row(n, value, (value or 0.0) / 8) for n, value in enumerate(values)))
     query = SampleQuery(sort=sort, order="desc" if down else "asc", limit=limit)
@@ -185,33 +174,3 @@ def test_the_tallies_are_what_counting_the_rows_gives(database: Database, steps:
         ).fetchone()[0]
     assert run.statuses.get("d1", {}) == {FinalStatus(status): n for status, n in counted}
     assert run.accepted.get("d1", 0) == (good or 0)
-
-
-def test_a_page_is_found_by_an_index(database: Database) -> None:
-    """Else a page of a large run would cost a walk over all of it, and a sort."""
-    filled = Filled(database)
-    with database.read() as connection:
-        seen: list[str] = []
-        connection.set_trace_callback(seen.append)
-        for sort in SORTS:
-            samples_page(connection, filled.run.id, SampleQuery(sort=sort))
-        connection.set_trace_callback(None)
-        for statement in seen:
-            plan = " ".join(
-                r["detail"] for r in connection.execute(f"EXPLAIN QUERY PLAN {statement}")
-            )
-            assert "INDEX" in plan
-            assert "TEMP B-TREE" not in plan
-
-
-def test_a_page_of_what_many_samples_match_looks_at_few_of_them(database: Database) -> None:
-    filled = Filled(database)
-    filled.add(*(row(number, 1.0) for number in range(200)))
-    with database.read() as connection:
-        seen: list[str] = []
-        connection.set_trace_callback(seen.append)
-        often = SampleFilter(status=(FinalStatus.WRONG_ANSWER,))
-        assert len(samples_page(connection, filled.run.id, SampleQuery(often)).rows) == 50
-        connection.set_trace_callback(None)
-    assert "LIMIT 5000" in seen[-1]
-    assert "samples_found" not in seen[-1]

@@ -18,10 +18,11 @@ from services.aggregator.index.performance import (
 )
 from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.run_cache import RunCache
-from services.aggregator.index.writer import IndexWriter, PlacedRow
-from shared.analysis.bottleneck import Part, bottleneck
+from services.aggregator.index.writer import IndexWriter
+from shared.analysis.bottleneck import Part
 from shared.ledger import RunProgress
 from shared.run_record import RunState
+from tests.aggregator.indexed import put
 
 BEGUN = 1_750_000_000.0
 
@@ -73,7 +74,7 @@ def indexed(
     progress = RunProgress("r", "1", state, "0", len(rows), len(rows))
     writer.add_run(progress, {"d": (len(rows), len(rows))})
     run = writer.runs()["r"]
-    assert writer.load(run, [PlacedRow(one, (0, 1), None) for one in rows]) == []
+    put(database, run, rows)
     writer.set_facts(run, progress, facts)
     try:
         yield database
@@ -111,7 +112,7 @@ def test_series_are_what_overlaps_each_bucket() -> None:
     assert sum(got.generated) == sum(got.judged) == 100
     assert max(got.waiting) == 2 and got.waiting[-1] == 0
     assert (sum(got.timeouts), max(got.workers)) == (1, 1)
-    assert bottleneck(got.load).part is Part.GENERATION
+    assert got.waits_for is Part.GENERATION
 
 
 SECONDS = st.floats(0, 5000)
@@ -171,7 +172,7 @@ def test_clocks_that_jump_are_survived(
     series = (got.in_flight, got.tokens, got.programs, got.waiting, got.workers, got.judged)
     assert all(math.isfinite(value) and value >= 0 for values in series for value in values)
     assert len(got.judged) <= BUCKETS
-    assert bottleneck(got.load).sentence
+    assert got.sentence
 
 
 def test_times_that_cannot_be_right_are_left_out_and_named() -> None:
@@ -202,26 +203,15 @@ def test_completions_of_another_run_are_no_generation() -> None:
     got = found(rows, started_at=BEGUN)
     assert got.in_flight == got.generated == []
     assert got.notes == ["20 completions are older than the run, which did not generate them."]
-    assert bottleneck(got.load).part is Part.JUDGING
-
-
-def test_a_pause_between_two_sessions_is_no_part_of_the_run() -> None:
-    rows = [row(n) for n in range(30)]
-    later = BEGUN + 86_400
-    rows += [row(30 + n, finished_at=later + n, judged_at=later + 2 + n) for n in range(30)]
-    got = found(rows, started_at=BEGUN)
-    # From the first request to the last verdict of each session.
-    assert got.load.seconds == pytest.approx((4 + 29 + 2) + (4 + 29 + 2))
-    assert len(got.judged) <= BUCKETS
+    assert got.waits_for is Part.JUDGING
 
 
 def test_judging_that_goes_on_alone_is_the_slower_part() -> None:
     rows = [row(n, judged_at=BEGUN + 20 + 4 * n, total_judge_time=4.0) for n in range(50)]
     got = found(rows, started_at=BEGUN, sandbox={"concurrency": 1})
-    assert got.load.slots == 1
-    slower = bottleneck(got.load)
-    assert slower.part is Part.JUDGING
-    assert "of the sandbox's 1 slots busy" in slower.sentence
+    assert got.slots == 1
+    assert got.waits_for is Part.JUDGING
+    assert "of the sandbox's 1 slots busy" in got.sentence
 
 
 def test_a_result_is_cached_until_something_changes() -> None:

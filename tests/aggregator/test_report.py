@@ -172,7 +172,7 @@ def cases_of(row: dict[str, Any], data: Any) -> tuple[int, list[dict[str, Any]]]
     """Number of recorded cases of a sample, and those that the page has."""
     table = row["texts"]["cases"]
     return table["total"], [
-        dict(zip(data["case_columns"], one, strict=True)) for one in table["rows"]
+        dict(zip([*data["case_columns"], "marks"], one, strict=True)) for one in table["rows"]
     ]
 
 

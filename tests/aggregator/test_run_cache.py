@@ -14,7 +14,6 @@ from services.aggregator.index.run_cache import RunCache
 from services.aggregator.index.writer import IndexWriter
 from shared.ledger import RunProgress
 from shared.run_record import RunState
-from tests.waiting import until
 
 WAIT = 10
 
@@ -34,7 +33,7 @@ class Slow:
         self.now, self.calls, self.takes = 100.0, 0, takes
         self.go_on = threading.Event()
         self.go_on.set()
-        self.cache = RunCache(self._compute, database, clock=lambda: self.now)
+        self.cache = RunCache(self._compute, clock=lambda: self.now)
         self._database = database
 
     def _compute(self, _connection: sqlite3.Connection, run: IndexedRun) -> int:
@@ -43,48 +42,27 @@ class Slow:
         self.calls += 1
         return self.calls
 
-    def ask(self, events: int, state: RunState = RunState.RUNNING) -> int:
+    def ask(self, version: int, state: RunState = RunState.RUNNING) -> int:
         with self._database.read() as connection:
             run = find_run(connection, "r")
             assert run is not None
-            return self.cache.of(connection, replace(run, events=events, state=state))
+            return self.cache.of(connection, replace(run, version=version, state=state))
 
 
-def test_nobody_waits_for_the_next_value_of_a_run_that_goes_on(database: Database) -> None:
-    slow = Slow(database, takes=1.0)
-    assert slow.ask(events=1) == 1
-    slow.now += 5
-    assert slow.ask(events=2) == 1
-    assert slow.calls == 1, "less than ten times as old as its computation takes"
-    slow.now += 6
-    slow.go_on.clear()
-    assert [slow.ask(events=2) for _ in range(3)] == [1, 1, 1], "it is being computed"
-    slow.go_on.set()
-    until("the next value", lambda: slow.ask(events=2) == 2, WAIT)
-    assert slow.calls == 2
-
-
-def test_a_value_is_at_most_a_minute_old(database: Database) -> None:
-    slow = Slow(database, takes=30.0)
-    assert slow.ask(events=1) == 1
-    slow.now += 61
-    assert slow.ask(events=2) == 2
-
-
-def test_a_value_that_is_quick_to_compute_is_at_most_two_seconds_old(database: Database) -> None:
+def test_the_value_of_a_run_that_goes_on_is_at_most_two_seconds_old(database: Database) -> None:
     slow = Slow(database, takes=0.05)
-    assert slow.ask(events=1) == 1
+    assert slow.ask(version=1) == 1
     slow.now += 1.9
-    assert slow.ask(events=2) == 1
+    assert slow.ask(version=2) == 1
     slow.now += 0.2
-    assert slow.ask(events=2) == 2
+    assert slow.ask(version=2) == 2
 
 
 def test_the_value_of_a_finished_run_is_never_old(database: Database) -> None:
     slow = Slow(database, takes=1.0)
-    assert slow.ask(events=1) == 1
-    assert slow.ask(events=2, state=RunState.COMPLETE) == 2
-    assert slow.ask(events=2, state=RunState.COMPLETE) == 2
+    assert slow.ask(version=1) == 1
+    assert slow.ask(version=2, state=RunState.COMPLETE) == 2
+    assert slow.ask(version=2, state=RunState.COMPLETE) == 2
 
 
 def test_requests_at_once_compute_one_value(database: Database) -> None:
@@ -98,19 +76,3 @@ def test_requests_at_once_compute_one_value(database: Database) -> None:
     for one in asked:
         one.join(WAIT)
     assert found == [1] * 5
-
-
-def test_an_index_that_cannot_be_read_in_the_background_is_tried_again(database: Database) -> None:
-    slow = Slow(database, takes=1.0)
-    assert slow.ask(events=1) == 1
-    computed, slow.cache._compute = slow.cache._compute, _fails
-    slow.now += 11
-    assert slow.ask(events=2) == 1
-    until("it has failed", lambda: not slow.cache._computing[1].locked(), WAIT)
-    slow.cache._compute = computed
-    assert slow.ask(events=2) == 1
-    until("the next value", lambda: slow.ask(events=2) == 2, WAIT)
-
-
-def _fails(_connection: sqlite3.Connection, _run: IndexedRun) -> int:
-    raise sqlite3.OperationalError("disk I/O error")

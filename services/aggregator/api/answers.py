@@ -4,43 +4,21 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from services.aggregator.api.models import (
-    CasePage,
-    CasesQuery,
-    DatasetDetail,
     ExtractedCode,
-    FacetCounts,
-    FacetsAnswer,
-    FailureGroupAnswer,
-    FailuresAnswer,
-    FoldersAnswer,
-    PassRatioCounts,
-    Percentiles,
     Progress,
     RunDetail,
     RunSummary,
     SampleDetail,
-    SearchedFolder,
-    UnreadableFile,
-    ValueCount,
 )
-from services.aggregator.folders.watch import FoldersStatus
-from services.aggregator.index.facets import Facets
-from services.aggregator.index.failures import FailureGroups
-from services.aggregator.index.overview import (
-    PERCENTS,
-    DatasetFigures,
-    IndexedRun,
-    notes,
-    rate,
-    results,
-)
-from services.aggregator.sources import SampleSource
+from services.aggregator.index.overview import DatasetFigures, IndexedRun, notes, rate, results
+from services.aggregator.index.problems import read_outline
+from services.aggregator.index.records import read_sample
+from services.aggregator.marks import SampleMarks
 from shared.analysis.statistics import ratio
 from shared.redaction import redact_address
 from shared.run_record import RunMeta
 from shared.schemas import Generation, SampleId, Verdict
 
-_LISTED = 100
 _SHOWN = ("config", "versions", "state")
 
 
@@ -95,23 +73,24 @@ def run_detail(
         config=config if isinstance(config, dict) else None,
         versions=versions if isinstance(versions, dict) else None,
         facts={name: value for name, value in facts.items() if name not in _SHOWN},
-        datasets={
-            name: _dataset(run, name, figures[name]) for name in run.datasets if name in figures
-        },
+        datasets=dict(figures),
         metrics=published.get("metrics"),
         slices=published.get("slices"),
         notes=notes(connection, run),
     )
 
 
-def sample_detail(run: str, source: SampleSource, sample: SampleId) -> SampleDetail | None:
-    """Read a sample; None if it does not exist."""
-    generation, verdict = source.generation(sample), source.verdict(sample)
-    if generation is None and verdict is None:
+def sample_detail(
+    connection: sqlite3.Connection, run: IndexedRun, sample: SampleId
+) -> SampleDetail | None:
+    """Read a judged sample; None if it is not in the index."""
+    record = read_sample(connection, run.id, sample)
+    if record is None:
         return None
-    outline = source.outline((sample.dataset, sample.problem_id))
+    outline = read_outline(connection, run.id, (sample.dataset, sample.problem_id))
+    code = extracted(record.generation, record.verdict)
     return SampleDetail(
-        run=run,
+        run=run.run,
         dataset=sample.dataset,
         problem_id=sample.problem_id,
         sample_index=sample.sample_index,
@@ -120,53 +99,21 @@ def sample_detail(run: str, source: SampleSource, sample: SampleId) -> SampleDet
         quality=outline.quality if outline else None,
         prompt=outline.prompt if outline else None,
         messages=list(outline.messages) if outline and outline.messages else None,
-        generation=generation,
-        code=extracted(generation, verdict),
-        verdict=verdict,
+        generation=record.generation,
+        code=code,
+        verdict=record.verdict,
+        marks=SampleMarks.of(
+            record.generation.completion if record.generation else "",
+            code.text if code else "",
+            record.verdict.first_failed_case,
+            language_of(run, sample.dataset),
+        ),
     )
 
 
-def case_page(source: SampleSource, sample: SampleId, query: CasesQuery) -> CasePage | None:
-    """Read recorded cases of a sample; None if the sample does not exist."""
-    found = source.cases(sample, query.offset, query.limit)
-    if found is None:
-        return None
-    end = query.offset + query.limit
-    return CasePage(
-        recorded=found.recorded,
-        total=found.total,
-        cases=list(found.cases),
-        next=end if end < found.total else None,
-    )
-
-
-def facets_answer(found: Facets) -> FacetsAnswer:
-    return FacetsAnswer(
-        samples=found.samples,
-        facets={
-            name: FacetCounts(
-                total=one.values,
-                counts=[ValueCount(value=value, samples=count) for value, count in one.counts],
-            )
-            for name, one in found.facets.items()
-        },
-    )
-
-
-def failures_answer(found: FailureGroups) -> FailuresAnswer:
-    return FailuresAnswer(
-        samples=found.failures,
-        total=found.groups,
-        groups=[
-            FailureGroupAnswer(
-                id=group.id,
-                signature=group.examples[0].failure or "",
-                samples=group.samples,
-                examples=group.examples,
-            )
-            for group in found.largest
-        ],
-    )
+def language_of(run: IndexedRun, dataset: str) -> str:
+    """The language of a data set's programs."""
+    return (run.meta() or RunMeta()).config.judge.for_dataset(dataset).language
 
 
 def extracted(generation: Generation | None, verdict: Verdict | None) -> ExtractedCode | None:
@@ -174,45 +121,6 @@ def extracted(generation: Generation | None, verdict: Verdict | None) -> Extract
     if generation is None or verdict is None or (code := verdict.code) is None:
         return None
     return ExtractedCode(text=code.read(generation.completion), found=code.reason)
-
-
-def folders_answer(status: FoldersStatus) -> FoldersAnswer:
-    return FoldersAnswer(
-        folders=[
-            SearchedFolder(folder=one.folder, searched=one.searched, runs=one.runs, error=one.error)
-            for one in status.folders
-        ],
-        waiting=status.waiting,
-        unreadable=[
-            UnreadableFile(folder=one.folder, reason=one.reason)
-            for one in status.unreadable[:_LISTED]
-        ],
-        unreadable_total=len(status.unreadable),
-    )
-
-
-def _dataset(run: IndexedRun, name: str, figures: DatasetFigures) -> DatasetDetail:
-    problems, samples = run.planned.get(name, (0, 0))
-    ratios = figures.pass_ratios
-    return DatasetDetail(
-        planned_problems=problems,
-        planned_samples=samples,
-        statuses=run.statuses.get(name, {}),
-        judged=figures.judged,
-        accepted=figures.accepted,
-        accepted_at_1=figures.accepted_at_1,
-        accepted_at_1_ci95=figures.accepted_at_1_ci95,
-        samples_cut=figures.samples_cut,
-        pass_ratios=PassRatioCounts(zero=ratios.zero, bins=ratios.bins, one=ratios.one),
-        output_tokens=_percentiles(figures.output_tokens),
-        gen_time=_percentiles(figures.gen_time),
-        total_judge_time=_percentiles(figures.total_judge_time),
-    )
-
-
-def _percentiles(values: Sequence[float | None]) -> Percentiles:
-    named = {f"p{percent}": value for percent, value in zip(PERCENTS, values, strict=True)}
-    return Percentiles(**named)
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -12,12 +12,13 @@ from services.aggregator.api.parameters import (
     text_range,
 )
 from services.aggregator.index.filters import CHOICES, RANGES, SampleFilter
+from services.aggregator.index.overview import DatasetFigures
 from services.aggregator.index.pages import Sort, SortOrder
-from services.aggregator.index.rows import SampleRow
-from services.aggregator.index.search import PLACES
+from services.aggregator.index.search import PLACES, SHORTEST
+from services.aggregator.marks import SampleMarks
 from shared.analysis.statistics import MetricValue
 from shared.run_record import JsonObject, RunState
-from shared.schemas import CaseRecord, ChatMessage, Generation, RecordedCases, Verdict
+from shared.schemas import ChatMessage, Generation, Verdict
 from shared.statuses import ExtractionReason, FinalStatus
 
 # A count is not negative; a share is between 0 and 1.
@@ -73,76 +74,6 @@ class RunList(RootModel[dict[str, RunSummary]]):
     """All runs by id."""
 
 
-class SearchedFolder(_Answer):
-    """A folder that is searched for finished runs.
-
-    ``searched`` says whether that was done once, ``runs`` how many there are below it, ``error``
-    why it cannot be searched.
-    """
-
-    folder: str
-    searched: bool
-    runs: Count
-    error: str | None
-
-
-class UnreadableFile(_Answer):
-    """A folder, or a part of a run in it, that cannot be shown, and why."""
-
-    folder: str
-    reason: str
-
-
-class FoldersAnswer(_Answer):
-    """Folders whose finished runs are shown; empty if only the ledger's are.
-
-    ``waiting`` runs are still to be read. ``unreadable`` lists the first of all things that cannot
-    be read, ``unreadable_total`` is their number.
-    """
-
-    folders: list[SearchedFolder]
-    waiting: Count
-    unreadable: list[UnreadableFile]
-    unreadable_total: Count
-
-
-class Percentiles(_Answer):
-    """Percentiles over judged samples, interpolated linearly; None without data."""
-
-    p50: float | None
-    p90: float | None
-    p95: float | None
-    p99: float | None
-
-
-class PassRatioCounts(_Answer):
-    """Judged samples by pass ratio: exactly 0, ten bins of a tenth between, exactly 1."""
-
-    zero: Count
-    bins: Annotated[list[Count], Field(min_length=10, max_length=10)]
-    one: Count
-
-
-class DatasetDetail(_Answer):
-    """Figures of a data set so far; n of the confidence interval is the number of problems.
-
-    The pass ratios of ``samples_cut``, some of whose cases were not run, are lower bounds.
-    """
-
-    planned_problems: Count
-    planned_samples: Count
-    statuses: dict[FinalStatus, Count]
-    judged: Count
-    accepted: Count
-    accepted_at_1: Share | None
-    accepted_at_1_ci95: list[float] | None
-    samples_cut: Count
-    pass_ratios: PassRatioCounts
-    output_tokens: Percentiles
-    gen_time: Percentiles
-    total_judge_time: Percentiles
-
-
 class RunDetail(_Answer):
     """A run with its config, versions, other metadata, and live figures.
 
@@ -155,17 +86,10 @@ class RunDetail(_Answer):
     config: JsonObject | None
     versions: JsonObject | None
     facts: JsonObject
-    datasets: dict[str, DatasetDetail]
+    datasets: dict[str, DatasetFigures]
     metrics: dict[str, dict[str, MetricValue]] | None
     slices: dict[str, dict[str, dict[str, dict[str, MetricValue]]]] | None
     notes: list[str] = []
-
-
-class SamplePage(_Answer):
-    """A page of samples; ``next_cursor`` is None on the last one."""
-
-    samples: list[SampleRow]
-    next_cursor: str | None
 
 
 class ExtractedCode(_Answer):
@@ -195,29 +119,8 @@ class SampleDetail(_Answer):
     messages: list[ChatMessage] | None
     generation: Generation | None
     code: ExtractedCode | None
-    verdict: Verdict | None
-
-
-class CasePage(_Answer):
-    """Recorded cases of a sample, those that failed first, then by place.
-
-    ``recorded`` says which cases were recorded: None if none were when the sample was judged.
-    ``total`` of them are recorded, ``next`` is the offset of the following page, None on the last.
-    """
-
-    recorded: RecordedCases | None
-    total: Count
-    cases: list[CaseRecord]
-    next: Count | None
-
-
-class CasesQuery(BaseModel):
-    """Position in the cases of a sample."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    offset: int = Field(default=0, ge=0, lt=2**31)
-    limit: int = Field(default=50, ge=1, le=200)
+    verdict: Verdict
+    marks: SampleMarks
 
 
 # A list of values; a comma, a backslash or a leading hyphen of a value is escaped by a backslash.
@@ -258,7 +161,7 @@ class FilterQuery(BaseModel):
     flipped: Literal["0", "1"] | None = None
     group: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
     q: str | None = Field(default=None, max_length=200)
-    text: str | None = Field(default=None, max_length=200)
+    text: str | None = Field(default=None, min_length=SHORTEST, max_length=200)
     places: Places | None = Field(default=None, alias="in")
 
     def filter(self) -> SampleFilter:
@@ -287,44 +190,3 @@ class FailuresQuery(FilterQuery):
     """Filters of failures, and the number of groups."""
 
     limit: int = Field(default=20, ge=1, le=100)
-
-
-class ValueCount(_Answer):
-    """Samples with a value, null where it is not known."""
-
-    value: str | None
-    samples: Count
-
-
-class FacetCounts(_Answer):
-    """Samples by value under all filters but the one of this choice, the most frequent first.
-
-    At most 100 of ``total`` values, and those that are chosen.
-    """
-
-    total: Count
-    counts: list[ValueCount]
-
-
-class FacetsAnswer(_Answer):
-    """Number of samples that match all filters, and the counts of each choice."""
-
-    samples: Count
-    facets: dict[str, FacetCounts]
-
-
-class FailureGroupAnswer(_Answer):
-    """Samples whose failures have one signature; ``id`` is the value of the filter ``group``."""
-
-    id: str
-    signature: str
-    samples: Count
-    examples: list[SampleRow]
-
-
-class FailuresAnswer(_Answer):
-    """The largest of ``total`` groups of ``samples`` failures."""
-
-    samples: Count
-    total: Count
-    groups: list[FailureGroupAnswer]

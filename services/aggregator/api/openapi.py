@@ -1,18 +1,12 @@
 """OpenAPI 3.1 document of the API, generated from its routes and models."""
 
 from services.aggregator.api.models import (
-    CasePage,
-    CasesQuery,
-    FacetsAnswer,
     Failure,
-    FailuresAnswer,
     FailuresQuery,
     FilterQuery,
-    FoldersAnswer,
     RunDetail,
     RunList,
     SampleDetail,
-    SamplePage,
     SamplesQuery,
 )
 from services.aggregator.api.trend_models import (
@@ -20,14 +14,19 @@ from services.aggregator.api.trend_models import (
     GateQuery,
     HistoryAnswer,
     HistoryQuery,
-    PerformanceAnswer,
 )
+from services.aggregator.cases import CasePage, CasesQuery
 from services.aggregator.comparison.models import (
     CompareQuery,
     ComparisonAnswer,
     FlipPage,
     FlipsQuery,
 )
+from services.aggregator.folders.watch import FoldersStatus
+from services.aggregator.index.facets import Facets
+from services.aggregator.index.failures import FailureGroups
+from services.aggregator.index.pages import SamplePage
+from services.aggregator.index.performance import Performance
 from shared.service import openapi
 from shared.service.openapi import OPERATIONS, JsonObject, Route
 
@@ -40,7 +39,7 @@ ROUTES: tuple[Route, ...] = (
         "/api/folders",
         "list_folders",
         "Folders that are searched for finished runs, and what of them cannot be read",
-        FoldersAnswer,
+        FoldersStatus,
     ),
     Route(
         _RUN,
@@ -61,7 +60,7 @@ ROUTES: tuple[Route, ...] = (
         f"{_RUN}/facets",
         "count_choices",
         "Numbers of samples by status, data set, tag and other choices, under filters",
-        FacetsAnswer,
+        Facets,
         query=FilterQuery,
         failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
     ),
@@ -69,7 +68,7 @@ ROUTES: tuple[Route, ...] = (
         f"{_RUN}/failures",
         "group_failures",
         "Failures by what they have in common, the largest group first",
-        FailuresAnswer,
+        FailureGroups,
         query=FailuresQuery,
         failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
     ),
@@ -94,7 +93,7 @@ ROUTES: tuple[Route, ...] = (
         f"{_RUN}/performance",
         "show_performance",
         "Load of generation and judging over time, and what the run waits for",
-        PerformanceAnswer,
+        Performance,
         failures=(_NO_RUN, _NO_INDEX),
     ),
     Route(

@@ -10,18 +10,15 @@ from typing import TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 from redis.exceptions import RedisError
 
 from services.aggregator.api import answers
 from services.aggregator.api.models import (
-    CasesQuery,
-    FacetsAnswer,
-    FailuresAnswer,
     FailuresQuery,
     FilterQuery,
     RunDetail,
     RunList,
-    SamplePage,
     SamplesQuery,
 )
 from services.aggregator.api.openapi import ROUTES, document
@@ -32,22 +29,23 @@ from services.aggregator.api.trend_models import (
     HistoryQuery,
 )
 from services.aggregator.api.trends import Trends
+from services.aggregator.cases import CasePage, CasesQuery, ReadCases
 from services.aggregator.comparison.answers import ComparedRuns, run_names
 from services.aggregator.comparison.cache import Comparisons
 from services.aggregator.comparison.models import CompareQuery, FlipsQuery
 from services.aggregator.folders.watch import FoldersStatus, RunFolders
 from services.aggregator.index.database import Database, IndexDamagedError
-from services.aggregator.index.facets import facets
-from services.aggregator.index.failures import failure_groups
+from services.aggregator.index.facets import Facets, facets
+from services.aggregator.index.failures import FailureGroups, failure_groups
 from services.aggregator.index.overview import (
     IndexedRun,
     all_figures,
     all_runs,
     find_run,
 )
-from services.aggregator.index.pages import CursorError, SampleQuery, samples_page
+from services.aggregator.index.pages import CursorError, SamplePage, SampleQuery, samples_page
+from services.aggregator.index.records import read_sample
 from services.aggregator.index.run_cache import RunCache
-from services.aggregator.sources import GoneError, SampleSource, SourceOf
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import DataError
 from shared.schemas import SampleId, describe, is_encodable
@@ -78,7 +76,7 @@ RunReader = Callable[[sqlite3.Connection, IndexedRun], T]
 
 def add_api(
     app: web.Application,
-    source_of: SourceOf,
+    read_cases: ReadCases,
     database: Database,
     *,
     folders: RunFolders | None = None,
@@ -89,7 +87,7 @@ def add_api(
 
     Args:
         app: The application.
-        source_of: Makes the source of a run's samples.
+        read_cases: Reads the recorded cases of a sample.
         database: The index.
         folders: Folders whose finished runs are in the index, too.
         policy: Policy of the gate, by which the page judges runs of one protocol.
@@ -97,7 +95,7 @@ def add_api(
     """
     app.middlewares.extend([json_http_errors(), _unavailable_stores])
     app.on_response_prepare.append(_add_headers)
-    api = _Api(source_of, database, folders, policy, max_listed)
+    api = _Api(read_cases, database, folders, policy, max_listed)
     for route in ROUTES:
         # aiohttp's default pattern rejects braces in a path segment.
         app.router.add_get(route.path.replace("}", ":[^/]+}"), getattr(api, route.name))
@@ -107,19 +105,19 @@ def add_api(
 class _Api:
     def __init__(
         self,
-        source_of: SourceOf,
+        read_cases: ReadCases,
         database: Database,
         folders: RunFolders | None,
         policy: NamedPolicy | None,
         max_listed: int,
     ) -> None:
         self._max_listed = max_listed
-        self._source_of = source_of
+        self._read_cases = read_cases
         self._folders = folders
         self._database = database
-        self._figures = RunCache(all_figures, database)
+        self._figures = RunCache(all_figures)
         self._comparisons = Comparisons()
-        self._trends = Trends(database, policy, self._comparisons)
+        self._trends = Trends(policy, self._comparisons)
         self._reading = asyncio.Semaphore(_READ_AT_ONCE)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
 
@@ -142,8 +140,7 @@ class _Api:
         return response
 
     async def list_folders(self, _request: web.Request) -> web.Response:
-        status = self._folders.status if self._folders else FoldersStatus()
-        return _answer(answers.folders_answer(status))
+        return _answer(self._folders.status if self._folders else FoldersStatus())
 
     async def show_run(self, request: web.Request) -> web.Response:
         def read(connection: sqlite3.Connection, run: IndexedRun) -> RunDetail:
@@ -155,8 +152,7 @@ class _Api:
         query = _samples_query(request)
 
         def read(connection: sqlite3.Connection, run: IndexedRun) -> SamplePage:
-            page = samples_page(connection, run.id, query)
-            return SamplePage(samples=page.rows, next_cursor=page.next)
+            return samples_page(connection, run.id, query)
 
         try:
             return _answer(await self._read(request, read))
@@ -166,8 +162,8 @@ class _Api:
     async def count_choices(self, request: web.Request) -> web.Response:
         wanted = _query(request, FilterQuery).filter()
 
-        def read(connection: sqlite3.Connection, run: IndexedRun) -> FacetsAnswer:
-            return answers.facets_answer(facets(connection, run.id, wanted))
+        def read(connection: sqlite3.Connection, run: IndexedRun) -> Facets:
+            return facets(connection, run.id, wanted)
 
         return _answer(await self._read(request, read))
 
@@ -175,24 +171,38 @@ class _Api:
         query = _query(request, FailuresQuery)
         wanted = query.filter()
 
-        def read(connection: sqlite3.Connection, run: IndexedRun) -> FailuresAnswer:
-            return answers.failures_answer(failure_groups(connection, run.id, wanted, query.limit))
+        def read(connection: sqlite3.Connection, run: IndexedRun) -> FailureGroups:
+            return failure_groups(connection, run.id, wanted, query.limit)
 
         return _answer(await self._read(request, read))
 
     async def show_sample(self, request: web.Request) -> web.Response:
         sample = _sample(request)
-        return await self._of_sample(
-            request,
-            sample,
-            lambda run, source: answers.sample_detail(run.run, source, sample),
-        )
+
+        def read(connection: sqlite3.Connection, run: IndexedRun) -> bytes:
+            found = answers.sample_detail(connection, run, sample)
+            if found is None:
+                raise _no_sample(run, sample)
+            return found.model_dump_json().encode()  # in the thread: it may have many MiB
+
+        async with self._reading:
+            return _json(await self._read(request, read))
 
     async def list_cases(self, request: web.Request) -> web.Response:
         sample, query = _sample(request), _query(request, CasesQuery)
-        return await self._of_sample(
-            request, sample, lambda _run, source: answers.case_page(source, sample, query)
-        )
+
+        def read(connection: sqlite3.Connection, run: IndexedRun) -> IndexedRun:
+            if read_sample(connection, run.id, sample) is None:
+                raise _no_sample(run, sample)
+            return run
+
+        run = await self._read(request, read)
+        async with self._reading:
+            language = answers.language_of(run, sample.dataset)
+            found = await self._in_thread(
+                lambda: CasePage.of(*self._read_cases(run, sample), query, language)
+            )
+        return _answer(found)
 
     async def show_performance(self, request: web.Request) -> web.Response:
         return _answer(await self._read(request, lambda db, run: self._trends.performance(db, run)))
@@ -244,29 +254,6 @@ class _Api:
 
         return await self._in_thread(work)
 
-    async def _of_sample(
-        self,
-        request: web.Request,
-        sample: SampleId,
-        read: Callable[[IndexedRun, SampleSource], BaseModel | None],
-    ) -> web.Response:
-        """Read a sample of the run named in the path from the run's source.
-
-        The answer is made in the thread, too: a completion may have many MiB, and the event loop
-        ends the connections of clients that do not read theirs.
-        """
-        run = await self._read(request, lambda _connection, run: run)
-
-        def work() -> bytes | None:
-            found = read(run, self._source_of(run))
-            return None if found is None else found.model_dump_json().encode()
-
-        async with self._reading:
-            body = await self._in_thread(work)
-        if body is None:
-            raise _not_found(f"run {run.run!r} has no sample {sample.key}")
-        return _json(body)
-
     async def _compare(
         self, names: Sequence[str], read: Callable[[sqlite3.Connection, ComparedRuns], T]
     ) -> T:
@@ -290,8 +277,9 @@ def _found(connection: sqlite3.Connection, name: str) -> IndexedRun:
     return run
 
 
-def _answer(model: BaseModel) -> web.Response:
-    return _json(model.model_dump_json().encode())
+def _answer(value: object) -> web.Response:
+    """What a query returned, a model or a dataclass, as JSON."""
+    return _json(to_json(value))
 
 
 def _json(body: bytes) -> web.Response:
@@ -315,6 +303,10 @@ def _samples_query(request: web.Request) -> SampleQuery:
     return SampleQuery(query.filter(), query.sort, query.order, query.cursor, query.limit)
 
 
+def _no_sample(run: IndexedRun, sample: SampleId) -> web.HTTPException:
+    return _not_found(f"run {run.run!r} has no judged sample {sample.key}")
+
+
 def _sample(request: web.Request) -> SampleId:
     dataset, problem, index = (
         request.match_info[name] for name in ("dataset", "problem_id", "sample_index")
@@ -335,8 +327,6 @@ async def _unavailable_stores(request: web.Request, handler: Handler) -> web.Str
     the data do not allow."""
     try:
         return await handler(request)
-    except GoneError as error:
-        raise _not_found(str(error)) from None
     except DataError as error:
         raise _bad_request(str(error)) from None
     except RedisError as error:

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shared.analysis.bottleneck import Part
+from services.aggregator.index.history import DatasetTrend
+from shared.analysis.gate import Finding
 from shared.run_record import RunState
 
 Count = Annotated[int, Field(ge=0)]
@@ -18,28 +19,6 @@ class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class DatasetPoint(_Answer):
-    """Figures of a data set in one run, as published or, of a run in progress, so far.
-
-    A figure that is not known is None. Tokens and judging seconds per solved are those of all
-    samples by accepted sample; the rates are by active second of the run.
-    """
-
-    planned: Count
-    judged: Count
-    accepted_at_1: Share | None
-    accepted_at_1_ci95: Interval | None
-    accepted_at_1_bounds: Interval | None
-    pass_ratio_mean: Share | None
-    pass_ratio_mean_ci95: Interval | None
-    tokens_per_problem: float | None
-    tokens_per_solved: float | None
-    judge_seconds_per_solved: float | None
-    judge_seconds: float | None
-    tokens_per_second: float | None
-    samples_per_second: float | None
-
-
 class HistoryRun(_Answer):
     """A run in a trend. Times are Unix seconds, ``active_seconds`` is a duration."""
 
@@ -50,7 +29,7 @@ class HistoryRun(_Answer):
     started_at: float | None
     finished_at: float | None
     active_seconds: float | None
-    datasets: dict[str, DatasetPoint]
+    datasets: dict[str, DatasetTrend]
 
 
 class HistoryGroup(_Answer):
@@ -123,49 +102,10 @@ class GateQuery(BaseModel):
     run: str = Field(min_length=1, max_length=1000)
 
 
-class GateFinding(_Answer):
-    """A rule of the gate with the observed value; ``dataset`` is empty for a general premise."""
-
-    dataset: str
-    rule: str
-    limit: str
-    found: str
-    outcome: GateOutcome
-    why: str
-
-
 class GateAnswer(_Answer):
     """The gate's verdict on a run; ``outcome`` is None where ``reason`` says why there is none."""
 
     policy: str | None
     outcome: GateOutcome | None
     reason: str | None
-    findings: list[GateFinding]
-
-
-class PerformanceAnswer(_Answer):
-    """Series over at most 300 buckets of ``width`` seconds from ``start`` (Unix) on.
-
-    ``in_flight``: mean number of requests to the generator; ``tokens``: output tokens per second;
-    ``generated`` and ``judged``: samples; ``waiting``: samples that were generated and not judged
-    at the end of the bucket; ``programs``: mean number of programs in the sandbox; ``timeouts``:
-    verdicts that are time-outs; ``workers``: judge workers that gave a verdict. A series that is
-    not known is empty; ``start`` is None if no time is. ``slots`` are the programs that the sandbox
-    runs at a time, where that is recorded. ``waits_for`` names the slower part of the run, and
-    ``sentence`` tells with figures what to add. ``notes`` say what cannot be shown.
-    """
-
-    start: float | None
-    width: float | None
-    in_flight: list[Amount]
-    tokens: list[Amount]
-    generated: list[Count]
-    waiting: list[Count]
-    programs: list[Amount]
-    judged: list[Count]
-    timeouts: list[Count]
-    workers: list[Count]
-    slots: Count | None
-    waits_for: Part
-    sentence: str
-    notes: list[str]
+    findings: list[Finding]

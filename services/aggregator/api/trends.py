@@ -6,25 +6,20 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from services.aggregator.api.trend_models import (
-    DatasetPoint,
     Difference,
     GateAnswer,
-    GateFinding,
     History,
     HistoryAnswer,
     HistoryGroup,
     HistoryRun,
     OtherGroup,
-    PerformanceAnswer,
 )
 from services.aggregator.comparison.cache import Comparisons
 from services.aggregator.comparison.gates import Gates
-from services.aggregator.index.database import Database
-from services.aggregator.index.history import HistoryCache, TrendRun, by_protocol
-from services.aggregator.index.overview import IndexedRun
+from services.aggregator.index.history import TrendRun, by_protocol, trend_run
+from services.aggregator.index.overview import IndexedRun, all_runs
 from services.aggregator.index.performance import Performance, performance
 from services.aggregator.index.run_cache import RunCache
-from shared.analysis.bottleneck import bottleneck
 from shared.analysis.differences import run_differences
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import DataError, OutputError
@@ -33,52 +28,33 @@ from shared.schemas import describe
 # Runs of one trend, other measurements with their differences, and names of runs in lists.
 _MOST_RUNS, _MOST_OTHERS, _MOST_NAMED = 500, 20, 20
 _MOST_DIFFERENCES = 30
+_MOST_TRENDS = 2000  # cached
 _SHOWN_FINDINGS = 100
 
 
 class Trends:
     """Answers that read many samples or runs, and are cached."""
 
-    def __init__(
-        self, database: Database, policy: NamedPolicy | None, comparisons: Comparisons
-    ) -> None:
+    def __init__(self, policy: NamedPolicy | None, comparisons: Comparisons) -> None:
         """``policy``: the gate's; None without one."""
-        self._performance = RunCache(performance, database)
-        self._history = HistoryCache()
+        self._performance = RunCache(performance)
+        self._trends = RunCache(trend_run, most=_MOST_TRENDS)
         self._gates = Gates(policy, comparisons)
         self._policy = policy.name if policy else None
 
-    def performance(self, connection: sqlite3.Connection, run: IndexedRun) -> PerformanceAnswer:
-        return performance_answer(self._performance.of(connection, run))
+    def performance(self, connection: sqlite3.Connection, run: IndexedRun) -> Performance:
+        return self._performance.of(connection, run)
 
     def history(self, connection: sqlite3.Connection, protocol: str | None) -> HistoryAnswer:
         """Group all runs; errors are those of :func:`history_answer`."""
-        return history_answer(self._history.runs(connection), protocol, self._policy)
+        found = [self._trends.of(connection, run) for run in all_runs(connection)]
+        runs = sorted(found, key=lambda one: (one.started_at, one.run.run))
+        return history_answer(runs, protocol, self._policy)
 
     def gate(
         self, connection: sqlite3.Connection, baseline: IndexedRun, run: IndexedRun
     ) -> GateAnswer:
         return gate_answer(connection, self._gates, baseline, run)
-
-
-def performance_answer(found: Performance) -> PerformanceAnswer:
-    slower = bottleneck(found.load)
-    return PerformanceAnswer(
-        start=found.start,
-        width=None if found.start is None else found.width,
-        in_flight=found.in_flight,
-        tokens=found.tokens,
-        generated=found.generated,
-        waiting=found.waiting,
-        programs=found.programs,
-        judged=found.judged,
-        timeouts=found.timeouts,
-        workers=found.workers,
-        slots=found.load.slots,
-        waits_for=slower.part,
-        sentence=slower.sentence,
-        notes=found.notes,
-    )
 
 
 class UnknownProtocolError(LookupError):
@@ -127,17 +103,7 @@ def gate_answer(
         policy=name,
         outcome=found.outcome.value,
         reason=None,
-        findings=[
-            GateFinding(
-                dataset=one.dataset,
-                rule=one.rule,
-                limit=one.limit,
-                found=one.found,
-                outcome=one.outcome.value,
-                why=one.why,
-            )
-            for one in findings[:_SHOWN_FINDINGS]
-        ],
+        findings=findings[:_SHOWN_FINDINGS],
     )
 
 
@@ -183,10 +149,7 @@ def _run(one: TrendRun) -> HistoryRun:
         started_at=one.started_at or None,
         finished_at=record.finished_at if record else None,
         active_seconds=record.active_seconds if record else None,
-        datasets={
-            name: DatasetPoint.model_validate(found, from_attributes=True)
-            for name, found in one.datasets.items()
-        },
+        datasets=dict(one.datasets),
     )
 
 

@@ -15,8 +15,8 @@ from shared.analysis.runs import ComparedRun, label
 # Of all runs and pairs together: each takes about 100 bytes.
 _CACHED_SAMPLES = 1_000_000
 
-# Of a run: its row, which a run that begins anew does not keep, and what moves when it changes.
-_Version = tuple[int, int, int, str | None]
+# Of a run: its row, which a run that begins anew does not keep, and the row's version.
+_Version = tuple[int, int]
 # The rows of two runs, and the place of the second one, which gives it its letter.
 _Key = tuple[int, int, int]
 
@@ -56,7 +56,7 @@ class Comparisons:
         first, second = runs[0], runs[place]
         key, versions = (first.id, second.id, place), (_version(first), _version(second))
         made = self._made.get(key)
-        changing = not all(run.state and run.state.final for run in (first, second))
+        changing = first.changing or second.changing
         young = made is not None and changing and self._clock() - made.at < self._max_age
         if made is None or not (made.versions == versions or young):
             ours, theirs = (self._run(connection, run) for run in (first, second))
@@ -89,7 +89,7 @@ class Comparisons:
 
 
 def _version(run: IndexedRun) -> _Version:
-    return run.id, run.events, run.verdicts, run.state
+    return run.id, run.version
 
 
 def _samples(run: ComparedRun) -> int:

@@ -92,7 +92,11 @@ class ComparisonContents:
     def _texts(self, run: ComparedRun) -> Iterator[tuple[str, object]]:
         for verdict, generation in run.run.judged_samples():
             if verdict.sample in self._shown:
-                yield verdict.sample.key, shown_texts(verdict, generation, self._bounds.texts)
+                language = run.record.config.judge.for_dataset(verdict.dataset).language
+                yield (
+                    verdict.sample.key,
+                    shown_texts(verdict, generation, self._bounds.texts, language),
+                )
 
     def _prompts(self) -> Iterator[tuple[str, object]]:
         wanted = {(one.dataset, one.problem_id) for one in self._shown}

@@ -33,7 +33,7 @@ class Gates:
         """
         if self.policy is None:
             return None
-        key = tuple((one.id, one.events, one.state) for one in (baseline, run))
+        key = tuple((one.id, one.version) for one in (baseline, run))
         if (known := self._reports.get(key)) is not None:
             return known
         with self._lock:

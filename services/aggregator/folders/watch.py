@@ -10,14 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from services.aggregator.folders.files import RunFiles
-from services.aggregator.folders.load import (
-    add_run,
-    load_outlines,
-    load_samples,
-    progress,
-    run_facts,
-)
+from services.aggregator.folders.load import add_run, load_samples, progress, run_facts
 from services.aggregator.folders.scan import FoundRun, NoFolderError, find_runs
 from services.aggregator.index.database import Database
 from services.aggregator.index.writer import DroppedRunError, IndexWriter, KnownRun
@@ -37,6 +30,7 @@ _SETTLED = 2.0
 _SEARCHING = 0.05
 # Notes on one run; a damaged file could have one on each line.
 _MOST_NOTES = 20
+_LISTED = 100
 _LONGEST_NOTE = 500
 _LONGEST_NAME = 1000
 
@@ -69,11 +63,16 @@ class WatchedFolder:
 
 @dataclass(frozen=True, slots=True)
 class FoldersStatus:
-    """Folders, how many runs are still to be read, and what cannot be read."""
+    """Folders whose finished runs are shown; empty if only the ledger's are.
+
+    ``waiting`` runs are still to be read. ``unreadable`` lists the first of all things that cannot
+    be read, ``unreadable_total`` is their number.
+    """
 
     folders: Sequence[WatchedFolder] = ()
     waiting: int = 0
     unreadable: Sequence[Unreadable] = ()
+    unreadable_total: int = 0
 
 
 @dataclass
@@ -230,14 +229,13 @@ class RunFolders:
         return None
 
     def _read(self, one: "_OpenedRun") -> None:
-        files = RunFiles(one.found.folder)
+        folder = one.run.folder
         try:
             with self._blaming(one.found, one.notes):
-                if not files.exists(artifacts.SUMMARY):
+                if not folder.exists(artifacts.SUMMARY):
                     one.notes.add(_unfinished(one.run))
-                if files.exists(artifacts.VERDICTS) or one.run.record.state.published:
-                    facts = load_outlines(files, self._writer, one.known, one.notes.add)
-                    load_samples(files, self._writer, one.known, facts, one.notes.add, self._go_on)
+                if folder.exists(artifacts.VERDICTS) or one.run.record.state.published:
+                    load_samples(one.run, self._writer, one.known, one.notes.add, self._go_on)
             self._writer.finish_reading(one.known, one.found.stamp, one.notes.lines())
         except (DroppedRunError, _StoppedError):
             return
@@ -279,7 +277,8 @@ class RunFolders:
             for note in texts
         ]
         failed = [unreadable for _, unreadable in self._failed.values()]
-        self._status = FoldersStatus(folders, waiting, [*failed, *notes])
+        unreadable = [*failed, *notes]
+        self._status = FoldersStatus(folders, waiting, unreadable[:_LISTED], len(unreadable))
 
 
 @dataclass(frozen=True, slots=True)

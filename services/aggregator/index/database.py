@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -24,8 +24,6 @@ log = get_logger(__name__)
 
 _FILE = "index.sqlite"
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-# Tells the next start of damage that its check does not find.
-_MARK = "index-is-damaged"
 _PREFIX = "plumbline-index-"
 # Minimum age in seconds of a folder without a lock to remove: a new one has none for a moment.
 _MIN_AGE = 60.0
@@ -64,14 +62,14 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Run one transaction: committed at the end, rolled back on an exception."""
-        with self._marking_damage(), self._writing, self._writer as connection:
+        with self._discarding_damage(), self._writing, self._writer as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """Open a read-only snapshot of the last commit."""
-        with self._marking_damage(), closing(_connect(self.path)) as connection:
+        with self._discarding_damage(), closing(_connect(self.path)) as connection:
             connection.execute("PRAGMA query_only = 1")
             connection.execute("BEGIN")
             yield connection
@@ -82,18 +80,17 @@ class Database:
             raise self._damage
 
     @contextmanager
-    def _marking_damage(self) -> Iterator[None]:
+    def _discarding_damage(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
             self._damage = IndexDamagedError(
-                f"{self.path} is damaged ({error}); it is built again at the next start, from "
-                "Redis and from the folders of finished runs, and nothing is lost"
+                f"{self.path} is damaged ({error}) and discarded; the next start builds it again, "
+                "from Redis and from the folders of finished runs"
             )
-            with suppress(OSError):
-                self.path.with_name(_MARK).write_text(str(error)[:200])
+            _remove(self.path)
             raise self._damage from None
 
     def close(self) -> None:
@@ -107,8 +104,7 @@ class Database:
 def open_database(folder: Path | None = None) -> Database:
     """Open the index in ``folder``, or in a temporary folder that ``close`` removes.
 
-    An index that is damaged or of another version is rebuilt from scratch; the file is kept beside
-    it, as ``index-damaged.sqlite`` or ``index-version-4.sqlite``, in place of an earlier one.
+    An index that is damaged or of another version is discarded and built again.
 
     Raises:
         OutputError: The folder is not writable, or another aggregator uses it.
@@ -144,7 +140,7 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
     path = folder / _FILE
     try:
         if path.exists():
-            _keep_other(path)
+            _discard_unusable(path)
         if not path.exists():
             _create(path)
         return Database(folder, lock, temporary)
@@ -176,48 +172,8 @@ def _remove_unlocked(folder: Path, *, young: bool) -> None:
         os.close(lock)
 
 
-def _keep_other(path: Path) -> None:
-    """Make place for a new index, unless the file is an intact one of this version.
-
-    Another one is kept aside, in the place of an earlier one, for whoever asks why or goes back.
-
-    Raises:
-        OSError: The file cannot be moved.
-    """
-    version, damage = _examined(path)
-    mark = path.with_name(_MARK)
-    if mark.exists():
-        damage = damage or mark.read_text()
-    if version == _VERSION and not damage:
-        return
-    rebuilt = "from Redis and from the folders of finished runs; nothing is lost"
-    kept = path.with_name(f"index-{'damaged' if damage else f'version-{version}'}{path.suffix}")
-    if damage:
-        log.error(
-            "the index is damaged, it is built again",
-            path=str(path),
-            reason=damage,
-            kept=str(kept),
-            how=rebuilt,
-        )
-    else:
-        log.warning(
-            "the index has another version, it is built again",
-            path=str(path),
-            found=version,
-            wanted=_VERSION,
-            kept=str(kept),
-            how=rebuilt,
-        )
-    for part in ("-wal", "-shm", ""):  # the index last, so that what an end leaves is moved again
-        kept.with_name(kept.name + part).unlink(missing_ok=True)
-        if (source := path.with_name(path.name + part)).exists():
-            source.rename(kept.with_name(kept.name + part))
-    mark.unlink(missing_ok=True)
-
-
-def _examined(path: Path) -> tuple[int, str]:
-    """The version of an index, 0 if its making was cut off, and what is damaged in it.
+def _discard_unusable(path: Path) -> None:
+    """Remove an index that is damaged or of another version: it is built again from its sources.
 
     Raises:
         sqlite3.DatabaseError: It cannot be read for another reason, for example a full disk.
@@ -225,12 +181,21 @@ def _examined(path: Path) -> tuple[int, str]:
     try:
         with closing(_connect(path)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            return int(version), "" if found == "ok" else str(found)[:200]
+            (reason,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
         if not _is_damage(error):
             raise
-        return 0, str(error)[:200]
+        version, reason = 0, str(error)
+    if version == _VERSION and reason == "ok":
+        return
+    reason = f"version {version} is not {_VERSION}" if reason == "ok" else reason[:200]
+    log.warning("the index is discarded and built again", path=str(path), reason=reason)
+    _remove(path)
+
+
+def _remove(path: Path) -> None:
+    for part in ("-wal", "-shm", ""):
+        path.with_name(path.name + part).unlink(missing_ok=True)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
@@ -262,18 +227,20 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 # Schema.
 
-_VERSION = 6
+_VERSION = 7
 
 # A run that is restarted from scratch under its old id is a new row of ``runs``. AUTOINCREMENT does
 # not reuse ids, so a cursor of the old run cannot match rows of the new one. Sort keys are
 # expressions without NULL, because keyset pagination cannot compare with NULL.
-_TABLES = """
+_SCHEMA = f"""
 CREATE TABLE runs (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   run TEXT NOT NULL UNIQUE,
   incarnation TEXT NOT NULL,
   position TEXT NOT NULL DEFAULT '0',
   events INTEGER NOT NULL DEFAULT 0,
+  -- Grows with every change of the run: the key of all caches.
+  version INTEGER NOT NULL DEFAULT 0,
   completions INTEGER NOT NULL DEFAULT 0,
   state TEXT,
   -- Of a run that is read from its folder: the folder, whether it is still being read, and what of
@@ -294,20 +261,22 @@ CREATE TABLE planned (
   PRIMARY KEY (run_id, dataset)
 ) WITHOUT ROWID;
 
--- What a comparison knows of a problem: see ``problems.py``.
+-- ``outline`` is the packed line of problems.jsonl; see ``problems.py``.
 CREATE TABLE problems (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
   run_id INTEGER NOT NULL,
   dataset TEXT NOT NULL,
   problem_id TEXT NOT NULL,
-  digest TEXT NOT NULL,
-  difficulty TEXT NOT NULL,
-  tags TEXT NOT NULL,
+  digest TEXT NOT NULL DEFAULT '',
+  difficulty TEXT NOT NULL DEFAULT '',
+  tags TEXT NOT NULL DEFAULT '[]',
   num_tests INTEGER,
   prompt_length INTEGER,
   method TEXT,
   checker TEXT,
-  PRIMARY KEY (run_id, dataset, problem_id)
-) WITHOUT ROWID;
+  outline BLOB,
+  UNIQUE (run_id, dataset, problem_id)
+);
 
 CREATE TABLE samples (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -344,60 +313,19 @@ CREATE TABLE samples (
   failure TEXT,
   failure_id TEXT,
   stderr TEXT,
-  kind INTEGER NOT NULL,
-  prompt INTEGER,
-  -- Offset and length in bytes of the lines in the run's folder; verdict_at is NULL for other runs.
-  generation_at INTEGER,
-  generation_bytes INTEGER,
-  verdict_at INTEGER,
-  verdict_bytes INTEGER,
   UNIQUE (run_id, dataset, problem_id, sample_index)
 );
-CREATE INDEX samples_judged_at ON samples (run_id, ifnull(judged_at, -1));
-CREATE INDEX samples_pass_ratio ON samples (run_id, pass_ratio);
-CREATE INDEX samples_output_tokens ON samples (run_id, ifnull(output_tokens, -1));
-CREATE INDEX samples_gen_time ON samples (run_id, ifnull(gen_time, -1));
-CREATE INDEX samples_judge_time ON samples (run_id, total_judge_time);
-CREATE INDEX samples_of_run ON samples (run_id);
--- Covers filters and sort keys, so that a filter reads a fifth of what the rows take.
+-- Covers choices, ranges, sort keys and figures, and so reads a fifth of what the rows take. Its
+-- order is that in which facets are grouped.
 CREATE INDEX samples_found ON samples (
-  run_id, kind, prompt, final_status, dataset, problem_id, sample_index, output_tokens, gen_time,
-  total_judge_time, pass_ratio, cpu_time, peak_memory, attempts, prompt_length, flipped, failure_id,
-  judged_at
+  run_id, dataset, final_status, detail, difficulty, tags, finish_reason, extraction, problem_id,
+  sample_index, output_tokens, gen_time, total_judge_time, pass_ratio, cpu_time, peak_memory,
+  attempts, prompt_length, flipped, failure_id, judged_at, accepted, cases_not_run
 );
-CREATE INDEX samples_failures ON samples (run_id, failure_id) WHERE failure_id IS NOT NULL;
--- Covering indexes for the figures of a data set.
-CREATE INDEX judged_problems ON samples (run_id, dataset, problem_id, accepted, final_status)
-  WHERE final_status <> 'api_error';
-CREATE INDEX judged_pass_ratio ON samples (run_id, dataset, pass_ratio, final_status)
-  WHERE final_status <> 'api_error';
-CREATE INDEX judged_cut ON samples (run_id, dataset, final_status)
-  WHERE cases_not_run > 0;
-CREATE INDEX judged_output_tokens ON samples (run_id, dataset, output_tokens, final_status)
-  WHERE final_status <> 'api_error' AND output_tokens IS NOT NULL;
-CREATE INDEX judged_gen_time ON samples (run_id, dataset, gen_time, final_status)
-  WHERE final_status <> 'api_error' AND gen_time IS NOT NULL;
-CREATE INDEX judged_judge_time ON samples (run_id, dataset, total_judge_time, final_status)
-  WHERE final_status <> 'api_error' AND total_judge_time IS NOT NULL;
 
--- Places of the lines of problems.jsonl in a run's folder.
-CREATE TABLE outlines (
-  run_id INTEGER NOT NULL,
-  dataset TEXT NOT NULL,
-  problem_id TEXT NOT NULL,
-  start INTEGER NOT NULL,
-  bytes INTEGER NOT NULL,
-  PRIMARY KEY (run_id, dataset, problem_id)
-) WITHOUT ROWID;
-
--- Combinations of the values that samples have in common, as JSON (``SampleRow.kind``).
-CREATE TABLE kinds (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  run_id INTEGER NOT NULL,
-  value TEXT NOT NULL,
-  UNIQUE (run_id, value)
-);
-{texts}
+-- Verdict and completion of a sample, packed: apart from the rows, which are scanned.
+CREATE TABLE records (id INTEGER PRIMARY KEY, record BLOB NOT NULL);
+{search.TABLES}
 CREATE TABLE tallies (
   run_id INTEGER NOT NULL,
   dataset TEXT NOT NULL,
@@ -406,9 +334,7 @@ CREATE TABLE tallies (
   accepted INTEGER NOT NULL,
   PRIMARY KEY (run_id, dataset, final_status)
 ) WITHOUT ROWID;
-
--- The tallies of a run that is read from its folder are written with each batch.
-CREATE TRIGGER sample_added AFTER INSERT ON samples WHEN new.verdict_at IS NULL BEGIN
+CREATE TRIGGER sample_added AFTER INSERT ON samples BEGIN
   INSERT INTO tallies VALUES (new.run_id, new.dataset, new.final_status, 1, new.accepted)
   ON CONFLICT DO UPDATE SET samples = samples + 1, accepted = accepted + excluded.accepted;
 END;
@@ -418,10 +344,8 @@ CREATE TRIGGER sample_changed AFTER UPDATE OF final_status, accepted ON samples 
   INSERT INTO tallies VALUES (new.run_id, new.dataset, new.final_status, 1, new.accepted)
   ON CONFLICT DO UPDATE SET samples = samples + 1, accepted = accepted + excluded.accepted;
 END;
-CREATE TRIGGER sample_removed AFTER DELETE ON samples WHEN old.verdict_at IS NULL BEGIN
+CREATE TRIGGER sample_removed AFTER DELETE ON samples BEGIN
   UPDATE tallies SET samples = samples - 1, accepted = accepted - old.accepted
   WHERE run_id = old.run_id AND dataset = old.dataset AND final_status = old.final_status;
 END;
 """
-
-_SCHEMA = _TABLES.format(texts=search.TABLES)

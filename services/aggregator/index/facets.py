@@ -1,32 +1,38 @@
 """Facets: how many samples each value of a choice has under the other filters."""
 
+import json
 import sqlite3
 from collections import Counter
 from dataclasses import dataclass
 
-from services.aggregator.index.filters import (
-    CHOICES,
-    Choice,
-    SampleFilter,
-    conditions,
-    kinds,
-    unmatched,
-)
+from services.aggregator.index.filters import CHOICES, Choice, SampleFilter, without_choices
 
 MOST_VALUES = 100
+_COLUMNS = ", ".join(CHOICES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCount:
+    """Samples with a value, null where it is not known."""
+
+    value: str | None
+    samples: int
 
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """Numbers of samples by value, the most frequent first; ``values`` is how many there are."""
+    """Samples by value under all filters but the one of this choice, the most frequent first.
 
-    counts: list[tuple[str | None, int]]
-    values: int
+    At most 100 of ``total`` values, and those that are chosen.
+    """
+
+    total: int
+    counts: list[ValueCount]
 
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """``samples`` match the filter; a facet counts those that match it but for its choice."""
+    """Number of samples that match all filters, and the counts of each choice."""
 
     samples: int
     facets: dict[str, Facet]
@@ -35,23 +41,24 @@ class Facets:
 def facets(connection: sqlite3.Connection, run_id: int, wanted: SampleFilter) -> Facets:
     """Count the samples of a run by every choice.
 
-    One scan of an index counts the samples of each kind, under the filters that are no choices; the
-    kinds are few and are counted here.
+    One scan of the covering index counts the samples by the values of all choices, under the other
+    filters; the combinations are few and are counted here.
     """
-    known = kinds(connection, run_id)
-    where, values = conditions(connection, run_id, wanted, known)
-    counted: dict[int, int] = dict(
-        connection.execute(
-            "SELECT kind, count(*) FROM samples INDEXED BY samples_found "
-            f"WHERE {' AND '.join(where)} GROUP BY kind",
-            values,
-        ).fetchall()
-    )
+    where, values = without_choices(run_id, wanted)
+    cursor = connection.cursor()
+    cursor.row_factory = None
     counts: dict[str, Counter[str | None]] = {name: Counter() for name in CHOICES}
     total = 0
-    for number, samples in counted.items():
-        kind = known[number]
-        missed = unmatched(kind, wanted)
+    for *found, samples in cursor.execute(
+        f"SELECT {_COLUMNS}, count(*) FROM samples WHERE {' AND '.join(where)} GROUP BY {_COLUMNS}",
+        values,
+    ):
+        kind = {name: _values(name, one) for name, one in zip(CHOICES, found, strict=True)}
+        missed = [
+            name
+            for name in CHOICES
+            if (chosen := getattr(wanted, name)) and not set(chosen) & set(kind[name])
+        ]
         total += 0 if missed else samples
         if len(missed) > 1:
             continue  # counts nowhere: each facet leaves out one choice
@@ -61,9 +68,14 @@ def facets(connection: sqlite3.Connection, run_id: int, wanted: SampleFilter) ->
     return Facets(total, {name: _facet(counts[name], getattr(wanted, name)) for name in CHOICES})
 
 
+def _values(choice: str, found: str | None) -> list[str | None]:
+    """The values of a column; what is not known is None. A sample may have several tags."""
+    return (json.loads(found or "[]") if choice == "tag" else [found or None]) or [None]
+
+
 def _facet(counts: Counter[str | None], chosen: Choice) -> Facet:
     ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0] or ""))
     # A value that is chosen is listed, even if no sample has it under the other filters.
     listed = dict(ordered[:MOST_VALUES])
     listed |= {value: counts[value] for value in chosen}
-    return Facet(list(listed.items()), len(counts))
+    return Facet(len(counts), [ValueCount(*one) for one in listed.items()])

@@ -3,46 +3,47 @@
 import sqlite3
 from dataclasses import dataclass
 
-from services.aggregator.index.filters import SampleFilter, all_conditions
+from services.aggregator.index.filters import SampleFilter, conditions
 from services.aggregator.index.rows import COLUMNS, SampleRow
 
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Samples that failed in the same way; the examples are the first and the last one indexed."""
+    """Samples whose failures have one signature; ``id`` is the value of the filter ``group``.
+
+    The examples are the first and the last one indexed.
+    """
 
     id: str
+    signature: str
     samples: int
     examples: list[SampleRow]
 
 
 @dataclass(frozen=True, slots=True)
 class FailureGroups:
-    """The largest groups of ``failures`` samples in ``groups`` groups."""
+    """The largest of ``total`` groups of ``samples`` failures."""
 
-    failures: int
-    groups: int
-    largest: list[FailureGroup]
+    samples: int
+    total: int
+    groups: list[FailureGroup]
 
 
 def failure_groups(
     connection: sqlite3.Connection, run_id: int, wanted: SampleFilter, limit: int
 ) -> FailureGroups:
     """Group the failures that match a filter; at most ``limit`` groups, the largest first."""
-    where, values = all_conditions(connection, run_id, wanted)
-    # In the order of its index nothing is sorted; the other one covers the columns of filters.
-    index = "samples_failures" if wanted.empty else "samples_found"
+    where, values = conditions(run_id, wanted)
     counted = connection.execute(
         "SELECT failure_id, count(*), min(id), max(id) "
-        f"FROM samples INDEXED BY {index} WHERE {' AND '.join(where)} AND failure_id IS NOT NULL "
-        "GROUP BY failure_id ORDER BY 2 DESC, 1",
+        f"FROM samples WHERE {where} AND failure_id IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1",
         values,
     ).fetchall()
-    largest = [
-        FailureGroup(found, samples, [_row(connection, number) for number in sorted({*ends})])
-        for found, samples, *ends in counted[:limit]
-    ]
-    return FailureGroups(sum(row[1] for row in counted), len(counted), largest)
+    groups = []
+    for failure, samples, *ends in counted[:limit]:
+        examples = [_row(connection, number) for number in sorted({*ends})]
+        groups.append(FailureGroup(failure, examples[0].failure or "", samples, examples))
+    return FailureGroups(sum(row[1] for row in counted), len(counted), groups)
 
 
 def _row(connection: sqlite3.Connection, number: int) -> SampleRow:

@@ -1,17 +1,13 @@
 """Filters of samples: choices among values, ranges of figures, and texts, as conditions in SQL."""
 
 import json
-import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from functools import lru_cache
+from dataclasses import dataclass
 
 from services.aggregator.index import search
-from services.aggregator.index.rows import KIND
 from services.aggregator.index.search import PLACES, Place
 
 MIB = 2**20
-_CACHED_KINDS = 10_000  # of about one kilobyte each; a run has hundreds of them
 # Column of each choice, in the order in which a page shows them.
 CHOICES: Mapping[str, str] = {
     "status": "final_status",
@@ -36,8 +32,6 @@ RANGES: Mapping[str, str] = {
 
 Value = str | int | float
 Choice = tuple[str | None, ...]
-# Values of a kind of samples by choice; what is not known is None. A sample may have several tags.
-Kind = Mapping[str, frozenset[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,34 +77,23 @@ class SampleFilter:
     text: str = ""
     places: tuple[Place, ...] = PLACES
 
-    @property
-    def empty(self) -> bool:
-        unset = (None, "", ())
-        return all(getattr(self, one.name) in unset for one in fields(self) if one.name != "places")
-
 
 EVERY = SampleFilter()
 
 
-def kinds(connection: sqlite3.Connection, run_id: int) -> dict[int, Kind]:
-    """The kinds of a run's samples by id: combinations of the values that choices are about."""
-    rows = connection.execute("SELECT id, value FROM kinds WHERE run_id = ?", (run_id,))
-    return {number: _kind(value) for number, value in rows}
+def conditions(run_id: int, wanted: SampleFilter) -> tuple[str, list[Value]]:
+    """A condition over ``samples`` for a filter, with its values."""
+    where, values = without_choices(run_id, wanted)
+    for name in CHOICES:
+        if chosen := getattr(wanted, name):
+            parts = [_has(name, value) for value in chosen]
+            where.append(f"({' OR '.join(part for part, _ in parts)})")
+            values += [value for _, value in parts]
+    return " AND ".join(where), values
 
 
-def unmatched(kind: Kind, wanted: SampleFilter) -> list[str]:
-    """The choices that a kind does not match."""
-    return [
-        name
-        for name in CHOICES
-        if (values := getattr(wanted, name)) and kind[name].isdisjoint(values)
-    ]
-
-
-def conditions(
-    connection: sqlite3.Connection, run_id: int, wanted: SampleFilter, known: Mapping[int, Kind]
-) -> tuple[list[str], list[Value]]:
-    """Conditions over ``samples`` for a filter and their values, without those of its choices."""
+def without_choices(run_id: int, wanted: SampleFilter) -> tuple[list[str], list[Value]]:
+    """Conditions for a filter without those of its choices, with their values."""
     where = ["run_id = ?"]
     values: list[Value] = [run_id]
     for name, column in RANGES.items():
@@ -126,51 +109,25 @@ def conditions(
         where.append("failure_id = ?")
         values.append(wanted.group)
     if wanted.q:
-        part = lower(wanted.q)
-        detailed = [
-            number for number, kind in known.items() for one in kind["detail"] if part in lower(one)
-        ]
-        where.append(f"(instr(lower(problem_id), ?) OR {_among('kind', detailed)})")
-        values.append(part)
+        where.append("(instr(lower(problem_id), ?) OR instr(lower(detail), ?))")
+        values += [lower(wanted.q)] * 2
     if wanted.text:
-        found, sought = search.condition(connection, run_id, wanted.text, wanted.places)
+        found, sought = search.condition(run_id, wanted.text, wanted.places)
         where.append(found)
         values += sought
     return where, values
 
 
-def all_conditions(
-    connection: sqlite3.Connection, run_id: int, wanted: SampleFilter
-) -> tuple[list[str], list[Value]]:
-    """Conditions over ``samples`` for a filter with its choices, and their values."""
-    if wanted.empty:
-        return ["run_id = ?"], [run_id]
-    known = kinds(connection, run_id)
-    where, values = conditions(connection, run_id, wanted, known)
-    if any(getattr(wanted, name) for name in CHOICES):
-        where.append(
-            _among("kind", [n for n, kind in known.items() if not unmatched(kind, wanted)])
-        )
-    return where, values
+def _has(choice: str, value: str | None) -> tuple[str, Value]:
+    """A condition that is true where a sample has the value; what is not known is NULL or empty."""
+    column = CHOICES[choice]
+    if value is None:
+        return f"ifnull({column}, '') IN (?, '[]')", ""
+    if choice == "tag":  # a JSON array of texts
+        return f"instr({column}, ?)", json.dumps(value)
+    return f"{column} = ?", value
 
 
 def lower(text: str | None) -> str:
     """The text with ASCII letters in lower case, as SQLite's function of that name."""
     return "".join(one.lower() if one.isascii() else one for one in text or "")
-
-
-@lru_cache(_CACHED_KINDS)
-def _kind(value: str) -> Kind:
-    found = dict(zip(KIND, json.loads(value), strict=True))
-    return {name: _values(found[column]) for name, column in CHOICES.items()}
-
-
-def _values(value: str | list[str] | None) -> frozenset[str | None]:
-    if isinstance(value, list):
-        return frozenset(value) if value else frozenset([None])
-    return frozenset([value or None])
-
-
-def _among(column: str, numbers: list[int]) -> str:
-    """A condition in literals: SQLite knows how many there are, and integers need no quotes."""
-    return f"{column} IN ({', '.join(map(str, numbers))})"

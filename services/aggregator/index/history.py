@@ -5,21 +5,19 @@ Runs are of the same measurement if protocol, problems and prompts are the same,
 
 import math
 import sqlite3
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue, ValidationError
 
-from services.aggregator.index.overview import IndexedRun, all_runs, published_metrics
+from services.aggregator.index.overview import IndexedRun, published_metrics
 from services.aggregator.index.records import run_record
 from shared.analysis.measurement import measurement_hash
-from shared.analysis.statistics import ratio, wilson_interval
+from shared.analysis.statistics import ratio, share_over_problems
 from shared.run_record import RunRecord
 from shared.schemas import describe
 from shared.statuses import FinalStatus
 
-_CACHED_RUNS = 2000
 _RATE_COLUMNS = (
     "SELECT dataset, count(*), sum(accepted), count(DISTINCT problem_id), avg(pass_ratio), "
     "sum(output_tokens), count(output_tokens), sum(total_judge_time) FROM samples "
@@ -80,35 +78,8 @@ class TrendRun:
         return found if found is not None and math.isfinite(found) and found > 0 else 0.0
 
 
-class HistoryCache:
-    """All runs with their figures; those of a run are read again only after a change."""
-
-    def __init__(self) -> None:
-        self._cached: dict[int, tuple[object, TrendRun]] = {}
-        self._lock = threading.Lock()
-
-    def runs(self, connection: sqlite3.Connection) -> list[TrendRun]:
-        """All runs, the earliest first; those that begin at the same time by id."""
-        found = [self._of(connection, run) for run in all_runs(connection)]
-        return sorted(found, key=lambda one: (one.started_at, one.run.run))
-
-    def _of(self, connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
-        facts = run.facts
-        told = (facts.get(name) for name in ("sessions", "model", "finished_at"))
-        version = (run.events, run.state, run.completions, *map(str, told))
-        with self._lock:
-            cached = self._cached.get(run.id)
-        if cached and cached[0] == version:
-            return cached[1]
-        found = _trend_run(connection, run)
-        with self._lock:
-            self._cached[run.id] = (version, found)
-            while len(self._cached) > _CACHED_RUNS:
-                del self._cached[next(iter(self._cached))]
-        return found
-
-
-def _trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
+def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
+    """Read a run with the figures of its data sets."""
     try:
         record = run_record(connection, run)
     except ValidationError as error:
@@ -159,14 +130,14 @@ def _so_far(
     for name, judged, accepted, problems, passed, tokens, counted, judging in connection.execute(
         _RATE_COLUMNS, (run.id,)
     ):
-        share = ratio(accepted, judged)
+        share, interval = share_over_problems(accepted, judged, problems)
         # As in the published figures: a sum of which a part is unknown is none.
         tokens = float(tokens) if counted == judged else None
         trends[name] = DatasetTrend(
             planned=run.planned.get(name, (0, 0))[1],
             judged=judged,
             accepted_at_1=share,
-            accepted_at_1_ci95=wilson_interval(share, problems),
+            accepted_at_1_ci95=interval,
             pass_ratio_mean=passed,
             tokens_per_problem=None if tokens is None else ratio(tokens, problems),
             tokens_per_solved=None if tokens is None else ratio(tokens, accepted),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from services.aggregator.index.filters import EVERY, SampleFilter, Value, all_conditions
+from services.aggregator.index.filters import EVERY, SampleFilter, Value, conditions
 from services.aggregator.index.rows import COLUMNS, SampleRow
 from shared.schemas import is_encodable
 
@@ -27,8 +27,7 @@ Sort = Literal[
 ]
 SortOrder = Literal["asc", "desc"]
 
-# The expressions must equal those of the indexes in the schema literally. ``samples_found`` covers
-# all of them.
+# Expressions over columns that ``samples_found`` covers.
 _SORTS: dict[Sort, tuple[str, ...]] = {
     "problem": ("dataset", "problem_id", "sample_index"),
     "judged_at": ("ifnull(judged_at, -1)",),
@@ -42,10 +41,6 @@ _SORTS: dict[Sort, tuple[str, ...]] = {
     "attempts": ("attempts",),
     "prompt_length": ("ifnull(prompt_length, -1)",),
 }
-# Sorts with an index of their own, and how many of its next entries are looked at for a page before
-# all samples are: they have one if a sample in fifty matches the filter.
-_INDEXED = {"problem", "judged_at", "pass_ratio", "output_tokens", "gen_time", "total_judge_time"}
-_NEXT = 5000
 _INTEGER = 2**63
 
 
@@ -65,14 +60,14 @@ class SampleQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Rows, and the cursor of the next page (None on the last page)."""
+class SamplePage:
+    """A page of samples; ``next_cursor`` is None on the last one."""
 
-    rows: list[SampleRow]
-    next: str | None
+    samples: list[SampleRow]
+    next_cursor: str | None
 
 
-def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery) -> Page:
+def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery) -> SamplePage:
     """Select one page of a run's samples.
 
     A page starts after a value, not at an offset, so rows inserted elsewhere do not shift it.
@@ -81,44 +76,24 @@ def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery
         CursorError: The cursor does not come from a page with this sort order.
     """
     keys = (*_SORTS[query.sort], "id")
-    matching, values = all_conditions(connection, run_id, query.filter)
-    after: list[str] = []
-    position: list[Value] = []
+    where, values = conditions(run_id, query.filter)
     if query.cursor is not None:
         sign = ">" if query.order == "asc" else "<"
-        after = [f"({', '.join(keys)}) {sign} ({', '.join('?' for _ in keys)})"]
-        position += _position(query.cursor, len(keys))
+        where += f" AND ({', '.join(keys)}) {sign} ({', '.join('?' for _ in keys)})"
+        values += _position(query.cursor, len(keys))
     order = ", ".join(f"{key} {query.order}" for key in keys)
     keyed = ", ".join(f"{key} AS key_{number}" for number, key in enumerate(keys))
-
-    def select(source: str, where: Sequence[str], values: Sequence[Value]) -> list[sqlite3.Row]:
-        return connection.execute(
-            f"SELECT {', '.join(f'one.{name}' for name in COLUMNS)}, page.* FROM ("
-            f"SELECT id AS number, {keyed} FROM samples {source} "
-            f"WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?"
-            f") AS page CROSS JOIN samples AS one ON one.id = page.number",
-            (*values, query.limit + 1),
-        ).fetchall()
-
-    found: list[sqlite3.Row] = []
-    if query.sort in _INDEXED and query.filter.empty:
-        found = select("", [*matching, *after], [*values, *position])
-    else:
-        if query.sort in _INDEXED and not query.filter.text:
-            # A filter that many samples match: those next in the order of the page are enough.
-            of_run = " AND ".join(["run_id = ?", *after])
-            near = f"id IN (SELECT id FROM samples WHERE {of_run} ORDER BY {order} LIMIT {_NEXT})"
-            given = [run_id, *position, *values]
-            found = select("NOT INDEXED", [near, *matching], given)
-        if len(found) <= query.limit:
-            # They could be anywhere: all samples are looked at, in the index that covers filters
-            # and keys, and the first are kept.
-            given = [*values, *position]
-            found = select("INDEXED BY samples_found", [*matching, *after], given)
+    # The first ones are chosen in the index that covers filters and keys.
+    found = connection.execute(
+        f"SELECT {', '.join(f'one.{name}' for name in COLUMNS)}, page.* FROM ("
+        f"SELECT id AS number, {keyed} FROM samples WHERE {where} ORDER BY {order} LIMIT ?"
+        f") AS page CROSS JOIN samples AS one ON one.id = page.number",
+        (*values, query.limit + 1),
+    ).fetchall()
     page = found[: query.limit]
     rows = [SampleRow.model_validate({name: row[name] for name in COLUMNS}) for row in page]
     more = len(found) > len(page)
-    return Page(rows, _cursor(page[-1], len(keys)) if more else None)
+    return SamplePage(rows, _cursor(page[-1], len(keys)) if more else None)
 
 
 def _cursor(row: sqlite3.Row, keys: int) -> str:

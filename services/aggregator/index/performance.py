@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from services.aggregator.index.overview import IndexedRun
-from shared.analysis.bottleneck import RunLoad
+from shared.analysis.bottleneck import Part, RunLoad, bottleneck
 from shared.statuses import FinalStatus
 
 BUCKETS = 300
@@ -34,16 +34,18 @@ _COLUMNS = (
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-_NO_LOAD = RunLoad()
+_NOTHING = bottleneck(RunLoad())
 
 
 @dataclass(frozen=True, slots=True)
 class Performance:
     """Series over time: value i is of the bucket that begins at ``start + i * width`` (Unix).
 
+    A series that is not known is empty.
+
     Attributes:
         start: Begin of the first bucket; None if no time is known.
-        width: Seconds of a bucket.
+        width: Seconds of a bucket; None together with ``start``.
         in_flight: Mean number of requests to the generator.
         tokens: Output tokens per second, each completion's spread over its request.
         generated: Completions.
@@ -52,12 +54,14 @@ class Performance:
         judged: Verdicts.
         timeouts: Verdicts that are time-outs.
         workers: Number of judge workers that gave a verdict.
-        load: Totals, by which the bottleneck is found.
+        slots: Programs that the sandbox runs at a time, where that is recorded.
+        waits_for: The slower part of the run.
+        sentence: What to add, with figures.
         notes: What cannot be shown, one line each.
     """
 
     start: float | None = None
-    width: float = 1.0
+    width: float | None = None
     in_flight: list[float] = field(default_factory=list)
     tokens: list[float] = field(default_factory=list)
     generated: list[int] = field(default_factory=list)
@@ -66,7 +70,9 @@ class Performance:
     judged: list[int] = field(default_factory=list)
     timeouts: list[int] = field(default_factory=list)
     workers: list[int] = field(default_factory=list)
-    load: RunLoad = _NO_LOAD
+    slots: int | None = None
+    waits_for: Part = _NOTHING.part
+    sentence: str = _NOTHING.sentence
     notes: list[str] = field(default_factory=list)
 
 
@@ -94,7 +100,7 @@ def _read(connection: sqlite3.Connection, run_id: int) -> _Samples:
     # A run's rows are close to each other, so reading a range of the table in its order is
     # several times faster than looking up each row of an index.
     low, high = connection.execute(
-        "SELECT min(id), max(id) FROM samples INDEXED BY samples_judge_time WHERE run_id = ?",
+        "SELECT min(id), max(id) FROM samples WHERE run_id = ?",
         (run_id,),
     ).fetchone()
     rows = "FROM samples WHERE id BETWEEN ? AND ? AND +run_id = ?"
@@ -151,6 +157,8 @@ def _performance(
     in_flight = requests.over(axis) if requests else np.zeros(axis.buckets)
     at_work = programs.over(axis)
     tokens = requests.weighted(axis, samples.tokens[generated]) if requests else None
+    load = _load(run, axis, requests, programs, at_work, waiting, tokens)
+    slower = bottleneck(load)
     return Performance(
         start=axis.start,
         width=axis.width,
@@ -162,7 +170,9 @@ def _performance(
         judged=verdicts.tolist(),
         timeouts=axis.count(samples.judged[judged & samples.timeout]).tolist(),
         workers=_workers(axis, samples, judged),
-        load=_load(run, axis, requests, programs, at_work, waiting, tokens),
+        slots=load.slots,
+        waits_for=slower.part,
+        sentence=slower.sentence,
         notes=notes,
     )
 

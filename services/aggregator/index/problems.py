@@ -1,104 +1,105 @@
-"""Problems of a run, for comparisons: digest, facts, and the method that judged their answers."""
+"""Problems of a run: outline, digest, facts, and the method that judged their answers."""
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 
-from shared.analysis.runs import UNKNOWN_PROBLEM, ProblemNote, judges_answers
+from services.aggregator.index.search import put_prompt
+from shared.analysis.runs import ProblemNote, judges_answers
+from shared.ledger.packing import pack, unpack
 from shared.outlines import ProblemOutline
 from shared.schemas import ProblemFacts, Verdict
 from shared.statuses import JudgeMethod
 
-# Data set and problem id.
 ProblemKey = tuple[str, str]
+"""Data set and id of a problem."""
 
 _FACTS = ("difficulty", "tags", "num_tests", "prompt_length")
-# A run tells what it knows of a problem in parts; a part that is not known replaces none that is.
-_UPSERT = f"""
-INSERT INTO problems (run_id, dataset, problem_id, digest, {", ".join(_FACTS)}, method, checker)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (run_id, dataset, problem_id) DO UPDATE SET
-  digest = CASE excluded.digest WHEN '' THEN digest ELSE excluded.digest END,
-  {
-    ", ".join(
-        f"{name} = iif(excluded.prompt_length IS NULL, {name}, excluded.{name})" for name in _FACTS
-    )
-},
-  method = ifnull(method, excluded.method), checker = ifnull(checker, excluded.checker)
-"""
+_OF_PROBLEM = "WHERE run_id = ? AND dataset = ? AND problem_id = ?"
+_OUTLINE = ("digest", *_FACTS, "outline")
+_PUT_OUTLINE = (
+    f"INSERT INTO problems (run_id, dataset, problem_id, {', '.join(_OUTLINE)}) "
+    f"VALUES (?, ?, ?, {', '.join('?' for _ in _OUTLINE)}) ON CONFLICT DO UPDATE SET "
+    f"{', '.join(f'{name} = excluded.{name}' for name in _OUTLINE)} RETURNING id"
+)
+_PUT_METHOD = (
+    "INSERT INTO problems (run_id, dataset, problem_id, method, checker) VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT DO UPDATE SET method = ifnull(method, excluded.method), "
+    "checker = ifnull(checker, excluded.checker)"
+)
 
 
-def write_problems(
-    connection: sqlite3.Connection, run_id: int, notes: Mapping[ProblemKey, ProblemNote]
+def put_outlines(
+    connection: sqlite3.Connection,
+    run_id: int,
+    outlines: Iterable[ProblemOutline],
+    *,
+    searched: bool,
 ) -> None:
-    """Add what is known of a run's problems."""
-    connection.executemany(
-        _UPSERT, ((run_id, *problem, *_values(note)) for problem, note in notes.items())
-    )
+    for one in outlines:
+        facts = one.facts
+        values = (one.digest, facts.difficulty, json.dumps(facts.tags), facts.num_tests,
+                  facts.prompt_length, pack(one.model_dump_json()))  # fmt: skip
+        row = connection.execute(_PUT_OUTLINE, (run_id, one.dataset, one.problem_id, *values))
+        (number,) = row.fetchone()
+        if searched:
+            put_prompt(connection, number, "\n".join(one.texts))
+
+
+def put_methods(connection: sqlite3.Connection, run_id: int, verdicts: Iterable[Verdict]) -> None:
+    """Note the method that judged the answers to each problem: that of its first answer."""
+    found: dict[ProblemKey, tuple[str | None, str | None]] = {}
+    for one in verdicts:
+        problem = (one.dataset, one.problem_id)
+        if found.get(problem, (None, None)) == (None, None):
+            judging = judges_answers(one.method)
+            found[problem] = (str(one.method), one.checker) if judging else (None, None)
+    connection.executemany(_PUT_METHOD, [(run_id, *key, *noted) for key, noted in found.items()])
+
+
+def read_outline(
+    connection: sqlite3.Connection, run_id: int, problem: ProblemKey
+) -> ProblemOutline | None:
+    row = connection.execute(
+        f"SELECT outline FROM problems {_OF_PROBLEM}", (run_id, *problem)
+    ).fetchone()
+    if row is None or row[0] is None:
+        return None
+    return ProblemOutline.model_validate_json(unpack(row[0]))
+
+
+def read_facts(
+    connection: sqlite3.Connection, run_id: int, problems: Iterable[ProblemKey]
+) -> dict[ProblemKey, ProblemFacts]:
+    """Facts of the problems whose outline is known."""
+    found = {}
+    for problem in problems:
+        row = connection.execute(
+            f"SELECT {', '.join(_FACTS)} FROM problems {_OF_PROBLEM} AND outline IS NOT NULL",
+            (run_id, *problem),
+        ).fetchone()
+        if row is not None:
+            found[problem] = _facts(*row)
+    return found
 
 
 def read_problems(connection: sqlite3.Connection, run_id: int) -> dict[str, dict[str, ProblemNote]]:
-    """What is known of a run's problems, by data set and problem id."""
+    """What a comparison knows of a run's problems, by data set and problem id."""
     methods = {str(method): method for method in JudgeMethod}
     cursor = connection.cursor()
     cursor.row_factory = None
     facts_of = cache(_facts)  # few are different
     found: dict[str, dict[str, ProblemNote]] = {}
-    for (
-        dataset,
-        problem_id,
-        digest,
-        difficulty,
-        tags,
-        tests,
-        length,
-        method,
-        checker,
-    ) in cursor.execute(
-        f"SELECT dataset, problem_id, digest, {', '.join(_FACTS)}, method, checker "
+    for dataset, problem_id, digest, method, checker, *facts in cursor.execute(
+        f"SELECT dataset, problem_id, digest, method, checker, {', '.join(_FACTS)} "
         "FROM problems WHERE run_id = ?",
         (run_id,),
     ):
-        facts = facts_of(difficulty, tags, tests, length)
-        note = ProblemNote(digest, facts, methods.get(method), checker)
+        note = ProblemNote(digest, facts_of(*facts), methods.get(method), checker)
         found.setdefault(dataset, {})[problem_id] = note
-    return found
-
-
-def outline_notes(outlines: Iterable[ProblemOutline]) -> dict[ProblemKey, ProblemNote]:
-    """What ``problems.jsonl`` tells."""
-    return {(one.dataset, one.problem_id): ProblemNote(one.digest, one.facts) for one in outlines}
-
-
-def verdict_notes(
-    verdicts: Iterable[Verdict],
-    facts: Mapping[ProblemKey, ProblemFacts] | None = None,
-    digests: Mapping[ProblemKey, str] | None = None,
-) -> dict[ProblemKey, ProblemNote]:
-    """What verdicts tell, with facts and digests of their problems as far as they are known."""
-    found: dict[ProblemKey, ProblemNote] = {}
-    for verdict in verdicts:
-        problem = (verdict.dataset, verdict.problem_id)
-        judging = judges_answers(verdict.method)
-        if found.get(problem, UNKNOWN_PROBLEM).method is None:
-            found[problem] = ProblemNote(
-                digest=(digests or {}).get(problem, ""),
-                facts=(facts or {}).get(problem, UNKNOWN_PROBLEM.facts),
-                method=verdict.method if judging else None,
-                checker=verdict.checker if judging else None,
-            )
     return found
 
 
 def _facts(difficulty: str, tags: str, tests: int | None, length: int | None) -> ProblemFacts:
     return ProblemFacts(difficulty, tuple(json.loads(tags)), tests, length)
-
-
-def _values(note: ProblemNote) -> tuple[object, ...]:
-    facts = note.facts
-    tags = json.dumps(facts.tags)
-    return (
-        *(note.digest, facts.difficulty, tags, facts.num_tests, facts.prompt_length),
-        *(note.method and str(note.method), note.checker),
-    )

@@ -96,23 +96,9 @@ class SampleRow(BaseModel):
         }
         return tuple(values[name] for name in COLUMNS)
 
-    def kind(self) -> str:
-        """What the row has in common with others, as JSON: the values of ``KIND``."""
-        return json.dumps([getattr(self, name) for name in KIND])
-
 
 _OF_VERDICT = set(Verdict.model_fields) & set(SampleRow.model_fields) - {"detail", "peak_memory"}
 COLUMNS = tuple(SampleRow.model_fields)
-# Columns with few different values, which filters choose among and facets count.
-KIND = (
-    "dataset",
-    "final_status",
-    "detail",
-    "difficulty",
-    "tags",
-    "finish_reason",
-    "extraction",
-)
 
 
 def _storable(count: int | None) -> int | None:

@@ -1,56 +1,48 @@
-"""Index writer: every change is one transaction, idempotent by stream position (exactly once)."""
+"""Index writer: every change is one transaction, idempotent by stream position (exactly once).
+
+The stream of a run of the ledger (:meth:`IndexWriter.apply`) and the folder of a finished one
+(:meth:`IndexWriter.load`) feed the same rows.
+"""
 
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from pydantic import JsonValue
 
 from services.aggregator.index.database import Database
-from services.aggregator.index.problems import write_problems
+from services.aggregator.index.problems import ProblemKey, put_methods, put_outlines, read_facts
+from services.aggregator.index.records import Record
 from services.aggregator.index.rows import COLUMNS, SampleRow
-from services.aggregator.index.search import (
-    SampleTexts,
-    add_texts,
-    put_prompt,
-    put_texts,
-    remove_prompts,
-    remove_texts,
-)
-from shared.analysis.runs import ProblemNote
+from services.aggregator.index.search import SampleTexts, put_texts
 from shared.ledger import RunProgress, StreamEntry
 from shared.ledger.streams import entry_order
+from shared.outlines import ProblemOutline
 from shared.redaction import redact_address
 from shared.run_record import JsonObject, RunState
-from shared.schemas import ProblemFacts, SampleId, without_surrogates
+from shared.schemas import (
+    Generation,
+    ProblemFacts,
+    SampleId,
+    Verdict,
+    is_encodable,
+    without_surrogates,
+)
 from shared.statuses import FinalStatus
 
 _KEY = ("dataset", "problem_id", "sample_index")
-_WRITTEN = (*COLUMNS, "kind", "prompt")
-_KIND_AND_PROMPT = (
-    "(SELECT id FROM kinds WHERE run_id = ? AND value = ?), "
-    "(SELECT id FROM prompts WHERE run_id = ? AND dataset = ? AND problem_id = ?)"
-)
-_UPSERT = (
-    f"INSERT INTO samples (run_id, {', '.join(_WRITTEN)}) VALUES "
-    f"(?, {', '.join('?' for _ in COLUMNS)}, {_KIND_AND_PROMPT}) "
-    f"ON CONFLICT (run_id, {', '.join(_KEY)}) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _WRITTEN if name not in _KEY)
+_OF_SAMPLE = "run_id = ? AND dataset = ? AND problem_id = ? AND sample_index = ?"
+_FIND = f"SELECT {', '.join(COLUMNS)} FROM samples WHERE {_OF_SAMPLE}"
+_PUT = (
+    f"INSERT INTO samples (run_id, {', '.join(COLUMNS)}) "
+    f"VALUES (?, {', '.join('?' for _ in COLUMNS)}) ON CONFLICT DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name not in _KEY)
     + " RETURNING id"
 )
-_PLACES = ("generation_at", "generation_bytes", "verdict_at", "verdict_bytes")
-_PLACED = (
-    f"INSERT INTO samples (run_id, {', '.join((*_WRITTEN, *_PLACES))}) VALUES "
-    f"(?, {', '.join('?' for _ in COLUMNS)}, {_KIND_AND_PROMPT}, ?, ?, ?, ?) "
-    "ON CONFLICT DO NOTHING"
-)
-_ADD_KIND = "INSERT INTO kinds (run_id, value) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _HIDDEN = "\0"
-# What SQLite cannot store: a row of another type, a number above 64 bits, a lone surrogate.
-_UNSTORABLE = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeError)
-_OF_SAMPLE = "run_id = ? AND dataset = ? AND problem_id = ? AND sample_index = ?"
+_MOST = 2**63  # integers of SQLite are less
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,48 +66,41 @@ class KnownRun:
         return self.run.startswith(_HIDDEN)
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedRow:
-    """A row that was read from a run's folder, with the places (offset, length) of its lines.
-
-    ``texts`` is what is searched of it; without it, its texts are not found.
-    """
-
-    row: SampleRow
-    verdict: tuple[int, int]
-    generation: tuple[int, int] | None
-    texts: SampleTexts | None = None
-
-    def values(self, run_id: int) -> tuple[object, ...]:
-        """The parameters of the statement that inserts it."""
-        places = (*(self.generation or (None, None)), *self.verdict)
-        return (*_values(run_id, self.row), *places)
-
-
-class _RefusedError(Exception):
-    """A row of a batch cannot be inserted."""
-
-
 class DroppedRunError(Exception):
     """The run was deleted from the index while it was being read from its folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Entries of a run's stream, with the current rows of their samples.
+class IndexedSample:
+    """A judged sample as the index keeps it: its row, the texts that are searched, its record."""
 
-    A sample whose verdict was withdrawn, because it will be judged again, has no row.
-    ``infra_failures`` holds the kinds of each verdict's infrastructure failures, ``texts`` and
-    ``prompts`` (by data set and problem) what is searched; a prompt is needed once. ``problems`` is
-    what is known of the samples' problems.
+    row: SampleRow
+    texts: SampleTexts = field(default_factory=SampleTexts)
+    record: bytes = b""
+    infra_failures: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, verdict: Verdict, generation: Generation | None, facts: ProblemFacts) -> Self:
+        return cls(
+            SampleRow.of(verdict, generation, facts),
+            SampleTexts.of(verdict, generation),
+            Record(verdict=verdict, generation=generation).packed(),
+            [failure.kind for failure in verdict.infra_failures],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Entries of a run's stream, with the current verdicts and completions of their samples.
+
+    A sample whose verdict was withdrawn, because it will be judged again, has none. ``outlines``
+    are those of problems that are not in the index yet.
     """
 
     entries: Sequence[StreamEntry]
-    rows: Mapping[SampleId, SampleRow]
-    infra_failures: Mapping[SampleId, Sequence[str]] = field(default_factory=dict)
-    texts: Mapping[SampleId, SampleTexts] = field(default_factory=dict)
-    prompts: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    problems: Mapping[tuple[str, str], ProblemNote] = field(default_factory=dict)
+    verdicts: Mapping[SampleId, Verdict]
+    generations: Mapping[SampleId, Generation] = field(default_factory=dict)
+    outlines: Sequence[ProblemOutline] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +131,19 @@ class AppliedBatch:
 class IndexWriter:
     """The single writer of a database. Every method is safe to repeat."""
 
-    def __init__(self, database: Database, delete_size: int = 2000) -> None:
-        """``delete_size``: rows deleted per transaction when a run is dropped."""
+    def __init__(
+        self, database: Database, delete_size: int = 2000, *, searched: bool = True
+    ) -> None:
+        """Write to a database.
+
+        Args:
+            database: The index.
+            delete_size: Rows deleted per transaction when a run is dropped.
+            searched: Whether texts are going to be searched.
+        """
         self._database = database
         self._delete_size = delete_size
+        self._searched = searched
 
     def runs(self) -> dict[str, KnownRun]:
         with self._database.read() as connection:
@@ -208,18 +202,23 @@ class IndexWriter:
     def drop_run(self, run: KnownRun) -> None:
         """Delete a run and its samples."""
         self.hide_run(run)  # so that queries never see half of it
-        left = True
-        while left:
-            with self._database.write() as connection:
-                removed = connection.execute(
-                    "DELETE FROM samples WHERE id IN "
-                    "(SELECT id FROM samples WHERE run_id = ? LIMIT ?) RETURNING id",
-                    (run.id, self._delete_size),
-                ).fetchall()
-                remove_texts(connection, (number for (number,) in removed))
-                left = remove_prompts(connection, run.id, self._delete_size) or bool(removed)
+        for table, others in (
+            ("samples", (("records", "id"), ("sample_search", "rowid"))),
+            ("problems", (("prompt_search", "rowid"),)),
+        ):
+            left = True
+            while left:
+                with self._database.write() as connection:
+                    removed = connection.execute(
+                        f"DELETE FROM {table} WHERE id IN "
+                        f"(SELECT id FROM {table} WHERE run_id = ? LIMIT ?) RETURNING id",
+                        (run.id, self._delete_size),
+                    ).fetchall()
+                    for other, key in others:
+                        connection.executemany(f"DELETE FROM {other} WHERE {key} = ?", removed)
+                    left = bool(removed)
         with self._database.write() as connection:
-            for table in ("kinds", "tallies", "planned", "outlines", "problems"):
+            for table in ("tallies", "planned"):
                 connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run.id,))
             connection.execute("DELETE FROM runs WHERE id = ?", (run.id,))
 
@@ -230,66 +229,57 @@ class IndexWriter:
         """
         shown = {name: _public(value) for name, value in facts.items()}
         results = json.dumps(shown.pop("results", None) or {})
+        values = (progress.state, progress.completions, json.dumps(shown), results)
         with self._database.write() as connection:
             connection.execute(
-                "UPDATE runs SET state = ?, completions = ?, facts = ?, results = ? WHERE id = ?",
-                (progress.state, progress.completions, json.dumps(shown), results, run.id),
+                "UPDATE runs SET state = ?, completions = ?, facts = ?, results = ?, "
+                "version = version + 1 WHERE id = ? "
+                "AND (state IS NOT ? OR completions <> ? OR facts <> ? OR results <> ?)",
+                (*values, run.id, *values),
             )
 
-    def load(self, run: KnownRun, samples: Sequence[PlacedRow]) -> list[SampleRow]:
-        """Write rows that were read from a folder, and count them.
+    def load(
+        self, run: KnownRun, samples: Sequence[tuple[Verdict, Generation | None]]
+    ) -> list[SampleId]:
+        """Write samples that were read from a folder.
 
         Returns:
-            The rows that were left out: second ones of a sample, and those with values that SQLite
-            cannot store.
+            The samples that were left out: second ones, and those with numbers that SQLite cannot
+            store.
 
         Raises:
             DroppedRunError: The run was deleted.
         """
-        try:
-            self._load(run, samples, _insert)
-        except _RefusedError:
-            return [one.row for one in self._load(run, samples, _insert_one_by_one)]
-        return []
-
-    def _load(
-        self,
-        run: KnownRun,
-        samples: Sequence[PlacedRow],
-        insert: Callable[[sqlite3.Connection, int, Sequence[PlacedRow]], Sequence[PlacedRow]],
-    ) -> list[PlacedRow]:
-        """Write and count rows in one transaction; returns those that were left out."""
+        left_out, added, completions = [], 0, 0
         with self._database.write() as connection:
             _check_there(connection, run)
-            added = insert(connection, run.id, samples)
-            _count(connection, run.id, [one.row for one in added])
-            completions = sum(one.generation is not None for one in added)
+            verdicts = [verdict for verdict, _ in samples]
+            facts = _prepare(connection, run.id, verdicts)
+            for verdict, generation in samples:
+                known = facts.get((verdict.dataset, verdict.problem_id), ProblemFacts())
+                sample = IndexedSample.of(verdict, generation, known)
+                if not _storable(sample.row) or _row(connection, run.id, verdict.sample):
+                    left_out.append(verdict.sample)
+                    continue
+                self._put(connection, run.id, sample)
+                added += 1
+                completions += generation is not None
             connection.execute(
-                "UPDATE runs SET events = events + ?, completions = completions + ? WHERE id = ?",
-                (len(added), completions, run.id),
+                "UPDATE runs SET events = events + ?, completions = completions + ?, "
+                "version = version + 1 WHERE id = ?",
+                (added, completions, run.id),
             )
-        there = set(map(id, added))
-        return [one for one in samples if id(one) not in there]
+        return left_out
 
-    def load_outlines(
-        self,
-        run: KnownRun,
-        outlines: Iterable[tuple[tuple[str, str], tuple[int, int]]],
-        prompts: Mapping[tuple[str, str], str],
-    ) -> None:
-        """Write the places (offset, length) of problems in ``problems.jsonl``, and their prompts.
+    def load_outlines(self, run: KnownRun, outlines: Iterable[ProblemOutline]) -> None:
+        """Write outlines of problems that were read from a folder.
 
         Raises:
             DroppedRunError: The run was deleted.
         """
         with self._database.write() as connection:
             _check_there(connection, run)
-            connection.executemany(
-                "INSERT INTO outlines VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                ((run.id, *problem, *place) for problem, place in outlines),
-            )
-            for problem, prompt in prompts.items():
-                put_prompt(connection, run.id, problem, prompt)
+            put_outlines(connection, run.id, outlines, searched=self._searched)
 
     def finish_reading(self, run: KnownRun, incarnation: str, notes: Sequence[str]) -> None:
         """Record that all of a run's folder was read, and what of it could not be.
@@ -300,7 +290,8 @@ class IndexWriter:
         with self._database.write() as connection:
             _check_there(connection, run)
             connection.execute(
-                "UPDATE runs SET incarnation = ?, reading = 0, notes = ? WHERE id = ?",
+                "UPDATE runs SET incarnation = ?, reading = 0, notes = ?, version = version + 1 "
+                "WHERE id = ?",
                 (incarnation, json.dumps(notes), run.id),
             )
 
@@ -312,32 +303,10 @@ class IndexWriter:
             )
             return {folder: json.loads(notes) for folder, notes in found}
 
-    def note_problems(self, run: KnownRun, notes: Mapping[tuple[str, str], ProblemNote]) -> None:
-        """Add what is known of problems, by data set and id."""
-        with self._database.write() as connection:
-            write_problems(connection, run.id, notes)
-
-    def problem_facts(
-        self, run: KnownRun, problems: Iterable[tuple[str, str]]
-    ) -> dict[tuple[str, str], ProblemFacts]:
-        """Facts already stored with another sample of the same problem.
-
-        Args:
-            run: The run.
-            problems: Data set and id of each problem; those without stored facts are left out.
-        """
-        found = {}
+    def known_problems(self, run: KnownRun, problems: Iterable[ProblemKey]) -> set[ProblemKey]:
+        """Those of the problems whose outline is in the index."""
         with self._database.read() as connection:
-            for problem in problems:
-                row = connection.execute(
-                    "SELECT difficulty, tags, num_tests, prompt_length FROM samples "
-                    "WHERE run_id = ? AND dataset = ? AND problem_id = ? LIMIT 1",
-                    (run.id, *problem),
-                ).fetchone()
-                if row is not None and row["prompt_length"] is not None:
-                    difficulty, tags, *numbers = row
-                    found[problem] = ProblemFacts(difficulty, tuple(json.loads(tags)), *numbers)
-        return found
+            return set(read_facts(connection, run.id, problems))
 
     def rewind(self, run: KnownRun) -> None:
         """Begin again at the first entry of a stream that has lost its last ones; rows stay."""
@@ -357,16 +326,66 @@ class IndexWriter:
             new = [e for e in batch.entries if entry_order(e.id) > entry_order(position)]
             if not new:
                 return AppliedBatch()
-            samples = dict.fromkeys(e.event.sample for e in new if e.event)
-            for problem, prompt in batch.prompts.items():
-                put_prompt(connection, run.id, problem, prompt)
-            write_problems(connection, run.id, batch.problems)
-            written = [_write_sample(connection, run.id, sample, batch) for sample in samples]
+            put_outlines(connection, run.id, batch.outlines, searched=self._searched)
+            facts = _prepare(connection, run.id, batch.verdicts.values())
+            changes = []
+            for sample in dict.fromkeys(e.event.sample for e in new if e.event):
+                verdict = batch.verdicts.get(sample)
+                if verdict is None:
+                    _remove(connection, run.id, sample)
+                    continue
+                known = facts.get((sample.dataset, sample.problem_id), ProblemFacts())
+                one = IndexedSample.of(verdict, batch.generations.get(sample), known)
+                before = _row(connection, run.id, sample)
+                self._put(connection, run.id, one)
+                changes.append(SampleChange(one.row, before, one.infra_failures))
             connection.execute(
-                "UPDATE runs SET position = ?, events = events + ? WHERE id = ?",
+                "UPDATE runs SET position = ?, events = events + ?, version = version + 1 "
+                "WHERE id = ?",
                 (new[-1].id, len(new), run.id),
             )
-        return AppliedBatch(new, [change for change in written if change])
+        return AppliedBatch(new, changes)
+
+    def _put(self, connection: sqlite3.Connection, run_id: int, sample: IndexedSample) -> None:
+        (number,) = connection.execute(_PUT, (run_id, *sample.row.columns())).fetchone()
+        connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (number, sample.record))
+        if self._searched:
+            put_texts(connection, number, sample.texts)
+
+
+def _prepare(
+    connection: sqlite3.Connection, run_id: int, verdicts: Iterable[Verdict]
+) -> dict[ProblemKey, ProblemFacts]:
+    """Note what verdicts tell of their problems; returns the facts that are known of these."""
+    verdicts = list(verdicts)
+    put_methods(connection, run_id, verdicts)
+    return read_facts(connection, run_id, {(one.dataset, one.problem_id) for one in verdicts})
+
+
+def _row(connection: sqlite3.Connection, run_id: int, sample: SampleId) -> SampleRow | None:
+    found = connection.execute(_FIND, (run_id, *_values(sample))).fetchone()
+    return None if found is None else SampleRow.model_validate(dict(found))
+
+
+def _remove(connection: sqlite3.Connection, run_id: int, sample: SampleId) -> None:
+    removed = connection.execute(
+        f"DELETE FROM samples WHERE {_OF_SAMPLE} RETURNING id", (run_id, *_values(sample))
+    ).fetchall()
+    connection.executemany("DELETE FROM records WHERE id = ?", removed)
+    connection.executemany("DELETE FROM sample_search WHERE rowid = ?", removed)
+
+
+def _values(sample: SampleId) -> tuple[str, str, int]:
+    return sample.dataset, sample.problem_id, sample.sample_index
+
+
+def _storable(row: SampleRow) -> bool:
+    """Whether SQLite can store a row: no number above 64 bits, no lone surrogate."""
+    return all(
+        is_encodable(value) if isinstance(value, str) else abs(value) < _MOST
+        for value in row.columns()
+        if isinstance(value, str | int)
+    )
 
 
 def _hide(connection: sqlite3.Connection, run_id: int) -> None:
@@ -379,101 +398,6 @@ def _check_there(connection: sqlite3.Connection, run: KnownRun) -> None:
     found = connection.execute("SELECT run FROM runs WHERE id = ?", (run.id,)).fetchone()
     if found is None or found[0].startswith(_HIDDEN):
         raise DroppedRunError(run.run)
-
-
-def _insert(
-    connection: sqlite3.Connection, run_id: int, samples: Sequence[PlacedRow]
-) -> Sequence[PlacedRow]:
-    """Insert all rows, or raise :class:`_RefusedError`.
-
-    Rolling back the transaction and trying again costs more than a savepoint only where a row is
-    refused; a savepoint copies most pages of all indexes with every batch.
-    """
-    try:
-        connection.executemany(_ADD_KIND, {(run_id, one.row.kind()) for one in samples})
-        values = (one.values(run_id) for one in samples)
-        inserted = connection.executemany(_PLACED, values).rowcount
-    except _UNSTORABLE:
-        raise _RefusedError from None
-    if inserted < len(samples):
-        raise _RefusedError
-    (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
-    # The only writer gives consecutive ids.
-    numbered = enumerate(samples, last - len(samples) + 1)
-    add_texts(connection, ((number, one.texts) for number, one in numbered if one.texts))
-    return samples
-
-
-def _insert_one_by_one(
-    connection: sqlite3.Connection, run_id: int, samples: Sequence[PlacedRow]
-) -> Sequence[PlacedRow]:
-    """Insert the rows that can be; returns them."""
-    return [one for one in samples if _insert_one(connection, run_id, one)]
-
-
-def _insert_one(connection: sqlite3.Connection, run_id: int, sample: PlacedRow) -> bool:
-    connection.execute("SAVEPOINT one")
-    try:
-        connection.execute(_ADD_KIND, (run_id, sample.row.kind()))
-        found = connection.execute(f"{_PLACED} RETURNING id", sample.values(run_id)).fetchone()
-        if found is not None:
-            _put_texts(connection, found["id"], sample.texts)
-        connection.execute("RELEASE one")
-    except _UNSTORABLE:
-        connection.execute("ROLLBACK TO one")
-        connection.execute("RELEASE one")
-        return False
-    return found is not None
-
-
-def _count(connection: sqlite3.Connection, run_id: int, rows: Sequence[SampleRow]) -> None:
-    """Add to the tallies, which triggers do for the rows of other runs."""
-    samples, accepted = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for row in rows:
-        key = row.dataset, str(row.final_status)
-        samples[key] += 1
-        accepted[key] += row.accepted
-    connection.executemany(
-        "INSERT INTO tallies VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-        "samples = samples + excluded.samples, accepted = accepted + excluded.accepted",
-        [(run_id, *key, count, accepted[key]) for key, count in samples.items()],
-    )
-
-
-def _write_sample(
-    connection: sqlite3.Connection, run_id: int, sample: SampleId, batch: Batch
-) -> SampleChange | None:
-    key = (run_id, sample.dataset, sample.problem_id, sample.sample_index)
-    row = batch.rows.get(sample)
-    if row is None:
-        removed = connection.execute(f"DELETE FROM samples WHERE {_OF_SAMPLE} RETURNING id", key)
-        remove_texts(connection, [number for (number,) in removed.fetchall()])
-        return None
-    found = connection.execute(
-        f"SELECT {', '.join(COLUMNS)} FROM samples WHERE {_OF_SAMPLE}", key
-    ).fetchone()
-    _put(connection, run_id, row, batch.texts.get(sample))
-    before = None if found is None else SampleRow.model_validate(dict(found))
-    return SampleChange(row, before, batch.infra_failures.get(sample, ()))
-
-
-def _put(
-    connection: sqlite3.Connection, run_id: int, row: SampleRow, texts: SampleTexts | None
-) -> None:
-    connection.execute(_ADD_KIND, (run_id, row.kind()))
-    (number,) = connection.execute(_UPSERT, _values(run_id, row)).fetchone()
-    _put_texts(connection, number, texts)
-
-
-def _values(run_id: int, row: SampleRow) -> tuple[object, ...]:
-    """The run, the row's columns, and what its kind and prompt are found by."""
-    problem = (run_id, row.dataset, row.problem_id)
-    return (run_id, *row.columns(), run_id, row.kind(), *problem)
-
-
-def _put_texts(connection: sqlite3.Connection, number: int, texts: SampleTexts | None) -> None:
-    if texts is not None:
-        put_texts(connection, number, texts)
 
 
 def _generation(row: SampleRow) -> tuple[str, float | None]:

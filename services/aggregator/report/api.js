@@ -146,7 +146,7 @@ function find(name, dataset, problem, index) {
 export async function cases(...id) {
   const { total, rows: found } = find(...id).texts?.cases ?? { total: 0, rows: [] };
   const shown = found.map((values) => Object.fromEntries(data.case_columns.map((column, i) => [column, values[i]])));
-  return { recorded: data.recorded, total, cases: shown, next: null };
+  return { recorded: data.recorded, total, cases: shown, marks: found.map((values) => values[data.case_columns.length]), next: null };
 }
 
 export async function sample(name, dataset, problem, index) {

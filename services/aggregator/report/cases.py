@@ -1,9 +1,11 @@
 """Recorded cases in a report: tables of the samples whose texts it has, as many as fit."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from heapq import heappop, heappush
 from itertools import groupby
 
+from services.aggregator.marks import CaseMarks
 from services.aggregator.report.samples import Bounds
 from services.aggregator.report.script_json import compact
 from shared.case_records import failing_first
@@ -23,7 +25,7 @@ _MIXED = "mixed"
 class CaseTables:
     """Tables of a run's recorded cases, each as JSON: ``{"total": …, "rows": [[…], …]}``.
 
-    ``rows`` are the values of ``COLUMNS``, of the cases that failed first.
+    ``rows`` are the values of ``COLUMNS``, and marks, of the cases that failed first.
 
     Attributes:
         recorded: ``output.cases`` of the run, or ``mixed``; None if no cases were recorded.
@@ -49,7 +51,7 @@ class CaseTables:
         self.cases = self.included = 0
         self._totals: dict[SampleId, int] = {}
         self._rows: dict[SampleId, Sequence[str]] = {}
-        self._read(run.cases(), places, bounds)
+        self._read(run, places, bounds)
 
     @property
     def samples(self) -> int:
@@ -60,19 +62,18 @@ class CaseTables:
         rows = ",".join(self._rows.get(sample, ()))
         return f'{{"total":{self._totals.get(sample, 0)},"rows":[{rows}]}}'
 
-    def _read(
-        self, cases: Iterable[CaseRecord], places: Mapping[SampleId, int], bounds: Bounds
-    ) -> None:
+    def _read(self, run: FinishedRun, places: Mapping[SampleId, int], bounds: Bounds) -> None:
         left = bounds.case_bytes
         last: list[tuple[int, int, SampleId]] = []
-        for sample, found in groupby(cases, key=lambda case: case.sample):
+        for sample, found in groupby(run.cases(), key=lambda case: case.sample):
             recorded = list(found)
             self.cases += len(recorded)
             if sample not in places or sample in self._totals:
                 continue
             self._totals[sample] = len(recorded)
             chosen = failing_first(recorded)[: bounds.cases]
-            self._rows[sample] = rows = [_row(case, bounds) for case in chosen]
+            language = run.record.config.judge.for_dataset(sample.dataset).language
+            self._rows[sample] = rows = [_row(case, bounds, language) for case in chosen]
             self.included += len(rows)
             size = sum(len(row.encode()) + 1 for row in rows)
             left -= size
@@ -83,11 +84,12 @@ class CaseTables:
                 self.included -= len(self._rows.pop(evicted))
 
 
-def _row(case: CaseRecord, bounds: Bounds) -> str:
-    values = {name: getattr(case, name) for name in COLUMNS}
-    texts = {
+def _row(case: CaseRecord, bounds: Bounds, language: str) -> str:
+    shortened = {
         name: shorten_middle(text, bounds.case_characters)
         for name in _TEXTS
-        if (text := values[name])
+        if (text := getattr(case, name))
     }
-    return compact([*(values | texts).values()])
+    shown = case.model_copy(update=shortened)
+    marks = asdict(CaseMarks.of(shown, language))
+    return compact([*(getattr(shown, name) for name in COLUMNS), marks])

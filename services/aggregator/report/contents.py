@@ -9,16 +9,16 @@ with the values of ``case_columns``.
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict
 
 from pydantic import ValidationError
 
 from services.aggregator.api import answers
-from services.aggregator.api.trends import performance_answer
-from services.aggregator.folders.source import FolderSource
 from services.aggregator.index.database import Database
 from services.aggregator.index.overview import all_figures, find_run
 from services.aggregator.index.performance import performance
+from services.aggregator.index.records import read_sample
+from services.aggregator.marks import SampleMarks
 from services.aggregator.qa_logs import shorten_case
 from services.aggregator.report import cases
 from services.aggregator.report.samples import (
@@ -66,7 +66,7 @@ class Contents:
         """
         self._run, self._database, self._bounds = run, database, bounds
         self._problems = report_problems(read_outlines(run.folder), bounds)
-        self._name = load_index(run, database, self._problems, bounds)
+        self._name = load_index(run, database, bounds)
         with database.read() as connection:
             self._shown = select_samples(connection, self._problems, bounds)
 
@@ -92,10 +92,10 @@ class Contents:
             detail = answers.run_detail(connection, run, all_figures(connection, run))
         except ValidationError as error:
             raise OutputError(f"{self._run.folder.url}: {describe(error)}") from None
-        load = performance_answer(performance(connection, run))
+        load = asdict(performance(connection, run))
         return {
             "run": detail.model_dump(mode="json"),
-            "performance": load.model_dump(mode="json"),
+            "performance": load,
             "notes": self.notes,
             "recorded": self._cases.recorded,
             "columns": COLUMNS,
@@ -124,19 +124,16 @@ class Contents:
 
     def _texts(self) -> Iterator[tuple[SampleId, str]]:
         with self._database.read() as connection:
-            indexed = find_run(connection, self._name)
-        assert indexed is not None
-        # Read at their places: they are few of a large run's samples.
-        source = FolderSource(self._database, replace(indexed, folder=self._run.folder.url))
-        samples = sorted(self._shown.with_texts)
-        generations = source.generations(samples)
-        following = next(generations, None)
-        for verdict in source.verdicts(samples):
-            generation = None
-            if following is not None and following.sample == verdict.sample:
-                generation, following = following, next(generations, None)
-            texts = compact(shown_texts(verdict, generation, self._bounds))
-            yield verdict.sample, f'{texts[:-1]},"cases":{self._cases.json(verdict.sample)}}}'
+            run = find_run(connection, self._name)
+            assert run is not None
+            for sample in sorted(self._shown.with_texts):
+                record = read_sample(connection, run.id, sample)
+                assert record is not None
+                language = self._run.record.config.judge.for_dataset(sample.dataset).language
+                texts = compact(
+                    shown_texts(record.verdict, record.generation, self._bounds, language)
+                )
+                yield sample, f'{texts[:-1]},"cases":{self._cases.json(sample)}}}'
 
 
 def shown_prompt(outline: ProblemOutline, bounds: Bounds) -> object:
@@ -148,7 +145,7 @@ def shown_prompt(outline: ProblemOutline, bounds: Bounds) -> object:
 
 
 def shown_texts(
-    verdict: Verdict, generation: Generation | None, bounds: Bounds
+    verdict: Verdict, generation: Generation | None, bounds: Bounds, language: str
 ) -> dict[str, object]:
     """Completion, judged code and verdict of a sample as the page gets them; shortened."""
     most, code = bounds.characters, answers.extracted(generation, verdict)
@@ -163,6 +160,14 @@ def shown_texts(
         "generation": generation.model_dump(mode="json") if generation else None,
         "code": code.model_dump(mode="json") if code else None,
         "verdict": verdict.model_dump(mode="json", exclude=_NOT_SHOWN),
+        "marks": asdict(
+            SampleMarks.of(
+                generation.completion if generation else "",
+                code.text if code else "",
+                verdict.first_failed_case,
+                language,
+            )
+        ),
     }
 
 

@@ -4,7 +4,6 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from services.aggregator.folders.files import RunFiles
 from services.aggregator.folders.load import (
     JudgedSample,
     LeftOutError,
@@ -14,13 +13,12 @@ from services.aggregator.folders.load import (
     run_facts,
 )
 from services.aggregator.index.database import Database
-from services.aggregator.index.problems import outline_notes
 from services.aggregator.index.writer import IndexWriter
 from shared.errors import OutputError, PlumblineError
 from shared.finished_run import FinishedRun
 from shared.json_lines import TornLineError
-from shared.outlines import ProblemOutline, read_outlines
-from shared.schemas import FailedCase, ProblemFacts, SampleId, sha256
+from shared.outlines import ProblemOutline
+from shared.schemas import FailedCase, SampleId, sha256
 
 # Characters that take two or six bytes in JSON, or as a \u escape that is safe in HTML.
 _TWO_BYTES = ('"', "\\", "\n", "\r", "\t")
@@ -71,16 +69,8 @@ class Bounds:
         return len(kept.encode("utf-8", "replace")) + extra + 100
 
     def cost_of_sample(self, completion: str, *others: str | None) -> int:
-        """Return an upper bound for a sample; the completion counts twice, as its code is shown."""
-        return 2 * self.cost(completion) + sum(map(self.cost, others)) + _SAMPLE_OVERHEAD
-
-
-@dataclass(frozen=True, slots=True)
-class ReportProblem:
-    """A problem of the run; ``cost`` is the size of what was asked in the page, in bytes."""
-
-    facts: ProblemFacts
-    cost: int
+        """Return an upper bound for a sample: its completion and its code, each with its marks."""
+        return 4 * self.cost(completion) + sum(map(self.cost, others)) + _SAMPLE_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +85,21 @@ class SampleSelection:
     with_texts: dict[SampleId, int]
 
 
-Problems = Mapping[tuple[str, str], ReportProblem]
+Problems = Mapping[tuple[str, str], int]
+"""Bytes that what was asked takes in the page, by data set and problem."""
 
 
 def report_problems(outlines: Iterable[ProblemOutline], bounds: Bounds) -> Problems:
-    return {
-        (one.dataset, one.problem_id): ReportProblem(one.facts, sum(map(bounds.cost, one.texts)))
-        for one in outlines
-    }
+    return {(one.dataset, one.problem_id): sum(map(bounds.cost, one.texts)) for one in outlines}
 
 
-def load_index(run: FinishedRun, database: Database, problems: Problems, bounds: Bounds) -> str:
+def load_index(run: FinishedRun, database: Database, bounds: Bounds) -> str:
     """Load a run from its folder into the index; return the run's id.
 
     Raises:
         OutputError: A line, other than a torn last one, is invalid.
     """
-    name, writer = run.record.run, IndexWriter(database)
+    name, writer = run.record.run, IndexWriter(database, searched=False)
 
     def report(error: PlumblineError) -> None:
         if isinstance(error, TornLineError):
@@ -121,18 +109,15 @@ def load_index(run: FinishedRun, database: Database, problems: Problems, bounds:
 
     add_run(writer, run, name, None)
     indexed = writer.runs()[name]
-    writer.note_problems(indexed, outline_notes(read_outlines(run.folder)))
     with database.write() as connection:
         connection.execute(_SIZES)
     writer.set_facts(indexed, progress(run.record, name), run_facts(run, report))
     load_samples(
-        RunFiles(run.folder.url),
+        run,
         writer,
         indexed,
-        {key: problem.facts for key, problem in problems.items()},
         report,
         lambda batch: _write_sizes(database, batch, run.record.seed, bounds),
-        searched=False,
     )
     return name
 
@@ -154,7 +139,7 @@ def select_samples(
         listed.add(sample)
         problem = (dataset, problem_id)
         if problem not in prompts and problem in problems:
-            cost += problems[problem].cost
+            cost += problems[problem]
         left -= cost
         if left >= 0:
             with_texts[sample] = len(with_texts)
@@ -170,16 +155,16 @@ def _write_sizes(
 ) -> None:
     values = [
         (
-            one.verdict.dataset,
-            one.verdict.problem_id,
-            one.verdict.sample_index,
-            sha256(f"{seed}\n{one.verdict.sample.key}"),
+            verdict.dataset,
+            verdict.problem_id,
+            verdict.sample_index,
+            sha256(f"{seed}\n{verdict.sample.key}"),
             bounds.cost_of_sample(
-                one.generation.completion if one.generation else "",
-                *_texts(one.verdict.first_failed_case),
+                generation.completion if generation else "",
+                *_texts(verdict.first_failed_case),
             ),
         )
-        for one in samples
+        for verdict, generation in samples
     ]
     with database.write() as connection:
         connection.executemany("INSERT OR REPLACE INTO sizes VALUES (?, ?, ?, ?, ?)", values)

@@ -22,6 +22,7 @@ export const RANGES = {
   attempts: ["Attempts", (row) => row.attempts],
   prompt_length: ["Prompt, characters", (row) => row.prompt_length],
 };
+const SHORTEST = 3; // characters of a text that is searched for
 export const PLACES = ["prompt", "completion", "stderr"];
 export const FILTERS = [...Object.keys(CHOICES), ...Object.keys(RANGES), "flipped", "group", "q", "text", "in"];
 
@@ -126,8 +127,8 @@ export function filterForm(query, sorts, searched, change) {
   const input = (key, label) => el("input", { name: key, type: "search", maxlength: 200, value: query.get(key) ?? "", placeholder: label });
   const search = input("q", "problem or detail");
   search.addEventListener("input", take("q"));
-  const text = input("text", "any part of a text");
-  text.addEventListener("input", () => (query.set("text", text.value), slow()));
+  const text = input("text", `part of a text, ${SHORTEST} characters or more`);
+  text.addEventListener("input", () => (query.set("text", text.value.length < SHORTEST ? "" : text.value), slow()));
   const places = [["", "prompt, completion, stderr"], ...PLACES.map((one) => [one, one])];
   const sort = options("sort", [["", "problem"], ...sorts.map((one) => [one, one])], query, take("sort"));
   const order = options("order", [["", "asc"], ["desc", "desc"]], query, take("order"));

@@ -92,8 +92,8 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     body.querySelector("a")?.focus();
   }
 
-  function failing({ verdict }, one) {
-    const parts = failed(verdict, one, "h4");
+  function failing({ verdict, marks }, one) {
+    const parts = failed(verdict, marks?.case, one, "h4");
     return parts.length ? parts : [el("p", { class: "soft" }, verdict?.accepted ? "Every case passed." : "None is recorded.")];
   }
 

@@ -3,10 +3,9 @@ import * as api from "./api.js";
 import { el, name, visible, warn } from "./dom.js";
 import { keys } from "./help.js";
 import { address, backTo, neighbours } from "./listing.js";
-import { coloured } from "./python.js";
+import { coloured, marked } from "./marks.js";
 import { moment } from "./runs.js";
 
-const FENCE = /```[ \t]*(?:(?:python3?|py)[ \t]*)?\r?\n([^]*?)```/giu;
 const MISSING = "This file has the figures of this sample alone; the run's generations.jsonl and verdicts.jsonl have its texts.";
 const MOST = 100_000; // characters of a text; longer texts make browsers slow
 
@@ -63,42 +62,24 @@ function box(label, text, parts) {
 
 const block = (label, text) => box(label, text ?? "", (shown) => (shown ? visible(shown) : "(empty)"));
 
-function answer(text) {
-  const parts = [];
-  let end = 0;
-  for (const found of text.matchAll(FENCE)) {
-    const code = found.index + found[0].length - found[1].length - 3;
-    parts.push(...visible(text.slice(end, code)), ...coloured(found[1]), "```");
-    end = found.index + found[0].length;
-  }
-  return [...parts, ...(end ? visible(text.slice(end)) : coloured(text))];
-}
-
-// Line-by-line diff of both outputs; differing lines are marked on both sides.
-function outputs(expected, actual) {
-  const side = (label, text, other, mark) => {
-    const others = (other ?? "").split("\n");
-    const line = (words, i, lines) => {
-      const parts = [...visible(words), i < lines.length - 1 ? "\n" : ""];
-      return words.trimEnd() === (others[i] ?? "").trimEnd() ? parts : el("span", { class: mark }, parts);
-    };
-    return el("div", {}, el("h3", {}, label), box(label, text ?? "", (shown) => shown.split("\n").flatMap(line)));
-  };
-  return el("div", { class: "sides" }, side("Expected", expected, actual, "kept"), side("Actual", actual, expected, "lost"));
+// Both outputs; what differs is marked on both sides.
+function outputs(expected, actual, difference) {
+  const side = (label, text, marks, kind) => el("div", {}, el("h3", {}, label), box(label, text ?? "", (shown) => marked(shown, marks ?? [], kind)));
+  return el("div", { class: "sides" }, side("Expected", expected, difference?.expected, "kept"), side("Actual", actual, difference?.actual, "lost"));
 }
 
 // The expected value of HumanEval and MBPP is a test, not an output to compare.
-function testAndOutput({ expected, actual }) {
+function testAndOutput({ expected, actual }, syntax) {
   return el("div", { class: "sides" },
-    el("div", {}, el("h3", {}, "Test"), box("Test", expected ?? "", coloured)),
+    el("div", {}, el("h3", {}, "Test"), box("Test", expected ?? "", (shown) => coloured(shown, syntax))),
     el("div", {}, el("h3", {}, "Output"), block("Output", actual)));
 }
 
-// `id` names files; without it there are no buttons. `level` is the heading's.
-export function failed(verdict, id, level = "h2") {
+// `marks` are those of the case. `id` names files; without it there are no buttons. `level` is the heading's.
+export function failed(verdict, marks, id, level = "h2") {
   const found = verdict?.first_failed_case;
   if (!found) return [];
-  const both = verdict.method === "function" ? testAndOutput(found) : outputs(found.expected, found.actual);
+  const both = verdict.method === "function" ? testAndOutput(found, marks?.test) : outputs(found.expected, found.actual, marks?.difference);
   return [
     el(level, {}, `First case that failed: case ${found.case_index}, counted from 0, `, el("span", { class: `status ${found.status}` }, found.status)),
     ...(id ? [tools("the failing case", fileName(id, "case.json"), json(found))] : []),
@@ -117,20 +98,20 @@ const COLUMNS = ["Case", "Status", "Exit code", "Seconds", "CPU, s", "Memory, Mi
 
 const figure = (value, digits) => el("td", { class: "number" }, value === null ? "–" : value.toFixed(digits));
 
-function caseTexts(one) {
+function caseTexts(one, marks) {
   const found = { ...one, expected: one.expected ?? "", actual: one.actual ?? "" };
   const stdio = one.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", one.input)];
   const errors = (label, text) => (text ? [el("h3", {}, label), ...block(label, text)] : []);
   return [
-    ...stdio, one.input === null ? testAndOutput(found) : outputs(found.expected, found.actual),
+    ...stdio, one.input === null ? testAndOutput(found, marks?.test) : outputs(found.expected, found.actual, marks?.difference),
     ...errors("Standard error", one.stderr), ...errors("Compiler", one.compile_stderr),
   ];
 }
 
 // A row of figures, and one with the texts, which are made when they are opened.
-function caseRows(one) {
+function caseRows(one, marks) {
   const texts = el("details", {}, el("summary", {}, `Texts of case ${one.case_index}`));
-  texts.addEventListener("toggle", () => texts.append(...caseTexts(one)), { once: true });
+  texts.addEventListener("toggle", () => texts.append(...caseTexts(one, marks)), { once: true });
   return [
     el("tr", {},
       el("th", { scope: "row", class: "number" }, String(one.case_index)),
@@ -155,8 +136,9 @@ async function showCases(place, verdict, id, query) {
   let shown = 0;
   const next = async () => {
     const page = await api.cases(...id, onlyFailed ? { offset, limit: 200 } : { offset });
+    const marks = new Map(page.cases.map((one, i) => [one, page.marks[i]]));
     const wanted = onlyFailed ? page.cases.filter(isFailed) : page.cases;
-    rows.append(...wanted.flatMap((one) => caseRows(one)));
+    rows.append(...wanted.flatMap((one) => caseRows(one, marks.get(one))));
     offset = wanted.length < page.cases.length ? null : page.next;
     shown += wanted.length;
     more.hidden = offset === null;
@@ -194,9 +176,9 @@ const FOUND = {
 };
 
 // The extracted code, next to the completion.
-function answers({ generation, code, verdict }, id) {
-  const raw = generation?.error ? block("Completion", generation.error) : box("Completion", generation?.completion ?? "", answer);
-  const ran = FOUND[code?.found] ? box("Code that was judged", code.text, coloured) : [el("p", { class: "soft" }, nothing(code, verdict))];
+function answers({ generation, code, verdict, marks }, id) {
+  const raw = generation?.error ? block("Completion", generation.error) : box("Completion", generation?.completion ?? "", (shown) => coloured(shown, marks?.completion));
+  const ran = FOUND[code?.found] ? box("Code that was judged", code.text, (shown) => coloured(shown, marks?.code)) : [el("p", { class: "soft" }, nothing(code, verdict))];
   return el("div", { class: "sides" },
     el("div", {},
       el("h2", {}, "Code that was judged", FOUND[code?.found] ? el("span", { class: "soft" }, `, ${FOUND[code.found]}`) : null),
@@ -260,7 +242,7 @@ export function asked({ messages, prompt }, id) {
   ];
 }
 
-const texts = (found, id, cases) => [...failed(found.verdict, id), cases, answers(found, id), ...asked(found, id)];
+const texts = (found, id, cases) => [...failed(found.verdict, found.marks?.case, id), cases, answers(found, id), ...asked(found, id)];
 
 // Links to the samples before and after this one in the list that it was opened from, with their keys.
 function pager(run, before, after) {

@@ -1,0 +1,116 @@
+"""Recorded cases of a sample, which the index does not hold: from the ledger or a run's folder."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.aggregator.index.overview import IndexedRun
+from services.aggregator.marks import CaseMarks
+from shared import artifacts
+from shared.case_records import SampleCases, failing_first, readable_tests
+from shared.finished_run import record_of
+from shared.json_lines import read_lines
+from shared.ledger import Ledger
+from shared.run_record import CasesRecord
+from shared.schemas import CaseRecord, RecordedCases, SampleId
+from shared.statuses import FinalStatus
+
+# Lines of cases that begin otherwise have to be parsed to know their sample.
+_BEGIN = b'{"dataset":"'
+Cases = tuple[RecordedCases | None, Sequence[CaseRecord]]
+"""Which cases of a sample were recorded, None if none, and these."""
+ReadCases = Callable[[IndexedRun, SampleId], Cases]
+
+
+class CasesQuery(BaseModel):
+    """Position in the cases of a sample."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    offset: int = Field(default=0, ge=0, lt=2**31)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+class CasePage(BaseModel):
+    """Recorded cases of a sample, those that failed first, then by place.
+
+    ``recorded`` says which cases were recorded: None if none were when the sample was judged.
+    ``total`` of them are recorded, ``next`` is the offset of the following page, None on the last.
+    ``marks`` are those of the cases, in their order.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    recorded: RecordedCases | None
+    total: Annotated[int, Field(ge=0)]
+    cases: list[CaseRecord]
+    marks: list[CaseMarks]
+    next: Annotated[int, Field(ge=0)] | None
+
+    @classmethod
+    def of(
+        cls,
+        recorded: RecordedCases | None,
+        cases: Sequence[CaseRecord],
+        query: CasesQuery,
+        language: str,
+    ) -> "CasePage":
+        end = query.offset + query.limit
+        shown = failing_first(cases)[query.offset : end]
+        return cls(
+            recorded=recorded,
+            total=len(cases),
+            cases=shown,
+            marks=[CaseMarks.of(case, language) for case in shown],
+            next=end if end < len(cases) else None,
+        )
+
+
+def ledger_cases(ledger: Ledger, sample: SampleId) -> Cases:
+    """Read the cases of a sample that the ledger recorded."""
+    stored = next((packed for _, packed in ledger.cases([sample])), None)
+    if stored is None:
+        return None, []
+    found = SampleCases.unpacked(stored)
+    tests = readable_tests(ledger.problem(sample.dataset, sample.problem_id))
+    return found.recorded, list(found.of(sample, tests))
+
+
+def folder_cases(run: IndexedRun, sample: SampleId) -> Cases:
+    """Read the cases of a sample that a finished run recorded: the file up to them.
+
+    Raises:
+        OutputError: A line cannot be read.
+        DataError: The file cannot be read.
+    """
+    facts = run.facts.get("cases")
+    if not isinstance(facts, dict) or run.folder is None:
+        return None, []
+    kinds = CasesRecord.model_validate(facts).samples
+    # A run that was resumed with another setting has several.
+    recorded: RecordedCases | None = next(iter(kinds), None) if len(kinds) < 2 else "failed"
+    path = f"{run.folder.rstrip('/')}/{artifacts.CASES}"
+    begin, found = _begin_of(sample), list[CaseRecord]()
+    for number, line in read_lines(path):
+        if line.startswith(begin) or not line.startswith(_BEGIN):
+            case = record_of(CaseRecord, f"{path}:{number}", line)
+            if case.sample == sample:
+                found.append(case)
+                continue
+        if found:  # a sample's cases follow each other
+            break
+    return recorded, found
+
+
+def _begin_of(sample: SampleId) -> bytes:
+    """Return how the lines of a sample's cases begin, as :class:`CaseRecord` writes them."""
+    case = CaseRecord(
+        dataset=sample.dataset,
+        problem_id=sample.problem_id,
+        sample_index=sample.sample_index,
+        case_index=0,
+        status=FinalStatus.SUCCESS,
+    )
+    names = case.model_dump_json(include={"dataset", "problem_id", "sample_index"})
+    return names.removesuffix("}").encode() + b","
