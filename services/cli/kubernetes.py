@@ -18,6 +18,7 @@ _REMEDIES = {
     "persistentvolumeclaim": "set a default storage class, or storageClassName in the claims",
     "nvidia.com/gpu": "free or add GPUs, or install NVIDIA's device plugin",
     "ImagePull": _IMAGES,
+    "node affinity": "install NVIDIA's GPU feature discovery, which labels nodes with GPUs",
     "insufficient": "add a node, or lower resources.requests in the overlay",
     "taint": "remove the node's taint, or add a toleration in the overlay",
     "CrashLoop": "kubectl -n plumbline logs POD --previous",
@@ -82,7 +83,7 @@ def _reason(pod: Resource, conditions: dict[str, Resource], events: list[Resourc
         text = " ".join((waiting or warnings[-1:] or ["its containers start"])[0].split())
     for word, remedy in _REMEDIES.items():
         if word.lower() in text.lower():
-            return f"{text}; {remedy.replace('POD', pod['metadata']['name'])}"
+            return f"{text.rstrip('.')}; {remedy.replace('POD', pod['metadata']['name'])}"
     return text
 
 
