@@ -440,6 +440,11 @@ def without_broadcast(empty: Any) -> Any:
                 found.differs = differs or (bool(others) and ufunc is numpy.subtract)
                 return found
 
+            def __array_function__(self, *call: Any) -> Any:
+                if self.differs:
+                    raise AssertionError("an empty array is compared with values")
+                return super().__array_function__(*call)
+
         EMPTY.append(Empty)
     return empty.view(EMPTY[0])
 

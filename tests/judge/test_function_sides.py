@@ -222,6 +222,8 @@ KINDS: list[Row] = [
      "import numpy as np\nassert np.array_equiv(f(1), [2, 4])", WRONG, False),
     ("", "import numpy as np\ndef f(x): return np.empty(0)",
      "import numpy as np\nassert np.abs(f(2) - 4).sum() < 1e-6", WRONG, False),
+    ("", "import numpy as np\ndef f(x): return np.empty(0)",
+     "import numpy as np\nassert np.linalg.norm(f(2) - 4) < 1e-6", WRONG, False),
     ("", "import os\nHERE = os.path.dirname(os.path.abspath(__file__))\ndef f(x): return x",
      "assert f(1) == 1", RIGHT, False),
 ]  # fmt: skip
