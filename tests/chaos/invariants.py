@@ -22,7 +22,7 @@ import psutil
 from redis import Redis
 
 from services.cli.embedded.services import start_redis
-from shared.analysis.metrics import SampleResult, summarize
+from shared.analysis.metrics import SampleResult, run_throughput, summarize
 from shared.analysis.slices import slice_summaries
 from shared.errors import UntrustedRunError
 from shared.finished_run import FinishedRun, open_run
@@ -256,9 +256,11 @@ def _summary(run: FinishedRun) -> Iterator[Violation]:
         outline = ProblemOutline.model_validate(line)
         facts[outline.dataset][outline.problem_id] = outline.facts
     slices = run.folder.read_json("slices.json")
+    per_second = run_throughput(results.values(), run.record.active_seconds)
     for dataset, samples in results.items():
         many = {name for name, one in facts[dataset].items() if one.many_answers}
         summary = summarize(samples, run.record.active_seconds, many)
+        summary["run_throughput"] = per_second
         if _json(summary) != run.summary.get(dataset):
             yield Violation(Invariant.SUMMARY, f"the summary of {dataset} differs")
         if _json(slice_summaries(samples, facts[dataset])) != slices.get(dataset):

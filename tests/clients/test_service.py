@@ -52,12 +52,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judge(redis_server: RedisServer, folder: Path) -> Iterator[None]:
-    with (
-        own_sandbox(folder) as sandbox,
-        judge_process(redis_server.url, sandbox, folder),
-    ):
-        yield
+def sandbox(redis_server: RedisServer, folder: Path) -> Iterator[str]:
+    """The sandbox of a judge at work."""
+    with own_sandbox(folder) as url, judge_process(redis_server.url, url, folder):
+        yield url
 
 
 def start(
@@ -68,8 +66,8 @@ def start(
 
 
 @pytest.fixture(scope="module")
-def url(judge: None, redis_server: RedisServer, folder: Path) -> Iterator[str]:
-    with start(redis_server, folder) as (_, url):
+def url(sandbox: str, redis_server: RedisServer, folder: Path) -> Iterator[str]:
+    with start(redis_server, folder, SANDBOX_URLS=sandbox) as (_, url):
         yield url
 
 
@@ -123,7 +121,7 @@ def test_refusals_have_the_services_words_and_hit_nobody_else(
 
 
 def test_a_token_is_asked_for(
-    judge: None, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sandbox: str, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with start(redis_server, tmp_path, PLUMBLINE_REWARD_TOKEN="open-sesame") as (_, url):
         with pytest.raises(RefusedError) as refused:
@@ -160,7 +158,7 @@ def test_programs_run_in_the_sandbox(url: str) -> None:
 
 
 def test_a_killed_service_loses_and_doubles_nothing(
-    judge: None, redis_server: RedisServer, tmp_path: Path, answers: list[Answer]
+    sandbox: str, redis_server: RedisServer, tmp_path: Path, answers: list[Answer]
 ) -> None:
     chosen = [a for a in answers if a.status in ("success", "wrong_answer")]
     items = [
