@@ -161,7 +161,7 @@ def test_its_user_has_the_rights_that_it_needs(stack: Stack, container: str) -> 
 
 
 @pytest.mark.parametrize(
-    "command", ["FLUSHALL", "KEYS *", "SADD plumbline:runs x", "GET plumbline:permits:x"]
+    "command", ["FLUSHALL", "KEYS *", "SADD plumbline:runs x", "HGETALL plumbline:run:x:verdicts"]
 )
 def test_its_user_may_no_more_in_redis_than_it_needs(container: str, command: str) -> None:
     code = (
