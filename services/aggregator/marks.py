@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from functools import cache, lru_cache
 from typing import Self
 
 from pygments.lexer import Lexer
@@ -78,13 +79,18 @@ class SampleMarks:
 
 def highlighted(code: str, language: str | None) -> Syntax:
     """The syntax of a program; nothing in a language that Pygments does not know."""
+    return _highlighted(code[:_MOST].rstrip(), language)
+
+
+@lru_cache(maxsize=8)  # a program is mostly the text of its answer's block
+def _highlighted(code: str, language: str | None) -> Syntax:
     marks: Syntax = []
     lexer = _lexer(language)
     if lexer is None:
         return marks
     end = time.monotonic() + _SECONDS
     # Some lexers know a comment by the end of its line.
-    for _, kind, text in lexer.get_tokens_unprocessed(f"{code[:_MOST].rstrip()}\n"):
+    for _, kind, text in lexer.get_tokens_unprocessed(f"{code}\n"):
         _add(marks, _length(text), _number(kind))
         if time.monotonic() > end:
             break
@@ -153,6 +159,7 @@ def _lexer(language: str | None) -> Lexer | None:
         return None
 
 
+@cache
 def _number(kind: _TokenType) -> int:
     return next((number for one, number in _KINDS if kind in one), 0)
 
