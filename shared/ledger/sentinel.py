@@ -60,8 +60,11 @@ class SentinelUrl:
         Raises:
             ValueError: It has another form. No part of it is in the message.
         """
-        parts = urlsplit(url)
-        userinfo, _, listed = parts.netloc.rpartition("@")
+        # Debian's Python, as later ones, refuses brackets that do not begin the only host.
+        scheme, _, rest = url.partition("://")
+        servers = re.split("[/?#]", rest, maxsplit=1)[0]
+        parts = urlsplit(f"{scheme}://hosts{rest[len(servers) :]}")
+        userinfo, _, listed = servers.rpartition("@")
         hosts = [_host(text) for text in listed.split(",")]
         service, _, database = parts.path.strip("/").partition("/")
         if not service:
