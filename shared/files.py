@@ -78,6 +78,12 @@ def remove_abandoned(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
+def cache_folder() -> Path:
+    """Return this user's folder for what can be made again."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    return Path(cache) / "plumbline"
+
+
 def is_alive(pid: int) -> bool:
     """Whether there is a process with this id, whosever it is."""
     try:

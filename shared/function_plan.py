@@ -141,7 +141,7 @@ def failed_trials(stdout: bytes) -> Mapping[str, str] | None:
         return None
     if not isinstance(found, dict):
         return None
-    return {str(name): str(reason) for name, reason in found.items()}
+    return {str(name): str(reason).rstrip(": ") for name, reason in found.items()}
 
 
 def before_function(prompt: str, name: str) -> str:

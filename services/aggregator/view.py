@@ -17,6 +17,7 @@ from services.aggregator.settings import PageSettings
 from shared.analysis.gate_policy import default_policy
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
+from shared.files import cache_folder
 from shared.service.access import Access
 from shared.service.logs import get_logger
 from shared.service.server import serve
@@ -89,7 +90,7 @@ def open_index(index_dir: Path | None, folder: str) -> Database:
     Raises:
         OutputError: No index can be kept, there or in the folder of temporary files.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "plumbline"
+    cache = cache_folder()
     place = (index_dir or cache) / "view"
     kept = place / hashlib.sha256(folder.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     try:

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from shared.errors import PlumblineError, ServiceError
+from shared.files import cache_folder
 
 DESCRIPTION = "the modules that answers may import (numpy, sympy, …; 300 MB), once"
 COMMAND = f"{sys.executable} -m services.sandbox.programs"
@@ -72,8 +73,7 @@ def _folders() -> list[Path]:
     name = f"programs-{version}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     if os.geteuid() == 0:
         return [_OF_MACHINE / name]
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
-    return [Path(cache) / "plumbline" / name, _OF_MACHINE / name]
+    return [cache_folder() / name, _OF_MACHINE / name]
 
 
 def base_interpreter() -> Path:

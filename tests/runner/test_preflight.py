@@ -239,7 +239,7 @@ def test_reference_solutions_are_tried() -> None:
 async def test_what_ran_in_a_sandbox_is_not_tried_again(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     wrong, right = json.dumps({"a: problem '7'": "AssertionError: no"}), "{}"
     needs = Needs((), {}, {"a: problem '7'": ["def f(): pass", "assert f()"]})
 
@@ -263,7 +263,7 @@ async def test_what_ran_in_a_sandbox_is_not_tried_again(
 async def test_who_insists_gets_no_verdict_on_them(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     failed = json.dumps({"a: problem '7'": "AssertionError: no"})
     needs = Needs((), {}, {"a: problem '7'": ["assert False"]}, insisted=True)
     for _ in range(2):

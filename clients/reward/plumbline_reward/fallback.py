@@ -56,7 +56,7 @@ def scorer(
 
 
 def is_async(call: Function) -> bool:
-    """Whether a call of :func:`scorer` is to be awaited."""
+    """Whether a call from :func:`scorer` returns an awaitable."""
     return inspect.iscoroutinefunction(getattr(call, "func", call))
 
 
