@@ -50,8 +50,12 @@ def faulty_sandbox(folder: Path, fault: Fault) -> Iterator[str]:
             started.set()
             await ended.wait()
 
+    def run(url: str) -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve(url))
+
     with own_sandbox(folder) as url:
-        thread = threading.Thread(target=lambda: loop.run_until_complete(serve(url)))
+        thread = threading.Thread(target=run, args=(url,))
         thread.start()
         started.wait(30)
         try:

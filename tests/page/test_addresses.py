@@ -58,7 +58,7 @@ def port(
 @pytest.fixture(scope="module")
 def forwarded(port: int) -> Iterator[int]:
     """A port that passes every byte on, as ``kubectl port-forward`` and a proxy that keeps Host."""
-    loop, bound = asyncio.new_event_loop(), threading.Event()
+    loop, bound, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     ports: list[int] = []
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -73,16 +73,20 @@ def forwarded(port: int) -> Iterator[int]:
         await asyncio.gather(copy(reader, back), copy(there, writer))
 
     async def listen() -> None:
-        server = await asyncio.start_server(forward, "127.0.0.1", 0)
-        ports.append(server.sockets[0].getsockname()[1])
-        bound.set()
+        async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
+            ports.append(server.sockets[0].getsockname()[1])
+            bound.set()
+            await ended.wait()
 
-    loop.create_task(listen())
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(listen())
+
+    thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     assert bound.wait(60)
     yield ports[0]
-    loop.call_soon_threadsafe(loop.stop)
+    loop.call_soon_threadsafe(ended.set)
     thread.join()
 
 
