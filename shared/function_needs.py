@@ -107,7 +107,8 @@ def classes_of(setup: ast.Module) -> list[str]:
     """Return the classes that a setup defines, by a statement or by a call such as namedtuple."""
     found = [node.name for node in setup.body if isinstance(node, ast.ClassDef)]
     for node in setup.body:
-        if isinstance(node, ast.Assign) and _last(getattr(node.value, "func", node)) in _FACTORIES:
+        made_by = getattr(getattr(node, "value", None), "func", node)
+        if isinstance(node, ast.Assign) and last_name(made_by) in _FACTORIES:
             found += [one.id for one in node.targets if isinstance(one, ast.Name)]
     return found
 
@@ -125,9 +126,12 @@ class _Check:
         self.setup = setup
         self.parents: dict[ast.AST, ast.AST] = {}
         for tree in (setup, *tests):
-            for node in ast.walk(tree):
-                self.parents.update((child, node) for child in ast.iter_child_nodes(node))
-        plain = ast.Constant | ast.expr_context | ast.operator | ast.unaryop | ast.cmpop
+            waiting: list[ast.AST] = [tree]
+            for node in waiting:
+                children = list(ast.iter_child_nodes(node))
+                self.parents.update(dict.fromkeys(children, node))
+                waiting += children
+        plain = (ast.Constant, ast.expr_context, ast.operator, ast.unaryop, ast.cmpop)
         self.nodes = [node for node in self.parents if not isinstance(node, plain)]
         self.own: dict[str, _Function | ast.ClassDef] = {
             node.name: node for node in self.nodes if isinstance(node, _Function | ast.ClassDef)
@@ -303,7 +307,7 @@ class _Check:
             return not node.attr.startswith("__")
         base: ast.AST = node.value
         while isinstance(base, ast.Call | ast.Attribute):
-            if self._is_no_value(base) or _last(base) == "dtype":
+            if self._is_no_value(base) or last_name(base) == "dtype":
                 return True  # of an object that the tests make
             base = base.func if isinstance(base, ast.Call) else base.value
         if self._is_no_value(base):
@@ -324,7 +328,7 @@ class _Check:
         value = node.value
         parts = (getattr(value, name, []) for name in ("elts", "keys", "args"))
         kinds = (*_HOLDERS, "list", "set", "Counter")
-        filled = any(parts) and _last(getattr(value, "func", value)) != "defaultdict"
+        filled = any(parts) and last_name(getattr(value, "func", value)) != "defaultdict"
         container = isinstance(value, ast.List | ast.Dict) or callee(value) in kinds
         if container and not filled:
             names = {one.id for one in node.targets if isinstance(one, ast.Name)}
@@ -342,7 +346,7 @@ class _Check:
             for one in assigned.targets
             if isinstance(one, ast.Name)
         }
-        return any(_last(one) in made for one in (node.left, *node.comparators))
+        return any(last_name(one) in made for one in (node.left, *node.comparators))
 
     def _in_setup(self, node: ast.AST) -> bool:
         while node in self.parents:
@@ -372,7 +376,7 @@ class _Check:
             data = node.attr in _DATA or node.attr in self.fields
             return not data and root not in ("self", "cls")
         if isinstance(node, ast.Call):
-            name = _last(node.func)
+            name = last_name(node.func)
             root = _root(node.func)
             if self._is_imported(root) and _is_path(node.func):
                 return name in _NO_VALUES or self._module(node.func) not in _VALUE_MODULES
@@ -432,7 +436,7 @@ class _Check:
 
     def _consumes(self, call: ast.Call, argument: ast.AST) -> bool:
         """Whether a call only uses what it is given, and returns a value."""
-        name = _last(call.func) or ""
+        name = last_name(call.func) or ""
         if name in _HOLDERS or self._is_answer(call.func):
             return False
         if isinstance(argument, ast.keyword) and argument.arg in ("key", "dtype"):
@@ -452,7 +456,7 @@ class _Check:
         if isinstance(parent, ast.keyword):
             parent = self.parents[parent]
         if isinstance(parent, ast.Call):
-            name = _last(parent.func) or ""
+            name = last_name(parent.func) or ""
             if isinstance(parent.func, ast.Name) and name in _BUILTINS and name not in self.own:
                 return node is parent.func or name in _CALLERS
             own = isinstance(self.own.get(name), _Function) and isinstance(parent.func, ast.Name)
@@ -482,7 +486,7 @@ def _stores(node: ast.AST) -> bool:
     return not isinstance(getattr(node, "ctx", None), ast.Load)
 
 
-def _last(node: ast.AST) -> str | None:
+def last_name(node: ast.AST) -> str | None:
     """Return the last name of a path."""
     if isinstance(node, ast.Attribute):
         return node.attr
@@ -520,9 +524,9 @@ def _is_odd(node: ast.stmt) -> bool:
     methods with unknown decorators, or for others to define.
     """
     if isinstance(node, _Function):
-        known = all(_last(one) in _DECORATORS for one in node.decorator_list)
-        return not known or any(_last(one) == "NotImplementedError" for one in ast.walk(node))
-    if not isinstance(node, ast.Assign) or "__slots__" not in map(_last, node.targets):
+        known = all(last_name(one) in _DECORATORS for one in node.decorator_list)
+        return not known or any(last_name(one) == "NotImplementedError" for one in ast.walk(node))
+    if not isinstance(node, ast.Assign) or "__slots__" not in map(last_name, node.targets):
         return False
     names = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value]
     listed = isinstance(node.value, ast.List | ast.Tuple)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from shared.function_needs import callee, classes_of, needs_of
+from shared.function_needs import callee, classes_of, last_name, needs_of
 from shared.harness.function_calls import UnusableTestError, arguments_of, is_expected
 from shared.harness.wire import FunctionTests
 from shared.schemas import GroundTruth, HumanEvalTests, MbppTests, StdioTests
@@ -169,9 +169,9 @@ def _humaneval_plan(prompt: str, entry_point: str, test: str) -> FunctionPlan:
     plan = _plan(prelude, prelude, texts, [entry_point], known - {entry_point}, shared)
     others = ", ".join(name for name in plan.tests.names if name != entry_point)
     fault = plan.fault
-    if others and not fault and not _may_define([ast.parse(texts[0])], plan.imports):
+    if others and not fault and not _may_define(ast.walk(ast.parse(texts[0])), plan.imports):
         fault = f"undefined names: {others}"
-    if "check" not in _names(test).bound:
+    if "check" not in _names(texts[0]).bound:
         fault = "the test defines no function check"
     tests = plan.tests
     if "random" in test:  # inputs may be; a fixed seed makes the verdict deterministic
@@ -203,12 +203,14 @@ def _plan(
     except (SyntaxError, ValueError) as error:
         told = f"line {getattr(error, 'lineno', '?')}: {getattr(error, 'msg', error)}"
         return FunctionPlan(FunctionTests(prelude, setup, list(texts), names, []), shared, told)
-    called = {callee(node) for tree in trees[1:] for node in ast.walk(tree)}
+    nodes = [node for tree in trees[1:] for node in ast.walk(tree)]
+    called = {callee(node) for node in nodes}
     modules = [name for name in free if name in _KNOWN_MODULES - called and name not in names]
     names += [name for name in free if name not in (*names, *_BUILTINS, *modules)]
     names = names or _named_as_builtins(trees)
     imports = tuple(dict.fromkeys(text for tree in trees for text in _imports(tree)))
-    undefined = [] if _may_define(trees, imports) else _undefined(trees[1:], frozenset(names))
+    hidden = _may_define([*ast.walk(trees[0]), *nodes], imports)
+    undefined = [] if hidden else _undefined(nodes, frozenset(names))
     fault = f"undefined names: {', '.join(undefined)}" if undefined else None
     if not fault and not shared:
         shared = needs_of(trees[0], trees[1:], frozenset(names))
@@ -228,6 +230,7 @@ class _Names:
     free: frozenset[str] = frozenset()
 
 
+@lru_cache(maxsize=8)  # a text is looked at several times, and the next problem has others
 def _names(text: str) -> _Names:
     try:
         top = symtable.symtable(text, "<tests>", "exec")
@@ -272,7 +275,7 @@ def _imports(node: ast.AST) -> Iterator[str]:
         yield from (f"import {alias.name}" for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         yield ast.unparse(node)
-    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(_IMPORTERS):
+    elif isinstance(node, ast.Call) and last_name(node.func) in _IMPORTERS:
         name = node.args[0] if len(node.args) == 1 else None
         text = name.value if isinstance(name, ast.Constant) else None
         if isinstance(text, str) and text.replace(".", "").isidentifier():
@@ -282,20 +285,20 @@ def _imports(node: ast.AST) -> Iterator[str]:
             yield from _imports(inner)
 
 
-def _may_define(trees: Iterable[ast.Module], imports: Iterable[str]) -> bool:
+def _may_define(nodes: Iterable[ast.AST], imports: Iterable[str]) -> bool:
     """Whether tests may define names that nobody sees."""
-    found = {callee(node) for tree in trees for node in ast.walk(tree)}
+    found = {callee(node) for node in nodes}
     stars = any(text.endswith(" *") for text in imports)
     return stars or not found.isdisjoint(("exec", "globals", "vars", "setattr"))
 
 
-def _undefined(trees: Sequence[ast.Module], names: frozenset[str]) -> list[str]:
+def _undefined(nodes: Iterable[ast.AST], names: frozenset[str]) -> list[str]:
     """Return those of the answer's names that the tests use as data alone, or write as constants.
 
     An answer is asked for functions and classes.
     """
     functions, called, lists = set[str](), set[str](), set[ast.expr]()
-    for node in (node for tree in trees for node in ast.walk(tree)):
+    for node in nodes:
         called.add(callee(node) or "")
         if isinstance(node, ast.Call) and callee(node) in names:
             lists |= {one for one in node.args if isinstance(one, ast.List | ast.Tuple | ast.Dict)}

@@ -24,6 +24,7 @@ from services.runner.preflight import (
     check_needs,
     check_sandboxes,
     needs_of,
+    were_tried,
     with_faults,
 )
 from services.runner.run import Run, Source, with_watch
@@ -281,7 +282,8 @@ def _services(
             progress.note(f"warning: {warning}")
         for note in stack.notes:
             progress.note(note)
-        if needs and not given:
+        environment = stack.sandbox.environment if stack.sandbox else None
+        if needs and not given and not were_tried(needs, environment):
             check = partial(check_needs, stack.sandbox_urls, needs)
             faults = asyncio.run(_watched(stack, partial(_of_restarted, check)))
         connecting = partial(asyncio.to_thread, connect, stack.redis_url)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
@@ -15,7 +16,7 @@ from redis import Redis
 from shared.address import Address
 from shared.config import Config, JudgeConfig
 from shared.datasets import python_solutions
-from shared.environment import PACKAGES
+from shared.environment import PACKAGES, SandboxEnvironment
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
 from shared.files import cache_folder
 from shared.function_plan import (
@@ -261,6 +262,25 @@ async def _check_language(
         )
 
 
+def were_tried(needs: Needs, environment: SandboxEnvironment | None) -> bool:
+    """Whether :func:`check_needs` has found nothing in such a sandbox before, for this user."""
+    if needs.languages or environment is None:
+        return False
+    packages = json.dumps([environment.python, environment.packages])
+    return _exists(_mark(packages, list(needs.trials())))
+
+
+def _mark(packages: str, programs: Sequence[str]) -> Path:
+    """The file that exists once the programs have run well beside these packages."""
+    return cache_folder() / "tried" / sha256("\0".join([packages, *programs]))
+
+
+def _exists(path: Path) -> bool:
+    with suppress(OSError):  # the folder may be somebody else's
+        return path.exists()
+    return False
+
+
 async def _try_tests(
     session: "aiohttp.ClientSession", address: Address, needs: Needs
 ) -> dict[str, str]:
@@ -268,11 +288,9 @@ async def _try_tests(
     if not programs:
         return {}
     packages = await _packages(session, address)
-    name = sha256("\0".join([packages, *programs]))
-    tried = cache_folder() / "tried" / name
-    with suppress(OSError):  # the folder may be somebody else's
-        if packages and tried.exists():
-            return {}
+    tried = _mark(packages, programs)
+    if packages and _exists(tried):
+        return {}
     admitted = asyncio.Semaphore(_AT_ONCE)
 
     async def attempt(program: str) -> Mapping[str, str] | None:

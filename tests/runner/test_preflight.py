@@ -14,9 +14,11 @@ from services.runner.preflight import (
     check_needs,
     check_sandboxes,
     needs_of,
+    were_tried,
     with_faults,
 )
 from shared.config import load_config
+from shared.environment import SandboxEnvironment
 from shared.errors import ConfigError, DataError, ServiceError, UnavailableError
 from shared.function_plan import failed_trials, fault_of, plan_of, solution_texts, trial_program
 from shared.schemas import HumanEvalTests, MbppTests, parse_ground_truth
@@ -258,6 +260,13 @@ async def test_what_ran_in_a_sandbox_is_not_tried_again(
     needs = Needs((), {}, {"a: problem '7'": ["def f(): pass", "assert not f()"]})
     with pytest.raises(ConfigError):
         await check(wrong, "numpy 1")
+    environment = SandboxEnvironment(kind="plumbline", python="3.11", packages={"numpy": "1"})
+    assert not were_tried(needs, environment)
+    await check(right, json.dumps(["3.11", {"numpy": "1"}]))
+    assert were_tried(needs, environment)
+    assert not were_tried(Needs(["java"], needs.imports, needs.solutions), environment)
+    assert not were_tried(needs, environment.model_copy(update={"packages": {"numpy": "2"}}))
+    assert not were_tried(needs, None)
 
 
 async def test_who_insists_gets_no_verdict_on_them(

@@ -159,4 +159,7 @@ def _set_title(command: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # an interpreter that exits by itself first takes down its modules
