@@ -150,7 +150,9 @@ def row_group_names(path: str) -> list[list[tuple[str, str]]]:
         for group in range(parquet.num_row_groups):
             read = [name for name in columns if name in present]
             rows = parquet.read_row_group(group, columns=read).to_pylist()
-            groups.append([_name(path, row + n, values) for n, values in enumerate(rows, start=1)])
+            groups.append(
+                [row_name(path, row + n, values) for n, values in enumerate(rows, start=1)]
+            )
             row += len(rows)
         return groups
 
@@ -182,7 +184,7 @@ def python_solutions(paths: Sequence[str]) -> Iterator[tuple[str, str, str]]:
                 first = next(one["code"] for one in found if one["language"] == "python")
             except (ValueError, TypeError, KeyError, StopIteration):
                 continue
-            yield *_name(path, row, values), first
+            yield *row_name(path, row, values), first
 
 
 def problem_rows(
@@ -341,7 +343,7 @@ def problem_fields(
     Raises:
         DataError: The row has no prompt or no tests, or names the tests of another file.
     """
-    name = _name(path, row, values)
+    name = row_name(path, row, values)
     place = f"{path}: row {row}"
     fields = {column: _text(values.get(column)) for column in COLUMNS}
     fields |= {"dataset": name[0], "problem_id": name[1]}
@@ -360,7 +362,7 @@ def problem_fields(
     return {**fields, "prompt": prompt, "ground_truth": _with_function(tests or "", prompt)}
 
 
-def _name(path: str, row: int, values: Mapping[str, Any]) -> tuple[str, str]:
+def row_name(path: str, row: int, values: Mapping[str, Any]) -> tuple[str, str]:
     """Data set and id of a row.
 
     A file whose name begins with the data source is named by the file, because it may be one of

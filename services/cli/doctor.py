@@ -24,6 +24,7 @@ from services.cli.options import (
     Embedded,
     Model,
     Overrides,
+    default_data,
     server_and_data,
     with_model,
 )
@@ -164,9 +165,10 @@ def _existing(path: Path) -> str:
 
 
 def _data(config: Config) -> Iterator[CheckLine]:
-    given = config.data.eval_files
-    if not given:
-        yield CheckLine(Mark.NOTE, "data", "no data sets configured (data.eval_files)")
+    try:
+        given = config.data.eval_files or default_data()
+    except PlumblineError as error:
+        yield CheckLine(Mark.NOTE, "data", str(error))
         return
     try:
         paths = [one for path in given for one in parquet_files(path)]

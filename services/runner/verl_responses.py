@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from shared.completions import RecordedCompletion
 from shared.config import Config
-from shared.datasets import canonicalize, ground_truth, parquet_rows, record_fields
+from shared.datasets import canonicalize, ground_truth, parquet_rows, record_fields, row_name
 from shared.errors import data_error, reading
 from shared.prompts import chat_messages
 from shared.reference import ProblemReference, is_reference, problem_digest
@@ -101,13 +101,17 @@ class _Problems:
         self.datasets = {problem.dataset for problem in problems}
         self._config = config
 
-    def of_prompt(self, prompt: str) -> Problem:
+    def of_prompt(self, prompt: str, row: tuple[str, str]) -> Problem:
         """Find the problem of a prompt, bare or in its template.
+
+        Where several have it, it is the one that is named like the row: the table is the data set.
 
         Raises:
             ValueError: There is none, or several have this prompt.
         """
         found = self._by_prompt.get(canonicalize(prompt), [])
+        if len(found) > 1:
+            found = [one for one in found if (one.dataset, one.problem_id) == row] or found
         if len(found) > 1:
             names = " and ".join(f"{one.dataset}/{one.problem_id}" for one in found[:2])
             raise ValueError(f"names no problem, and its prompt is that of {names}; add problem_id")
@@ -151,7 +155,8 @@ def _rows(path: str, known: _Problems) -> Iterator[tuple[str, _Row]]:
     for number, values in enumerate(frame.to_dict("records"), start=1):
         place = f"{path}: row {number}"
         try:
-            yield place, _row({name: _plain(value) for name, value in values.items()}, known)
+            row = {name: _plain(value) for name, value in values.items()}
+            yield place, _row(row, known, row_name(path, number, row))
         except ValueError as error:
             raise data_error(place, str(error)) from None
 
@@ -161,7 +166,7 @@ def _plain(value: object) -> object:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def _row(values: Mapping[str, object], known: _Problems) -> _Row:
+def _row(values: Mapping[str, object], known: _Problems, name: tuple[str, str]) -> _Row:
     responses = _texts(values[_RESPONSES])
     extra, source = record_fields(values.get("extra_info")), values.get("data_source")
     indices = _indices(extra.get("sample_indices"), len(responses))
@@ -176,9 +181,9 @@ def _row(values: Mapping[str, object], known: _Problems) -> _Row:
         problem_id = fields.get("problem_id") or fields.get("task_id")
         if isinstance(problem_id, str) and problem_id:
             dataset = fields.get("dataset") or (source if source in known.datasets else None)
-            name = dataset if isinstance(dataset, str) else None
-            return _Row(name, problem_id, None, responses, indices)
-    problem = known.of_prompt(_question(values.get("prompt")))
+            known_as = dataset if isinstance(dataset, str) else None
+            return _Row(known_as, problem_id, None, responses, indices)
+    problem = known.of_prompt(_question(values.get("prompt")), name)
     return _Row(problem.dataset, problem.problem_id, None, responses, indices)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from services.runner.sources import match_completions
 from shared.config import load_config
+from shared.datasets import read_dataset
 from shared.errors import DataError
 from shared.reference import reference_of
 from shared.schemas import Problem, SampleId
@@ -178,6 +179,15 @@ def test_problems_found_by_their_prompt(tmp_path: Path, as_messages: bool) -> No
     doubled = [*known, problem("p1", "d3")]
     with pytest.raises(DataError, match=r"row 3: .* its prompt is that of d1/p1 and d3/p1"):
         match_completions(path, doubled, config)
+
+
+def test_rows_of_a_table_with_tests_are_problems_of_their_own(tmp_path: Path) -> None:
+    tests = json.dumps({"inputs": ["1"], "outputs": ["1"]})
+    same = {"data_source": "d1", "prompt": "Echo.", "reward_model": {"ground_truth": tests}}
+    path = table(tmp_path, *({**same, "responses": [text]} for text in ("a", "b")))
+    known = read_dataset(path)
+    found = match_completions(path, known).by_sample
+    assert {(s.problem_id, one.completion) for s, one in found.items()} == {("1", "a"), ("2", "b")}
 
 
 def test_responses_empty_and_full(tmp_path: Path) -> None:
