@@ -169,8 +169,8 @@ k8s-render: ## print the manifests of an overlay (OVERLAY=minimal, gpu-single-no
 k8s-validate: $(K8S_STAMP) ## validate the manifests with the schemas of two Kubernetes versions and checkov's policies (needs kubectl)
 	$(K8S_VENV)/bin/python -m tools.k8s_validate
 
-test-k8s: $(DEV_STAMP) ## manifests on the cluster of kubectl: validation, changes of a stack, Jobs (in the namespace plumbline, which must not exist)
-	PLUMBLINE_TEST_CLUSTER=1 $(BIN)/python -m pytest -q tests/k8s/test_cluster.py
+test-k8s: $(DEV_STAMP) ## on the cluster of kubectl: changes of a stack, the demo, a thousand samples while pods are killed (k8s/README.md)
+	PLUMBLINE_TEST_CLUSTER=1 $(BIN)/python -m pytest -q tests/k8s/test_cluster.py tests/k8s/test_cluster_runs.py
 
 chaos: $(DEV_STAMP) ## disturb processes of runs, or containers; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze --stack compose)
 	$(BIN)/python -m tests.chaos $(ARGS)

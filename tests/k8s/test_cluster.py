@@ -36,7 +36,7 @@ def namespace() -> Iterator[None]:
     assert "plumbline" not in kubectl("get", "namespaces", "-o", "name")
     call(K8S / "secrets.sh")
     yield
-    kubectl("delete", "namespace", "plumbline", "--timeout=120s")
+    kubectl("delete", "namespace", "plumbline", "--timeout=300s")
 
 
 def server_side(cluster: Cluster) -> str:

@@ -163,8 +163,9 @@ def test_nothing_that_an_upgrade_changes_is_immutable(clusters: dict[str, Cluste
     assert len(kinds) == len({name for name, _ in kinds})
 
 
-def test_everything_tolerates_the_taint_of_the_only_node(rendered):
-    for pod in rendered("gpu-single-node").pods:
+@pytest.mark.parametrize("overlay", ["gpu-single-node", "gpu-multi-node"])
+def test_everything_tolerates_the_taint_of_gpu_nodes(rendered, overlay: str):
+    for pod in rendered(overlay).pods:
         assert "nvidia.com/gpu" in [entry["key"] for entry in pod.spec["tolerations"]], pod.name
 
 
