@@ -5,7 +5,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +64,6 @@ _fold_known = lru_cache(maxsize=1 << 14)(_fold_run)
 
 
 Hashes = npt.NDArray[np.uint64]
-Unsigned = TypeVar("Unsigned", Hashes, npt.NDArray[np.uint32])
 _FACTOR = 0x9E3779B97F4A7C15
 
 
@@ -80,7 +78,7 @@ def _word_hash(word: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little")
 
 
-def ngram_hashes(hashes: Unsigned, size: int) -> Unsigned:
+def ngram_hashes(hashes: Hashes, size: int) -> Hashes:
     """Hash each run of ``size`` words, in order; empty if there are fewer words.
 
     The hash is a polynomial in the words' hashes, so runs are joined from halves: 13 words take
@@ -99,17 +97,12 @@ def ngram_hashes(hashes: Unsigned, size: int) -> Unsigned:
         run, width = _join(run, run, width, width), width * 2
 
 
-def _join(first: Unsigned, second: Unsigned, width: int, length: int) -> Unsigned:
+def _join(first: Hashes, second: Hashes, width: int, length: int) -> Hashes:
     """Join each n-gram of ``width`` words with the n-gram of ``length`` words that follows it."""
     count = len(second) - width
-    joined = first[:count] * first.dtype.type(_power(length) & np.iinfo(first.dtype).max)
+    joined = first[:count] * np.uint64(_power(length))
     joined += second[width:]
     return joined
-
-
-def extend_ngrams(ngrams: Hashes, following: Hashes) -> Hashes:
-    """Extend each n-gram by the word that follows it."""
-    return ngrams * np.uint64(_power(1)) + following
 
 
 def _power(exponent: int) -> int:

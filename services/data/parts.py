@@ -3,47 +3,28 @@
 from collections.abc import Iterator
 
 from services.data.contamination.index import EvalProblem
-from services.data.records import Record
+from services.data.records import Record, statement_of
 from shared.schemas import GroundTruth, HumanEvalTests, MbppTests, ProgramTests, StdioTests
 
 # Inputs and outputs may have megabytes; the first ones are a problem's public tests.
 _MOST_CASES = 20
 _CASE_CHARACTERS = 4000
 _NO_SOLUTIONS = "no solutions in the data; import or prepare them again if the source has any"
-_FRAME = "The code has to pass these assertions:"
 
 
 def eval_problem(record: Record) -> EvalProblem:
-    """Separate the parts of a prepared problem.
-
-    Data of an earlier version have no statement of their own; then it is the prompt without the
-    tests that are quoted in it.
-    """
+    """Separate the parts of a prepared problem."""
     problem = record.problem
-    tests = problem.tests
     solutions = tuple(solution.code for solution in record.solutions)
     missing = () if solutions else (_NO_SOLUTIONS,)
     return EvalProblem(
         problem.dataset,
         problem.problem_id,
-        record.statement or statement_of(problem.prompt, tests),
+        statement_of(record),
         solutions,
-        tuple(_texts(tests)),
+        tuple(_texts(problem.tests)),
         missing,
     )
-
-
-def statement_of(prompt: str, tests: GroundTruth) -> str:
-    """Remove the tests that a prompt quotes, and the sentence that announces them."""
-    if not isinstance(tests, MbppTests):
-        return prompt
-    quoted = {line.strip() for test in tests.test_list for line in test.splitlines()}
-    lines = [
-        line
-        for line in prompt.splitlines()
-        if line.strip() not in quoted and line.strip() != _FRAME
-    ]
-    return "\n".join(lines).strip() or prompt
 
 
 def _texts(tests: GroundTruth) -> Iterator[str]:

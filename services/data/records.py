@@ -14,11 +14,12 @@ from services.data.overlap.pairs import ProblemText
 from shared.datasets import SCHEMA, SOLUTIONS, problem_fields, problem_rows
 from shared.errors import data_error
 from shared.files import atomic_write
-from shared.schemas import FailedCase, Problem, QualityFinding
+from shared.schemas import FailedCase, MbppTests, Problem, QualityFinding
 from shared.statuses import FinalStatus
 
 NO_PROBLEM = "the data set has no problem; prepare or import it again"
 _STATEMENT = "statement"
+_FRAME = "The code has to pass these assertions:"
 # Limits of a row group. One ground truth may have 20 MB.
 _ROWS = 64
 _CHARACTERS = 16 << 20
@@ -31,7 +32,7 @@ _CHARACTERS = 16 << 20
 class Record:
     """A prepared problem and its reference solutions.
 
-    ``statement`` is empty if it is the prompt, or if an earlier version prepared the file.
+    ``statement`` is empty if it is the prompt.
     """
 
     problem: Problem
@@ -63,10 +64,20 @@ def text_of(record: Record, role: str) -> ProblemText:
         split=problem.split,
         role=role,
         problem_id=problem.problem_id,
-        prompt=problem.prompt,
+        prompt=statement_of(record),
         prompt_sha256=problem.prompt_sha256,
         solutions=tuple(solution.code for solution in record.solutions),
     )
+
+
+def statement_of(record: Record) -> str:
+    """Return the statement; without one it is the prompt, less the tests that it quotes."""
+    prompt, tests = record.problem.prompt, record.problem.tests
+    if record.statement or not isinstance(tests, MbppTests):
+        return record.statement or prompt
+    quoted = {line.strip() for test in tests.test_list for line in test.splitlines()}
+    lines = [line for line in prompt.splitlines() if line.strip() not in {*quoted, _FRAME}]
+    return "\n".join(lines).strip() or prompt
 
 
 def _parse_solutions(text: str | None) -> tuple[Solution, ...]:

@@ -14,7 +14,6 @@ import random
 import sysconfig
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,8 +21,7 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from services.data.contamination.check import check_contamination
-from services.data.contamination.documents import RowCounter, read_lines
-from services.data.contamination.files import Part, find_corpus
+from services.data.contamination.corpus import find_corpus, read_chunks, read_documents
 from services.data.contamination.index import EvalProblem
 
 PROBLEMS, SOLUTION_LINES, DOCUMENT_CHARACTERS, LEAK_EVERY = 1000, 12, 3000, 20_000
@@ -90,13 +88,10 @@ def check(path: str, processes: int) -> int:
     return len(report.contaminated)
 
 
-def parse(path: str, processes: int) -> int:
-    with ProcessPoolExecutor(processes, SPAWN) as pool:
-        return sum(pool.map(parse_part, find_corpus([path]).parts))
-
-
-def parse_part(part: Part) -> int:
-    return sum(1 for _ in read_lines(part, RowCounter()))
+def parse(path: str, _processes: int) -> int:
+    files, _ = find_corpus([path])
+    chunks = (chunk for file in files for chunk in read_chunks(file))
+    return sum(1 for chunk in chunks for _ in read_documents(chunk))
 
 
 def _send(target: Callable[..., int], path: str, processes: int, end) -> None:

@@ -3,12 +3,11 @@
 import re
 import unicodedata
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.ngrams import extend_ngrams, fold, ngram_hashes, word_hashes, words
+from services.data.ngrams import fold, ngram_hashes, word_hashes, words
 
 CODE = "def add_one(x):\n    return x + 1\n"
 # Letters that combine, expand, fold or stand alone, among what surrounds them.
@@ -101,13 +100,6 @@ def test_it_is_the_polynomial_in_the_words_numbers(words, size):
             value = (value * factor + number) % 2**64
         expected.append(value)
     assert ngram_hashes(word_hashes(words), size).tolist() == expected
-
-
-@given(WORDS, SIZES)
-def test_extended_by_a_word_it_is_the_next_size(words, size):
-    hashes = word_hashes(words)
-    longer = extend_ngrams(ngram_hashes(hashes, size)[:-1], hashes[size:])
-    assert np.array_equal(longer, ngram_hashes(hashes, size + 1))
 
 
 def test_word_numbers_do_not_depend_on_the_process():

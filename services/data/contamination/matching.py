@@ -1,196 +1,46 @@
-"""Document search for indexed n-grams, with sums per problem."""
+"""Search of documents for the n-grams of an index."""
 
-import re
-from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from services.data.contamination.code import (
-    LONGEST,
-    CodeTokens,
-    may_have_code,
-    pattern_hashes_of,
-    plain_code,
-    tokenize_code,
-    unescape,
-    word_keys,
-)
-from services.data.contamination.code import SEPARATOR as CODE_SEPARATOR
-from services.data.contamination.documents import Document
-from services.data.contamination.files import DEFAULT_SIZES, BufferSizes
-from services.data.contamination.index import (
-    CODE_VIEWS,
-    EvalText,
-    Index,
-    Lookup,
-    Numbers,
-    Sieve,
-    View,
-)
-from services.data.contamination.tokens import Tokens, tokenize
-from services.data.contamination.words import fold_text
-from services.data.ngrams import Hashes, extend_ngrams, ngram_hashes
+from services.data.contamination.corpus import Document
+from services.data.contamination.index import Index, Sieve, View
+from services.data.contamination.texts import may_have_code, unescape, words_of
+from services.data.tokens import CodeTokens, plain_code, tokenize_code
 
-# No text contains this word, because `fold` replaces the character by a blank. Between two texts
-# it prevents n-grams that span both.
-SEPARATOR = b" \0 "
-_CACHED = 1 << 15
-
-
-class WordMatcher:
-    """Finds the n-grams of an index in folded text; ``window`` bytes are searched at once."""
-
-    def __init__(self, index: Index, window: int) -> None:
-        self._window = window
-        self._sieves = index.sieves_of(View.WORDS, View.PHRASES, View.GAPPED)
-        self._words = lru_cache(_CACHED)(index.words)
-        lengths = [lookup.length for sieve in self._sieves for lookup in sieve.lookups]
-        self._overlap = max(lengths, default=0) - 1
-
-    def find(self, folded: bytes) -> Iterator[tuple[int, int]]:
-        """Yield (offset in the text, number of the n-gram) of every exact match.
-
-        To bound memory the text is searched in windows. They overlap by one word less than the
-        longest n-gram, so a shorter n-gram may be found twice.
-        """
-        start = end = 0
-        while end < len(folded) and self._sieves:
-            end = _window_end(folded, end + self._window)
-            window = folded[start:end]
-            tokens = tokenize(window)
-            for sieve in self._sieves:
-                for offset, ngram in self._find(window, tokens, sieve):
-                    yield start + offset, ngram
-            if len(tokens.starts) >= self._overlap:
-                start += int(tokens.starts[-self._overlap])
-
-    def _find(self, window: bytes, tokens: Tokens, sieve: Sieve) -> Iterator[tuple[int, int]]:
-        beginnings = ngram_hashes(tokens.hashes, sieve.length)
-        at = sieve.candidates(beginnings)
-        hashes, length = beginnings[at], sieve.length
-        for lookup in sieve.lookups:
-            while length < lookup.length:
-                kept = at + length < len(tokens.hashes)
-                at, hashes = at[kept], hashes[kept]
-                hashes = extend_ngrams(hashes, tokens.hashes[at + length])
-                length += 1
-            yield from self._confirm(window, tokens, lookup, *_known(lookup, at, hashes))
-
-    def _confirm(
-        self, window: bytes, tokens: Tokens, lookup: Lookup, at: Numbers, ngrams: Numbers
-    ) -> Iterator[tuple[int, int]]:
-        starts = tokens.starts[at].tolist()
-        ends = tokens.ends[at + lookup.length - 1].tolist()
-        for start, end, ngram in zip(starts, ends, ngrams.tolist(), strict=True):
-            if window[start:end].split() == self._words(ngram):
-                yield start, ngram
-
-
-class CodeMatcher:
-    """Finds the patterns of an index in plain code."""
-
-    def __init__(self, index: Index, window: int) -> None:
-        self._window = window
-        self._sieves = index.sieves_of(*CODE_VIEWS)
-
-    @property
-    def idle(self) -> bool:
-        return not self._sieves
-
-    def find(self, code: bytes) -> Iterator[tuple[int, int]]:
-        """Yield (offset in the text, number of the pattern) of every match.
-
-        Windows overlap by the longest pattern, so a pattern may be found twice.
-        """
-        start = end = 0
-        while end < len(code) and self._sieves:
-            end = _window_end(code, end + self._window)
-            window = code[start:end]
-            tokens = tokenize_code(window)
-            for at, pattern in self._find(window, tokens):
-                yield start + at, pattern
-            if len(tokens.starts) > LONGEST:
-                start += int(tokens.starts[-LONGEST - 1])
-
-    def _find(self, window: bytes, tokens: CodeTokens) -> Iterator[tuple[int, int]]:
-        keys = word_keys(tokens)
-        for sieve in self._sieves:
-            chosen = sieve.candidates(ngram_hashes(keys, sieve.length))
-            lengths = [lookup.length for lookup in sieve.lookups]
-            patterns_of = pattern_hashes_of(tokens, chosen, lengths)
-            for lookup, (at, hashes) in zip(sieve.lookups, patterns_of, strict=True):
-                at, patterns = _known(lookup, at, hashes)
-                for one, pattern in zip(at.tolist(), patterns.tolist(), strict=True):
-                    if sieve.view is View.PATTERNS or _ends_line(
-                        window, tokens, one + lookup.length
-                    ):
-                        yield int(tokens.starts[one]), pattern
-
-
-_AFTER_PROGRAM = re.compile(rb"(?:\.0*)?[ \t\r\\();,]*[\n\"'`]")
-
-
-def _ends_line(code: bytes, tokens: CodeTokens, end: int) -> bool:
-    """Whether the token before ``end`` is the last one of its line, or of a string that is data."""
-    if end == len(tokens.starts):
-        return True
-    gap = code[tokens.ends[end - 1] : tokens.starts[end]]
-    return _AFTER_PROGRAM.match(gap) is not None
-
-
-def has_program(code: bytes, program: bytes) -> bool:
-    """Whether code has all tokens of a program with its names, up to the end of a line."""
-    tokens, wanted = tokenize_code(code), tokenize_code(program).hashes
-    last = len(tokens.hashes) - len(wanted)
-    for at in np.flatnonzero(tokens.hashes[: last + 1] == wanted[:1]).tolist() if last >= 0 else ():
-        end = at + len(wanted)
-        if np.array_equal(tokens.hashes[at:end], wanted) and _ends_line(code, tokens, end):
-            return True
-    return False
-
-
-def _known(lookup: Lookup, at: Numbers, hashes: Hashes) -> tuple[Numbers, Numbers]:
-    """Select the positions whose n-gram is in the index, with its number."""
-    places = np.searchsorted(lookup.hashes, hashes)
-    places[places == len(lookup.hashes)] = 0
-    known = lookup.hashes[places] == hashes
-    return at[known], places[known] + lookup.first
-
-
-def _window_end(folded: bytes, end: int) -> int:
-    """Find the first blank at or after ``end``."""
-    found = folded.find(b" ", end)
-    return len(folded) if found < 0 else found
+# Between two texts of a document; no problem has it as a word or token.
+_SEAM = "\n\0\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """N-grams of a problem's text in one document; ``share`` is relative to its indexed n-grams."""
+    """N-grams of a problem's text in one document; ``share`` is relative to its indexed n-grams.
+
+    ``positions`` are the words of the text at which the n-grams begin.
+    """
 
     share: float
     text: int
     path: str
     row: int
-    ngrams: tuple[int, ...]
+    positions: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over documents; ``texts`` is the number of their texts that are not blank.
+    """Sums over documents; ``texts`` is the number of documents that are not blank.
 
-    ``found`` has all n-grams that occur, ``best`` the document with the highest share for each text
-    of a problem, ``hit_documents`` the number of documents with any n-gram of a problem.
+    ``best`` has the document with the highest share for each text of a problem, ``hits`` the number
+    of documents with any n-gram of a problem.
     """
 
     documents: int = 0
     texts: int = 0
-    found: set[int] = field(default_factory=set)
     best: dict[int, Match] = field(default_factory=dict)
-    hit_documents: Counter[int] = field(default_factory=Counter)
+    hits: Counter[int] = field(default_factory=Counter)
 
     def add(self, match: Match) -> None:
         """Keep the match with the highest share; on a tie, the first one."""
@@ -198,150 +48,83 @@ class Tally:
         if known is None or match.share > known.share:
             self.best[match.text] = match
 
-    def merge(self, later: "Tally", rows: int) -> None:
-        """Add the sums of a later part that begins at row ``rows``."""
-        self.documents += later.documents
-        self.texts += later.texts
-        self.found |= later.found
-        self.hit_documents.update(later.hit_documents)
-        for match in later.best.values():
-            self.add(replace(match, row=match.row + rows))
 
+class Matcher:
+    """Finds the texts of an index in documents."""
 
-def tally_documents(
-    index: Index, path: str, documents: Iterable[Document], sizes: BufferSizes = DEFAULT_SIZES
-) -> Tally:
-    """Search documents for the n-grams of the index, in batches of many small documents."""
-    counter = _TallyBuilder(index, path, sizes)
-    for document in documents:
-        counter.add(document)
-    counter.flush()
-    return counter.tally
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Texts of documents in one view, searched together; ``owners`` are the documents' numbers."""
-
-    separator: bytes
-    texts: list[bytes] = field(default_factory=list)
-    starts: list[int] = field(default_factory=lambda: [0])
-    owners: list[int] = field(default_factory=list)
-
-    def add(self, owner: int, text: bytes) -> None:
-        self.owners.append(owner)
-        self.texts.append(text)
-        self.starts.append(self.starts[-1] + len(text) + len(self.separator))
-
-    def joined(self) -> bytes:
-        return self.separator.join(self.texts)
-
-    def text_of(self, owner: int) -> bytes:
-        return self.texts[self.owners.index(owner)] if owner in self.owners else b""
-
-    def start_of(self, owner: int) -> int:
-        return self.starts[self.owners.index(owner)]
-
-    def owner(self, offset: int) -> int:
-        return self.owners[bisect_right(self.starts, offset) - 1]
-
-
-class _TallyBuilder:
-    """Collects documents in batches, and searches a batch when it is full."""
-
-    def __init__(self, index: Index, path: str, sizes: BufferSizes) -> None:
-        self.tally = Tally()
-        self._batch_bytes = sizes.batch
+    def __init__(self, index: Index) -> None:
         self._index = index
-        self._path = path
-        self._word_matcher = WordMatcher(index, sizes.window)
-        self._code_matcher = CodeMatcher(index, sizes.window)
-        self._texts_of = lru_cache(_CACHED)(index.postings.texts_of)
-        self._ngram_counts = index.ngram_counts.tolist()
-        self._reset()
+        self._sieves = {sieve.view: sieve for sieve in index.sieves}
+        self._positions = [dict(zip(text.keys, text.starts, strict=True)) for text in index.texts]
 
-    def add(self, document: Document) -> None:
-        texts = [unescape(text) for text in document.texts]
-        folded = [fold_text(text) for text in texts]
-        number = len(self._rows)
-        self.tally.documents += 1
-        self.tally.texts += sum(bool(text) and not text.isspace() for text in folded)
-        self._rows.append(document.row)
-        self._words.add(number, SEPARATOR.join(folded))
-        if not self._code_matcher.idle:
-            programs = [
-                plain_code(text).encode("utf-8", "surrogatepass")
-                for text in texts
-                if may_have_code(text)
-            ]
-            if programs:
-                self._code.add(number, CODE_SEPARATOR.join(programs))
-        if self._words.starts[-1] >= self._batch_bytes:
-            self.flush()
-
-    def flush(self) -> None:
-        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for batch, matcher in (
-            (self._words, self._word_matcher),
-            (self._code, self._code_matcher),
-        ):
-            for offset, ngram in matcher.find(batch.joined()):
-                found[batch.owner(offset)].append((offset, ngram))
-        for number, ngrams in sorted(found.items()):
-            matches = self._matches(number, ngrams)
-            self.tally.found.update(ngram for match in matches for ngram in match.ngrams)
+    def tally(self, path: str, documents: Iterator[Document]) -> Tally:
+        """Search documents of one file."""
+        tally = Tally()
+        for document in documents:
+            texts = [unescape(text) for text in document.texts]
+            tally.documents += 1
+            tally.texts += any(text and not text.isspace() for text in texts)
+            matches = list(self._matches(path, document.row, texts))
             for match in matches:
-                self.tally.add(match)
-            problems = {self._index.texts[match.text].problem for match in matches}
-            self.tally.hit_documents.update(problems)
-        self._reset()
+                tally.add(match)
+            tally.hits.update({self._index.texts[match.text].problem for match in matches})
+        return tally
 
-    def _reset(self) -> None:
-        self._rows: list[int] = []
-        self._words = _Batch(SEPARATOR)
-        self._code = _Batch(CODE_SEPARATOR)
+    def _matches(self, path: str, row: int, texts: Sequence[str]) -> Iterator[Match]:
+        places: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for at, number, key in self._ngrams(texts):
+            for text in self._index.postings[number]:
+                places[text].append((at, self._positions[text][key]))
+        for number, found in places.items():
+            chosen = _densest(sorted(found), self._index.texts[number].span)
+            share = len(chosen) / self._index.counts[number]
+            yield Match(share, number, path, row, tuple(sorted(chosen)))
 
-    def _matches(self, number: int, found: Iterable[tuple[int, int]]) -> list[Match]:
-        by_text: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for offset, ngram in sorted(found):
-            for text in self._texts_of(ngram):
-                by_text[text].append((offset, ngram))
-        matches = []
-        for text, ngrams in by_text.items():
-            one = self._index.texts[text]
-            if one.named and not has_program(self._code.text_of(number), one.code):
-                continue
-            if one.gapped and not self._has_gapped(number, one, ngrams):
-                continue
-            if one.span is None:
-                chosen = sorted({ngram for _, ngram in ngrams})
-            else:
-                chosen = _densest(ngrams, one.span)
-            share = len(chosen) / self._ngram_counts[text]
-            matches.append(Match(share, text, self._path, self._rows[number], tuple(chosen)))
-        return matches
+    def _ngrams(self, texts: Sequence[str]) -> Iterator[tuple[int, int, bytes]]:
+        """Yield (position in the document, number, key) of every n-gram."""
+        number_of = self._index.words.get
+        words = [word for text in texts for word in (*words_of(text), b"\0")]
+        items = np.array([number_of(word, 0) for word in words], np.uint64)
+        for view in (View.WORDS, View.PHRASES):
+            if sieve := self._sieves.get(view):
+                yield from _of_items(sieve, items)
+        code = _SEAM.join(plain_code(text) for text in texts if may_have_code(text))
+        if code and (View.PATTERNS in self._sieves or View.PROGRAM in self._sieves):
+            yield from self._of_code(tokenize_code(code))
 
-    def _has_gapped(self, number: int, text: EvalText, found: Iterable[tuple[int, int]]) -> bool:
-        """Whether the words around an n-gram that was found are those of a gapped text."""
-        document = self._words.text_of(number) + b" "
-        first, span = self._words.start_of(number), text.span or 0
-        return any(
-            text.gapped and text.gapped.search(document, max(0, at - span), at + span)
-            for at in (offset - first for offset, _ in found)
-        )
+    def _of_code(self, tokens: CodeTokens) -> Iterator[tuple[int, int, bytes]]:
+        if sieve := self._sieves.get(View.PATTERNS):
+            for length, ngrams in sieve.ngrams.items():
+                for at in sieve.candidates(tokens.nameless):
+                    key = tokens.pattern(at, length)
+                    if key in ngrams:
+                        yield at, ngrams[key], key
+        if sieve := self._sieves.get(View.PROGRAM):
+            for at, number, key in _of_items(sieve, tokens.numbers):
+                # A longer program may begin with the same tokens.
+                if tokens.ends[at + len(key) // 8 - 1]:
+                    yield at, number, key
 
 
-def _densest(found: Sequence[tuple[int, int]], span: int) -> list[int]:
-    """Select the most different n-grams within ``span`` bytes, in ascending order.
+def _of_items(sieve: Sieve, items: np.ndarray) -> Iterator[tuple[int, int, bytes]]:
+    for at in sieve.candidates(items):
+        for length, ngrams in sieve.ngrams.items():
+            key = items[at : at + length].tobytes()
+            if key in ngrams:
+                yield at, ngrams[key], key
+
+
+def _densest(found: Sequence[tuple[int, int]], span: int) -> set[int]:
+    """Select the most different n-grams within ``span`` words of a document.
 
     The common n-grams of a large document may be most of a text that is not in it.
     """
     best: set[int] = set()
     counts: Counter[int] = Counter()
     first = 0
-    for offset, pattern in found:
-        counts[pattern] += 1
-        while found[first][0] < offset - span:
+    for at, ngram in found:
+        counts[ngram] += 1
+        while found[first][0] < at - span:
             old = found[first][1]
             counts[old] -= 1
             if not counts[old]:
@@ -349,4 +132,4 @@ def _densest(found: Sequence[tuple[int, int]], span: int) -> list[int]:
             first += 1
         if len(counts) > len(best):
             best = set(counts)
-    return sorted(best)
+    return best

@@ -1,20 +1,13 @@
 """Contamination report: overlap of each evaluation problem with the corpus."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
-from services.data.contamination.files import Corpus
-from services.data.contamination.index import (
-    PROSE,
-    EvalProblem,
-    EvalText,
-    Index,
-    Part,
-    View,
-    min_words,
-)
+from services.data.contamination.corpus import CorpusFile
+from services.data.contamination.index import EvalProblem, EvalText, Index, Part, View
 from services.data.contamination.matching import Match, Tally
 
 NEARLY_ALL = 0.95
@@ -39,7 +32,7 @@ class ReportLimits:
         statement = text.part is Part.STATEMENT
         min_share = self.min_share if statement else self.min_solution_share
         enough = self.size if text.view is View.WORDS and statement else ENOUGH_NGRAMS
-        many = len(match.ngrams) >= enough and text.view not in (View.PHRASES, View.GAPPED)
+        many = len(match.positions) >= enough and text.view is not View.PHRASES
         return match.share >= (min_share if many else max(min_share, NEARLY_ALL))
 
 
@@ -48,9 +41,9 @@ class Hit:
     """The document with the largest share of a text; on a tie, the first one.
 
     ``row`` is the row of a parquet file, the line of JSONL, or the first line of the passage in
-    plain text; all count from 1. ``text`` is the problem's ``statement``, the
-    ``statement's prose``, a ``solution`` with its number, or its ``tests``; ``view`` the form in
-    which it was found. ``excerpt`` has matching words in their normalized form.
+    plain text; all count from 1. ``text`` is the problem's ``statement``, a ``solution`` with its
+    number, or its ``tests``; ``view`` the form in which it was found. ``excerpt`` has matching
+    words in their normalized form.
     """
 
     path: str
@@ -66,14 +59,13 @@ class Hit:
 class PartOverlap:
     """Overlap of one part of a problem with the corpus.
 
-    ``ngrams`` of its texts are searched, ``found`` of them are in the corpus; ``hit`` is the
-    document with the largest share. ``contaminated`` if a document has enough of one text.
+    ``ngrams`` of its texts are searched; ``hit`` is the document with the largest share.
+    ``contaminated`` if a document has enough of one text.
     """
 
     part: Part
     contaminated: bool
     ngrams: int
-    found: int
     hit: Hit | None
 
     @property
@@ -127,7 +119,7 @@ class ContaminationReport:
 
     def document(self) -> dict[str, Any]:
         """Convert to the JSON document, with the counts of problems first."""
-        unchecked = sum(not any(part.ngrams for part in one.parts) for one in self.problems)
+        unchecked = sum(not any(part.ngrams for part in problem.parts) for problem in self.problems)
         counts = {"contaminated": len(self.contaminated), "unchecked": unchecked}
         parts = {part: self.count(part) for part in Part}
         problems = {"problems": len(self.problems), **counts, "by_part": parts}
@@ -151,25 +143,20 @@ _EXCERPT_WORDS = 40
 def make_report(
     problems: Sequence[EvalProblem],
     limits: ReportLimits,
-    corpus: Corpus,
+    files: Sequence[CorpusFile],
+    skipped: tuple[str, ...],
     index: Index,
     tally: Tally,
 ) -> ContaminationReport:
     builder = _ReportBuilder(limits, index, tally)
     reports = [builder.problem(number, problem) for number, problem in enumerate(problems)]
-    reports.sort(key=_rank)
-    return ContaminationReport(
-        limits=limits,
-        files=corpus.files,
-        documents=tally.documents,
-        bytes=corpus.size,
-        skipped=corpus.skipped,
-        problems=tuple(reports),
-    )
-
-
-def _rank(report: ProblemReport) -> tuple[object, ...]:
-    return (not report.contaminated, -report.share, report.dataset, report.problem_id)
+    reports.sort(
+        key=lambda report: (
+            not report.contaminated, -report.share, report.dataset, report.problem_id
+        )
+    )  # fmt: skip
+    size = sum(file.size for file in files)
+    return ContaminationReport(limits, len(files), tally.documents, size, skipped, tuple(reports))
 
 
 class _ReportBuilder:
@@ -180,9 +167,6 @@ class _ReportBuilder:
         self._texts: dict[int, list[int]] = defaultdict(list)
         for number, text in enumerate(index.texts):
             self._texts[text.problem].append(number)
-        self._found = Counter(
-            text for ngram in tally.found for text in index.postings.texts_of(ngram)
-        )
 
     def problem(self, number: int, problem: EvalProblem) -> ProblemReport:
         texts = self._texts[number]
@@ -194,7 +178,7 @@ class _ReportBuilder:
             statement=statement,
             solutions=solutions,
             tests=tests,
-            documents=self._tally.hit_documents[number],
+            documents=self._tally.hits[number],
             unchecked=tuple(self._unchecked(texts)),
             missing=problem.missing,
         )
@@ -206,73 +190,39 @@ class _ReportBuilder:
         return PartOverlap(
             part=part,
             contaminated=best is not None and self._is_enough(best),
-            ngrams=sum(self._ngram_count(text) for text in texts),
-            found=sum(self._found[text] for text in texts),
+            ngrams=sum(self._index.counts[text] for text in texts),
             hit=self._hit(best) if best else None,
         )
 
     def _is_enough(self, match: Match) -> bool:
         return self._limits.is_enough(self._index.texts[match.text], match)
 
-    def _ngram_count(self, text: int) -> int:
-        return int(self._index.ngram_counts[text])
-
     def _unchecked(self, texts: Sequence[int]) -> Iterator[str]:
-        """Name the texts that are not searched for, or not without their names, with the reason."""
-        searched = {
-            self._index.texts[text].name
-            for text in texts
-            if self._ngram_count(text) and not self._index.texts[text].named
-        }
-        reasons = {
-            self._index.texts[text].name: self._unchecked_reason(text)
-            for text in sorted(texts, key=lambda text: (self._index.texts[text].named, -text))
-        }
-        for name, reason in reversed(reasons.items()):
-            if name not in searched and name != PROSE:
-                yield reason
+        """Describe the texts that are not searched for, or only with their own names."""
+        views: dict[str, list[int]] = defaultdict(list)
+        for number in texts:
+            views[self._index.texts[number].name].append(number)
+        for name, numbers in views.items():
+            searched = {self._index.texts[at].view for at in numbers if self._index.counts[at]}
+            count = f"{name}: {len(self._index.texts[numbers[0]].words)} words"
+            if searched == {View.PROGRAM}:
+                yield f"{count}, only searched for with its own names"
+            elif not searched and any(self._index.texts[at].keys for at in numbers):
+                yield f"{name}: only phrases of more than {self._limits.max_problems} problems"
+            elif not searched:
+                yield f"{count}, not specific enough to check"
 
     def _hit(self, match: Match) -> Hit:
+        text = self._index.texts[match.text]
+        runs = groupby(enumerate(match.positions), lambda pair: pair[1] - pair[0])
+        _, longest = max(((len(run), run) for _, of in runs if (run := [at for _, at in of])))
+        words = text.words[longest[0] : longest[-1] + text.length][:_EXCERPT_WORDS]
         return Hit(
             path=match.path,
             row=match.row,
-            text=self._index.texts[match.text].name,
-            view=self._index.texts[match.text].view,
-            ngrams=len(match.ngrams),
+            text=text.name,
+            view=text.view,
+            ngrams=len(match.positions),
             share=match.share,
-            excerpt=self._excerpt(match),
+            excerpt=" ".join(words).encode("utf-8", "replace").decode("utf-8"),
         )
-
-    def _excerpt(self, match: Match) -> str:
-        """Return the words of the longest run of matching n-grams, truncated."""
-        text = self._index.texts[match.text]
-        start, count = _longest_run(sorted(self._position(one, match) for one in match.ngrams))
-        words = text.words[start : start + min(count - 1 + text.length, _EXCERPT_WORDS)]
-        return b" ".join(words).decode("utf-8", "replace")
-
-    def _position(self, ngram: int, match: Match) -> int:
-        postings = self._index.postings
-        return postings.positions_of(ngram)[postings.texts_of(ngram).index(match.text)]
-
-    def _unchecked_reason(self, number: int) -> str:
-        text = self._index.texts[number]
-        if text.named:
-            return f"{text.name}: {len(text.words)} words, only searched for with its own names"
-        if text.length:
-            return f"{text.name}: only phrases of more than {self._limits.max_problems} problems"
-        least = min_words(self._limits.size)
-        if len(text.words) < least:
-            return (
-                f"{text.name}: {len(text.words)} words, fewer than {least} are too short to check"
-            )
-        return f"{text.name}: {len(text.words)} words, not specific enough to check"
-
-
-def _longest_run(positions: Sequence[int]) -> tuple[int, int]:
-    """Return start and length of the longest run of successive numbers; on a tie, the first."""
-    best = run = (positions[0], 0)
-    for position in positions:
-        start, count = run
-        run = (start, count + 1) if position == start + count else (position, 1)
-        best = max(best, run, key=lambda one: one[1])
-    return best

@@ -21,7 +21,8 @@ from services.data.overlap.pairs import (
     check_number,
 )
 from services.data.overlap.shares import common_shares
-from services.data.overlap.views import Views, code_tokens, views_of
+from services.data.overlap.views import Views, views_of
+from services.data.tokens import plain_code, tokenize_code
 
 # Excerpts
 _RUN_WORDS = (5, 3, 1)
@@ -94,11 +95,18 @@ def _solution_ngrams(
 ) -> Similarities:
     owners = np.repeat(np.arange(len(problems)), [len(problem.solutions) for problem in problems])
     texts = [
-        _ngrams(word_hashes(code_tokens(solution, config.size)), config.size, config.min_ngrams)
+        _ngrams(_code_items(solution, config.size), config.size, config.min_ngrams)
         for problem in problems
         for solution in problem.solutions
     ]
     return common_shares(texts, owners, config.max_problems, config.min_solution_share, max_pairs)
+
+
+def _code_items(code: str, reach: int) -> Hashes:
+    """Compute a number per token; a name is its distance from its previous occurrence."""
+    tokens = tokenize_code(plain_code(code))
+    distances = np.where(tokens.distances < reach, tokens.distances, 0)
+    return np.where(tokens.names, distances, tokens.numbers)
 
 
 def _ngrams(words: Hashes, size: int, at_least: int = 1) -> Hashes:

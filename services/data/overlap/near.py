@@ -12,10 +12,6 @@ from services.data.overlap.views import Views
 
 # Minimum words; with fewer, a single word would decide.
 _MIN_PROSE = 7
-_MIN_WITHOUT_CODE = 15
-# Minimum distinct words of prose. In the public sets, unrelated problems with at least this many
-# words share at most 0.48 of them; with fewer words, up to 0.82.
-_MIN_VOCABULARY = 30
 # Probability that two texts whose similarity is the threshold become candidates.
 _CANDIDATE_CHANCE = 0.99
 _LOW_BITS = np.uint64(0xFFFFFFFF)
@@ -31,7 +27,7 @@ def near_pairs(texts: Sequence[Views], config: NearConfig, max_pairs: int) -> Si
         DataError: There are more than ``max_pairs``.
     """
     found: Similarities = {}
-    for criterion in (_by_prose, _by_vocabulary, _by_named, _without_code, _by_words):
+    for criterion in (_by_prose, _by_named):
         sets = [criterion(text, config) for text in texts]
         for pair in _candidates([one[0] if one else None for one in sets], config):
             similarity = _similarity(sets[pair[0]], sets[pair[1]])
@@ -54,15 +50,11 @@ def jaccard(a: Hashes, b: Hashes) -> float:
 
 
 def _by_prose(text: Views, config: NearConfig) -> _ShingleSets:
-    if len(text.prose) < _MIN_PROSE:
-        return ()
+    if len(text.prose) < 2 * _MIN_PROSE:
+        # Texts with almost no prose are compared by all words, including numbers and signs.
+        size = config.shingle_words
+        return shingles(text.words, size), shingles(text.prose, size)
     return (shingles(text.prose, config.shingle_words),)
-
-
-def _by_vocabulary(text: Views, config: NearConfig) -> _ShingleSets:
-    # Robust against words inserted throughout a text, such as longer variable names.
-    vocabulary = shingles(text.prose, 1)
-    return (vocabulary,) if len(vocabulary) >= _MIN_VOCABULARY else ()
 
 
 def _by_named(text: Views, config: NearConfig) -> _ShingleSets:
@@ -74,21 +66,9 @@ def _by_named(text: Views, config: NearConfig) -> _ShingleSets:
     return shingles(text.named, size), shingles(text.named_prose, size)
 
 
-def _without_code(text: Views, config: NearConfig) -> _ShingleSets:
-    if len(text.without_code) < _MIN_WITHOUT_CODE:
-        return ()
-    return (shingles(text.without_code, config.shingle_words),)
-
-
-def _by_words(text: Views, config: NearConfig) -> _ShingleSets:
-    # Texts with almost no prose are compared by all words, including numbers and signs.
-    if not len(text.words) or len(text.prose) >= 2 * _MIN_PROSE:
-        return ()
-    size = config.shingle_words
-    return shingles(text.words, size), shingles(text.prose, size)
-
-
 def _similarity(a: _ShingleSets, b: _ShingleSets) -> float:
+    if len(a) != len(b):
+        return 0.0
     return min(jaccard(one, other) for one, other in zip(a, b, strict=True))
 
 

@@ -16,9 +16,10 @@ from shared.schemas import describe
 
 @dataclass(frozen=True, slots=True, order=True)
 class ProblemText:
-    """The texts of a problem that are compared: its prompt and reference solutions.
+    """The texts of a problem that are compared: its statement and reference solutions.
 
-    ``role`` is ``train`` or ``eval``. ``prompt_sha256`` is of the canonical prompt.
+    ``prompt`` has no tests that a prompt quotes. ``role`` is ``train`` or ``eval``;
+    ``prompt_sha256`` is of the canonical prompt.
     """
 
     dataset: str

@@ -11,7 +11,8 @@ import textwrap
 import tokenize
 from collections.abc import Callable
 
-from services.data.overlap.views import BUILTINS, own_names
+from services.data.names import own_names
+from services.data.tokens import BUILTINS
 
 Disguise = Callable[[str], str]
 

@@ -3,9 +3,8 @@
 import json
 
 import fsspec
-import pytest
 
-from services.data.contamination.files import BufferSizes
+from services.data.contamination.corpus import BufferSizes
 from tests.data.contamination.support import (
     LEAKED,
     PROBLEMS,
@@ -32,17 +31,17 @@ DISGUISES = {
 }
 
 
-@pytest.mark.parametrize("text", DISGUISES.values(), ids=DISGUISES)
-def test_a_prompt_is_found_and_its_line_named(tmp_path, text):
-    rows = clean_rows(9)
-    rows[6]["text"] = text
-    report = check(write_jsonl(tmp_path / "corpus.jsonl", rows))
-    hit = one(report).statement.hit
-    assert [problem.problem_id for problem in report.contaminated] == ["leaked"]
-    assert (hit.path, hit.row, hit.text) == (str(tmp_path / "corpus.jsonl"), 7, "statement")
-    assert hit.share == one(report).statement.share == 1
-    assert hit.excerpt.startswith("given a list of harbour fees return the three ships")
-    assert one(report).documents == 1
+def test_a_prompt_is_found_and_its_line_named(tmp_path):
+    for name, text in DISGUISES.items():
+        rows = clean_rows(9)
+        rows[6]["text"] = text
+        report = check(write_jsonl(tmp_path / "corpus.jsonl", rows))
+        hit = one(report).statement.hit
+        assert [problem.problem_id for problem in report.contaminated] == ["leaked"], name
+        assert (hit.path, hit.row, hit.text) == (str(tmp_path / "corpus.jsonl"), 7, "statement")
+        assert hit.share == one(report).statement.share == 1
+        assert hit.excerpt.startswith("given a list of harbour fees return the three ships")
+        assert one(report).documents == 1
 
 
 def test_a_clean_corpus_has_nothing(tmp_path):
@@ -64,21 +63,19 @@ def test_a_solution_alone_contaminates(tmp_path):
 CHAT = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "Ok."}]}
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".json"])
-def test_chat_messages_in_json_lines(tmp_path, suffix):
-    path = write_jsonl(tmp_path / f"chat{suffix}", [*clean_rows(3), CHAT])
-    assert one(check(path)).statement.hit.row == 4
+def test_chat_messages_in_json_lines(tmp_path):
+    for suffix in (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".json"):
+        path = write_jsonl(tmp_path / f"chat{suffix}", [*clean_rows(3), CHAT])
+        assert one(check(path)).statement.hit.row == 4, suffix
 
 
-@pytest.mark.parametrize(
-    "leak", [CHAT, {"parts": [["x", PROMPT]]}, {"by_name": {"a": {"b": PROMPT}}}]
-)
-def test_structs_and_lists_in_parquet(tmp_path, leak):
-    rows = [{"id": 1, **leak}, {"id": 2, **leak}]
-    path = write_parquet(tmp_path / "corpus.parquet", rows, row_group_size=1)
-    problem = one(check(path))
-    assert problem.statement.hit.row == 1
-    assert problem.documents == 2
+def test_structs_and_lists_in_parquet(tmp_path):
+    for leak in (CHAT, {"parts": [["x", PROMPT]]}, {"by_name": {"a": {"b": PROMPT}}}):
+        rows = [{"id": 1, **leak}, {"id": 2, **leak}]
+        path = write_parquet(tmp_path / "corpus.parquet", rows, row_group_size=1)
+        problem = one(check(path))
+        assert problem.statement.hit.row == 1, leak
+        assert problem.documents == 2
 
 
 def test_rows_of_later_row_groups_count_from_the_beginning(tmp_path):
@@ -106,25 +103,13 @@ def test_text_files_are_one_document_each(tmp_path):
     assert one(report).statement.hit.path == str(tmp_path / "leak.txt")
 
 
-@pytest.mark.parametrize("before", range(2900, 3100, 7))
-def test_no_seam_of_a_text_file_hides_a_leak(tmp_path, before):
-    text = clean_text(1500)[:before]
-    (tmp_path / "corpus.txt").write_text(f"{text} {PROMPT} {clean_text(1500)} {PROMPT}")
-    report = check(tmp_path, sizes=PASSAGES)
-    assert one(report).statement.hit.share == 1
-    assert report.documents == one(report).documents == 1
-
-
-@pytest.mark.parametrize("before", range(900, 1100, 7))
-def test_no_seam_of_a_long_line_hides_a_leak(tmp_path, before):
-    text = clean_text(1500)[:before]
-    path = write_jsonl(tmp_path / "corpus.jsonl", [{"text": f"{text} {PROMPT} {text}"}])
-    assert one(check(path, sizes=BufferSizes(window=500))).statement.hit.share == 1
-
-
-def test_a_word_longer_than_a_window_is_one_word(tmp_path):
-    path = write_jsonl(tmp_path / "corpus.jsonl", [{"text": f"{'x' * 999} {PROMPT} {'y' * 999}"}])
-    assert one(check(path, sizes=BufferSizes(window=50))).statement.hit.share == 1
+def test_no_seam_of_a_text_file_hides_a_leak(tmp_path):
+    for before in range(2900, 3100, 7):
+        text = clean_text(1500)[:before]
+        (tmp_path / "corpus.txt").write_text(f"{text} {PROMPT} {clean_text(1500)} {PROMPT}")
+        report = check(tmp_path, sizes=PASSAGES)
+        assert one(report).statement.hit.share == 1, before
+        assert report.documents == one(report).documents == 1
 
 
 def test_the_row_of_a_text_file_is_its_passages_first_line(tmp_path):
@@ -148,7 +133,7 @@ def test_a_part_of_a_prompt_gives_its_share(tmp_path):
     problem = one(check(path))
     total = len(words) - 12
     assert problem.statement.ngrams == total
-    assert problem.statement.hit.ngrams == problem.statement.found == 11
+    assert problem.statement.hit.ngrams == 11
     assert problem.statement.hit.share == 11 / total
     assert problem.statement.hit.excerpt.split() == [w.strip(".,").lower() for w in words[20:43]]
     assert not problem.contaminated
@@ -163,14 +148,7 @@ def test_a_longer_part_of_a_prompt_contaminates(tmp_path):
     assert not one(check(path, min_share=0.1)).contaminated  # one sentence in common
 
 
-def test_found_counts_over_all_documents(tmp_path):
-    words = PROMPT.split()
-    rows = [{"t": " ".join(words[:25])}, {"t": " ".join(words[20:])}]
-    prompt = one(check(write_jsonl(tmp_path / "corpus.jsonl", rows))).statement
-    assert prompt.hit.ngrams < prompt.found < prompt.ngrams
-
-
-def test_the_report_does_not_depend_on_processes_or_batches(tmp_path):
+def test_the_report_does_not_depend_on_processes(tmp_path):
     for name in ("a", "b", "c"):
         rows = clean_rows(40, seed=ord(name))
         rows[ord(name) % 40]["text"] = PROMPT
@@ -180,18 +158,17 @@ def test_the_report_does_not_depend_on_processes_or_batches(tmp_path):
         (tmp_path / f"{name}.txt").write_text(clean_text(100) + PROMPT)
     together = check(tmp_path)
     assert check(tmp_path, processes=3) == together
-    assert check(tmp_path, sizes=BufferSizes(batch=1)) == together
     assert together.documents == 243
     assert one(together).documents == 15
 
 
-def test_a_file_is_split_at_lines(tmp_path):
+def test_a_file_is_read_in_chunks_of_lines(tmp_path):
     rows = clean_rows(200)
     rows[150]["text"] = PROMPT
     path = write_jsonl(tmp_path / "corpus.jsonl", rows)
     whole = check(path)
     for size in (97, 777, 5000):
-        assert check(path, sizes=BufferSizes(part=size)) == whole
+        assert check(path, sizes=BufferSizes(chunk=size)) == whole
     assert one(whole).statement.hit.row == 151
 
 
@@ -204,7 +181,6 @@ def test_progress_ends_with_all_bytes(tmp_path):
         progress=lambda *a: calls.append(a),
     )
     done, total = zip(*calls, strict=True)
-    assert len(calls) == 2
     assert list(done) == sorted(done)
     assert done[-1] == total[0] == total[1] == sum(f.stat().st_size for f in tmp_path.iterdir())
 

@@ -1,0 +1,160 @@
+"""Tokens of program text that do not depend on layout, comments, annotations or formatters."""
+
+import builtins
+import hashlib
+import keyword
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from services.data.ngrams import Hashes
+
+KEYWORDS = frozenset(keyword.kwlist)
+BUILTINS = frozenset(dir(builtins)) | KEYWORDS
+
+# Plain code
+
+_BRACKETS = r"\[[^\[\]]*\]"
+for _ in range(2):
+    _BRACKETS = rf"\[(?:[^\[\]]|{_BRACKETS})*\]"
+_ANNOTATION = re.compile(rf":\s*[\w.\"']+(?:{_BRACKETS})?(?:\s*\|\s*[\w.]+(?:{_BRACKETS})?)*")
+_HEADER = re.compile(
+    r"(def\s+\w+\s*\()([^()]{0,2000}(?:\([^()]{0,200}\)[^()]{0,2000}){0,9})\)\s*(?:->[^:\n]{1,120})?:"
+)
+# A text may begin or end within a docstring; then the quotes enclose the program after it.
+_DOCSTRING = re.compile(r"(:\s*\n\s*)[rRuU]?(\"\"\"|''')(?:(?!def )[\s\S])*?\2")
+_BLOCK_COMMENT = re.compile(r"/\*[\s\S]*?\*/|//[^\n]*")
+# Patterns begin with a literal character, by which `re` finds their candidates fast.
+_PROMPT = re.compile(r"\n[ \t]*(?:>+[ \t]?)+")
+_COMMENT = re.compile(r"#[^\n]*")
+_IMPORT = re.compile(r"\n[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import[ \t][^\n]*")
+_ELSE_IF = re.compile(r"else\s*:\s*if\b")
+_OPEN_SLICE = re.compile(r"::\s*\]")
+
+
+def plain_code(text: str) -> str:
+    """Remove what may differ between two editions of a program.
+
+    These are prompts, comments, docstrings, imports and annotations.
+    """
+    text = f"\n{text}"
+    if "#include" in text:
+        text = _BLOCK_COMMENT.sub("", text)
+    if '"""' in text or "'''" in text:
+        text = _DOCSTRING.sub(r"\1", text)
+    if "#" in text:
+        text = _COMMENT.sub("", text)
+    if ">" in text:
+        text = _PROMPT.sub("\n", text)
+    if "import" in text:
+        text = _IMPORT.sub("", text)
+    if "def " in text:
+        text = _HEADER.sub(lambda match: f"{match[1]}{_ANNOTATION.sub('', match[2])}):", text)
+    return _OPEN_SLICE.sub(":]", _ELSE_IF.sub("elif", text))
+
+
+# Tokens
+
+# A word directly after a quotation mark is the begin of a string, whose prefix does not matter.
+# ``self`` is dropped; parentheses, commas and semicolons are not matched at all.
+_TOKEN = re.compile(
+    r"(?:self|cls)\b(?:[ \t]*\.)?|[rRbBuUfF]{1,2}[\"']\w*"
+    r"|\"[^\W\d]\w*(?=[^\"\n]*\")|'[^\W\d]\w*(?=[^'\n]*')|[^\W\d]\w*|\.[ \t]*[^\W\d]\w*"
+    r"|\d[\w.]*|[\n\"'`]|[^\s\w(),;\\]"
+)
+_DROPPED = re.compile(r"(?:self|cls)\b.*")
+_QUOTE = re.compile("[\"']")
+_ENDS = frozenset("\n\"'`")
+_END = 2
+_NAME = np.uint64(1)
+_KNOWN = 1 << 20
+
+
+class _Numbers(dict[str, int]):
+    """A number per token: 0 if dropped, 2 at the end of a line or string, odd for a name."""
+
+    def __missing__(self, token: str) -> int:
+        if len(self) > _KNOWN:
+            self.clear()
+        number = self[token] = _number(token)
+        return number
+
+
+def _number(token: str) -> int:
+    if token[-1] in _ENDS:
+        return _END
+    if _DROPPED.fullmatch(token):
+        return 0
+    hashed = hashlib.blake2b(normalized(token).encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(hashed.digest(), "little") & ~3 | (5 if is_name(token) else 4)
+
+
+def is_name(token: str) -> bool:
+    """Whether a token is an identifier that a program may choose."""
+    return token.isidentifier() and token not in BUILTINS
+
+
+def normalized(token: str) -> str:
+    """One form of a literal: ``2.50`` is ``2.5``, all quotation marks are the same."""
+    if token[0].isdigit() and "." in token:
+        return token.rstrip("0").rstrip(".")
+    if '"' in token or "'" in token:
+        return f"'{re.split(_QUOTE, token)[-1]}"
+    return token.replace(" ", "").replace("\t", "")
+
+
+_NUMBERS = _Numbers()
+
+
+@dataclass(frozen=True)
+class CodeTokens:
+    """Tokens of plain code: a number for each, odd for names.
+
+    ``ends`` marks the last tokens of lines and strings.
+    """
+
+    numbers: Hashes
+    ends: npt.NDArray[np.bool_]
+    words: tuple[str, ...]
+
+    @cached_property
+    def names(self) -> npt.NDArray[np.bool_]:
+        return (self.numbers & _NAME).astype(np.bool_)
+
+    @cached_property
+    def nameless(self) -> Hashes:
+        """The numbers, the same one for all names."""
+        return np.where(self.names, _NAME, self.numbers)
+
+    @cached_property
+    def distances(self) -> Hashes:
+        """Tokens since the previous occurrence of the same token; huge for the first one."""
+        order = np.argsort(self.numbers, kind="stable")
+        same = np.flatnonzero(self.numbers[order[1:]] == self.numbers[order[:-1]])
+        distances = np.full(len(order), np.iinfo(np.uint64).max, np.uint64)
+        distances[order[same + 1]] = order[same + 1] - order[same]
+        return distances
+
+    def pattern(self, start: int, length: int) -> bytes:
+        """Parameterized pattern of a run of tokens (B. Baker, 1993), equal for renamed programs.
+
+        A name counts as its distance from its previous occurrence in the run, or as new (0).
+        """
+        run = slice(start, start + length)
+        distances = self.distances[run]
+        within = np.where(distances <= np.arange(len(distances), dtype=np.uint64), distances, 0)
+        return np.where(self.names[run], within, self.numbers[run]).tobytes()
+
+
+def tokenize_code(code: str, *, words: bool = False) -> CodeTokens:
+    """Split plain code of any language into tokens; ``words`` keeps their texts."""
+    found: Sequence[str] = _TOKEN.findall(code)
+    every = np.fromiter(map(_NUMBERS.__getitem__, found), np.uint64, len(found))
+    kept = np.flatnonzero(every > _END)
+    following = np.append(every, np.uint64(_END))[kept + 1]
+    texts = tuple(found[at] for at in kept.tolist()) if words else ()
+    return CodeTokens(every[kept], following == _END, texts)

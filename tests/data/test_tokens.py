@@ -1,0 +1,49 @@
+"""Tokens of code: patterns that do not depend on names, and forms that formatters change."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.data.tokens import plain_code, tokenize_code
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from("abcd"), min_size=40, max_size=40),
+    st.permutations("abcd"),
+    st.lists(st.sampled_from(["a", "b", "x"]), max_size=5),
+)
+def test_a_pattern_depends_on_no_names_and_not_on_what_is_before_it(names, others, before):
+    signs = ["= ", "+ ", "[0] ", "\n"]
+    code = "".join(name + signs[at % 4] for at, name in enumerate(names))
+    renamed = code.translate(str.maketrans("abcd", "".join(others)))
+    own, other = tokenize_code(code), tokenize_code(f"{' '.join(before)}\n{renamed}")
+    shift = len(other.numbers) - len(own.numbers)
+    for length in (7, 12, 30):
+        for at in range(len(own.numbers) - length):
+            assert own.pattern(at, length) == other.pattern(at + shift, length)
+    assert own.nameless.tolist() == other.nameless[shift:].tolist()
+
+
+def test_two_forms_of_one_program_have_the_same_tokens():
+    for written, other in {
+        "if a:\n b = 2.50\nelse:\n if c:\n  d = e[f::]\n": "if a:\n b=2.5\nelif c:\n d = e[f:]\n",
+        "a = '' . join(b)": 'a = "".join(b)',
+        "a = 1.00": "a = 1.",
+        "def f(self, a: list[int], b: 'X' = {}) -> int: # it\n return self.g(a)": (
+            "def f(a, b={}):\n  '''Says what it does.'''\n  return g(a)"
+        ),
+        ">>> x = f'{a}'\n": "import os\nx = '{a}'",
+    }.items():
+        own, same = (tokenize_code(plain_code(text)) for text in (written, other))
+        assert own.numbers.tolist() == same.numbers.tolist(), written
+
+
+def test_what_code_does_matters():
+    one = "def total(xs):\n s = 2.05\n for x in xs: s += x.weight * len(xs)\n return d['k']\n"
+    for old, new in (
+        ("2.05", "2.50"), ("+=", "-="), ("weight", "height"), ("len", "max"), ("s +=", "x +="),
+        ("'k'", "'j'"),
+    ):  # fmt: skip
+        own, other = (tokenize_code(code) for code in (one, one.replace(old, new)))
+        length = len(own.numbers)
+        assert own.pattern(0, length) != other.pattern(0, length), new
