@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import TypeVar
 
 import fsspec
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.data.layouts.base import Dropped
 from shared.data_lock import LOCK_NAME, DataLock, hash_file
@@ -16,7 +15,7 @@ from shared.datasets import CANONICAL_VERSION
 from shared.errors import data_error
 from shared.files import atomic_write
 from shared.json_lines import read_json_lines
-from shared.schemas import Problem, QualityFinding, describe
+from shared.schemas import Problem, QualityFinding
 
 # Manifests
 
@@ -133,7 +132,6 @@ class OverlapEntry:
 
 
 Entry = Dropped | Duplicate | QualityEntry | OverlapEntry
-EntryT = TypeVar("EntryT", Dropped, Duplicate, QualityEntry)
 
 
 def write_list(path: str, entries: Iterable[Entry]) -> None:
@@ -144,22 +142,6 @@ def write_list(path: str, entries: Iterable[Entry]) -> None:
     """
     lines = [json.dumps(asdict(entry), ensure_ascii=True) for entry in entries]
     replace_text(path, "".join(f"{line}\n" for line in lines))
-
-
-def read_list(path: str, kind: type[EntryT]) -> tuple[EntryT, ...]:
-    """Read a list whose entries are of one dataclass.
-
-    Raises:
-        DataError: The file cannot be read, or an entry has another form.
-    """
-    adapter = TypeAdapter(kind)
-    entries = []
-    for number, fields in read_json_lines(path):
-        try:
-            entries.append(adapter.validate_python(fields))
-        except ValidationError as error:
-            raise data_error(f"{path}:{number}", f"{describe(error)}; delete the file") from None
-    return tuple(entries)
 
 
 def replace_text(path: str, text: str) -> None:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from services.data.many_answers import many_answers
 from shared.checkers import CheckerStyle
 from shared.function_plan import fault_of, plan_of
 from shared.schemas import (
@@ -42,8 +41,6 @@ def audit_problem(problem: Problem) -> list[AuditFinding]:
         found.append(AuditFinding(QualityFinding.SHARED_PROCESS, shared))
     if not isinstance(tests, StdioTests):
         return found
-    if not tests.has_checker and (sentence := many_answers(problem.prompt)):
-        found.append(AuditFinding(QualityFinding.MANY_ANSWERS, f"the statement: {sentence}"))
     if tests.checker_style in (CheckerStyle.FUNCTION, CheckerStyle.SCRIPT):
         try:
             ast.parse(tests.checker_source or "")

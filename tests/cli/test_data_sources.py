@@ -50,7 +50,7 @@ def test_sets_of_a_hub_and_of_a_sandbox(hub, tmp_path):
             "mbpp_reg": {
                 "layout": "mbpp",
                 "ids": "11-210",
-                "source": source | {"revision": "v1.0"},
+                "source": source | {"revision": COMMIT},
             },
             "contests": {
                 "layout": "code_contests",
@@ -76,8 +76,8 @@ def test_sets_of_a_hub_and_of_a_sandbox(hub, tmp_path):
     hub.server_close()
     again = plumb(*prepare, "--offline", folder=tmp_path, **environment)
     assert again.code == 0, again.stderr
-    assert "mbpp_reg: 1 rows, unchanged" in again.stdout
-    assert "contests: 1 rows, unchanged" in again.stdout
+    assert "mbpp_reg: 1 rows" in again.stdout
+    assert "contests: 1 rows" in again.stdout
     empty = tmp_path / "elsewhere"
     empty.mkdir()
     (empty / "data.yaml").write_text((tmp_path / "data.yaml").read_text())

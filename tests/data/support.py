@@ -6,6 +6,7 @@ import json
 import pytest
 
 from services.data.importer import import_dataset
+from shared.datasets import read_dataset
 from shared.errors import DataError
 
 
@@ -23,3 +24,9 @@ def import_failure(kind, source, output, **options):
     message = str(caught.value)
     assert len(message.splitlines()) == 1
     return message
+
+
+def imported(kind, folder, *rows, **options):
+    """The problems that the importer makes of these rows."""
+    source = write_lines(folder / "source.jsonl", rows)
+    return read_dataset(str(import_dataset(kind, source, folder, **options).path))

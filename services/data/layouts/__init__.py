@@ -1,34 +1,16 @@
 """Layout registry: the readers of public data-set formats, by name."""
 
-from collections.abc import Mapping
+from typing import Any
 
-from services.data.config import LayoutKind
-from services.data.layouts import (
-    code_contests,
-    code_contests_plus,
-    evalplus,
-    functions,
-    jsonl,
-    livecodebench,
-    multipl_e,
-)
-from services.data.layouts.base import Layout
+from services.data.layouts import contests, functions, livecodebench, others
+from services.data.layouts.base import LAYOUTS, Layout
 from shared.errors import DataError
 
-LAYOUTS: Mapping[str, Layout] = {
-    LayoutKind.HUMANEVAL: functions.HUMANEVAL,
-    LayoutKind.MBPP: functions.MBPP,
-    LayoutKind.CODE_CONTESTS: code_contests.CODE_CONTESTS,
-    LayoutKind.CODE_CONTESTS_PLUS: code_contests_plus.CODE_CONTESTS_PLUS,
-    LayoutKind.JSONL: jsonl.JSONL,
-    LayoutKind.LIVECODEBENCH: livecodebench.LIVECODEBENCH,
-    LayoutKind.HUMANEVAL_PLUS: evalplus.HUMANEVAL_PLUS,
-    LayoutKind.MBPP_PLUS: evalplus.MBPP_PLUS,
-    LayoutKind.MULTIPL_E: multipl_e.MULTIPL_E,
-}
+__all__ = ["get_layout"]
+_MODULES = (contests, functions, livecodebench, others)
 
 
-def get_layout(name: str) -> Layout:
+def get_layout(name: str) -> Layout[Any]:
     """Look a layout up.
 
     Raises:

@@ -1,14 +1,14 @@
-"""Layout interface, and helpers of all layouts: options, row schemas, construction of problems."""
+"""Layouts of public data sets: how a row becomes a problem. Each one registers itself by name."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 
-from services.data.config import DateRange, IdRanges
+from services.data.config import DateRange, IdRanges, LayoutKind
 from services.data.rows import Fields, Rows
 from shared.datasets import canonicalize
 from shared.errors import DataError, data_error
@@ -17,7 +17,7 @@ from shared.schemas import Problem, ProblemInfo, describe, parse_ground_truth, s
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Overrides of a layout's defaults; each layout documents which ones it accepts.
+    """Overrides of a layout's defaults.
 
     ``name`` and ``split`` replace the data set's name and split, ``ids`` selects problems by
     number, ``contest_dates`` by the day of their contest, ``include_generated`` adds generated
@@ -65,27 +65,130 @@ class Dropped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Interprets the rows of one public data set.
-
-    Attributes:
-        columns: Names the fields that ``read`` uses, so that a source can skip the others.
-        read: Converts rows into problems, in order. Raises DataError while iterating if the
-            options or a row are invalid.
-    """
-
-    columns: Callable[[Options], tuple[str, ...]]
-    read: Callable[[Rows, Options], Iterator[Imported | Dropped]]
-
-
 class LayoutRow(BaseModel):
     """Base schema of a layout's rows: required fields with exact types; others are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """The problem of a row, with the layout's own name of data set and split.
+
+    ``solutions`` are pairs of language and code, the preferred ones first; ``dropped`` is the
+    reason why the row is no problem.
+    """
+
+    dataset: str
+    problem_id: str
+    prompt: str
+    data_source: str
+    sandbox_dataset: str
+    sandbox_id: str
+    ground_truth: dict[str, Any] | str
+    split: str = "test"
+    difficulty: str = "unknown"
+    info: ProblemInfo | str = ""
+    solutions: Iterable[tuple[str, str | None]] = ()
+    statement: str = ""
+    dropped: str = ""
+
+
 RowT = TypeVar("RowT", bound=LayoutRow)
+# Options that few layouts accept, their flags, and what has them.
+_FEW = {
+    "ids": ("--ids", "selects MBPP's numbers"),
+    "contest_dates": ("contest_dates", "selects problems of LiveCodeBench by day"),
+    "include_generated": ("--include-generated", "is for CodeContests"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout(Generic[RowT]):
+    """Interprets the rows of one public data set.
+
+    Attributes:
+        title: Name of the data set in messages.
+        row: Schema of its rows.
+        draft: Makes the problem of a row; None for a row that the options do not select.
+        accepts: Options beside ``name`` and ``solutions`` that it accepts.
+        on_request: Large fields, and the option that needs them.
+        splits: Allowed splits; empty for any.
+        repeats_names: Whether different problems have one name; a hash of the text tells them
+            apart.
+    """
+
+    title: str
+    row: type[RowT]
+    draft: Callable[[str, RowT, Options], Draft | None]
+    accepts: frozenset[str] = frozenset()
+    on_request: Mapping[str, str] = field(default_factory=dict)
+    splits: tuple[str, ...] = ()
+    repeats_names: bool = False
+
+    def columns(self, options: Options) -> tuple[str, ...]:
+        """Name the fields that are read, so that a source can skip the others."""
+        names: list[str] = []
+        for name, info in self.row.model_fields.items():
+            if getattr(options, self.on_request.get(name, ""), True):
+                alias = info.validation_alias
+                names += map(str, alias.choices) if isinstance(alias, AliasChoices) else [name]
+        return tuple(names)
+
+    def read(self, rows: Rows, options: Options) -> Iterator[Imported | Dropped]:
+        """Convert rows into problems, in order.
+
+        Raises:
+            DataError: While iterating: an option or a row is invalid, no row is selected, or the
+                rows are of several data sets.
+        """
+        self._check(options)
+        dataset = ""
+        named: dict[str, str] = {}
+        for place, fields in rows:
+            row = parse_row(self.row, place, fields)
+            draft = self.draft(place, row, options)
+            if draft is None:
+                continue
+            if dataset not in ("", draft.dataset) and not options.name:
+                cause = f"data set {draft.dataset!r}, but earlier rows are of {dataset!r}"
+                raise data_error(place, f"{cause}; split the file or set one name with --name")
+            dataset = draft.dataset
+            problem_id = draft.problem_id
+            if self.repeats_names:
+                problem_id = _unique_id(place, draft, named)
+            if draft.dropped:
+                yield Dropped(place, problem_id, draft.dropped)
+            else:
+                yield _imported(place, draft, problem_id, options)
+        if not dataset and (options.ids or options.contest_dates):
+            chosen = f"--ids {options.ids}" if options.ids else f"the days {options.contest_dates}"
+            cause = f"no problem is in {chosen}; choose another range"
+            raise data_error(options.source or self.title, cause)
+
+    def _check(self, options: Options) -> None:
+        for name, (flag, meaning) in _FEW.items():
+            if getattr(options, name) and name not in self.accepts:
+                raise DataError(f"{flag} {meaning}, not of {self.title}; remove the option")
+        if self.splits and options.split and options.split not in self.splits:
+            cause = f"--split {options.split!r} is not a split of {self.title}"
+            raise DataError(f"{cause}; choose one of {', '.join(self.splits)}")
+
+
+LAYOUTS: dict[str, Layout[Any]] = {}
+
+
+def register(kind: LayoutKind, layout: Layout[Any]) -> None:
+    LAYOUTS[kind] = layout
+
+
+def _unique_id(place: str, draft: Draft, named: dict[str, str]) -> str:
+    if not draft.problem_id:
+        raise data_error(place, "name is empty; give the problem a name")
+    digest = sha256(draft.prompt)
+    if named.setdefault(draft.problem_id, digest) == digest:
+        return draft.problem_id
+    return f"{draft.problem_id} #{digest[:8]}"
 
 
 def parse_row(kind: type[RowT], place: str, fields: Fields) -> RowT:
@@ -101,93 +204,41 @@ def parse_row(kind: type[RowT], place: str, fields: Fields) -> RowT:
         raise data_error(place, cause) from None
 
 
-def make_problem(
-    place: str,
-    *,
-    dataset: str,
-    split: str,
-    problem_id: str,
-    prompt: str,
-    data_source: str,
-    ground_truth: dict[str, Any] | str,
-    sandbox_dataset: str,
-    sandbox_id: str,
-    difficulty: str = "unknown",
-    extra_info: str = "",
-) -> Problem:
+def _imported(place: str, draft: Draft, problem_id: str, options: Options) -> Imported:
     """Build a problem and check that it can be stored and judged.
 
     Raises:
         DataError: The problem is invalid; names place, problem and cause.
     """
-    if not isinstance(ground_truth, str):
-        ground_truth = json.dumps(ground_truth, ensure_ascii=False)
+    truth, info = draft.ground_truth, draft.info
+    if isinstance(info, ProblemInfo):
+        known = info.model_dump(exclude_defaults=True)
+        info = json.dumps(known, ensure_ascii=False) if known else ""
     fields = {
-        "dataset": dataset,
-        "split": split,
+        "dataset": options.name or draft.dataset,
+        "split": options.split or draft.split,
         "problem_id": problem_id,
-        "prompt": prompt,
-        "data_source": data_source,
-        "difficulty": difficulty,
-        "sandbox_dataset": sandbox_dataset,
-        "sandbox_id": sandbox_id,
-        "extra_info": extra_info,
+        "prompt": draft.prompt,
+        "data_source": draft.data_source,
+        "ground_truth": truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False),
+        "difficulty": draft.difficulty,
+        "sandbox_dataset": draft.sandbox_dataset,
+        # An id of the sandbox that is the problem's own is as unique.
+        "sandbox_id": problem_id if draft.sandbox_id == draft.problem_id else draft.sandbox_id,
+        "extra_info": info,
     }
+    if not fields["split"]:
+        raise data_error(place, f"problem {problem_id!r} is in no split; set one with --split")
     try:
         _check_utf8(fields)
-        parse_ground_truth(ground_truth)
-        return Problem(
-            **fields, ground_truth=ground_truth, prompt_sha256=sha256(canonicalize(prompt))
-        )
+        parse_ground_truth(fields["ground_truth"])
+        problem = Problem(**fields, prompt_sha256=sha256(canonicalize(draft.prompt)))
     except ValidationError as error:
         raise data_error(place, f"problem {problem_id!r}: {describe(error)}") from None
     except ValueError as error:
         raise data_error(place, f"problem {problem_id!r} cannot be used: {error}") from None
-
-
-def info_text(info: ProblemInfo) -> str:
-    """Serialize the known facts for ``extra_info``; unknown facts are omitted."""
-    known = info.model_dump(exclude_defaults=True)
-    return json.dumps(known, ensure_ascii=False) if known else ""
-
-
-def make_solutions(
-    candidates: Iterable[tuple[str, str | None]], limit: int
-) -> tuple[Solution, ...]:
-    """Take the first ``limit`` of these (language, code) pairs, skipping blank or missing code."""
-    found = (Solution(language, code) for language, code in candidates if code and code.strip())
-    return tuple(islice(found, limit))
-
-
-def refuse_ids(kind: str, options: Options) -> None:
-    """Reject ``--ids`` for a layout whose problems have no numbers.
-
-    Raises:
-        DataError: ``ids`` is set.
-    """
-    if options.ids is not None:
-        raise DataError(f"--ids selects MBPP's numbers, but {kind} has none; remove the option")
-
-
-def refuse_dates(kind: str, options: Options) -> None:
-    """Reject ``contest_dates`` for a layout whose problems have no date.
-
-    Raises:
-        DataError: ``contest_dates`` is set.
-    """
-    if options.contest_dates is not None:
-        cause = f"contest_dates selects problems of LiveCodeBench, but {kind} has no dates"
-        raise DataError(f"{cause}; remove it")
-
-
-def refuse_generated(kind: str, options: Options) -> None:
-    """Reject ``--include-generated`` for a layout without generated tests.
-
-    Raises:
-        DataError: ``include_generated`` is set.
-    """
-    if options.include_generated:
-        raise DataError(f"--include-generated is for CodeContests, not {kind}; remove the option")
+    solutions = (Solution(name, code) for name, code in draft.solutions if code and code.strip())
+    return Imported(place, problem, tuple(islice(solutions, options.solutions)), draft.statement)
 
 
 def _check_utf8(fields: dict[str, str]) -> None:
@@ -195,6 +246,5 @@ def _check_utf8(fields: dict[str, str]) -> None:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise ValueError(
-                f"{name} has an unpaired surrogate at character {error.start}"
-            ) from None
+            cause = f"{name} has an unpaired surrogate at character {error.start}"
+            raise ValueError(cause) from None

@@ -1,36 +1,22 @@
-"""Layouts of data sets that test Python functions: HumanEval and MBPP.
+"""Layouts of data sets that test Python functions: HumanEval, MBPP and EvalPlus' editions of them.
 
-HumanEval is read as openai/human-eval publishes it (JSON lines) or as on the hub; MBPP of
-google-research/mbpp in its full and its sanitized edition.
+HumanEval is read as openai/human-eval publishes it or as on the hub; MBPP of google-research/mbpp
+in its full and its sanitized edition; HumanEval+ and MBPP+ as on the hub (evalplus/humanevalplus,
+evalplus/mbppplus), whose ``test`` has all inputs and results. Source of those: EvalPlus 0.3.1,
+``tools/*/to_original_fmt.py``.
 """
 
-from collections.abc import Iterator
+import re
+from dataclasses import replace
 
 from pydantic import AliasChoices, Field
 
-from services.data.config import IdRanges
-from services.data.layouts.base import (
-    Imported,
-    Layout,
-    LayoutRow,
-    Options,
-    make_problem,
-    make_solutions,
-    parse_row,
-    refuse_dates,
-    refuse_generated,
-    refuse_ids,
-)
-from services.data.rows import Rows
+from services.data.config import LayoutKind
+from services.data.layouts.base import Draft, Layout, LayoutRow, Options, register
 from shared.errors import data_error
-from shared.schemas import Problem
-
-# HumanEval
-
-_HUMANEVAL_COLUMNS = ("task_id", "prompt", "entry_point", "test")
 
 
-class _HumanEvalRow(LayoutRow):
+class HumanEvalRow(LayoutRow):
     """``canonical_solution`` is a function body that continues the prompt."""
 
     task_id: str
@@ -39,55 +25,28 @@ class _HumanEvalRow(LayoutRow):
     test: str
     canonical_solution: str | None = None
 
-    @property
-    def solution(self) -> str | None:
-        return None if self.canonical_solution is None else self.prompt + self.canonical_solution
+
+def humaneval(_place: str, row: HumanEvalRow, _options: Options) -> Draft:
+    body = row.canonical_solution
+    return Draft(
+        dataset="humaneval",
+        problem_id=row.task_id,
+        prompt=row.prompt,
+        data_source="humaneval",
+        ground_truth={"test": row.test, "entry_point": row.entry_point, "prompt": row.prompt},
+        sandbox_dataset="humaneval_python",
+        sandbox_id=row.task_id,
+        solutions=[("python", body and row.prompt + body)],
+    )
 
 
-def _humaneval_columns(options: Options) -> tuple[str, ...]:
-    wanted = ("canonical_solution",) if options.solutions else ()
-    return (*_HUMANEVAL_COLUMNS, *wanted)
+register(
+    LayoutKind.HUMANEVAL,
+    Layout("HumanEval", HumanEvalRow, humaneval, on_request={"canonical_solution": "solutions"}),
+)
 
 
-def _read_humaneval(rows: Rows, options: Options) -> Iterator[Imported]:
-    """Read HumanEval; accepts ``name``, ``split`` and ``solutions``."""
-    refuse_ids("HumanEval", options)
-    refuse_generated("HumanEval", options)
-    refuse_dates("HumanEval", options)
-    for place, fields in rows:
-        row = parse_row(_HumanEvalRow, place, fields)
-        problem = make_problem(
-            place,
-            dataset=options.name or "humaneval",
-            split=options.split or "test",
-            problem_id=row.task_id,
-            prompt=row.prompt,
-            data_source="humaneval",
-            ground_truth={"test": row.test, "entry_point": row.entry_point, "prompt": row.prompt},
-            sandbox_dataset="humaneval_python",
-            sandbox_id=row.task_id,
-        )
-        yield Imported(
-            place, problem, make_solutions([("python", row.solution)], options.solutions)
-        )
-
-
-HUMANEVAL = Layout(_humaneval_columns, _read_humaneval)
-
-# MBPP
-
-REGRESSION_IDS = range(11, 211)
-# The splits of the MBPP paper, by task_id.
-_SPLITS = {
-    range(1, 11): "prompt",
-    range(11, 511): "test",
-    range(511, 601): "validation",
-    range(601, 975): "train",
-}
-_MBPP_COLUMNS = ("task_id", "text", "prompt", "test_list", "test_setup_code", "test_imports")
-
-
-class _MbppRow(LayoutRow):
+class MbppRow(LayoutRow):
     """The sanitized edition has ``prompt`` and ``test_imports`` for ``text`` and setup code."""
 
     task_id: int
@@ -97,69 +56,84 @@ class _MbppRow(LayoutRow):
     test_imports: list[str] = Field(default_factory=list)
     code: str | None = None
 
-    @property
-    def setup_code(self) -> str:
-        return self.test_setup_code or "\n".join(self.test_imports)
 
-    @property
-    def prompt(self) -> str:
-        # The tests are part of the prompt: only they name the function and its arguments.
-        tests = "\n".join(self.test_list)
-        return f"{self.text}\n\nThe code has to pass these assertions:\n{tests}"
-
-    @property
-    def solution(self) -> str | None:
-        """The code with ``\\n`` line ends; the full edition uses carriage returns."""
-        return self.code and self.code.replace("\r\n", "\n").replace("\r", "\n")
+REGRESSION_IDS = range(11, 211)
+# The splits of the MBPP paper, by the first task_id after them.
+_SPLITS = {1: "", 11: "prompt", 511: "test", 601: "validation", 975: "train"}
 
 
-def _mbpp_columns(options: Options) -> tuple[str, ...]:
-    return (*_MBPP_COLUMNS, "code") if options.solutions else _MBPP_COLUMNS
-
-
-def _read_mbpp(rows: Rows, options: Options) -> Iterator[Imported]:
-    """Read MBPP; accepts ``name``, ``split``, ``ids`` and ``solutions``.
-
-    The data set is named ``mbpp_reg`` for ``ids`` 11-210, the regression set, otherwise ``mbpp``.
-    The split is MBPP's own for the number.
-    """
-    refuse_generated("MBPP", options)
-    refuse_dates("MBPP", options)
-    found = False
-    for place, fields in rows:
-        row = parse_row(_MbppRow, place, fields)
-        if options.ids is None or row.task_id in options.ids:
-            found = True
-            solutions = make_solutions([("python", row.solution)], options.solutions)
-            yield Imported(place, _mbpp_problem(place, row, options), solutions, row.text)
-    if options.ids is not None and not found:
-        cause = f"no task_id is in --ids {options.ids}; MBPP's are 1 to 974"
-        raise data_error(options.source or "MBPP", cause)
-
-
-def _mbpp_problem(place: str, row: _MbppRow, options: Options) -> Problem:
-    return make_problem(
-        place,
-        dataset=options.name or _mbpp_name(options.ids),
-        split=options.split or _mbpp_split(place, row.task_id),
+def mbpp(_place: str, row: MbppRow, options: Options) -> Draft | None:
+    """The data set is named ``mbpp_reg`` for ``ids`` 11-210, the regression set."""
+    if options.ids is not None and row.task_id not in options.ids:
+        return None
+    regression = options.ids is not None and options.ids.ranges == (REGRESSION_IDS,)
+    # The tests are part of the prompt: only they name the function and its arguments.
+    tests = "\n".join(row.test_list)
+    setup = row.test_setup_code or "\n".join(row.test_imports)
+    return Draft(
+        dataset="mbpp_reg" if regression else "mbpp",
+        split=next((name for end, name in _SPLITS.items() if row.task_id < end), ""),
         problem_id=f"mbpp_{row.task_id}",
-        prompt=row.prompt,
+        prompt=f"{row.text}\n\nThe code has to pass these assertions:\n{tests}",
         data_source="mbpp",
-        ground_truth={"test_list": row.test_list, "test_setup_code": row.setup_code},
+        ground_truth={"test_list": row.test_list, "test_setup_code": setup},
         sandbox_dataset="mbpp",
         sandbox_id=str(row.task_id),
+        # The full edition has carriage returns.
+        solutions=[("python", row.code and row.code.replace("\r\n", "\n").replace("\r", "\n"))],
+        statement=row.text,
     )
 
 
-def _mbpp_name(ids: IdRanges | None) -> str:
-    return "mbpp_reg" if ids is not None and ids.ranges == (REGRESSION_IDS,) else "mbpp"
+register(
+    LayoutKind.MBPP,
+    Layout("MBPP", MbppRow, mbpp, frozenset({"ids"}), on_request={"code": "solutions"}),
+)
+
+# EvalPlus
+
+# Its tests on the hub assign their inputs; those of HumanEval and MBPP are single assertions.
+_INPUTS = re.compile(r"^ *inputs = \[", re.MULTILINE)
+# The test of HumanEval/32 on the hub (v0.1.10) mixes up the arguments: no answer passes it.
+_SWAPPED, _UNSWAPPED = "_poly(*candidate(*inp), inp)", "abs(_poly(*inp, candidate(*inp)))"
 
 
-def _mbpp_split(place: str, task_id: int) -> str:
-    for numbers, split in _SPLITS.items():
-        if task_id in numbers:
-            return split
-    raise data_error(place, f"task_id {task_id} is in none of MBPP's splits; set one with --split")
+def _plus_test(place: str, test: str, dataset: str) -> str:
+    if not _INPUTS.search(test):
+        cause = f"its test has no further inputs, as those of evalplus/{dataset} on the hub have"
+        raise data_error(place, f"{cause}; import a base set with its own layout")
+    return test.replace(_SWAPPED, _UNSWAPPED)
 
 
-MBPP = Layout(_mbpp_columns, _read_mbpp)
+def humaneval_plus(place: str, row: HumanEvalRow, options: Options) -> Draft:
+    test = _plus_test(place, row.test, "humanevalplus")
+    base = humaneval(place, row, options)
+    truth = {"test": test, "entry_point": row.entry_point, "prompt": row.prompt}
+    return replace(base, dataset="humaneval_plus", ground_truth={**truth, "limit_per_call": True})
+
+
+class MbppPlusRow(MbppRow):
+    """A row of MBPP with a complete ``test``."""
+
+    test: str
+
+
+def mbpp_plus(place: str, row: MbppPlusRow, options: Options) -> Draft:
+    test = _plus_test(place, row.test, "mbppplus")
+    setup = "\n".join(row.test_imports)
+    truth = {"test_list": [test], "test_setup_code": setup, "limit_per_call": True}
+    base = mbpp(place, row, options)
+    assert base is not None  # no ids are accepted
+    return replace(base, dataset="mbpp_plus", split="test", ground_truth=truth)
+
+
+register(
+    LayoutKind.HUMANEVAL_PLUS,
+    Layout(
+        "HumanEval+", HumanEvalRow, humaneval_plus, on_request={"canonical_solution": "solutions"}
+    ),
+)
+register(
+    LayoutKind.MBPP_PLUS,
+    Layout("MBPP+", MbppPlusRow, mbpp_plus, on_request={"code": "solutions"}),
+)

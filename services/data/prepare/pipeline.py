@@ -59,7 +59,7 @@ def prepare(
     verifier: Verifier | None = None,
     commands: Sequence[str] = (),
 ) -> Prepared:
-    """Prepare all data sets, reusing the stages of an earlier or interrupted preparation.
+    """Prepare all data sets. Files of the hub are downloaded once, into its cache.
 
     Nothing is published until everything is read and checked. The lock is written last, so a run
     refuses data whose publication was interrupted.
@@ -110,19 +110,19 @@ def _stage(config: PrepareConfig, name: str, progress: PrepareProgress, *, offli
     stage = stage_dataset(
         name, config.datasets[name], Path(config.raw), progress.advance, offline=offline
     )
-    progress.end(f"{stage.state.rows:,} rows" + (", unchanged" if stage.reused else ""))
+    progress.end(f"{stage.rows:,} rows")
     return stage
 
 
 def _texts(stage: Stage) -> list[ProblemText]:
     role = stage.dataset.role
-    return [text_of(record, role) for record in read_records(str(stage.files.data))]
+    return [text_of(record, role) for record in read_records(stage.data)]
 
 
 def _verify(stage: Stage, verifier: Verifier | None) -> list[QualityEntry] | None:
     if verifier is None:
         return None
-    return verify(list(read_records(str(stage.files.data))), verifier)
+    return verify(list(read_records(stage.data)), verifier)
 
 
 def _has_any(overlap: Overlap, problems: set[tuple[str, str]]) -> bool:
@@ -144,7 +144,7 @@ def _overlap_entries(reviewed: Reviewed) -> Iterator[OverlapEntry]:
 
 def _near_duplicates(stage: Stage, overlaps: Sequence[Overlap]) -> list[Duplicate]:
     """List near duplicates within a data set, in its order; the first problem of a pair stays."""
-    records = read_records(str(stage.files.data))
+    records = read_records(stage.data)
     order = {record.problem.problem_id: at for at, record in enumerate(records)}
     pairs = []
     for one in overlaps:

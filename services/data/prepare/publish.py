@@ -5,14 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from services.data.config import HubSource, LocalSource, PrepareConfig
-from services.data.layouts.base import Dropped
 from services.data.manifests import (
     Duplicate,
     Entry,
     ManifestLine,
     QualityEntry,
     manifest_line,
-    read_list,
     write_list,
     write_manifest,
 )
@@ -59,10 +57,10 @@ def publish(config: PrepareConfig, stage: Stage, changes: Changes) -> Published:
     manifest = f"{manifests}/{stage.name}.jsonl"
     write_manifest(manifest, lines)
     kept = {line.problem_id for line in lines}
-    findings = (*read_list(str(stage.files.findings), QualityEntry), *(changes.verified or ()))
-    findings = tuple(entry for entry in findings if entry.problem_id in kept)
-    duplicates = (*read_list(str(stage.files.duplicates), Duplicate), *changes.near)
-    dropped = read_list(str(stage.files.dropped), Dropped)
+    found = (*stage.findings, *(changes.verified or ()))
+    findings = tuple(entry for entry in found if entry.problem_id in kept)
+    duplicates = (*stage.duplicates, *changes.near)
+    dropped = tuple(stage.dropped)
     lists: dict[str, Sequence[Entry]] = {
         "duplicates": duplicates,
         "dropped": dropped,
@@ -76,10 +74,10 @@ def publish(config: PrepareConfig, stage: Stage, changes: Changes) -> Published:
         split=", ".join(sorted({line.split for line in lines})),
         role=stage.dataset.role,
         source=_source(stage),
-        revision=stage.state.revision,
+        revision=stage.revision,
         version=stage.dataset.version,
         licence=stage.dataset.licence,
-        rows=stage.state.rows,
+        rows=stage.rows,
         problem_ids=tuple(line.problem_id for line in lines),
         dropped=dropped,
         duplicates=duplicates,
@@ -94,9 +92,9 @@ def publish(config: PrepareConfig, stage: Stage, changes: Changes) -> Published:
 def _manifest_line(problem: Problem, stage: Stage) -> ManifestLine:
     return manifest_line(
         problem,
-        version=stage.dataset.version or stage.state.revision,
+        version=stage.dataset.version or stage.revision,
         source_url=_source_url(stage),
-        revision=stage.state.revision,
+        revision=stage.revision,
         licence=stage.dataset.licence,
         role=stage.dataset.role,
     )
@@ -126,7 +124,7 @@ def _write_data(path: str, stage: Stage, changes: Changes) -> Iterator[Problem]:
         found[entry.problem_id].add(entry.finding)
     removed = changes.removed
     with writing_dataset(path, solutions=True) as writer:
-        for record in read_records(str(stage.files.data)):
+        for record in read_records(stage.data):
             if record.problem.problem_id not in removed:
                 problem = _with_quality(record, found[record.problem.problem_id])
                 writer.add(problem, record.solutions, record.statement)

@@ -1,29 +1,66 @@
-"""Rows of a SandboxFusion data set, in the public layouts, with a resumable cache.
+"""Rows of a data set on a SandboxFusion server, through its SDK, in the public layouts.
 
-The cache is a JSONL file. Its first line identifies the source, then follows one line per row, and
-the last line marks it complete. An interrupted fetch resumes after the last valid line.
+Rows are cached in a JSONL file, because the tests of CodeContests take a request each: the first
+line identifies the source, the last one says that the rows are complete. A fetch that was
+interrupted takes the rows that are there from the file.
 """
 
-import fcntl
+import ast
+import asyncio
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import re
+import warnings
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, TypeVar
 
-from services.data.config import SandboxSource
+import aiohttp
+import sandbox_fusion as sdk
+from pydantic import BaseModel, ConfigDict, ValidationError
+from sandbox_fusion.models import Language
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_exponential
+
+from services.data.config import LayoutKind, SandboxSource
 from services.data.rows import Fields, Rows
-from services.data.rows.sandbox_client import DatasetApiClient, RetryBudget
-from services.data.rows.sandbox_layouts import LAYOUTS, SandboxLayout
-from shared.errors import DataError, data_error, reading
-from shared.redaction import redact_address
+from shared.address import Address
+from shared.errors import DataError, data_error
+from shared.redaction import redact, redact_address
+from shared.sandbox_sdk import Exchange
+from shared.schemas import describe
+from shared.service.settings import SandboxClientSettings, load_settings
 
 PAGE = 100  # prompts per request
-
 Key = int | str
+Answer = TypeVar("Answer")
 
-_VERSION = 1  # of the cache format; a file of another version is fetched again
+# It reads all of its input, because some servers report an error if a program exits earlier.
+_IDLE_PROGRAM = "```python\nimport sys\nsys.stdin.read()\n```"
+_CASE_SECONDS = 5.0
+_DETAIL_CHARACTERS = 300
+_RETRIED = (HTTPStatus.TOO_MANY_REQUESTS, *range(500, 600))
+_LONGEST_WAIT = 30.0  # seconds
+# Raised for an invalid address, or a response that is not from SandboxFusion.
+_INVALID = (
+    aiohttp.InvalidURL, aiohttp.ContentTypeError, ValueError, TypeError, RecursionError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RetryBudget:
+    """Retry limits of one request.
+
+    ``seconds`` is the time limit of an attempt; ``wait`` is the pause in seconds before the second
+    of ``attempts``. Each further pause is twice as long, up to 30 s.
+    """
+
+    seconds: float = 300.0
+    attempts: int = 5
+    wait: float = 0.5
 
 
 def rows(
@@ -33,17 +70,15 @@ def rows(
     *,
     offline: bool,
     page: int = PAGE,
-    budget: RetryBudget = RetryBudget(),  # noqa: B008 -- frozen
+    budget: RetryBudget = RetryBudget(),
 ) -> Rows:
     """Yield the server's rows with their places, in the order of the server's ids.
-
-    Cached rows are read from ``cache``; once it is complete the network is not used.
 
     Args:
         source: Server and data set.
         layout: Layout of the rows: "humaneval", "mbpp" or "code_contests".
-        cache: JSONL file to which each fetched row is appended. A file of another server, data set,
-            split or layout is overwritten.
+        cache: JSONL file of fetched rows. Once it is complete the network is not used; a file of
+            another server, data set, split or layout is overwritten.
         offline: Read all rows from the cache.
         page: Prompts per request.
         budget: Retry limits of each request.
@@ -52,181 +87,339 @@ def rows(
         DataError: While iterating: server, data set or cache cannot be used; one line with cause
             and advice. Fetched rows stay in the cache.
     """
-    wanted = _layout(source, layout)
-    client = DatasetApiClient(source, wanted.dataset_class, budget)
-    header = CacheHeader(
-        source.dataset, source.split, redact_address(source.url.rstrip("/")), layout
-    )
-    missing = f"offline, and {client.place} is not completely in the cache {cache}"
-    if offline and not cache.exists():
-        raise DataError(f"{missing}; run once without --offline")
-    with RowCache.opened(cache, header, read_only=offline) as stored:
-        for key, row in stored.stored():
-            yield _place_of(client, key), row
-        if offline and not stored.complete:
-            raise DataError(f"{missing}; run once without --offline")
-        if not stored.complete:
-            yield from _fetch(client, wanted, stored, page)
-
-
-def _layout(source: SandboxSource, name: str) -> SandboxLayout:
-    if name not in LAYOUTS:
-        known = ", ".join(LAYOUTS)
-        raise DataError(f"{source.dataset}: no sandbox layout {name!r}; choose one of {known}")
-    return LAYOUTS[name]
-
-
-def _fetch(client: DatasetApiClient, layout: SandboxLayout, stored: "RowCache", page: int) -> Rows:
-    """Fetch the rows that the cache lacks; each is stored before it is yielded."""
-    _check_unchanged(client, layout, stored)
-    while prompts := layout.page(client, len(stored.keys), page):
-        for prompt in prompts:
-            place = _place_of(client, prompt.id)
-            if prompt.id in stored.keys:
-                cause = "the server has this id twice; fix its table"
-                advice = f"delete {stored.path} and fetch again if the data set has changed"
-                raise data_error(place, f"{cause}, or {advice}")
-            row = layout.row(client, place, prompt)
-            stored.add(prompt.id, row)
-            yield place, row
-    if not stored.keys:
-        cause = "the data set has no problems; check the server's table"
-        raise data_error(client.place, cause)
-    stored.finish()
-
-
-def _check_unchanged(client: DatasetApiClient, layout: SandboxLayout, stored: "RowCache") -> None:
-    """Refuse to resume if the data set has changed, because offsets would no longer match."""
-    if not stored.keys:
+    if layout not in _LAYOUTS:
+        cause = f"no sandbox layout {layout!r}; choose one of {', '.join(_LAYOUTS)}"
+        raise DataError(f"{source.dataset}: {cause}")
+    dataset_class, get_page, convert = _LAYOUTS[layout]
+    client = _Client(source, dataset_class, budget)
+    url = redact_address(source.url.rstrip("/"))
+    header = {"dataset": source.dataset, "split": source.split, "url": url, "layout": layout}
+    known, complete = _cached(cache, header)
+    if complete:
+        yield from ((client.place_of(key), row) for key, row in known.items())
         return
-    last = next(reversed(stored.keys))
-    current = layout.page(client, len(stored.keys) - 1, 1)
-    if [prompt.id for prompt in current] != [last]:
-        cause = f"the data set has changed since a part of it was fetched into {stored.path}"
-        raise data_error(client.place, f"{cause}; delete that file and fetch again")
-
-
-def _place_of(client: DatasetApiClient, key: int | str) -> str:
-    return f"{client.place} id {key!r}"
+    if offline:
+        cause = f"offline, and {client.place} is not completely in the cache {cache}"
+        raise DataError(f"{cause}; run once without --offline")
+    _write(cache, header, *({"id": key, "row": row} for key, row in known.items()), anew=True)
+    seen: set[Key] = set()
+    while prompts := get_page(client, len(seen), page):
+        for prompt in prompts:
+            place = client.place_of(prompt.id)
+            if prompt.id in seen:
+                raise data_error(place, "the server has this id twice; fix its table")
+            seen.add(prompt.id)
+            row = known.get(prompt.id)
+            if row is None:
+                row = convert(client, place, prompt)
+                _write(cache, {"id": prompt.id, "row": row})
+            yield place, row
+    if not seen:
+        raise data_error(client.place, "the data set has no problems; check the server's table")
+    _write(cache, {"complete": True})
 
 
 # Cache
 
 
+def _cached(path: Path, header: Fields) -> tuple[dict[Key, Fields], bool]:
+    """Read the rows up to the first damaged line; none if the file is of another source."""
+    known: dict[Key, Fields] = {}
+    try:
+        lines = path.read_bytes().split(b"\n")
+        if json.loads(lines[0]) == header:
+            for line in lines[1:]:
+                match json.loads(line):
+                    case {"complete": True}:
+                        return known, True
+                    case {"id": int() | str() as key, "row": dict() as row}:
+                        known[key] = row
+    except (OSError, ValueError, RecursionError):
+        pass
+    return known, False
+
+
+def _write(path: Path, *entries: Fields, anew: bool = False) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb" if anew else "ab") as file:
+            file.writelines(json.dumps(entry).encode() + b"\n" for entry in entries)
+    except OSError as error:
+        cause = f"cannot be written ({error}); check the folder and the space in it"
+        raise data_error(str(path), cause) from None
+
+
+# Requests
+
+
 @dataclass(frozen=True, slots=True)
-class CacheHeader:
-    """Identity of the cached rows; a cache with another header is overwritten."""
+class _Prompt:
+    """One problem in the response of ``get_prompts``."""
 
-    dataset: str
-    split: str | None
-    url: str
-    layout: str
-    version: int = _VERSION
+    id: Key
+    text: str
+    labels: dict[str, Any]
 
 
-class RowCache:
-    """Append-only cache of rows in an open file.
+class _RetryableError(Exception):
+    """A failure that may be transient."""
 
-    Attributes:
-        path: Path of the file.
-        keys: The ids of the rows, in order.
-        complete: Whether the file has all rows; known after iterating over ``stored``.
+
+class _Client:
+    """Client for one data set of one server.
+
+    ``dataset_class`` is the server's class for data sets that are not registered there. All methods
+    raise DataError, one line with the reason, if the server is unreachable or rejects the request.
     """
 
-    def __init__(self, path: Path, file: BinaryIO, header: CacheHeader) -> None:
-        self.keys: dict[Key, None] = {}
-        self.complete = False
-        self.path = path
-        self._file = file
-        self._header = asdict(header)
-        self._end = 0  # of the last valid line
-        self._writing = False
+    def __init__(self, source: SandboxSource, dataset_class: str, budget: RetryBudget) -> None:
+        self.dataset = source.dataset
+        self._address = Address.parse(source.url)
+        self.place = f"{self._address} {source.dataset}"
+        self._extra = {} if source.split is None else {"split": source.split}
+        self._class = dataset_class
+        self._budget = budget
+        self._checked = False
 
-    @classmethod
-    @contextmanager
-    def opened(cls, path: Path, header: CacheHeader, *, read_only: bool) -> Iterator[Self]:
-        """Open the file, and create it unless ``read_only``.
+    def place_of(self, key: Key) -> str:
+        return f"{self.place} id {key!r}"
 
-        Raises:
-            DataError: The file cannot be opened.
-        """
-        with reading(str(path)):
-            if not read_only:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
-            file = path.open("rb" if read_only else "r+b")
-        with file:
-            yield cls(path, file, header)
+    def prompts(self, offset: int, limit: int, language: Language | None = None) -> list[_Prompt]:
+        """Get problems in the order of their ids; ``language`` is inserted into some prompts."""
+        config = sdk.TestConfig(
+            dataset_type=self._class, is_fewshot=False, language=language, extra=self._extra
+        )
+        request = sdk.GetPromptsRequest(
+            dataset=self.dataset, config=config, offset=offset, limit=limit
+        )
+        found = self._request(self.place, sdk.get_prompts_async, request)
+        return [_Prompt(one.id, one.prompt, one.labels) for one in found]
 
-    def stored(self) -> Iterator[tuple[Key, Fields]]:
-        """Yield the rows up to the first invalid line, such as a torn one.
+    def cases(self, key: Key) -> list[tuple[str, str]]:
+        """Get input and output of all tests, from the verdict on a program without output."""
+        if not self._checked:
+            # A server may stop at the first failed case, or truncate accepted ones.
+            cases = [("", "x"), ("x" * 2000, "")]
+            tests = [{"input": {"stdin": x}, "output": {"stdout": y}} for x, y in cases]
+            record = {"id": 0, "content": "", "labels": {}, "test": tests}
+            if self._judged_cases(0, record) != cases:
+                cause = "the server does not return all test cases in full"
+                options = "extra.run_all_cases, return_full_case"
+                raise data_error(
+                    str(self._address), f"{cause} ({options}); use a newer SandboxFusion"
+                )
+            self._checked = True
+        return self._judged_cases(key)
 
-        Yields nothing if the header does not match.
-        """
-        first = self._file.readline()
-        if _parse_line(first) != self._header:
-            return
-        self._end = len(first)
-        for line in self._file:
-            match _parse_line(line):
-                case {"complete": count} if count == len(self.keys):
-                    self.complete = True
-                    return
-                case {"id": int() | str() as key, "row": dict() as row} if key not in self.keys:
-                    self.keys[key] = None
-                    self._end += len(line)
-                    yield key, row
-                case _:
-                    return
+    def _judged_cases(self, key: Key, record: Fields | None = None) -> list[tuple[str, str]]:
+        config = sdk.TestConfig(
+            dataset_type=self._class,
+            language="python",
+            run_timeout=_CASE_SECONDS,
+            provided_data=record,
+            extra=self._extra | {"run_all_cases": True, "return_full_case": True},
+        )
+        request = sdk.SubmitRequest(
+            dataset=self.dataset, id=key, completion=_IDLE_PROGRAM, config=config
+        )
+        place = self.place_of(key)
+        result = self._request(place, partial(sdk.submit_async, max_attempts=1), request)
+        return [_case(f"{place} case {n}", test.test_info) for n, test in enumerate(result.tests)]
 
-    def add(self, key: Key, row: Fields) -> None:
-        """Append a row; the first call truncates the file after its last valid line.
-
-        Raises:
-            DataError: The file cannot be written, or another process writes to it.
-        """
-        self._append({"id": key, "row": row})
-        self.keys[key] = None
-
-    def finish(self) -> None:
-        """Mark the rows as complete.
-
-        Raises:
-            DataError: As ``add``.
-        """
-        self._append({"complete": len(self.keys)})
-        self.complete = True
-
-    def _append(self, entry: Mapping[str, object]) -> None:
+    def _request(
+        self,
+        place: str,
+        function: Callable[..., Coroutine[Any, Any, Answer]],
+        request: sdk.GetPromptsRequest | sdk.SubmitRequest,
+    ) -> Answer:
+        """Call a function of the SDK; retryable failures are retried with backoff."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(_RetryableError),
+            stop=stop_after_attempt(self._budget.attempts),
+            wait=wait_exponential(self._budget.wait, max=_LONGEST_WAIT),
+            reraise=True,
+        )
         try:
-            if not self._writing:
-                self._begin()
-            self._write(entry)
-        except BlockingIOError:
-            cause = "another process is fetching into it; wait until it ends"
-            raise data_error(str(self.path), cause) from None
-        except OSError as error:
-            cause = f"cannot be written ({error}); check the folder and the space in it"
-            raise data_error(str(self.path), cause) from None
+            return retrying(lambda: asyncio.run(self._attempt(place, function, request)))
+        except _RetryableError as error:
+            attempts = self._budget.attempts
+            raise data_error(place, f"{attempts} attempts failed: {error}") from None
 
-    def _begin(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._file.seek(self._end)
-        self._file.truncate()
-        self._writing = True
-        if not self._end:
-            self._write(self._header)
+    async def _attempt(
+        self,
+        place: str,
+        function: Callable[..., Coroutine[Any, Any, Answer]],
+        request: sdk.GetPromptsRequest | sdk.SubmitRequest,
+    ) -> Answer:
+        seconds = self._budget.seconds
 
-    def _write(self, entry: Mapping[str, object]) -> None:
-        self._file.write(json.dumps(entry).encode() + b"\n")
-        self._file.flush()
+        async def read(response: aiohttp.ClientResponse) -> bytes:
+            body = await response.content.read()
+            if response.status != HTTPStatus.OK:
+                raise _refusal(place, response.status, body.decode("utf-8", "replace"))
+            return body
+
+        headers = load_settings(SandboxClientSettings).sandbox_headers | self._address.headers
+        exchange = Exchange(headers, aiohttp.ClientTimeout(total=seconds), read)
+        try:
+            return await exchange.call(function, request, endpoint=self._address.url)
+        except _INVALID as error:
+            cause = f"not a response of SandboxFusion ({_shorten(error)}); check source.url"
+            raise data_error(place, cause) from None
+        except TimeoutError:
+            cause = f"no answer within {seconds:g} s; check whether the server is overloaded"
+            raise _RetryableError(cause) from None
+        except (aiohttp.ClientError, OSError) as error:
+            cause = f"cannot connect to SandboxFusion ({_shorten(error)})"
+            raise _RetryableError(f"{cause}; start it or fix source.url") from None
 
 
-def _parse_line(line: bytes) -> object:
-    """Parse a line; None if it is torn or not JSON."""
-    if not line.endswith(b"\n"):
-        return None
+def _case(place: str, info: dict[str, Any] | None) -> tuple[str, str]:
+    """Parse a case; other keys name files, which the server does not compare."""
+    match info:
+        case {"input": {"stdin": str() as stdin}, "output": {"stdout": str() as stdout}}:
+            return stdin, stdout
+    cause = "the server's answer has no test_info with input.stdin and output.stdout"
+    raise data_error(place, f"{cause}; check that its table is a CommonOJDataset")
+
+
+def _refusal(place: str, status: int, body: str) -> DataError | _RetryableError:
+    with suppress(ValueError, RecursionError, TypeError, KeyError):
+        body = json.loads(body)["detail"]  # without its traceback
+    reason = f"{status}: {_shorten(body)}"
+    if status in _RETRIED:
+        return _RetryableError(f"the server failed ({reason}); check source.dataset and its log")
+    advice = "check that source.dataset is one of the server's data sets"
+    return data_error(place, f"the server refused the request ({reason}); {advice}")
+
+
+def _shorten(what: object) -> str:
+    text = redact(" ".join(str(what).split())) or type(what).__name__
+    return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}…"
+
+
+# Layouts
+
+
+class _Labels(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class _HumanEvalLabels(_Labels):
+    task_id: str
+    entry_point: str
+    test: str
+    canonical_solution: str | None = None
+
+
+class _MbppLabels(_Labels):
+    test_setup_code: str
+
+
+class _ContestLabels(_Labels):
+    name: str = ""
+    difficulty: int | str | None = None
+
+
+LabelsT = TypeVar("LabelsT", bound=_Labels)
+
+
+def _labels(kind: type[LabelsT], place: str, prompt: _Prompt) -> LabelsT:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+        return kind.model_validate(prompt.labels)
+    except ValidationError as error:
+        cause = f"labels: {describe(error)}; check that source.dataset has this layout"
+        raise data_error(place, cause) from None
+
+
+def _humaneval(_client: _Client, place: str, prompt: _Prompt) -> Fields:
+    labels = _labels(_HumanEvalLabels, place, prompt)
+    return labels.model_dump(exclude_none=True) | {"prompt": prompt.text}
+
+
+_PREFIX = "You are an expert Python programmer, and here is your task: "
+_BEFORE_TESTS = " Your code should pass these tests:\n\n"
+
+
+def _mbpp(_client: _Client, place: str, prompt: _Prompt) -> Fields:
+    """Split MBPP's prompt into the text of the problem and its tests.
+
+    Source of the format: SandboxFusion 469de08, ``sandbox/datasets/mbpp.py``, without few shots.
+    """
+    labels = _labels(_MbppLabels, place, prompt)
+    if not isinstance(prompt.id, int):
+        raise data_error(place, "MBPP's ids are numbers; check that the table is MBPP's")
+    text, sentence, joined = prompt.text.removeprefix(_PREFIX).rpartition(_BEFORE_TESTS)
+    body = _statements(joined)
+    if not prompt.text.startswith(_PREFIX) or not sentence or not body:
+        cause = "the prompt does not have SandboxFusion's format for MBPP, with tests in Python"
+        raise data_error(place, f"{cause}; use a server with the published MBPPDataset")
+    tests = re.split(r"\n(?=assert\b)", joined)
+    alone = all(
+        len(found) == 1 and isinstance(found[0], ast.Assert) for found in map(_statements, tests)
+    )
+    tests = tests if alone else [joined]
+    return labels.model_dump() | {"task_id": prompt.id, "text": text, "test_list": tests}
+
+
+def _statements(code: str) -> list[ast.stmt]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes such as "\d" are in the data
+            return ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+def _contest_page(client: _Client, offset: int, limit: int) -> list[_Prompt]:
+    """Get prompts without the final paragraph, which names the programming language.
+
+    It is the paragraph that differs between two languages, so its wording does not matter.
+    """
+    pythons = client.prompts(offset, limit, "python")
+    others = client.prompts(offset, limit, "cpp")
+    if [prompt.id for prompt in pythons] != [prompt.id for prompt in others]:
+        raise data_error(client.place, "the data set changed while it was fetched; run again")
+    prompts = []
+    for python, other in zip(pythons, others, strict=True):
+        content, break_, sentence = python.text.rpartition("\n\n")
+        other_content, _, other_sentence = other.text.rpartition("\n\n")
+        if not break_ or content != other_content or sentence == other_sentence:
+            cause = "the prompt does not end with a paragraph about the language"
+            advice = "check that the table is a CommonOJDataset"
+            raise data_error(client.place_of(python.id), f"{cause}; {advice}")
+        prompts.append(_Prompt(python.id, content, python.labels))
+    return prompts
+
+
+def _contest(client: _Client, place: str, prompt: _Prompt) -> Fields:
+    """Convert a contest problem; all tests count as private, because the server merges them.
+
+    ``name`` includes the id, because names on the server are not unique.
+    """
+    labels = _labels(_ContestLabels, place, prompt)
+    cases = client.cases(prompt.id)
+    difficulty = labels.difficulty
+    if isinstance(difficulty, str) and len(difficulty) > 1:  # a word, not Codeforces' letter
+        difficulty = difficulty.lower().removesuffix("_difficulty")
+    return {
+        "id": prompt.id,
+        "name": f"{labels.name or client.dataset} #{prompt.id}",
+        "description": prompt.text,
+        "difficulty": difficulty,
+        "public_tests": {"input": [], "output": []},
+        "private_tests": {
+            "input": [stdin for stdin, _ in cases],
+            "output": [stdout for _, stdout in cases],
+        },
+    }
+
+
+_Page = Callable[[_Client, int, int], list[_Prompt]]
+_Convert = Callable[[_Client, str, _Prompt], Fields]
+# The server's class of data sets, and how its prompts become rows.
+_LAYOUTS: dict[str, tuple[str, _Page, _Convert]] = {
+    LayoutKind.HUMANEVAL: ("HumanEvalDataset", _Client.prompts, _humaneval),
+    LayoutKind.MBPP: ("MBPPDataset", _Client.prompts, _mbpp),
+    LayoutKind.CODE_CONTESTS: ("CommonOJDataset", _contest_page, _contest),
+}

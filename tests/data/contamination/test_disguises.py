@@ -144,7 +144,7 @@ def measure(planting, part, disguises, out):
     return everything, by_disguise
 
 
-def imported(kind, source, **options):
+def problems_of(kind, source, **options):
     layout = get_layout(kind)
     chosen = Options(solutions=3, source=str(source), **options)
     rows = local.rows(str(source), layout.columns(chosen))
@@ -167,8 +167,8 @@ def contest_solutions(path):
 @pytest.fixture(scope="module")
 def public_problems(real_data):
     accepted = contest_solutions(real_data / "code_contests_completions.jsonl.gz")
-    mbpp = list(imported("mbpp", real_data / "mbpp.jsonl"))
-    contests = imported("code_contests", real_data / "code_contests_test_40.jsonl.gz")
+    mbpp = list(problems_of("mbpp", real_data / "mbpp.jsonl"))
+    contests = problems_of("code_contests", real_data / "code_contests_test_40.jsonl.gz")
     with_solutions = [
         EvalProblem(
             one.dataset,
@@ -180,7 +180,7 @@ def public_problems(real_data):
         for one in contests
     ]
     return [
-        *imported("humaneval", real_data / "HumanEval.jsonl.gz"),
+        *problems_of("humaneval", real_data / "HumanEval.jsonl.gz"),
         *random.Random(5).sample(mbpp, MBPP_PROBLEMS),
         *with_solutions,
     ]

@@ -1,140 +1,88 @@
-"""Layout registry, and rules common to all layouts: ids and solutions."""
+"""Rules common to all layouts; our own layout and MultiPL-E's."""
+
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.config import LayoutKind, parse_ids
+from services.data.config import DateRange, LayoutKind, parse_ids
 from services.data.importer import collect
 from services.data.layouts import LAYOUTS, get_layout
 from services.data.layouts.base import Imported, Options, Solution
+from shared.datasets import canonicalize
 from shared.errors import DataError
-from tests.data.layouts.test_code_contests import row as contest
-from tests.data.layouts.test_code_contests_plus import row as plus
-from tests.data.layouts.test_evalplus import humaneval_row, mbpp_row
-from tests.data.layouts.test_functions import ROW as HUMANEVAL
-from tests.data.layouts.test_functions import row as mbpp
-from tests.data.layouts.test_jsonl import row as own
-from tests.data.layouts.test_livecodebench import row as livecodebench
-from tests.data.layouts.test_multipl_e import row as multipl_e
+from shared.schemas import sha256
+from tests.data.layouts.rows import SAMPLES, contest, humaneval, mbpp, multipl_e, own
+from tests.data.support import import_failure, imported, write_lines
 
 
 def read(layout, fields, solutions=3):
-    (imported,) = LAYOUTS[layout].read(iter([("here", fields)]), Options(solutions=solutions))
-    return imported.solutions
+    (found,) = LAYOUTS[layout].read(iter([("here", fields)]), Options(solutions=solutions))
+    return found.solutions
 
 
-@pytest.mark.parametrize(
-    ("layout", "fields", "code"),
-    [
-        ("humaneval", HUMANEVAL, "def one():\n    return 1\n"),
+def test_the_solution_in_python():
+    for layout, fields, code in (
+        ("humaneval", humaneval(), "def one():\n    return 1\n"),
         (
             "mbpp",
-            mbpp(11, code="def add(x):\r\n\treturn x\r+ 1\n"),
-            "def add(x):\n\treturn x\n+ 1\n",
+            mbpp(11, code="def add(x):\r\n\treturn x\r"),
+            "def add(x):\n\treturn x\n",
         ),
         ("jsonl", own(), "print(2)"),
-    ],
-)
-def test_the_one_in_python(layout, fields, code):
-    assert read(layout, fields) == (Solution("python", code),)
-    assert read(layout, fields, solutions=0) == ()
+    ):
+        assert read(layout, fields) == (Solution("python", code),)
+        assert read(layout, fields, solutions=0) == ()
 
 
-@pytest.mark.parametrize(
-    ("layout", "fields"),
-    [
-        ("humaneval", {name: HUMANEVAL[name] for name in HUMANEVAL if "solution" not in name}),
+def test_rows_without_a_solution():
+    for layout, fields in (
+        ("humaneval", humaneval(canonical_solution=None)),
         ("mbpp", mbpp(11, code="")),
         ("mbpp", mbpp(11, code=None)),
         ("jsonl", own(reference_solution=" \n")),
         ("code_contests", contest()),
-        ("code_contests", contest(solutions=None)),
         ("code_contests", contest(solutions=[])),
         ("code_contests", contest(solutions={"language": [1, 4], "solution": ["a", "b"]})),
-    ],
-)
-def test_none_of_them(layout, fields):
-    assert read(layout, fields) == ()
+    ):
+        assert read(layout, fields) == ()
 
 
-FOUND = {"language": [2, 1, 3, 4, 3, 2], "solution": ["c1", "old", "p1", "java", "p2", "c2"]}
-
-
-@pytest.mark.parametrize(
-    ("limit", "expected"),
-    [(0, ""), (1, "p1"), (3, "p1 p2 c1"), (9, "p1 p2 c1 c2")],
-)
-@pytest.mark.parametrize("as_structs", [False, True])
-def test_contests_give_python_3_first_then_cpp(limit, expected, as_structs):
-    solutions = FOUND
-    if as_structs:
-        pairs = zip(FOUND["language"], FOUND["solution"], strict=True)
-        solutions = [{"language": language, "solution": code} for language, code in pairs]
-    found = read("code_contests", contest(solutions=solutions), limit)
-    assert [one.code for one in found] == expected.split()
-    languages = {"p": "python", "c": "cpp"}
-    assert [one.language for one in found] == [languages[one.code[0]] for one in found]
-
-
-def test_lists_of_differing_lengths_are_named():
-    fields = contest(solutions={"language": [3], "solution": ["a", "b"]})
-    with pytest.raises(DataError, match=r"here: problem .* solutions has 1 languages but 2"):
-        read("code_contests", fields)
-
-
-# The tests of HumanEval+ and MBPP+ contain the reference.
-REFERENCE_IN_TESTS = ("humaneval_plus", "mbpp_plus")
 WITHOUT_SOLUTIONS = ("livecodebench", "multipl_e")
-WITH_A_COLUMN = sorted(LAYOUTS.keys() - {*REFERENCE_IN_TESTS, *WITHOUT_SOLUTIONS})
-
-
-@pytest.mark.parametrize("layout", WITH_A_COLUMN)
-def test_columns_name_solutions_only_where_they_are_wanted(layout):
-    with_solutions = LAYOUTS[layout].columns(Options(solutions=1))
-    without = LAYOUTS[layout].columns(Options())
-    assert len(set(with_solutions) - set(without)) == 1
-    assert set(without) < set(with_solutions)
-
-
-SAMPLES = {
-    "humaneval": HUMANEVAL,
-    "mbpp": mbpp(11, text="Write."),
-    "code_contests": contest(solutions={"language": [3], "solution": ["x"]}),
-    "code_contests_plus": plus(correct_submissions=[{"language": "py3", "code": "x"}]),
-    "jsonl": own(extra_info={"tags": ["a"]}),
-    "humaneval_plus": humaneval_row(),
-    "mbpp_plus": mbpp_row(),
-    "livecodebench": livecodebench(),
-    "multipl_e": multipl_e(),
-}
 
 
 def test_every_layout_is_registered():
     assert set(LAYOUTS) == set(LayoutKind) == set(SAMPLES)
-
-
-def test_an_unknown_layout_names_those_known():
-    with pytest.raises(DataError, match=r"'apps' is not a layout .*choose one of humaneval, mbpp"):
+    with pytest.raises(DataError, match=r"'apps' is not a layout .*choose one of "):
         get_layout("apps")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_columns_are_all_that_is_looked_at(layout):
-    options = Options(solutions=1)
-    fields = SAMPLES[layout]
-    columns = LAYOUTS[layout].columns(options)
-    narrow = {name: value for name, value in fields.items() if name in columns}
-    whole, chosen = LAYOUTS[layout].read(iter([("a", fields), ("a", narrow)]), options)
-    assert whole == chosen
-    assert isinstance(whole, Imported)
-    assert len(whole.solutions) == (layout not in WITHOUT_SOLUTIONS)
+def test_the_columns_are_all_that_is_looked_at():
+    for layout, fields in SAMPLES.items():
+        options = Options(solutions=1)
+        columns = LAYOUTS[layout].columns(options)
+        narrow = {name: value for name, value in fields.items() if name in columns}
+        whole, chosen = LAYOUTS[layout].read(iter([("a", fields), ("a", narrow)]), options)
+        assert whole == chosen
+        assert isinstance(whole, Imported)
+        has_solutions = layout not in WITHOUT_SOLUTIONS
+        assert len(whole.solutions) == has_solutions
+        without = LAYOUTS[layout].columns(Options())
+        assert len(set(columns) - set(without)) == has_solutions
 
 
-@pytest.mark.parametrize("extra", [{"tags": ["a"]}, '{"tags": ["a"]}', None, ""])
-def test_our_own_layout_keeps_extra_info(extra):
-    (found,) = LAYOUTS["jsonl"].read(iter([("a", own(extra_info=extra))]), Options())
-    assert found.problem.info.tags == (("a",) if extra else ())
+def test_options_of_other_layouts_are_refused():
+    days = DateRange.model_validate({"since": "2024-01-01"})
+    options = {"ids": parse_ids("1"), "contest_dates": days, "include_generated": True}
+    accepting = {"ids": "mbpp", "contest_dates": "livecodebench"}
+    accepting["include_generated"] = "code_contests"
+    for layout in LAYOUTS:
+        for name, value in options.items():
+            if layout == accepting[name]:
+                continue
+            with pytest.raises(DataError, match=r"remove the option"):
+                list(LAYOUTS[layout].read(iter([]), Options(**{name: value})))
 
 
 def test_a_problem_or_dropped_row_is_there_once():
@@ -145,13 +93,95 @@ def test_a_problem_or_dropped_row_is_there_once():
         places = [(f"f: row {number}", fields) for number, fields in enumerate(rows, start=1)]
         return collect("f", layout.read(iter(places), Options()))
 
-    imported, left = collected(contest(), dropped, contest("2"))
-    assert [one.problem.problem_id for one in imported] == ["1_A. One", "2"]
+    problems, left = collected(contest(), dropped, contest("2"))
+    assert [one.problem.problem_id for one in problems] == ["1_A. One", "2"]
     assert [(one.place, one.problem_id) for one in left] == [("f: row 2", "bare")]
     with pytest.raises(DataError, match="f: row 3: duplicate problem 'bare', also at f: row 2"):
         collected(contest(), dropped, dropped)
     with pytest.raises(DataError, match=r"f: it has no problem \(all 1 rows were dropped: no"):
         collected(dropped)
+
+
+# Our own layout
+
+
+def test_fields(tmp_path):
+    truth = own()["ground_truth"]
+    other = own("demo_2", ground_truth=json.dumps(truth), prompt_sha256="stale")
+    first, second = imported("jsonl", tmp_path, own(), other)
+    for field in set(own()) - {"reference_solution", "ground_truth"}:
+        assert getattr(first, field) == own()[field]
+    assert first.tests == second.tests
+    assert first.prompt_sha256 == second.prompt_sha256 == sha256(canonicalize("Add öne.\n"))
+    for extra in ({"tags": ["a"]}, '{"tags": ["a"]}', None, ""):
+        (problem,) = imported("jsonl", tmp_path, own(extra_info=extra))
+        assert problem.info.tags == (("a",) if extra else ())
+
+
+def test_name_and_split_replace_what_the_rows_say_or_lack(tmp_path):
+    bare = own("demo_3")
+    del bare["dataset"], bare["split"]
+    rows = (own(), own("demo_2", dataset="other"), bare)
+    problems = imported("jsonl", tmp_path, *rows, name="mine", split="dev")
+    assert {(one.dataset, one.split) for one in problems} == {("mine", "dev")}
+    assert len(problems) == 3
+    source = write_lines(tmp_path / "p.jsonl", [own(), own("x", dataset="other")])
+    message = import_failure("jsonl", source, tmp_path)
+    assert f"{source}:2: data set 'other', but earlier rows are of 'demo'" in message
+
+
+def test_a_bad_row_is_named(tmp_path):
+    missing = [
+        ({field: None}, f"{field}: field required") for field in set(own()) - {"reference_solution"}
+    ]
+    for changes, cause in (
+        *missing,
+        ({"ground_truth": {"inputs": ["1"], "outputs": []}}, "1 inputs but 0 outputs"),
+        ({"ground_truth": {"inputs": [], "outputs": []}}, "inputs: list should have at least 1"),
+        ({"ground_truth": "nonsense"}, "problem 'x' cannot be used: not json"),
+        ({"ground_truth": {"test_list": ["a"], "a\nb": 1}}, "extra inputs are not permitted"),
+        ({"ground_truth": 3}, "ground_truth"),
+        ({"problem_id": ""}, "problem '': problem_id: string should have at least 1"),
+        ({"difficulty": 3}, "difficulty: input should be a valid string"),
+    ):
+        source = write_lines(tmp_path / "p.jsonl", [own(), own("x") | changes])
+        message = import_failure("jsonl", source, tmp_path)
+        assert message.startswith(f"{source}:2: ")
+        assert cause in message.lower(), changes
+
+
+# MultiPL-E
+
+
+def test_languages_of_multipl_e(tmp_path):
+    for language, name, known in (
+        ("cpp", "humaneval_cpp", "cpp"),
+        ("js", "humaneval_js", "nodejs"),
+        ("java", "humaneval_java", "java"),
+        ("rs", "humaneval_rs", "rust"),
+        ("go_test.go", "humaneval_go", "go_test"),
+    ):
+        (problem,) = imported("multipl_e", tmp_path, multipl_e(language=language))
+        assert (problem.dataset, problem.problem_id) == (name, "HumanEval_900_add")
+        tests = problem.tests
+        assert (tests.language, tests.entry_point, tests.cases) == (known, "add", 1)
+        assert tests.program_tests.startswith("}\nint main()")
+        assert tests.stop_tokens == ["\n}"]
+        assert problem.prompt == tests.prompt == multipl_e()["prompt"]
+    for rows, words in (
+        (
+            [multipl_e(language="cobol")],
+            "language 'cobol' cannot be judged; choose a set",
+        ),
+        ([multipl_e(), multipl_e(name="mbpp_1")], "'mbpp_cpp', but earlier rows are of"),
+        ([multipl_e(tests="")], "program_tests"),
+        ([multipl_e(prompt=None)], "prompt"),
+    ):
+        source = write_lines(tmp_path / "x.jsonl", rows)
+        assert words in import_failure("multipl_e", source, tmp_path)
+
+
+# Numbers of MBPP
 
 
 def test_both_ends_are_in():
@@ -165,10 +195,10 @@ def test_numbers_and_ranges_mix():
     assert str(ids) == "1,5,20-22"
 
 
-@pytest.mark.parametrize("text", ["", "a", "5-", "-5", "1--2", "1,", "1.5", "\u0663", "9" * 10])
-def test_malformed(text):
-    with pytest.raises(DataError, match=r"--ids .* is not a number or a range; write 11-210"):
-        parse_ids(text)
+def test_malformed():
+    for text in ("", "a", "5-", "-5", "1--2", "1,", "1.5", "\u0663", "9" * 10):
+        with pytest.raises(DataError, match=r"--ids .* is not a number or a range; write 11-210"):
+            parse_ids(text)
 
 
 def test_reversed():

@@ -7,8 +7,7 @@ import pytest
 from services.data.check import check
 from services.data.config import ChecksConfig, PrepareConfig, families_of
 from services.data.prepare.pipeline import prepare
-from tests.data.layouts.test_evalplus import humaneval_row
-from tests.data.layouts.test_livecodebench import row as contest
+from tests.data.layouts.rows import humaneval_plus, livecodebench
 from tests.data.prepare.support import Silent
 from tests.data.support import write_lines
 
@@ -28,7 +27,7 @@ def local(path, layout, **options):
     [("", "", 1), ("h", "h", 0), ("h", "", 1), ("h", "other", 1), ("b", "", 0)],
 )
 def test_sets_of_one_family_may_overlap(tmp_path, first, second, overlaps):
-    source = write_lines(tmp_path / "plus.jsonl", [humaneval_row()])
+    source = write_lines(tmp_path / "plus.jsonl", [humaneval_plus()])
     config, audit = prepared(
         tmp_path,
         {
@@ -44,7 +43,7 @@ def test_sets_of_one_family_may_overlap(tmp_path, first, second, overlaps):
 
 
 def test_the_days_of_contests_are_recorded(tmp_path):
-    rows = [contest(), contest(question_id="old", contest_date="2020-01-01")]
+    rows = [livecodebench(), livecodebench(question_id="old", contest_date="2020-01-01")]
     source = write_lines(tmp_path / "lcb.jsonl", rows)
     days = {"since": "2024-01-01", "until": "2024-12-31"}
     _, audit = prepared(tmp_path, {"lcb": local(source, "livecodebench", contest_dates=days)})

@@ -133,43 +133,12 @@ def test_a_solution_that_the_judge_rejects(desk):
     assert finding["reason"] == "solution 1: wrong_answer, 0 of 1 tests passed"
 
 
-class Recorder:
-    def __init__(self):
-        self.ended = []
-        self.rows = 0
-
-    def begin(self, step):
-        self.step = step
-
-    def advance(self):
-        self.rows += 1
-
-    def end(self, result):
-        self.ended.append((self.step, result))
-
-
-def test_what_has_not_changed_is_not_read_again(desk):
+def test_the_same_data_give_the_same_manifests(desk):
     desk.source("one", [row(0)])
-    desk.source("two", [row(1)])
     desk.prepare()
     before = {path: path.read_bytes() for path in desk.manifests.iterdir()}
-    progress = Recorder()
-    desk.prepare(progress)
-    assert progress.rows == 0
-    assert progress.ended[:2] == [("one", "1 rows, unchanged"), ("two", "1 rows, unchanged")]
-    assert {path: path.read_bytes() for path in desk.manifests.iterdir()} == before
-    desk.source("two", [row(1), row(2)])
-    progress = Recorder()
-    desk.prepare(progress)
-    assert progress.ended[:2] == [("one", "1 rows, unchanged"), ("two", "2 rows")]
-
-
-@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("x")])
-def test_a_stage_that_was_damaged_is_made_again(desk, damage):
-    desk.source("one", [row(0)])
     desk.prepare()
-    damage(desk.folder / "raw" / "one.parquet")
-    assert desk.prepare().audit.datasets[0].problems == 1
+    assert {path: path.read_bytes() for path in desk.manifests.iterdir()} == before
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from services.data.prepare import stages
 from services.data.prepare.stages import stage_dataset
 from tests.data.prepare.support import row
 
-FIRST, SECOND = "1" * 40, "2" * 40
+FIRST = "1" * 40
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def hub(monkeypatch):
             given = source.revision
             return given if len(given) == 40 else self.commits[-1]
 
-        def rows(self, source, _columns, _cache, *, offline):
+        def rows(self, source, _columns, *, offline):
             self.read.append(source.revision)
             yield "hub:1", {**row(0), "ground_truth": json.dumps(row(0)["ground_truth"])}
 
@@ -44,19 +44,5 @@ def staged(folder, dataset, *, offline):
 
 def test_rows_are_read_from_the_commit_that_is_recorded(hub, tmp_path):
     """The branch may move between the two."""
-    assert staged(tmp_path, from_hub("main"), offline=False).state.revision == FIRST
+    assert staged(tmp_path, from_hub("main"), offline=False).revision == FIRST
     assert hub.read == [FIRST]
-
-
-def test_offline_a_stage_is_reused_as_it_is(hub, tmp_path):
-    staged(tmp_path, from_hub("main"), offline=False)
-    hub.commits.append(SECOND)
-    again = staged(tmp_path, from_hub("main"), offline=True)
-    assert (again.reused, again.state.revision) == (True, FIRST)
-
-
-def test_offline_another_source_has_its_own_revision(hub, tmp_path):
-    staged(tmp_path, from_hub("main"), offline=False)
-    other = staged(tmp_path, from_hub(SECOND), offline=True)
-    assert (other.reused, other.state.revision) == (False, SECOND)
-    assert hub.read == [FIRST, SECOND]

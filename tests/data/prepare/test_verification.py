@@ -125,19 +125,10 @@ def test_findings_are_published(desk):
     assert "broken checker" in report
 
 
-def test_findings_without_running_anything(desk):
-    said = "Choose numbers with this sum. If there are several answers, print any of them."
+def test_a_checker_that_does_not_compile_is_found_without_running_anything(desk):
     truth = {"inputs": ["1"], "outputs": ["1"]}
-    desk.source("one", [
-        row(0, prompt=said),
-        row(1, prompt=f"{said} (again)", ground_truth={**truth, "checker_source": CHECKER}),
-        row(2, ground_truth={**truth, "checker_source": "def check("}),
-        row(3),
-    ])  # fmt: skip
+    desk.source("one", [row(2, ground_truth={**truth, "checker_source": "def check("}), row(3)])
     desk.prepare()
-    assert [line["quality"] for line in desk.listed("one")] == [
-        "many_answers", "ok", "broken_checker", "ok",
-    ]  # fmt: skip
-    many, broken = desk.listed("quality_one")
-    assert many["reason"] == "the statement: If there are several answers, print any of them."
+    assert [line["quality"] for line in desk.listed("one")] == ["broken_checker", "ok"]
+    (broken,) = desk.listed("quality_one")
     assert broken["reason"].startswith("the checker does not compile: SyntaxError")

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import sys
-from pathlib import Path
 
 from services.data.config import HubSource
 from services.data.rows import hub
@@ -16,13 +15,11 @@ from shared.errors import DataError
 
 def answer(call):
     source = HubSource(kind="huggingface", **call["source"])
-    cache = Path(call["cache"]) if "cache" in call else None
     try:
         if call.get("resolve"):
-            return hub.resolve_revision(source, call.get("offline", False), cache)
-        return list(
-            hub.rows(source, call.get("columns"), cache, offline=call.get("offline", False))
-        )
+            return hub.resolve_revision(source, offline=call.get("offline", False))
+        columns = ("number", "tests")
+        return list(hub.rows(source, columns, offline=call.get("offline", False)))
     except DataError as error:
         return str(error)
 

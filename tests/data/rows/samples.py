@@ -56,9 +56,9 @@ def arrow_file(path: Path) -> None:
 
 
 def saved(path: Path) -> None:
-    """As ``save_to_disk`` does it: two shards, whose names say nothing of their order."""
+    """As ``save_to_disk`` does it: two shards, in the order of their names."""
     path.mkdir()
-    names = ["data-b.arrow", "data-a.arrow"]
+    names = ["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"]
     for name, rows in zip(names, (ROWS[:3], ROWS[3:]), strict=True):
         table = pa.Table.from_pylist(rows, schema=pa.Table.from_pylist(ROWS).schema)
         with pa.ipc.new_stream(str(path / name), table.schema) as writer:
@@ -71,7 +71,6 @@ def saved(path: Path) -> None:
 FORMS: dict[str, Callable[[Path], None]] = {
     "lines.jsonl": json_lines,
     "lines.jsonl.gz": gzip_lines,
-    "unnamed-gzip.jsonl": gzip_lines,
     "array.json": json_array,
     "array.json.gz": gzip_array,
     "table.parquet": parquet,

@@ -16,7 +16,7 @@ _CASES = 40  # of each form
 _BYTES = (0, 1, 0x7F, 0x80, 0xFF)
 
 
-def attempt(path, columns=None):
+def attempt(path, columns=tuple(ROWS[0])):
     """How many rows come out; what is damaged has no more than the whole file a few times over."""
     count = 0
     try:
@@ -51,7 +51,7 @@ def test_damaged_files(tmp_path, name):
     for case in range(_CASES):
         file = chance.choice(files)
         file.write_bytes(damaged(whole[file], chance))
-        attempt(path, ("name", "tests") if case % 2 else None)
+        attempt(path, ("name", "tests") if case % 2 else tuple(ROWS[0]))
         file.write_bytes(whole[file])
     assert attempt(path) == len(ROWS)
 
@@ -68,13 +68,6 @@ def test_any_bytes(tmp_path, content, name):
     attempt(path)
 
 
-@given(state=st.binary() | st.text().map(str.encode))
-@_fuzz
-def test_any_state_of_a_saved_folder(tmp_path, state):
-    (tmp_path / "state.json").write_bytes(state)
-    attempt(tmp_path)
-
-
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -88,6 +81,7 @@ def test_json_lines_and_an_array_of_them_are_the_same(tmp_path, entries):
     texts = [json.dumps(entry) for entry in entries]
     (tmp_path / "a.jsonl").write_text("".join(f"{text}\n" for text in texts))
     (tmp_path / "a.json").write_text(f"[{','.join(texts)}]")
-    lines = [repr(fields) for _, fields in local.rows(str(tmp_path / "a.jsonl"), None)]
-    array = [repr(fields) for _, fields in local.rows(str(tmp_path / "a.json"), None)]
+    names = {name for entry in entries for name in entry}
+    lines = [repr(fields) for _, fields in local.rows(str(tmp_path / "a.jsonl"), names)]
+    array = [repr(fields) for _, fields in local.rows(str(tmp_path / "a.json"), names)]
     assert lines == array == [repr(json.loads(text)) for text in texts]

@@ -1,6 +1,5 @@
 """Rows from a sandbox: this repository's server with tables, and a proxy with faults."""
 
-import fcntl
 import json
 import threading
 import urllib.error
@@ -13,12 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from services.data.config import SandboxSource
-from services.data.rows.sandbox_client import RetryBudget
-from services.data.rows.sandbox_fusion import rows
+from services.data.rows.sandbox_fusion import RetryBudget, rows
 from shared.errors import DataError
 from tests.sandboxes import own_sandbox
 
@@ -40,11 +36,7 @@ MBPP = [
         "id": number,
         "content": f"Write a function number {number}. Your code should pass these tests:\n\nall.",
         "labels": {"test_setup_code": "x = 1", "challenge_test_list": ["assert f(0)"]},
-        "test_list": [
-            f"assert f({number}) == '''a\n\nassert'''",
-            "y = 2\nassert f(y) ",
-            "assert 1",
-        ],
+        "test_list": [f"assert f({number}) == 1", f"assert f(\n  {number}) ", "assert 1"],
     }
     for number in (2, 11, 1, 30, 4)
 ]
@@ -70,7 +62,7 @@ TABLES = {
     "mbpp": MBPP,
     "code_contests": CONTESTS,
     "empty": [],
-    "my_mbpp": [MBPP[0]],
+    "my_mbpp": [MBPP[0] | {"test_list": ["x = 2\nassert f(x)", "assert f('''\nassert''')"]}],
     "no_setup": [MBPP[0] | {"labels": {}}],
     "not_python": [MBPP[0] | {"test_list": ["print 1"]}],
     "letters": [MBPP[0] | {"id": "a"}],
@@ -169,7 +161,6 @@ def test_mbpp_rows_are_the_public_ones(server: str, cache: Path):
             "text": record["content"],
             "test_list": record["test_list"],
             "test_setup_code": "x = 1",
-            "challenge_test_list": ["assert f(0)"],
         }
         for record in sorted(MBPP, key=lambda record: record["id"])
     ]
@@ -197,7 +188,9 @@ def test_places_name_server_data_set_and_id(server: str, cache: Path):
 
 
 def test_a_name_of_its_own_is_served_by_the_layouts_class(server: str, cache: Path):
-    assert len(fetched(source(server, "my_mbpp"), "mbpp", cache)) == 1
+    """Tests that are more than assertions are one test."""
+    (row,) = fetched(source(server, "my_mbpp"), "mbpp", cache)
+    assert row["test_list"] == ["x = 2\nassert f(x)\nassert f('''\nassert''')"]
 
 
 def test_the_split_goes_along(server: str, cache: Path):
@@ -229,18 +222,15 @@ def test_what_is_complete_needs_no_server(server: str, cache: Path):
     assert fetched(source(url), "mbpp", cache, offline=True) == whole
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"dataset": "my_mbpp"}, {"split": "test"}, {"url": "http://elsewhere:8080"}],
-)
-def test_rows_of_another_source_are_not_taken(server: str, cache: Path, other: dict[str, str]):
-    fetched(source(server), "mbpp", cache)
-    changed = source(server).model_copy(update=other)
-    kept = cache.read_bytes()
-    assert "run once without --offline" in failure(changed, "mbpp", cache, offline=True)
-    assert cache.read_bytes() == kept
-    if "url" not in other:
-        assert len(fetched(changed, "mbpp", cache)) == (1 if "dataset" in other else 5)
+def test_rows_of_another_source_are_not_taken(server: str, cache: Path):
+    for other in ({"dataset": "my_mbpp"}, {"split": "test"}, {"url": "http://elsewhere:8080"}):
+        fetched(source(server), "mbpp", cache)
+        changed = source(server).model_copy(update=other)
+        kept = cache.read_bytes()
+        assert "run once without --offline" in failure(changed, "mbpp", cache, offline=True)
+        assert cache.read_bytes() == kept
+        if "url" not in other:
+            assert len(fetched(changed, "mbpp", cache)) == (1 if "dataset" in other else 5)
 
 
 def test_rows_of_another_layout_are_not_taken(server: str, cache: Path):
@@ -257,17 +247,17 @@ def test_offline_without_a_cache(cache: Path):
     assert not cache.parent.exists()
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(share=st.floats(0, 1), rest=st.sampled_from([b"", b"{", b"\xff\n", b"null\n", b"[" * 99999]))
-def test_a_torn_cache_is_made_whole(server: str, cache: Path, share: float, rest: bytes):
+def test_a_torn_cache_is_made_whole(server: str, cache: Path):
     """Whatever a killed process has left of the file, the next one ends with all rows."""
-    cache.unlink(missing_ok=True)
     whole = fetched(source(server), "mbpp", cache)
     content = cache.read_bytes()
-    cache.write_bytes(content[: int(share * (len(content) - 1))] + rest)
-    assert "is not completely in the cache" in failure(source(server), "mbpp", cache, offline=True)
-    assert fetched(source(server), "mbpp", cache) == whole
-    assert cache.read_bytes() == content
+    for share in (0, 0.1, 0.5, 0.9, 1):
+        for rest in (b"", b"{", b"\xff\n", b"null\n", b"[" * 99999):
+            cache.write_bytes(content[: int(share * (len(content) - 2))] + rest)
+            message = failure(source(server), "mbpp", cache, offline=True)
+            assert "is not completely in the cache" in message
+            assert fetched(source(server), "mbpp", cache) == whole
+            assert cache.read_bytes() == content
 
 
 def test_a_broken_fetch_goes_on_where_it_was(server: str, cache: Path):
@@ -292,13 +282,6 @@ def test_a_broken_fetch_goes_on_where_it_was(server: str, cache: Path):
         names = [row["name"] for row in fetched(where, "code_contests", cache)]
     assert names == ["code_contests #7", "code_contests #8", "A. Sum #one"]
     assert submitted == [7, 8, 8, "one"]
-
-
-def test_a_data_set_that_changed_in_between_is_refused(server: str, cache: Path):
-    fetched(source(server), "mbpp", cache)
-    lines = cache.read_text().splitlines(keepends=True)
-    cache.write_text("".join([lines[0], lines[2]]))
-    assert "changed since" in failure(source(server), "mbpp", cache)
 
 
 def test_trouble_that_passes_is_waited_for(server: str, cache: Path):
@@ -414,15 +397,7 @@ def test_a_server_that_shows_not_all_of_the_cases(server: str, cache: Path, flag
     assert "use a newer SandboxFusion" in message
 
 
-def test_two_processes_do_not_write_one_cache(server: str, cache: Path):
-    cache.parent.mkdir()
-    with cache.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert "another process" in failure(source(server), "mbpp", cache)
-    assert cache.read_bytes() == b""
-
-
 def test_a_cache_that_cannot_be_made(server: str, tmp_path: Path):
     (tmp_path / "file").touch()
     assert "cannot be" in failure(source(server), "mbpp", tmp_path / "file" / "rows.jsonl")
-    assert "is a folder" in failure(source(server), "mbpp", tmp_path)
+    assert "cannot be written" in failure(source(server), "mbpp", tmp_path)

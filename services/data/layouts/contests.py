@@ -1,0 +1,243 @@
+"""Layouts of contest problems by standard input: CodeContests and CodeContests+.
+
+CodeContests is google-deepmind/code_contests from JSON, parquet or the hub; CodeContests+ is
+ByteDance-Seed/Code-Contests-Plus (arXiv:2506.05817), whose problems have checkers in C++ and, in
+the configurations ``1x`` to ``5x``, ``test_cases``.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from services.data.config import LayoutKind
+from services.data.layouts.base import Draft, Layout, LayoutRow, Options, register
+from shared.errors import data_error
+from shared.schemas import ProblemInfo
+
+_Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def _as_lists(value: object) -> object:
+    """Convert a list of structs into a struct of lists; libraries write either form."""
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        return value
+    names: dict[str, list[Any]] = {"input": [], "output": [], "language": [], "solution": []}
+    for entry in value:
+        for name in names.keys() & entry.keys():
+            names[name].append(entry[name])
+    return names
+
+
+class _Columns(LayoutRow):
+    """A struct of lists of one length."""
+
+    @model_validator(mode="after")
+    def _same_length(self) -> "_Columns":
+        lengths = {name: len(getattr(self, name)) for name in type(self).model_fields}
+        if len(set(lengths.values())) > 1:
+            counts = " but ".join(f"{count} {name}s" for name, count in lengths.items())
+            raise ValueError(f"{counts}; fix the row")
+        return self
+
+
+class _Tests(_Columns):
+    input: list[str]
+    output: list[str]
+
+
+class _Solutions(_Columns):
+    language: list[int]
+    solution: list[str]
+
+
+class _Duration(LayoutRow):
+    seconds: int | None = Field(default=None, ge=0)
+    nanos: int | None = Field(default=None, ge=0)
+
+
+_TestLists = Annotated[_Tests, BeforeValidator(_as_lists)]
+
+
+class ContestRow(LayoutRow):
+    """Row of CodeContests.
+
+    ``time_limit`` is a struct of seconds and nanoseconds, or a number of seconds. A limit of zero
+    means unknown; blank tags are skipped.
+    """
+
+    name: str
+    description: str
+    difficulty: int | str | None = None
+    cf_tags: list[str] = Field(default_factory=list)
+    time_limit: _Duration | _Number | None = None
+    memory_limit_bytes: int | None = Field(default=None, ge=0)
+    public_tests: _TestLists
+    private_tests: _TestLists
+    generated_tests: _TestLists | None = None
+    solutions: Annotated[_Solutions, BeforeValidator(_as_lists)] | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        limit = self.time_limit
+        if isinstance(limit, _Duration):
+            limit = (limit.seconds or 0) + (limit.nanos or 0) / 1e9
+        return limit or None
+
+    def solutions_by_language(self) -> Iterator[tuple[str, str]]:
+        """Yield (language, code): Python 3, then C++; Python 2 (1) and Java (4) are skipped."""
+        if self.solutions is not None:
+            pairs = list(zip(self.solutions.language, self.solutions.solution, strict=True))
+            for number, language in ((3, "python"), (2, "cpp")):
+                yield from ((language, code) for own, code in pairs if own == number)
+
+
+# The data set numbers its difficulties: seven words, then Codeforces' letters A to V.
+_WORDS = ("unknown", "easy", "medium", "hard", "harder", "hardest", "external")
+_DIFFICULTIES: tuple[str, ...] = (*_WORDS, *"ABCDEFGHIJKLMNOPQRSTUV")
+
+
+def code_contests(place: str, row: ContestRow, options: Options) -> Draft:
+    """The tests are the public, then the private, then (on request) the generated ones."""
+    generated = row.generated_tests if options.include_generated else None
+    if options.include_generated and generated is None:
+        raise data_error(place, "generated_tests is missing; check that the file has them")
+    parts = [row.public_tests, row.private_tests, generated or _Tests(input=[], output=[])]
+    public, private, more = (len(part.input) for part in parts)
+    dropped = ""
+    if not public + private + more:
+        dropped = "no public or private test; --include-generated adds the generated ones"
+        if options.include_generated:
+            dropped = "no public, private or generated test"
+    split = options.split or "test"
+    name = " ".join(row.name.split())
+    return Draft(
+        dataset=f"codecontests_{split}",
+        split=split,
+        problem_id=name,
+        prompt=row.description,
+        data_source="codecontests",
+        ground_truth={
+            "inputs": [text for part in parts for text in part.input],
+            "outputs": [text for part in parts for text in part.output],
+        },
+        difficulty=_difficulty(row.difficulty),
+        sandbox_dataset="code_contests",
+        sandbox_id=name,
+        info=ProblemInfo(
+            tags=tuple(tag for tag in row.cf_tags if tag.strip()),
+            time_limit=row.seconds,
+            memory_limit=row.memory_limit_bytes or None,
+            public_tests=public,
+            private_tests=private,
+            generated_tests=more,
+        ),
+        solutions=row.solutions_by_language(),
+        dropped=dropped,
+    )
+
+
+def _difficulty(value: int | str | None) -> str:
+    if isinstance(value, int) and 0 <= value < len(_DIFFICULTIES):
+        return _DIFFICULTIES[value]
+    return _DIFFICULTIES[0] if value in (None, "") else str(value)
+
+
+register(
+    LayoutKind.CODE_CONTESTS,
+    Layout(
+        "CodeContests",
+        ContestRow,
+        code_contests,
+        accepts=frozenset({"include_generated"}),
+        on_request={"solutions": "solutions", "generated_tests": "include_generated"},
+        splits=("valid", "test", "train"),
+        repeats_names=True,
+    ),
+)
+
+# CodeContests+
+
+_MAX_SECONDS = 100
+_MIB = 1024 * 1024
+# Names of languages in the submissions, preferred first.
+_LANGUAGES = {"py3": "python", "python3": "python", "python": "python", "cpp": "cpp", "c++": "cpp"}
+
+
+class _Test(LayoutRow):
+    input: str
+    output: str
+
+
+class _Submission(LayoutRow):
+    code: str
+    language: str
+
+
+class ContestPlusRow(LayoutRow):
+    """Row of CodeContests+, whose units of limits are not documented and told apart by size.
+
+    ``time_limit`` is in milliseconds, or up to 100 in seconds; ``memory_limit`` in MiB, or from
+    1 MiB on in bytes. Zero means unknown.
+    """
+
+    id: str
+    title: str = ""
+    description: str
+    time_limit: _Number | None = None
+    memory_limit: _Number | None = None
+    checker: str = ""
+    test_cases: list[_Test] = Field(default_factory=list)
+    correct_submissions: list[_Submission] = Field(default_factory=list)
+
+    @property
+    def seconds(self) -> float | None:
+        limit = self.time_limit or None
+        return limit / 1000 if limit is not None and limit > _MAX_SECONDS else limit
+
+    @property
+    def memory(self) -> int | None:
+        limit = self.memory_limit or None
+        return limit if limit is None else int(limit if limit >= _MIB else limit * _MIB)
+
+
+def code_contests_plus(_place: str, row: ContestPlusRow, _options: Options) -> Draft:
+    # The name is the one that the problem has in CodeContests.
+    name = " ".join((f"{row.id}. {row.title}" if row.title.strip() else row.id).split())
+    checker = {"checker_source": row.checker, "checker_language": "cpp"}
+    return Draft(
+        dataset="codecontests_plus",
+        split="train",
+        problem_id=name,
+        prompt=row.description,
+        data_source="codecontests_plus",
+        ground_truth={
+            "inputs": [test.input for test in row.test_cases],
+            "outputs": [test.output for test in row.test_cases],
+            **(checker if row.checker.strip() else {}),
+        },
+        sandbox_dataset="code_contests",
+        sandbox_id=name,
+        info=ProblemInfo(
+            time_limit=row.seconds, memory_limit=row.memory, generated_tests=len(row.test_cases)
+        ),
+        solutions=[
+            (language, submission.code)
+            for wanted, language in _LANGUAGES.items()
+            for submission in row.correct_submissions
+            if submission.language.lower() == wanted
+        ],
+        dropped="" if row.test_cases else "no test cases; the configurations 1x to 5x have them",
+    )
+
+
+register(
+    LayoutKind.CODE_CONTESTS_PLUS,
+    Layout(
+        "CodeContests+",
+        ContestPlusRow,
+        code_contests_plus,
+        on_request={"correct_submissions": "solutions"},
+        repeats_names=True,
+    ),
+)
