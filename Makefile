@@ -27,7 +27,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-reward-step bench-start bench-judge bench-borderline bench-generate bench-router bench-data bench-aggregator bench-view endurance bench-redis clean
+	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-start bench-judge bench-generate bench-data bench-view endurance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -194,9 +194,6 @@ types: $(DEV_STAMP) ## mypy --strict on plumbline/, shared/, services/, tools/ a
 bench-generate: $(DEV_STAMP) ## tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
 	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.generate $(ARGS)
 
-bench-router: $(DEV_STAMP) ## CPU time and latency that the router adds to a request, before a stand-in of an engine (no GPU)
-	$(BIN)/python -m tests.bench.router $(ARGS)
-
 reference: $(DEV_STAMP) ## regenerate the tables in docs/reference.md and the READMEs
 	$(BIN)/python -m tools.reference
 
@@ -233,23 +230,11 @@ bench-start: $(DEV_STAMP) ## seconds from the command to the first verdict, from
 bench-judge: $(DEV_STAMP) ## what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.judge $(ARGS)
 
-bench-borderline: $(DEV_STAMP) ## verdicts of answers near their time limit, on an idle and a busy machine (ARGS: --limit S)
-	$(BIN)/python -m tests.bench.borderline $(ARGS)
-
 bench-data: $(DEV_STAMP) ## MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
 	$(BIN)/python -m tests.bench.data $(ARGS)
 
-bench-reward-step: $(TINY) ## seconds that a reward adds to a step of GRPO, beside verl's own (one GPU; ARGS: --model DIR --out DIR)
-	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.reward_step $(ARGS)
-
-bench-aggregator: $(DEV_STAMP) ## samples per second, memory and page times of the aggregator with 100,000 samples
-	$(BIN)/python -m tests.bench.aggregator
-
 bench-view: $(DEV_STAMP) ## `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
 	$(BIN)/python -m tests.bench.view $(ARGS)
-
-bench-redis: $(DEV_STAMP) ## what one Redis carries: its CPU time for each step in the life of a completion (ARGS: --at-once 1 4 16)
-	$(BIN)/python -m tests.bench.redis $(ARGS)
 
 clean: ## remove everything that the targets above created
 	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) $(EXPORTS_VENV) $(CLIENT_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

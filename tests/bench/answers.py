@@ -43,18 +43,6 @@ def humaneval_answers(count: int) -> list[Answer]:
     return found[:: max(1, len(found) // count)][:count]
 
 
-def mbpp_answers(count: int) -> list[Answer]:
-    """Reference solutions of MBPP; none where its data is missing."""
-    folder = real_data()
-    rows = _lines(folder / "mbpp.jsonl") if folder else []
-    found = []
-    for row in rows[:: max(1, len(rows) // count)][:count]:
-        tests = MbppTests(**{key: row[key] for key in MbppTests.model_fields if key in row})
-        answer = f"```python\n{row['code']}\n```"
-        found.append(Answer(make_problem(str(row["task_id"]), tests), answer))
-    return found
-
-
 def _same_program(completion: str) -> bool:
     ours, theirs = extract(completion), extract_verl(completion)
     return ours.found and ours.code.strip() == theirs.code.strip()

@@ -1,19 +1,14 @@
 """`make bench-judge`: the judge with this repository's sandbox against other judges.
 
 Every row judges the same answers with the same interpreter in alternating passes and compares the
-verdicts: the whole command on HumanEval against openai/human-eval, stdin/stdout answers against
-verl's `compute_score` with SandboxFusion and against ScaleBox's batch interface, and what a verdict
-costs against the answers' own CPU time. Then functions (HumanEval) against the sandbox's `/submit`,
-function tests in two processes against one, and the memory that judging takes. Checkouts and
-interpreters of the others are options; a row without its own is skipped. `PLUMBLINE_REAL_DATA`
-names the folder of public data; without it the answers are the demo's, with their cases repeated.
+verdicts: stdin/stdout answers against verl's `compute_score` with SandboxFusion and against
+ScaleBox's batch interface, and functions (HumanEval) against the sandbox's `/submit`. Checkouts of
+the others are options; a row without its own is skipped. `PLUMBLINE_REAL_DATA` names the folder of
+public data; without it the answers are the demo's, with their cases repeated.
 """
 
 import argparse
 import asyncio
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -22,13 +17,10 @@ from pathlib import Path
 import aiohttp
 
 from shared.config import load_config
-from shared.schemas import Problem
-from tests.bench.answers import Answer, humaneval_answers, mbpp_answers, real_data, stdio_answers
+from tests.bench.answers import humaneval_answers, real_data, stdio_answers
 from tests.bench.cpu import has_groups
-from tests.bench.floor import fork_cost, print_floor
-from tests.bench.human_eval import print_human_eval
-from tests.bench.judges import by_method, by_scalebox, by_verl, client, in_one_process
-from tests.bench.passes import Side, accepted, compare, judge_all, passed_cases
+from tests.bench.judges import by_method, by_scalebox, by_verl, client
+from tests.bench.passes import Side, accepted, compare, passed_cases
 from tests.bench.servers import CORES, Server, our_sandbox, sandbox_fusion, scalebox
 from tests.parity.verl import ScorerMissingError
 
@@ -40,9 +32,6 @@ _LINES = [*_LIMITS, "judge.method=batch", "judge.checker=lines"]
 
 def main() -> None:
     arguments = _arguments()
-    if arguments.only:
-        asyncio.run(_alone(arguments))
-        return
     data = "public data" if real_data() else "the demo's answers, their cases repeated"
     metered = "a control group" if has_groups() else "/proc"
     print(f"{CORES} cores; answers: {data}; CPU time of servers from {metered}")
@@ -60,24 +49,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cases", type=int, nargs="*", default=[20, 100])
     parser.add_argument("--at-once", type=int, default=CORES, help="completions in flight")
     parser.add_argument("--functions", type=int, default=40, help="HumanEval answers for /submit")
-    parser.add_argument("--human-eval", type=Path, help="interpreter with the package human-eval")
     parser.add_argument("--sandbox-fusion", type=Path, help="checkout with a .venv that runs it")
     parser.add_argument("--same-sandbox", action="store_true", help="ours in SandboxFusion too")
     parser.add_argument("--slots", type=int, default=2 * CORES, help="verl's calls at once")
     parser.add_argument("--scalebox", type=Path, help="checkout with a .venv that runs it")
     parser.add_argument("--subworkers", type=int, default=32, help="ScaleBox's, per request")
     parser.add_argument("--scalebox-at-once", type=int, default=2 * CORES)
-    parser.add_argument("--only", choices=["batch", "verl"], help=argparse.SUPPRESS)
-    parser.add_argument("--url", help=argparse.SUPPRESS)
     return parser.parse_args()
-
-
-def _human_eval(arguments: argparse.Namespace, folder: Path) -> None:
-    if arguments.human_eval is None:
-        print("  not measured: --human-eval names no interpreter with the package human-eval")
-        return
-    folder.mkdir()
-    print_human_eval(arguments.human_eval, folder, arguments.pairs, (4, 2))
 
 
 # Stdin/stdout answers against other judges
@@ -135,30 +113,6 @@ async def _compare_stdio(
             await compare(ours, theirs, answers, arguments.pairs)
 
 
-# The floor
-
-
-def _floor(arguments: argparse.Namespace, folder: Path) -> None:
-    fork = fork_cost()
-    print(
-        f"  fork and exit of an empty warmed process: {1000 * fork.cpu:.2f} ms of CPU, "
-        f"{1000 * fork.wall:.2f} ms"
-    )
-    with our_sandbox(folder) as server:
-        asyncio.run(_compare_with_floor(arguments, server))
-
-
-async def _compare_with_floor(arguments: argparse.Namespace, server: Server) -> None:
-    async with client(server.url) as sandbox:
-        judge = by_method(load_config(None, _EXACT), sandbox)
-        side = Side("batch", judge, server.cpu, arguments.at_once)
-        for cases in arguments.cases:
-            answers = stdio_answers(arguments.answers, cases)
-            print(f"  {len(answers)} answers with {cases} cases each")
-            await judge_all(side, answers[:2])  # what only the first time costs
-            await print_floor(side, answers, cases, arguments.pairs)
-
-
 # Functions
 
 
@@ -180,71 +134,10 @@ async def _compare_functions(arguments: argparse.Namespace, server: Server) -> N
         await compare(sides[0], sides[1], answers, arguments.pairs)
 
 
-# Function tests in two processes against one
-
-
-def _processes(arguments: argparse.Namespace, folder: Path) -> None:
-    with our_sandbox(folder) as server:
-        asyncio.run(_compare_processes(arguments, server))
-
-
-async def _compare_processes(arguments: argparse.Namespace, server: Server) -> None:
-    config = load_config(None, _EXACT)
-    fork = 1000 * fork_cost().cpu
-    print(f"  fork and exit of an empty warmed process: {fork:.2f} ms of CPU")
-    async with client(server.url) as sandbox:
-        sides = [
-            Side(name, judge(config, sandbox), server.cpu, arguments.at_once, stated=accepted)
-            for name, judge in (("two processes", by_method), ("one process", in_one_process))
-        ]
-        for name, answers in (("HumanEval", humaneval_answers), ("MBPP", mbpp_answers)):
-            print(f"  {name}")
-            await compare(sides[0], sides[1], answers(arguments.functions), arguments.pairs)
-
-
-# Memory, in a process that judges in one way only and has what a judge worker has
-
-
-def _memory(_arguments: argparse.Namespace, folder: Path) -> None:
-    given = [[answer.problem.model_dump(), answer.completion] for answer in stdio_answers(4, 100)]
-    with our_sandbox(folder) as server:
-        for name in ("batch", "verl"):
-            command = [sys.executable, "-m", "tests.bench.judge", "--only", name]
-            command += ["--url", server.url]
-            done = subprocess.run(
-                command, input=json.dumps(given), stdout=subprocess.PIPE, text=True
-            )
-            print(done.stdout.rstrip() or f"  memory of {name}: not measured")
-
-
-async def _alone(arguments: argparse.Namespace) -> None:
-    import services.judge.jobs  # noqa: F401  what a worker has loaded beside
-
-    before = _resident()
-    answers = [Answer(Problem(**problem), text) for problem, text in json.load(sys.stdin)]
-    async with client(arguments.url) as sandbox:
-        judge = by_method(load_config(None, _EXACT), sandbox)
-        if arguments.only == "verl":
-            judge = by_verl(load_config(None, _LIMITS), arguments.url, arguments.slots)
-        await judge_all(Side(arguments.only, judge, float, 1), answers)
-    name, after = arguments.only, _resident()
-    print(f"  resident memory of a judge, {name}: {before:.0f} MB, then {after:.0f} MB")
-
-
-def _resident() -> float:
-    # Not getrusage: there a new process begins with the peak of the one that started it.
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1000 for line in lines if line.startswith("VmHWM"))
-
-
 _MEASURE: Mapping[str, Callable[[argparse.Namespace, Path], None]] = {
-    "human-eval": _human_eval,
     "verl": _against_verl,
     "scalebox": _against_scalebox,
-    "floor": _floor,
     "functions": _functions,
-    "processes": _processes,
-    "memory": _memory,
 }
 
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from services.judge.judging import Judge
 from services.judge.methods.base import Task
-from services.judge.methods.function_tests import FunctionMethod
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from shared.config import Config
@@ -59,21 +58,6 @@ def by_method(config: Config, sandbox: SandboxClient) -> JudgeAnswer:
         said = judgement.cases[0].stderr if judgement.cases else ""
         cpu = sum(case.cpu_time or 0.0 for case in judgement.cases)
         return Judged(codes, _last_line(said), cpu)
-
-    return judge
-
-
-def in_one_process(config: Config, sandbox: SandboxClient) -> JudgeAnswer:
-    """Function tests in the answer's process, as where their values cannot cross."""
-
-    async def judge(answer: Answer) -> Judged:
-        task = make_task(config, sandbox, answer.problem, answer.completion)
-        tests = answer.problem.tests
-        assert not isinstance(tests, StdioTests)
-        method = FunctionMethod(task, tests)
-        method.shared_process = True
-        outcomes = await method.run_cases(task, range(tests.cases))
-        return Judged([int(outcomes[place].code) for place in sorted(outcomes)])
 
     return judge
 

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,6 @@ from urllib.parse import quote
 
 import psutil
 
-from tests.bench.aggregator import print_times
 from tests.bench.finished_folders import write_finished
 
 _DATASET = "codecontests_test"
@@ -197,6 +197,16 @@ class _Most:
 
 def _memory(process: psutil.Process) -> float:
     return float(process.memory_info().rss / 1e6)
+
+
+def print_times(name: str, times: list[float]) -> None:
+    if len(times) < 2:
+        return
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    print(
+        f"{name}: {len(times)} answers, p50 {cuts[49] * 1000:.0f} ms, "
+        f"p95 {cuts[94] * 1000:.0f} ms, most {max(times) * 1000:.0f} ms"
+    )
 
 
 if __name__ == "__main__":

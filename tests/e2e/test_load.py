@@ -10,7 +10,8 @@ import pytest
 
 from shared.config import load_config
 from tests.bench.answers import Answer
-from tests.bench.load import (
+from tests.conftest import RedisServer
+from tests.e2e.load import (
     CORES,
     SPINNER,
     SPINNERS,
@@ -20,7 +21,6 @@ from tests.bench.load import (
     made_answers,
     recorded_answers,
 )
-from tests.conftest import RedisServer
 from tests.judge.tasks import stdio
 from tests.sandboxes import own_sandbox
 

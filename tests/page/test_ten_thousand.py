@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Page, expect
 from redis import Redis
 
-from tests.bench.aggregator import RUN, fill, wait
 from tests.page.choices import choose
 from tests.page.conftest import Visit
+from tests.page.many_samples import RUN, fill, wait
 
 pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 

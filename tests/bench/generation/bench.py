@@ -17,19 +17,10 @@ class Size:
     prompt_tokens: int
     new_tokens: int
     max_num_seqs: int
-    long_tokens: int
-    burst: int
-    pairs: int
 
 
-GPU = Size(
-    prompts=512, prompt_tokens=200, new_tokens=256, max_num_seqs=512, long_tokens=6000, burst=2000,
-    pairs=300,
-)  # fmt: skip
-CPU = Size(
-    prompts=32, prompt_tokens=50, new_tokens=32, max_num_seqs=32, long_tokens=1200, burst=200,
-    pairs=30,
-)  # fmt: skip
+GPU = Size(prompts=512, prompt_tokens=200, new_tokens=256, max_num_seqs=512)
+CPU = Size(prompts=32, prompt_tokens=50, new_tokens=32, max_num_seqs=32)
 
 
 @dataclass(frozen=True, slots=True)

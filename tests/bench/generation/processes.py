@@ -2,10 +2,8 @@
 
 import ctypes
 import os
-import resource
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +18,6 @@ _GRACE = 45.0
 _HURRIED = 8.0
 _SWEEP = 5.0
 _ENDING = 25.0
-_LOOK = 0.01
 _REPOSITORY = Path(__file__).parents[3]
 
 
@@ -192,30 +189,3 @@ def _end_all() -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         time.sleep(0.05)
-
-
-# Memory
-
-
-def resident_mb(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
-@contextmanager
-def watched_mb(pid: int) -> Iterator[list[float]]:
-    """What is resident, again and again as long as the block lasts."""
-    seen = [resident_mb(pid)]
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(_LOOK):
-            seen.append(resident_mb(pid))
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield seen
-    finally:
-        over.set()
-        watcher.join()

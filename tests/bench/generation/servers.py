@@ -1,7 +1,6 @@
 """The compared servers: our generator, and `vllm serve` with the same engine settings."""
 
 import json
-import os
 import sys
 import time
 import urllib.error
@@ -139,12 +138,3 @@ def _try(url: str) -> dict[str, Any] | None:
 def _get(url: str) -> Any:
     with urllib.request.urlopen(url, timeout=10) as answer:
         return json.load(answer)
-
-
-def cold_caches(folder: Path) -> None:
-    """Let what is started from now on compile and keep its kernels in a folder of its own."""
-    os.environ |= {
-        "VLLM_CACHE_ROOT": str(folder / "vllm"),
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "TRITON_CACHE_DIR": str(folder / "triton"),
-    }

@@ -1,19 +1,10 @@
-"""Verdicts at concurrency 1 and 32 beside processes that use up the machine, by isolation mode.
+"""Verdicts at concurrency 1 and 32 beside processes that use up the machine."""
 
-`python -m tests.bench.load --isolation bwrap unshare` judges recorded answers to CodeContests,
-programs that need three quarters of their limit, and an endless one, with the real permits in a
-real Redis, and prints each answer whose codes differ. Exit code 1 if there is one.
-"""
-
-import argparse
 import asyncio
 import gzip
 import json
 import multiprocessing
 import os
-import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,15 +12,12 @@ from pathlib import Path
 from services.data.importer import import_dataset
 from services.judge.permits import PoolSettings, SandboxPool
 from services.judge.sandbox import SandboxClient
-from services.sandbox.settings import IsolationChoice
 from shared.config import Config, load_config
 from shared.datasets import read_datasets
-from shared.errors import ServiceError
 from shared.ledger import connect_async
 from shared.schemas import Problem, StdioTests
-from tests.bench.answers import Answer, real_data
+from tests.bench.answers import Answer
 from tests.bench.judges import by_method
-from tests.conftest import RedisServer
 from tests.sandboxes import own_sandbox
 
 CORES = len(os.sched_getaffinity(0))
@@ -129,59 +117,3 @@ def _shortened(problem: Problem, count: int) -> Problem:
     kept = {"inputs": inputs, "outputs": outputs}
     # Not model_copy, which keeps what the problem has parsed already.
     return Problem(**{**problem.model_dump(), "ground_truth": json.dumps(kept)})
-
-
-def main() -> None:
-    arguments = _arguments()
-    data = real_data()
-    if data is None:
-        sys.exit("CodeContests' answers are missing; PLUMBLINE_REAL_DATA names their folder")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        answers = recorded_answers(data, folder, arguments.cases, arguments.every)
-        answers += made_answers(answers[0].problem)
-        redis = RedisServer(folder / "redis")
-        try:
-            flips = [
-                _measure(redis.url, folder / mode, answers, arguments.burners, mode)
-                for mode in arguments.isolation
-            ]
-        finally:
-            redis.stop()
-    sys.exit(any(flips))
-
-
-def _arguments() -> argparse.Namespace:
-    modes = [mode.value for mode in IsolationChoice if mode is not IsolationChoice.AUTO]
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--isolation", nargs="*", choices=modes, default=modes)
-    parser.add_argument("--burners", type=int, default=CORES)
-    parser.add_argument("--cases", type=int, default=6, help="cases per answer")
-    parser.add_argument("--every", type=int, default=4, help="judge every n-th recorded answer")
-    return parser.parse_args()
-
-
-def _measure(redis: str, folder: Path, answers: Sequence[Answer], burning: int, mode: str) -> bool:
-    folder.mkdir()
-    began = time.monotonic()
-    try:
-        alone, together = judged_beside_burners(
-            redis, folder, answers, burning, PLUMBLINE_SANDBOX_ISOLATION=mode
-        )
-    except ServiceError as error:
-        print(f"{mode}: not measured: {error}")
-        return False
-    differing = {i: (alone[i], together[i]) for i in alone if alone[i] != together[i]}
-    seconds = time.monotonic() - began
-    cases = sum(len(codes) for codes in alone.values())
-    print(
-        f"{mode}: {len(answers)} answers, {cases} cases, beside {burning} burners: "
-        f"{len(differing)} answers differ at concurrency 1 and 32 ({seconds:.0f} s)"
-    )
-    for place, (one, many) in differing.items():
-        print(f"  {answers[place].problem.problem_id}: {one} {many}")
-    return bool(differing)
-
-
-if __name__ == "__main__":
-    main()
