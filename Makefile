@@ -16,7 +16,7 @@ CLIENT_VENV := .venv-client
 CLIENT_STAMP := $(CLIENT_VENV)/.installed
 TINY := outputs/tiny-model
 OSV_SCANNER := ghcr.io/google/osv-scanner:v2.5.1@sha256:8108ae94eadea5a02c9bec6e646909d5b790b44bd62d7f5b7f0b1d6d0ffc7734
-LOCKS := $(wildcard requirements*.lock packaging/images/*.lock services/sandbox/*.lock)
+LOCKS := $(wildcard packaging/*.lock packaging/images/*.lock services/sandbox/*.lock)
 COMPOSE = $(shell if docker compose version >/dev/null 2>&1; then echo docker compose; else echo docker-compose; fi)
 # These commands must know the profiles of all running services.
 COMPOSE_ALL = $(COMPOSE) --profile reward --profile runner --profile observability
@@ -29,26 +29,26 @@ PYTHON310 ?= python3.10
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
 	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-start bench-judge bench-generate bench-data bench-view endurance clean
 
-help: ## list the targets
+help: ## list the usual targets; CONTRIBUTING.md has the others
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-$(STAMP): requirements.lock pyproject.toml services/sandbox/programs.lock
+$(STAMP): packaging/plumbline.lock pyproject.toml services/sandbox/programs.lock
 	@if [ -z "$(PYTHON)" ]; then echo "Plumbline needs Python 3.11 or 3.12; none found on the PATH (set PYTHON=/path/to/python)" >&2; exit 2; fi
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian: apt-get install python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r packaging/plumbline.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./clients/reward
 	$(BIN)/python -m services.sandbox.programs
 	@touch $@
 
-$(DEV_STAMP): $(STAMP) requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+$(DEV_STAMP): $(STAMP) packaging/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/dev.lock
 	@touch $@
 
-$(VERL_STAMP): requirements-verl-cpu.lock packaging/vllm-alias/pyproject.toml
+$(VERL_STAMP): packaging/verl-cpu.lock packaging/vllm-alias/pyproject.toml
 	@command -v $(PYTHON311) >/dev/null 2>&1 || { echo "verl on the CPU needs Python 3.11 (set PYTHON311=/path/to/python3.11)" >&2; exit 2; }
 	$(PYTHON311) -m venv --clear $(VERL_VENV)
-	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-compile -r requirements-verl-cpu.lock
+	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-compile -r packaging/verl-cpu.lock
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation ./packaging/vllm-alias
 	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./clients/reward
 	@# What each process of a replica imports; compiled by several of them at once, it would take them twice as long to start, and
@@ -56,7 +56,7 @@ $(VERL_STAMP): requirements-verl-cpu.lock packaging/vllm-alias/pyproject.toml
 	@$(VERL_VENV)/bin/python -m compileall -q -j 2 $(VERL_VENV)/lib/python3.11/site-packages >/dev/null 2>&1 || true
 	@touch $@
 
-install-verl: $(VERL_STAMP) ## install verl, vLLM and TRL for the CPU into .venv-verl (3 GB)
+install-verl: $(VERL_STAMP) # install verl, vLLM and TRL for the CPU into .venv-verl (3 GB)
 
 install: $(STAMP) ## install Plumbline into .venv
 
@@ -68,9 +68,9 @@ demo: $(STAMP) ## a complete run on the demo data (no Docker, GPU or network)
 $(TINY): $(VERL_STAMP)
 	$(VERL_VENV)/bin/python -m tools.tiny_model $@
 
-tiny-model: $(TINY) ## train a very small model on the demo's solutions (CPU, two minutes)
+tiny-model: $(TINY) # train a very small model on the demo's solutions (CPU, two minutes)
 
-demo-verl: $(STAMP) $(TINY) ## the demo with real verl and vLLM on the CPU
+demo-verl: $(STAMP) $(TINY) # the demo with real verl and vLLM on the CPU
 	$(BIN)/plumb run --config configs/demo_verl.yaml --embedded
 
 # What `make test` leaves to the targets below it: containers and real verl, and what is long or needs the machine for itself.
@@ -88,13 +88,13 @@ test: $(DEV_STAMP) ## the tests that every change must pass (JOBS=N: so many pro
 test-fast: $(DEV_STAMP) ## those of them that start no stack, no browser and no hostile program
 	$(PYTEST) $(SHARED_OUT) -m "$(ORDINARY) and not browser and not e2e and not fuzz and not hostile and not real_data"
 
-test-containers: $(DEV_STAMP) ## the stack in containers, with each service killed (as root on Debian it installs and starts Docker)
+test-containers: $(DEV_STAMP) # the stack in containers, with each service killed (as root on Debian it installs and starts Docker)
 	tests/compose/engine.sh $(PYTEST) --capture=sys -m "compose and not verl and not nightly" $(call marked,compose)
 
-test-verl: $(DEV_STAMP) $(TINY) ## runs and training with real verl and vLLM on the CPU, with a replica killed
+test-verl: $(DEV_STAMP) $(TINY) # runs and training with real verl and vLLM on the CPU, with a replica killed
 	$(PYTEST) -m "verl and not compose and not nightly" $(call marked,verl)
 
-test-all: $(DEV_STAMP) $(TINY) ## all tests, every rung of isolation, ten minutes each of chaos and endurance (hours)
+test-all: $(DEV_STAMP) $(TINY) # all tests, every rung of isolation, ten minutes each of chaos and endurance (hours)
 	@status=0; export PLUMBLINE_TEST_ALL_RUNGS=1 PLUMBLINE_TEST_EXPLORE=1; \
 	$(PYTEST) $(SHARED_OUT) -m "not alone and not compose and not verl" || status=1; \
 	$(PYTEST) -m "alone and not compose and not verl" $(call marked,alone) || status=1; \
@@ -104,41 +104,41 @@ test-all: $(DEV_STAMP) $(TINY) ## all tests, every rung of isolation, ten minute
 	$(BIN)/python -m tests.endurance --minutes 10 || status=1; \
 	exit $$status
 
-durations: $(DEV_STAMP) ## measure again how long the files of tests take, by which `make test` divides them
+durations: $(DEV_STAMP) # measure again how long the files of tests take, by which `make test` divides them
 	$(PYTEST) $(SHARED_OUT) --record-durations -m "$(ORDINARY)"
 
-$(CLIENT_STAMP): requirements-client.lock
+$(CLIENT_STAMP): packaging/client.lock
 	@command -v $(PYTHON310) >/dev/null 2>&1 || { echo "the client is built and tested on Python 3.10 (set PYTHON310=/path/to/python3.10)" >&2; exit 2; }
 	$(PYTHON310) -m venv --clear $(CLIENT_VENV)
-	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-client.lock
+	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r packaging/client.lock
 	@touch $@
 
-client-dist: $(CLIENT_STAMP) ## build plumbline-reward's wheel and source distribution into dist/
+client-dist: $(CLIENT_STAMP) # build plumbline-reward's wheel and source distribution into dist/
 	rm -rf dist
 	cd clients/reward && ../../$(CLIENT_VENV)/bin/python -c \
 		"from setuptools.build_meta import build_sdist, build_wheel; build_sdist('../../dist'); build_wheel('../../dist')"
 	rm -rf clients/reward/build
 
-test-client: client-dist ## test the built distribution plumbline-reward on Python 3.10, with nothing of Plumbline beside it
+test-client: client-dist # test the built distribution plumbline-reward on Python 3.10, with nothing of Plumbline beside it
 	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl
 	$(CLIENT_VENV)/bin/python -m pytest -c clients/reward/pyproject.toml --rootdir . --confcutdir tests/clients \
 		--timeout 120 -m 'not nightly' --ignore tests/clients/test_service.py --ignore tests/clients/test_verl.py tests/clients
 
-$(EXPORTS_STAMP): requirements-exports.lock
+$(EXPORTS_STAMP): packaging/exports.lock
 	$(PYTHON) -m venv --clear $(EXPORTS_VENV)
-	$(EXPORTS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-exports.lock
+	$(EXPORTS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r packaging/exports.lock
 	@touch $@
 
-$(K8S_STAMP): requirements-k8s.lock
+$(K8S_STAMP): packaging/k8s.lock
 	$(PYTHON) -m venv --clear $(K8S_VENV)
-	$(K8S_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-k8s.lock
+	$(K8S_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r packaging/k8s.lock
 	@touch $@
 
-audit: ## known vulnerabilities of the packages in every lock (needs Docker and the network)
+audit: # known vulnerabilities of the packages in every lock (needs Docker and the network)
 	docker run --rm -v "$(CURDIR):/src:ro" -w /src $(OSV_SCANNER) scan source --no-resolve \
 		$(foreach lock,$(LOCKS),--lockfile requirements.txt:$(lock))
 
-pin-images: ## print what each image that we do not build has as its digest now (needs Docker with buildx)
+pin-images: # print what each image that we do not build has as its digest now (needs Docker with buildx)
 	@$(PYTHON) -m tools.pinned_images | while read -r image; do \
 		echo "$$image@$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image")"; done
 
@@ -159,23 +159,23 @@ images: export PLUMBLINE_REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 images: ## build all images; with docker-compose.gpu.yml in COMPOSE_FILE the GPU generator's, too
 	$(COMPOSE_ALL) build
 
-install-exports: $(EXPORTS_STAMP) ## install EvalPlus and Inspect, which the tests of exports run, into .venv-exports (650 MB)
+install-exports: $(EXPORTS_STAMP) # install EvalPlus and Inspect, which the tests of exports run, into .venv-exports (650 MB)
 
-install-k8s: $(K8S_STAMP) ## install the manifest validators into .venv-k8s
+install-k8s: $(K8S_STAMP) # install the manifest validators into .venv-k8s
 
-k8s-render: ## print the manifests of an overlay (OVERLAY=minimal, gpu-single-node, gpu-multi-node, model-server)
+k8s-render: # print the manifests of an overlay (OVERLAY=minimal, gpu-single-node, gpu-multi-node, model-server)
 	@kubectl kustomize k8s/overlays/$(or $(OVERLAY),minimal)
 
-k8s-validate: $(K8S_STAMP) ## validate the manifests with the schemas of two Kubernetes versions and checkov's policies (needs kubectl)
+k8s-validate: $(K8S_STAMP) # validate the manifests with the schemas of two Kubernetes versions and checkov's policies (needs kubectl)
 	$(K8S_VENV)/bin/python -m tools.k8s_validate
 
-test-k8s: $(DEV_STAMP) ## on the cluster of kubectl: changes of a stack, the demo, a thousand samples while pods are killed (k8s/README.md)
+test-k8s: $(DEV_STAMP) # on the cluster of kubectl: changes of a stack, the demo, a thousand samples while pods are killed (k8s/README.md)
 	PLUMBLINE_TEST_CLUSTER=1 $(BIN)/python -m pytest -q tests/k8s/test_cluster.py tests/k8s/test_cluster_runs.py
 
-chaos: $(DEV_STAMP) ## disturb processes of runs, or containers; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze --stack compose)
+chaos: $(DEV_STAMP) # disturb processes of runs, or containers; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze --stack compose)
 	$(BIN)/python -m tests.chaos $(ARGS)
 
-endurance: $(DEV_STAMP) ## two hours of reward traffic with faults: memory, keys, descriptors at start and end (ARGS: --minutes N --rate N --out DIR)
+endurance: $(DEV_STAMP) # two hours of reward traffic with faults: memory, keys, descriptors at start and end (ARGS: --minutes N --rate N --out DIR)
 	$(BIN)/python -m tests.endurance $(ARGS)
 
 
@@ -183,7 +183,7 @@ lint: $(DEV_STAMP) ## ruff: check rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(DEV_STAMP) ## ruff: fix rules and format
+format: $(DEV_STAMP) # ruff: fix rules and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -191,50 +191,32 @@ types: $(DEV_STAMP) ## mypy --strict on plumbline/, shared/, services/, tools/ a
 	$(BIN)/mypy
 	cd clients/reward && ../../$(BIN)/mypy
 
-bench-generate: $(DEV_STAMP) ## tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
+bench-generate: $(DEV_STAMP) # tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
 	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.generate $(ARGS)
 
 reference: $(DEV_STAMP) ## regenerate the tables in docs/reference.md and the READMEs
 	$(BIN)/python -m tools.reference
 
 lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--extra cli pyproject.toml -o requirements.lock
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
-		--group dev --constraint requirements.lock -o requirements-dev.lock
-	uv pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_35 --generate-hashes --no-emit-index-url --no-emit-find-links \
-		--no-header --no-annotate --extra generator --override packaging/verl-cpu.overrides \
-		pyproject.toml packaging/verl-cpu.in -o requirements-verl-cpu.lock
-	uv pip compile --python-version 3.12 --python-platform x86_64-manylinux_2_35 --generate-hashes --no-emit-index-url --no-emit-find-links \
-		--no-header --no-annotate --extra generator --override packaging/sglang.overrides \
-		pyproject.toml packaging/sglang.in -o requirements-sglang.lock
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
-		packaging/k8s.in -o requirements-k8s.lock
-	uv pip compile --python-version 3.11 --python-platform x86_64-manylinux_2_35 --generate-hashes --no-emit-index-url --no-emit-find-links \
-		--no-header --no-annotate --override packaging/exports.overrides packaging/exports.in -o requirements-exports.lock
-	uv pip compile --universal --python-version 3.10 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
-		packaging/client.in -o requirements-client.lock
-	uv pip compile --python-version 3.11 --python-platform linux --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
-		--no-annotate packaging/programs.in -o services/sandbox/programs.lock
-	packaging/images/lock.sh
+	packaging/lock.sh
 
-bench-pipeline: $(DEV_STAMP) ## samples per second, and CPU time per sample, of queue, ledger, judge and aggregator
+bench-pipeline: $(DEV_STAMP) # samples per second, and CPU time per sample, of queue, ledger, judge and aggregator
 	$(BIN)/python -m tests.bench.pipeline $(ARGS)
 
-bench-reward: $(DEV_STAMP) ## a training step's burst through the reward service, against verl's own route (ARGS: see docs/benchmarks.md)
+bench-reward: $(DEV_STAMP) # a training step's burst through the reward service, against verl's own route (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.reward $(ARGS)
 
-bench-start: $(DEV_STAMP) ## seconds from the command to the first verdict, from the last one to the exit, and of the help
+bench-start: $(DEV_STAMP) # seconds from the command to the first verdict, from the last one to the exit, and of the help
 	$(BIN)/python -m tests.bench.start $(ARGS)
 
-bench-judge: $(DEV_STAMP) ## what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
+bench-judge: $(DEV_STAMP) # what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.judge $(ARGS)
 
-bench-data: $(DEV_STAMP) ## MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
+bench-data: $(DEV_STAMP) # MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
 	$(BIN)/python -m tests.bench.data $(ARGS)
 
-bench-view: $(DEV_STAMP) ## `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
+bench-view: $(DEV_STAMP) # `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
 	$(BIN)/python -m tests.bench.view $(ARGS)
 
-clean: ## remove everything that the targets above created
+clean: # remove everything that the targets above created
 	rm -rf $(VENV) $(VERL_VENV) $(K8S_VENV) $(EXPORTS_VENV) $(CLIENT_VENV) outputs/tiny-model outputs/demo_verl .pytest_cache .mypy_cache .ruff_cache .hypothesis outputs/demo

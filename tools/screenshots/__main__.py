@@ -9,7 +9,7 @@ from playwright.sync_api import sync_playwright
 
 from shared.errors import PlumblineError, ServiceError
 from tools.screenshots.ledger_runs import CHECKPOINTS, read_run
-from tools.screenshots.pictures import all_pictures, find_chromium, launch, take
+from tools.screenshots.pictures import PICTURES, find_chromium, launch, take
 from tools.screenshots.stack import REPOSITORY, run_checkpoint, run_demo, serving
 
 
@@ -45,7 +45,7 @@ def _make(out: Path, run: Path | None, folder: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with serving(recorded, checkpoints, folder) as address, sync_playwright() as playwright:
         browser = launch(playwright, executable)
-        taken = [take(browser, address, picture, out) for picture in all_pictures()]
+        taken = [take(browser, address, picture, out) for picture in PICTURES]
         browser.close()
     size = sum(path.stat().st_size for path in taken)
     print(f"{out}: {len(taken)} pictures, {size / 1e6:.1f} MB")

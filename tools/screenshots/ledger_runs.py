@@ -1,7 +1,6 @@
-"""Ledger fixtures for screenshots: finished runs and one in progress, from demo runs."""
+"""Ledger fixtures for screenshots: finished runs, from demo runs."""
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +17,12 @@ from shared.plan import make_plan
 from shared.run_record import RunMeta, RunState
 from shared.schemas import Generation, Problem, Verdict
 
-FINISHED, IN_PROGRESS = "demo-2f9d1c7ab304", "demo-again-81c40e55d6f2"
+FINISHED = "demo-2f9d1c7ab304"
 # Of a training, by the name of the checkpoint.
 CHECKPOINTS = {"step-100": "step-100-5b1e03c9aa47", "step-200": "step-200-c07d96f2e813"}
 # A fixed time, 2 March 2026, 9:00 UTC, so that pictures of an unchanged page are equal.
 _STARTED_AT = 1_772_442_000.0
 _FACTS = ("config", "versions", "seed", "model", "git_commit")
-_GENERATED, _JUDGED = 0.8, 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +78,13 @@ def enter_finished(
     run, began = CHECKPOINTS.get(name, FINISHED), _STARTED_AT - 3600 * hours
     ledger = _open(redis, run, recorded, name=name, started_at=began, output=str(output))
     for made, verdict in recorded.records:
-        _enter(ledger, made, verdict, shift=began - recorded.started_at)
+        shift = began - recorded.started_at
+        ledger.record(made.model_copy(update={"finished_at": _shifted(made.finished_at, shift)}))
+        moved = {"judged_at": _shifted(verdict.judged_at, shift)}
+        ledger.record_verdict(verdict.model_copy(update=moved))
     ledger.add_active_seconds(float(recorded.facts["active_seconds"]))
     ledger.finish(began + recorded.seconds)
     ledger.set_state(RunState.JUDGED)
-    return ledger
-
-
-def enter_in_progress(redis: Redis, recorded: RecordedRun, output: Path) -> Ledger:
-    """Write a part of the run as if it were judged now, so that it has a rate and a time left."""
-    count = len(recorded.records)
-    last = recorded.records[int(_JUDGED * count) - 1][1].judged_at or recorded.started_at
-    shift = time.time() - last
-    ledger = _open(
-        redis,
-        IN_PROGRESS,
-        recorded,
-        name="demo-again",
-        started_at=_STARTED_AT + 3600,
-        output=str(output),
-    )
-    for number, (made, verdict) in enumerate(recorded.records[: int(_GENERATED * count)]):
-        _enter(ledger, made, verdict if number < int(_JUDGED * count) else None, shift)
     return ledger
 
 
@@ -111,13 +94,6 @@ def _open(redis: Redis, run: str, recorded: RecordedRun, **facts: str | float) -
     ledger = Ledger(redis, run)
     ledger.open(RunMeta.model_validate({**kept, **facts}), plan, recorded.problems)
     return ledger
-
-
-def _enter(ledger: Ledger, made: Generation, verdict: Verdict | None, shift: float) -> None:
-    ledger.record(made.model_copy(update={"finished_at": _shifted(made.finished_at, shift)}))
-    if verdict is not None:
-        moved = {"judged_at": _shifted(verdict.judged_at, shift)}
-        ledger.record_verdict(verdict.model_copy(update=moved))
 
 
 def _shifted(moment: float | None, shift: float) -> float | None:

@@ -1,86 +1,60 @@
-"""Screenshots of the web page in headless Chromium: every view, width and theme."""
+"""Screenshots of the web page in headless Chromium."""
 
 import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from playwright.sync_api import Browser, Page, Playwright, expect
 
-from tools.screenshots.ledger_runs import CHECKPOINTS, FINISHED, IN_PROGRESS
+from tools.screenshots.ledger_runs import CHECKPOINTS, FINISHED
 
-Theme = Literal["light", "dark"]
-_SAMPLE = "codecontests_test/cc_test_002/0"  # a wrong answer with both outputs to compare
+WIDTH = 1280
+_MAX_HEIGHT = 2000
 _BASELINE = CHECKPOINTS["step-100"]
 _FLIP = "&open=0%2Fcc_test_005"
-_VIEWS = {
-    "runs": "",
-    "run": f"#/run/{FINISHED}",
-    "run-in-progress": f"#/run/{IN_PROGRESS}",
-    "sample": f"#/run/{FINISHED}/{_SAMPLE}",
-    "compare": f"#/compare?runs={_BASELINE},{FINISHED}",
-    "flip": f"#/compare?runs={_BASELINE},{FINISHED}&dataset=codecontests_test&kind=gained{_FLIP}",
-    "history": "#/history",
+# Addresses of the pictures that documents show, by the names of their files.
+PICTURES = {
+    "run-1280-light.png": f"#/run/{FINISHED}",
+    "compare-1280-light.png": f"#/compare?runs={_BASELINE},{FINISHED}",
+    "flip-1280-light.png": (
+        f"#/compare?runs={_BASELINE},{FINISHED}&dataset=codecontests_test&kind=gained{_FLIP}"
+    ),
+    "history-1280-light.png": "#/history",
 }
 _PATIENCE_MS = 60_000  # a machine at work on other things is slow
-# Maximum height of a picture in pixels, by width.
-_MAX_HEIGHT = {1280: 2000, 390: 2000}
-
-
 _EXECUTABLES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    view: str
-    width: int
-    theme: Theme
-
-    @property
-    def file(self) -> str:
-        return f"{self.view}-{self.width}-{self.theme}.png"
-
-
-def all_pictures() -> Iterator[Picture]:
-    themes: tuple[Theme, Theme] = ("light", "dark")
-    for view in _VIEWS:
-        for width in _MAX_HEIGHT:
-            for theme in themes:
-                yield Picture(view, width, theme)
-
-
-def take(browser: Browser, address: str, picture: Picture, folder: Path) -> Path:
+def take(browser: Browser, address: str, name: str, folder: Path) -> Path:
     """Take one picture of the aggregator at ``address``; returns the file."""
     context = browser.new_context(
-        viewport={"width": picture.width, "height": 900},
-        color_scheme=picture.theme,
+        viewport={"width": WIDTH, "height": 900},
+        color_scheme="light",
         locale="en-GB",
         timezone_id="UTC",
         reduced_motion="reduce",
     )
+    view = name.partition("-")[0]
     try:
         page = context.new_page()
-        page.goto(f"{address}/{_VIEWS[picture.view]}")
-        _wait_until_rendered(page, picture.view)
-        path = folder / picture.file
-        top = _top(page, picture.view)
-        high = min(_MAX_HEIGHT[picture.width], _height(page) - top)
+        page.goto(f"{address}/{PICTURES[name]}")
+        _wait_until_rendered(page, view)
+        top = _top(page, view)
+        high = min(_MAX_HEIGHT, _height(page) - top)
         page.screenshot(
-            path=path,
+            path=folder / name,
             full_page=True,
-            clip={"x": 0, "y": top, "width": picture.width, "height": high},
+            clip={"x": 0, "y": top, "width": WIDTH, "height": high},
             animations="disabled",
         )
-        return path
+        return folder / name
     finally:
         context.close()
 
 
 def _wait_until_rendered(page: Page, view: str) -> None:
     expect(page.locator("main h1")).to_be_visible(timeout=_PATIENCE_MS)
-    if view.startswith("run-") or view == "run":
+    if view == "run":
         expect(page.locator("tr.row").last).to_be_visible(timeout=_PATIENCE_MS)
     if view == "history":  # the gate's verdicts come one by one
         expect(page.locator("td:text-is('…')")).to_have_count(0, timeout=_PATIENCE_MS)

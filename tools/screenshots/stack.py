@@ -17,16 +17,9 @@ from shared.errors import ServiceError
 from shared.json_lines import read_json_lines
 from shared.ledger import Ledger
 from shared.run_record import RunState
-from tools.screenshots.ledger_runs import (
-    CHECKPOINTS,
-    RecordedRun,
-    enter_finished,
-    enter_in_progress,
-)
+from tools.screenshots.ledger_runs import CHECKPOINTS, RecordedRun, enter_finished
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# Slow enough for the page to show a rate.
-_SLOW = ("generation.replay.latency=1", "generation.concurrency=8")
 
 
 def run_demo(output: Path, *overrides: str) -> None:
@@ -36,7 +29,7 @@ def run_demo(output: Path, *overrides: str) -> None:
         ServiceError: The command failed.
     """
     command = [sys.executable, "-m", "services.cli", "run", "--config", "configs/demo.yaml"]
-    options = ["--embedded", "--output", str(output), *(overrides or _SLOW)]
+    options = ["--embedded", "--output", str(output), *overrides]
     done = subprocess.run(
         [*command, *options], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
@@ -66,7 +59,7 @@ def run_checkpoint(folder: Path, name: str) -> Path:
 def serving(
     recorded: RecordedRun, checkpoints: Mapping[str, RecordedRun], folder: Path
 ) -> Iterator[str]:
-    """Serve finished runs and one in progress; yields the aggregator's URL."""
+    """Serve finished runs; yields the aggregator's URL."""
     with (folder / "lock").open("a") as lock:
         redis, url = start_redis(
             folder / "redis", folder / "redis.log", dict(os.environ), lock.fileno()
@@ -82,7 +75,6 @@ def serving(
         wait_until(port.exists, aggregator)
         for ledger in finished:
             _wait_until_published(ledger)
-        enter_in_progress(client, recorded, folder / "moving")
         yield f"http://127.0.0.1:{port.read_text(encoding='utf-8').strip()}"
     finally:
         aggregator.stop(5.0)
