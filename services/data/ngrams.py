@@ -16,10 +16,6 @@ _ASCII_LOWER_WORDS = bytes(
 # Kana and CJK ideographs have no blanks between words.
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 _BETWEEN = re.compile(r"[\W_]+")
-# A stretch of ASCII, which is skipped at once, and a run of other characters. Words of another
-# script with a blank or a comma between them are one run: there are far fewer runs than words.
-_RUNS = re.compile(r"[\x00-\x7f]*((?:[^\x00-\x7f]+(?:[\n\t -/:-?]{1,4}[^\x00-\x7f]+)*)?)")
-_CACHED_LENGTH = 16
 
 
 def words(text: str) -> list[bytes]:
@@ -34,33 +30,9 @@ def words(text: str) -> list[bytes]:
 def fold(text: str) -> bytes:
     """Normalize a text to lower-case UTF-8 words separated by blanks (case folding, NFKC)."""
     if not text.isascii():
-        text = _fold_beyond_ascii(text)
+        text = _BETWEEN.sub(" ", unicodedata.normalize("NFKC", text).casefold())
+        text = _UNSPACED.sub(lambda match: f" {' '.join(match[0])} ", text)
     return text.encode("utf-8", "surrogatepass").translate(_ASCII_LOWER_WORDS)
-
-
-def _fold_beyond_ascii(text: str) -> str:
-    """Normalize the non-ASCII runs of a text; ASCII is handled by a translation table.
-
-    An accent may combine with the ASCII letter before it but never with one after it, so each run
-    can be normalized together with the one character before it.
-    """
-    parts = []
-    done = 0
-    for run in _RUNS.finditer(text):
-        start = max(run.start(1) - 1, done)
-        parts.append(text[done:start])
-        done = run.end()
-        part = text[start:done]
-        parts.append(_fold_known(part) if len(part) <= _CACHED_LENGTH else _fold_run(part))
-    return "".join(parts)
-
-
-def _fold_run(text: str) -> str:
-    text = _BETWEEN.sub(" ", unicodedata.normalize("NFKC", text).casefold())
-    return _UNSPACED.sub(lambda found: f" {' '.join(found[0])} ", text)
-
-
-_fold_known = lru_cache(maxsize=1 << 14)(_fold_run)
 
 
 Hashes = npt.NDArray[np.uint64]

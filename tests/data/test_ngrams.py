@@ -1,8 +1,5 @@
 """Words and n-grams in any script."""
 
-import re
-import unicodedata
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,14 +54,6 @@ def test_layout_does_not_matter(other):
 )
 def test_beyond_ascii(text, expected):
     assert words(text) == [word.encode() for word in expected]
-
-
-@given(TEXTS)
-def test_runs_give_what_the_whole_text_gives(text):
-    """The definition, without regard for speed."""
-    whole = re.sub(r"[\W_]", " ", unicodedata.normalize("NFKC", text).casefold())
-    whole = re.sub("([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])", r" \1 ", whole)
-    assert words(text) == [word.encode("utf-8", "surrogatepass") for word in whole.split()]
 
 
 @given(st.lists(TEXTS, max_size=5))

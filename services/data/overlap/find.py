@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from services.data.config import ChecksConfig, NgramConfig
-from services.data.ngrams import Hashes, ngram_hashes, word_hashes, words
+from services.data.ngrams import Hashes, ngram_hashes
 from services.data.overlap.near import near_pairs
 from services.data.overlap.pairs import (
     MAX_PAIRS,
@@ -24,10 +24,7 @@ from services.data.overlap.shares import common_shares
 from services.data.overlap.views import Views, views_of
 from services.data.tokens import plain_code, tokenize_code
 
-# Excerpts
-_RUN_WORDS = (5, 3, 1)
-_EXCERPT_CHARACTERS = 160
-_WORDS_BEFORE_RUN = 2
+_EXCERPT_CHARACTERS, _COMPARED_WORDS = 160, 1000
 
 
 def find_overlaps(
@@ -132,41 +129,17 @@ def _side(problem: ProblemText, excerpt: str) -> OverlapSide:
 
 
 def excerpts(a: str, b: str) -> tuple[str, str]:
-    """Return a line of each text around the longest run of common words.
-
-    Without a common word, the lines are the beginnings of the texts.
-    """
-    pieces_a, pieces_b = a.split(), b.split()
-    hashes_a, hashes_b = _hashes(pieces_a), _hashes(pieces_b)
-    for size in _RUN_WORDS:
-        at = _longest_run(ngram_hashes(hashes_a, size), ngram_hashes(hashes_b, size))
-        if at is not None:
-            return _cut(pieces_a, at[0]), _cut(pieces_b, at[1])
-    return _cut(pieces_a, 0), _cut(pieces_b, 0)
+    """Return a line of each text around the longest run of common words."""
+    texts = a.split()[:_COMPARED_WORDS], b.split()[:_COMPARED_WORDS]
+    lowered = [["".join(filter(str.isalnum, word.lower())) for word in words] for words in texts]
+    run = SequenceMatcher(None, *lowered, autojunk=False).find_longest_match()
+    return _cut(texts[0], run.a), _cut(texts[1], run.b)
 
 
-def _hashes(pieces: list[str]) -> Hashes:
-    return word_hashes([b" ".join(words(piece)) for piece in pieces])
-
-
-def _longest_run(a: Hashes, b: Hashes) -> tuple[int, int] | None:
-    """Find the start of the longest run of common n-grams in each text."""
-    _, in_a, in_b = np.intersect1d(a, b, return_indices=True)
-    if not len(in_a):
-        return None
-    order = np.argsort(in_a)
-    in_a, in_b = in_a[order], in_b[order]
-    continues = (np.diff(in_a) == 1) & (np.diff(in_b) == 1)
-    starts: npt.NDArray[np.intp] = np.flatnonzero(np.r_[True, ~continues])
-    longest = starts[np.argmax(np.diff(np.r_[starts, len(in_a)]))]
-    return int(in_a[longest]), int(in_b[longest])
-
-
-def _cut(pieces: list[str], at: int) -> str:
+def _cut(words: list[str], at: int) -> str:
     # A word longer than an excerpt is truncated to that length.
-    begin = max(0, at - _WORDS_BEFORE_RUN)
-    shown = pieces[begin : begin + _EXCERPT_CHARACTERS // 2]
-    line = " ".join(piece[:_EXCERPT_CHARACTERS] for piece in shown)
+    shown = words[max(0, at - 2) :][: _EXCERPT_CHARACTERS // 2]
+    line = " ".join(word[:_EXCERPT_CHARACTERS] for word in shown)
     printable = line.encode("utf-8", "replace").decode("utf-8")
     if len(printable) <= _EXCERPT_CHARACTERS:
         return printable

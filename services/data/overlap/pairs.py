@@ -1,6 +1,6 @@
 """Overlapping pairs of problems, and the allowlist of reviewed ones."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +10,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from shared.errors import DataError, data_error, reading
-from shared.json_lines import read_json_lines
 from shared.schemas import describe
 
 
@@ -162,52 +161,31 @@ class Allowlist:
 
 
 def load_allowlist(path: str) -> Allowlist:
-    """Read exceptions from a YAML list, or from a JSONL file (``.jsonl``, ``.jsonl.gz``).
-
-    Args:
-        path: A local path or any fsspec URL.
+    """Read exceptions from a YAML list, a local path or any fsspec URL.
 
     Raises:
         DataError: The file or an entry cannot be used; names file and entry.
     """
-    places: dict[frozenset[str], str] = {}
-    entries: list[Exemption] = []
-    for place, fields in _entries(path):
-        entry = _parse(place, fields)
-        if entry.pair in places:
-            cause = f"same pair as {places[entry.pair]}; keep one of them"
-            raise data_error(place, cause)
-        places[entry.pair] = place
-        entries.append(entry)
-    return Allowlist(tuple(entries))
+    with reading(path), fsspec.open(path, "rb") as file:
+        try:
+            document = yaml.safe_load(file) or []
+        except (yaml.YAMLError, RecursionError) as error:
+            raise data_error(path, f"not YAML ({error}); fix it") from None
+    if not isinstance(document, list):
+        raise data_error(path, "not a list; write each exception as '- {a: …, b: …, reason: …}'")
+    entries: dict[frozenset[str], Exemption] = {}
+    for number, fields in enumerate(document, start=1):
+        place = f"{path}: entry {number}"
+        try:
+            entry = Exemption.model_validate(fields)
+        except ValidationError as error:
+            needed = "an entry is {a: dataset/problem_id, b: dataset/problem_id, reason: why}"
+            raise data_error(place, f"{describe(error)}; {needed}") from None
+        if entry.pair in entries:
+            raise data_error(place, "the same pair as an earlier entry; keep one of them")
+        entries[entry.pair] = entry
+    return Allowlist(tuple(entries.values()))
 
 
 def _pair(overlap: Overlap) -> frozenset[str]:
     return frozenset((overlap.a.name, overlap.b.name))
-
-
-def _parse(place: str, fields: object) -> Exemption:
-    try:
-        return Exemption.model_validate(fields)
-    except ValidationError as error:
-        needed = "an entry is {a: dataset/problem_id, b: dataset/problem_id, reason: why}"
-        raise data_error(place, f"{describe(error)}; {needed}") from None
-
-
-def _entries(path: str) -> Iterator[tuple[str, object]]:
-    if path.endswith((".jsonl", ".jsonl.gz")):
-        yield from ((f"{path}:{line}", fields) for line, fields in read_json_lines(path))
-        return
-    for number, fields in enumerate(_yaml_list(path), start=1):
-        yield f"{path}: entry {number}", fields
-
-
-def _yaml_list(path: str) -> list[object]:
-    with reading(path), fsspec.open(path, "rb") as file:
-        try:
-            document = yaml.safe_load(file)
-        except (yaml.YAMLError, RecursionError) as error:
-            raise data_error(path, f"not YAML ({error}); fix it") from None
-    if document is not None and not isinstance(document, list):
-        raise data_error(path, "not a list; write each exception as '- {a: …, b: …, reason: …}'")
-    return document or []

@@ -1,6 +1,3 @@
-import gzip
-import json
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,16 +50,9 @@ def test_yaml(tmp_path):
     assert second.reason == "seen"
 
 
-@pytest.mark.parametrize("name", ["allow.jsonl", "allow.jsonl.gz"])
-def test_json_lines(tmp_path, name):
-    line = json.dumps({"a": "x/1", "b": "y/2", "reason": "why"}).encode() + b"\n\n"
-    path = written(tmp_path / name, gzip.compress(line) if name.endswith("gz") else line)
-    assert load_allowlist(path).entries == (Exemption(a="x/1", b="y/2", reason="why"),)
-
-
-@pytest.mark.parametrize("content", ["", "# nothing yet\n", "[]"])
-def test_an_empty_list_allows_nothing(tmp_path, content):
-    assert load_allowlist(written(tmp_path / "allow.yaml", content)) == Allowlist()
+def test_an_empty_list_allows_nothing(tmp_path):
+    for content in ("", "# nothing yet\n", "[]"):
+        assert load_allowlist(written(tmp_path / "allow.yaml", content)) == Allowlist()
 
 
 def test_split(tmp_path):
@@ -96,34 +86,24 @@ def test_every_overlap_and_every_entry_ends_somewhere(numbers):
 ENTRY = "{a: x/1, b: y/1, reason: %s}"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("allow.yaml", "a: x/1", "not a list"),
-        ("allow.yaml", "- {a: [", "not YAML"),
-        ("allow.yaml", "- !!python/object:os.system {}", "not YAML"),
-        ("allow.yaml", "[" * 1500, "not YAML"),
-        ("allow.yaml", b"- \xff\xfe\x00", "not YAML"),
-        ("allow.yaml", "- just text", "entry 1: "),
-        ("allow.yaml", f"- {ENTRY % 'fine'}\n- {{a: x/1, b: y/2}}", "entry 2: reason: "),
-        ("allow.yaml", f"- {ENTRY % 'null'}", "entry 1: reason: "),
-        ("allow.yaml", f"- {ENTRY % '5'}", "entry 1: reason: "),
-        ("allow.yaml", "- {a: x/1, b: y/1, reason: '  '}", "entry 1: reason: "),
-        ("allow.yaml", "- {a: x, b: y/1, reason: seen}", "entry 1: a: "),
-        ("allow.yaml", "- {a: x/1, b: 'y/ ', reason: seen}", "entry 1: b: "),
-        ("allow.yaml", "- {a: x/1, b: y/1, reason: seen, by: me}", "entry 1: by: "),
-        (
-            "allow.yaml",
-            f"- {ENTRY % 'one'}\n- {{b: x/1, a: y/1, reason: two}}",
-            "entry 2: same pair as ",
-        ),
-        ("allow.jsonl", '{"a": "x/1", "b": "y/1"}\n', ":1: reason: "),
-        ("allow.jsonl", "[]\n", ":1: a JSON list"),
-        ("allow.jsonl", "{\n", ":1: not JSON"),
-    ],
-)
-def test_a_bad_file_is_refused(tmp_path, name, content, told):
-    assert told in failure(written(tmp_path / name, content))
+def test_a_bad_file_is_refused(tmp_path):
+    for content, told in (
+        ("a: x/1", "not a list"),
+        ("- {a: [", "not YAML"),
+        ("- !!python/object:os.system {}", "not YAML"),
+        ("[" * 1500, "not YAML"),
+        (b"- \xff\xfe\x00", "not YAML"),
+        ("- just text", "entry 1: "),
+        (f"- {ENTRY % 'fine'}\n- {{a: x/1, b: y/2}}", "entry 2: reason: "),
+        (f"- {ENTRY % 'null'}", "entry 1: reason: "),
+        (f"- {ENTRY % '5'}", "entry 1: reason: "),
+        ("- {a: x/1, b: y/1, reason: '  '}", "entry 1: reason: "),
+        ("- {a: x, b: y/1, reason: seen}", "entry 1: a: "),
+        ("- {a: x/1, b: 'y/ ', reason: seen}", "entry 1: b: "),
+        ("- {a: x/1, b: y/1, reason: seen, by: me}", "entry 1: by: "),
+        (f"- {ENTRY % 'one'}\n- {{b: x/1, a: y/1, reason: two}}", "entry 2: the same pair"),
+    ):
+        assert told in failure(written(tmp_path / "allow.yaml", content)), content
 
 
 def test_a_missing_file_is_named(tmp_path):
