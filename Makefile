@@ -175,7 +175,7 @@ test-k8s: $(DEV_STAMP) # on the cluster of kubectl: changes of a stack, the demo
 chaos: $(DEV_STAMP) # disturb processes of runs, or containers; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze --stack compose)
 	$(BIN)/python -m tests.chaos $(ARGS)
 
-endurance: $(DEV_STAMP) # two hours of reward traffic with faults: memory, keys, descriptors at start and end (ARGS: --minutes N --rate N --out DIR)
+endurance: $(DEV_STAMP) # two hours of reward traffic with faults: memory, keys, descriptors at start and end (ARGS: --minutes N --rate N)
 	$(BIN)/python -m tests.endurance $(ARGS)
 
 
