@@ -17,8 +17,8 @@ from services.data.tokens import CodeTokens, plain_code, tokenize_code
 MIN_WORDS, MIN_BITS = 7, 28.0
 # Phrases of four words are common: a statement needs many of them, and a copy has nearly all.
 PHRASE, _MIN_PHRASES, _MIN_PHRASES_BITS = 4, 4, 40.0
-# Tokens per n-gram of code, its least bits, and those of a program.
-PATTERN, _MIN_PATTERN_BITS, _MIN_CODE_BITS = 12, 9.0, 17.0
+# Tokens per n-gram of code, its least bits, and those of a program without and with its headers.
+PATTERN, _MIN_PATTERN_BITS, _MIN_BODY_BITS, _MIN_CODE_BITS = 12, 9.0, 40.0, 17.0
 # Tokens of a program that is searched for with its own names.
 _SHORTEST, _LONGEST = 7, 40
 # Programs that are in any large code base.
@@ -184,16 +184,33 @@ def _program(number: int, name: str, code: str, shown: set[bytes], size: int) ->
         if (pattern := tokens.pattern(at, PATTERN)) not in shown
         and token_bits(tokens.words[at : at + PATTERN]) >= _MIN_PATTERN_BITS
     }
-    covered = sorted({at + step for at in patterns for step in range(PATTERN)})
-    if token_bits([tokens.words[at] for at in covered]) >= _MIN_CODE_BITS:
-        first = _beginnings(tokens.nameless, list(patterns), PATTERN)
-        starts, keys = tuple(patterns), tuple(patterns.values())
-        yield EvalText(
-            number, Part.SOLUTIONS, name, View.PATTERNS, tokens.words, PATTERN, starts, keys, first
-        )
-    else:
-        yield EvalText(number, Part.SOLUTIONS, name, View.PATTERNS, tokens.words)
-        yield from _named_program(number, name, tokens, code)
+    # A copy may lack the header, or have another one; but a body that says little needs it.
+    header = _headers(tokens.words)
+    body = [at for at in patterns if header.isdisjoint(range(at, at + PATTERN))]
+    for starts, least in ((body, _MIN_BODY_BITS), (list(patterns), _MIN_CODE_BITS)):
+        covered = sorted({at + step for at in starts for step in range(PATTERN)})
+        if token_bits([tokens.words[at] for at in covered]) >= least:
+            first = _beginnings(tokens.nameless, starts, PATTERN)
+            keys = tuple(patterns[at] for at in starts)
+            yield EvalText(
+                number, Part.SOLUTIONS, name, View.PATTERNS, tokens.words, PATTERN, tuple(starts),
+                keys, first,
+            )  # fmt: skip
+            return
+    yield EvalText(number, Part.SOLUTIONS, name, View.PATTERNS, tokens.words)
+    yield from _named_program(number, name, tokens, code)
+
+
+def _headers(words: Sequence[str]) -> set[int]:
+    """Find the tokens of the headers of functions and classes."""
+    found: set[int] = set()
+    inside = False
+    for at, word in enumerate(words):
+        inside = inside or word in ("def", "class")
+        if inside:
+            found.add(at)
+        inside = inside and word != ":"
+    return found
 
 
 def _named_program(number: int, name: str, tokens: CodeTokens, code: str) -> Iterator[EvalText]:

@@ -60,6 +60,13 @@ def test_a_solution_alone_contaminates(tmp_path):
     assert one(report).solutions.hit.row == 3
 
 
+def test_the_body_of_a_solution_contaminates_without_its_header(tmp_path):
+    _, body = SOLUTION.split("\n", 1)
+    for text, found in ((body, True), (body.replace("named", "x"), True), (body[:60], False)):
+        path = write_jsonl(tmp_path / "corpus.jsonl", [*clean_rows(2), {"text": text}])
+        assert one(check(path)).solutions.contaminated is found, text
+
+
 CHAT = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "Ok."}]}
 
 
