@@ -333,9 +333,7 @@ class CanaryConfig(Section):
     """Canaries: programs with known verdicts that every sandbox of a run must judge."""
 
     enabled: Operation[bool] = True
-    """Send canaries to every sandbox of the run, at its start and now and then."""
-    every: Operation[float] = Field(default=600, ge=1, allow_inf_nan=False)
-    """Seconds between two rounds of canaries on one sandbox."""
+    """Send canaries to every sandbox of the run, at its start and its end."""
 
 
 class JudgeConfig(Section):

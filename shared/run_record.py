@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from shared.analysis.statistics import Metrics
-from shared.canaries.record import CanaryRecord
+from shared.canaries import CanaryRecord
 from shared.config import Config
 from shared.environment import SandboxEnvironment
 from shared.errors import OutputError

@@ -16,7 +16,7 @@ from shared import artifacts
 from shared.analysis.metrics import SampleResult, run_throughput, summarize
 from shared.analysis.slices import slice_summaries
 from shared.artifacts import OutputFolder
-from shared.canaries.record import CanaryRecord
+from shared.canaries import CanaryRecord
 from shared.case_records import SampleCases, readable_tests
 from shared.errors import OutputError
 from shared.final_sets import entries_of, record_run

@@ -28,16 +28,15 @@ from services.cli.options import (
     server_and_data,
     with_model,
 )
-from services.judge.canaries import CanaryRound, judge_round
+from services.judge.canaries import judge_canaries
+from services.judge.canary_programs import CanaryProfile
 from services.judge.permits import Permit
 from services.judge.sandbox import SandboxClient
 from services.runner.preflight import check_judges, check_sandboxes
 from shared import data_lock
 from shared.address import Address
 from shared.artifacts import OutputFolder
-from shared.canaries.catalogue import manifest
-from shared.canaries.profile import CanaryProfile
-from shared.canaries.record import CanaryReport
+from shared.canaries import CanaryReport
 from shared.config import Config, load_config
 from shared.datasets import parquet_files, read_datasets
 from shared.errors import FindingsError, PlumblineError
@@ -224,7 +223,6 @@ def _sandboxes(config: Config, urls: Sequence[str]) -> Iterator[CheckLine]:
             yield from _modules(f"{subject}, modules", reports[0])
             for report in reports:
                 yield from _of_report(subject, report)
-    yield CheckLine(Mark.OK, "canaries", f"set {manifest()[:12]}")
 
 
 def _reach(url: str) -> None:
@@ -248,11 +246,7 @@ async def _judge(config: Config, url: str) -> list[CanaryReport]:
         addresses=[address],
         headers=_token(),
     ) as client:
-        seed = os.urandom(8).hex()
-        return [
-            await judge_round(CanaryRound(address.url, profile, seed), config, client)
-            for profile in profiles
-        ]
+        return [await judge_canaries(profile, config, client, address.url) for profile in profiles]
 
 
 def _modules(subject: str, report: CanaryReport) -> Iterator[CheckLine]:

@@ -1,244 +1,208 @@
-"""Canaries in the judge: rounds are sent when they are due, and judged as the run's samples are."""
+"""Canary rounds of a judge process, beside the first and the last samples of a session."""
 
 import asyncio
-import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 
-from redis import Redis
 from redis.exceptions import RedisError
 
+from services.judge.canary_programs import OUTPUT_MIB, Canary, CanaryProfile, canaries
 from services.judge.judging import Judge
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
-from services.judge.verdict import Judgement
-from shared.canaries.catalogue import canaries, manifest
-from shared.canaries.expectation import Canary, Observed, ObservedCase, findings, only_late
-from shared.canaries.profile import CanaryProfile
-from shared.canaries.record import CanaryFinding, CanaryReport
+from shared.canaries import CanaryFinding, CanaryReport
 from shared.config import Config
 from shared.errors import ConfigError
-from shared.ledger import CanaryLedger, connect
-from shared.schemas import Generation, InfraFailure, Verdict
+from shared.ledger import keys
+from shared.ledger.ledger import PLANNED
+from shared.ledger.pipelined import PipelinedRedis
 from shared.service.logs import get_logger
-from shared.statuses import CaseCode, FailureKind, FinalStatus, JudgeMethod, aggregate_cases
+from shared.statuses import CaseCode, FailureKind
 
 log = get_logger(__name__)
 
-# Seconds between two attempts of a process to send a round.
-_ASK_EVERY = 30.0
 # Attempts to judge a canary that is wrong for time-outs alone.
 _ATTEMPTS = 3
+# Processes of a canary: a run's own limit may be too small for it.
+_PROCESSES = 16
+# A session that ends within these seconds has no other round than the first.
+_SHORT = 10.0
+# Seconds between two rounds of a session without an end.
+_EVERY = 600
 
 
-@dataclass(frozen=True, slots=True)
-class CanaryRound:
-    """A round to judge; ``seed`` chooses its names and numbers."""
-
-    sandbox: str
-    profile: CanaryProfile
-    seed: str
-
-
-async def judge_round(given: CanaryRound, config: Config, client: SandboxClient) -> CanaryReport:
-    """Judge the canaries of a profile on one sandbox.
-
-    The first one is judged before all others and the last one after them; those between compete
-    with each other as samples do.
+class CanaryRounds:
+    """Starts the rounds of a process; Redis decides which process judges a round.
 
     Args:
-        given: The round.
-        config: The run's config, from which the limits are scaled.
-        client: Client of the run's pool.
+        commands: Connection to the ledger.
+        on_report: Called with the report on each round.
     """
-    first, *others, last = found = canaries(given.profile, config, given.seed)
-    report = _Report(given.profile, config, client.pinned(given.sandbox))
+
+    def __init__(self, commands: PipelinedRedis, on_report: Callable[[CanaryReport], None]) -> None:
+        self._commands = commands
+        self._on_report = on_report
+        self._begun: dict[tuple[str, str], float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(
+        self, run: str, profile: CanaryProfile, config: Config, client: SandboxClient, ending: int
+    ) -> None:
+        """Start the round that is due on each sandbox; a failure of Redis only prevents it.
+
+        Args:
+            run: The run's id.
+            profile: The profile of a sample of the run that was judged.
+            config: The run's config, from which the limits are scaled.
+            client: Client of the run's sandboxes.
+            ending: The run ends when it has so many samples without a verdict.
+        """
+        began = self._begun.get((run, str(profile)))
+        if not profile.supported or (began is not None and time.monotonic() - began < _SHORT):
+            return
+        self._begun.setdefault((run, str(profile)), time.monotonic())
+        try:
+            name = await self._due(run, ending, first=began is None)
+            if name is None:
+                return
+            for url in client.pool.urls:
+                claim = keys.RunKeys(run).canaries, f"{url} {profile} {name}"
+                [claimed] = await self._commands.send([("HSETNX", *claim, time.time())])
+                if claimed:
+                    round_ = partial(judge_canaries, profile, config, client.pinned(url), url)
+                    task = asyncio.create_task(self._report(claim, round_))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+        except RedisError as error:
+            log.warning("canaries not sent", run=run, reason=str(error))
+
+    async def close(self) -> None:
+        """Leave the rounds in progress to other processes."""
+        await asyncio.sleep(0)  # a task that is cancelled before it begins keeps its claim
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _due(self, run: str, ending: int, *, first: bool) -> str | None:
+        """Name of the round that a session has now; None if it has none."""
+        run_keys = keys.RunKeys(run)
+        [planned, session], judged = await self._commands.send(
+            [("HMGET", run_keys.meta, PLANNED, "sessions"), ("HLEN", run_keys.verdicts)]
+        )
+        if first:
+            return f"first {int(session or 1)}"
+        if planned is None:  # a trainer's
+            return str(int(time.time() // _EVERY))
+        return f"last {int(session or 1)}" if int(planned) - judged <= ending else None
+
+    async def _report(
+        self, claim: tuple[str, str], round_: Callable[[], Awaitable[CanaryReport]]
+    ) -> None:
+        """Replace the claim by the report, unless the run was deleted meanwhile."""
+        try:
+            report = await round_()
+            self._on_report(report)
+            [claimed] = await self._commands.send([("HEXISTS", *claim)])
+            if claimed:
+                await self._commands.send([("HSET", *claim, report.model_dump_json())])
+        except RedisError as error:
+            log.warning("canaries not recorded", reason=str(error))
+        except BaseException:
+            with suppress(RedisError):
+                await self._commands.send([("HDEL", *claim)])
+            raise
+
+
+async def judge_canaries(
+    profile: CanaryProfile, config: Config, client: SandboxClient, url: str
+) -> CanaryReport:
+    """Judge the canaries of a profile on one sandbox, by the code that judges samples.
+
+    Args:
+        profile: The profile.
+        config: The run's config, from which the limits are scaled.
+        client: Client of the sandbox.
+        url: The sandbox's URL, for the report.
+    """
+    found = canaries(profile, config)
+    others, last = found[1:-1], found[1:][-1:]
+    round_ = _Round(profile, config, client)
     began, at = time.monotonic(), time.time()
-    await report.add(first)
+    await round_.add(found[0])
     environment = None
-    if report.unjudged:
-        report.skip([*others, last])
+    if round_.unjudged:
+        text = "not sent, because the sandbox did not judge the first one"
+        round_.unjudged += [CanaryFinding(canary=one.name, text=text) for one in found[1:]]
     else:
-        environment = await report.client.environment()
-        await asyncio.gather(*map(report.add, others))
-        await report.add(last)
-    for finding in report.wrong:
-        log.error("canary judged wrongly", sandbox=given.sandbox, finding=finding.text)
+        environment = await client.environment()
+        await asyncio.gather(*map(round_.add, others))
+        await asyncio.gather(*map(round_.add, last))
+    for finding in round_.wrong:
+        log.error("canary judged wrongly", sandbox=url, finding=finding.text)
     return CanaryReport(
-        sandbox=given.sandbox,
-        profile=str(given.profile),
-        manifest=manifest(),
+        sandbox=url,
+        profile=str(profile),
         at=at,
         seconds=time.monotonic() - began,
-        judge_seconds=report.seconds,
         sent=len(found),
         environment=environment,
-        wrong=report.wrong,
-        unjudged=report.unjudged,
-        unable=report.unable,
+        wrong=round_.wrong,
+        unjudged=round_.unjudged,
+        unable=round_.unable,
     )
 
 
-class _Report:
-    """Judges canaries one by one with a client, and keeps what is not as it must be."""
+class _Round:
+    """Judges canaries one by one, and keeps what differs from the required verdicts."""
 
     def __init__(self, profile: CanaryProfile, config: Config, client: SandboxClient) -> None:
         self.wrong: list[CanaryFinding] = []
         self.unjudged: list[CanaryFinding] = []
         self.unable: list[CanaryFinding] = []
-        self.seconds = 0.0
         self._profile = profile
         self._config = config
-        self.client = client
+        self._client = client
 
     async def add(self, canary: Canary) -> None:
         """Judge a canary, again if it was wrong for time-outs alone, which load may cause."""
+        judge = Judge(self._limits(canary), self._client)
         try:
-            for attempt in range(_ATTEMPTS):
-                seen = await self._judge(canary)
-                found = findings(canary, seen)
-                if not found or not only_late(canary, seen):
+            for _ in range(_ATTEMPTS):
+                judgement = await judge.judge(canary.problem, canary.completion, Attempts())
+                found = canary.findings(judgement.cases)
+                if not found or not canary.only_late(judgement.cases):
                     break
-                log.info("canary late, trying again", canary=canary.name, attempt=attempt)
         except SandboxUnavailableError as error:
-            self._fail(canary, error.failures[-1])
-            return
+            unable = error.failures[-1].kind == FailureKind.COMPILER
+            self._skip(self.unable if unable else self.unjudged, canary, str(error))
         except ConfigError as error:
-            self.unable.append(CanaryFinding(canary=canary.name, text=str(error)))
-            return
-        if seen.status is FinalStatus.API_ERROR:
-            failure = InfraFailure(kind=FailureKind.SANDBOX, text="no usable result")
-            self._fail(canary, failure)
-            return
-        self.wrong += [CanaryFinding(canary=canary.name, text=text) for text in found]
+            self._skip(self.unable, canary, str(error))
+        else:
+            if any(case.code is CaseCode.API_ERROR for case in judgement.cases):
+                self._skip(self.unjudged, canary, "no usable result")
+            else:
+                self.wrong += [CanaryFinding(canary=canary.name, text=text) for text in found]
 
-    async def _judge(self, canary: Canary) -> Observed:
-        judge = Judge(_scaled(self._config, self._profile, canary), self.client)
-        judgement = await judge.judge(canary.problem, canary.completion, Attempts())
-        self.seconds += sum(case.duration for case in judgement.cases)
-        return observed(judgement)
+    def _skip(self, kind: list[CanaryFinding], canary: Canary, text: str) -> None:
+        kind.append(CanaryFinding(canary=canary.name, text=text))
 
-    def skip(self, rest: Sequence[Canary]) -> None:
-        """Count canaries that were not sent as not judged."""
-        text = "not sent, because the sandbox did not judge the first one"
-        self.unjudged += [CanaryFinding(canary=canary.name, text=text) for canary in rest]
-
-    def _fail(self, canary: Canary, failure: InfraFailure) -> None:
-        finding = CanaryFinding(canary=canary.name, text=str(failure))
-        unable = failure.kind == FailureKind.COMPILER
-        (self.unable if unable else self.unjudged).append(finding)
-
-
-class CanarySender:
-    """Sends a round to each sandbox of a run, first when it is seen first, then when it is due.
-
-    Redis decides what is due, so the judges of a run send one round together.
-
-    Args:
-        redis_url: The ledger's server.
-        ask_every: Seconds between two questions to Redis, for each run, sandbox and profile.
-    """
-
-    def __init__(self, redis_url: str, *, ask_every: float = _ASK_EVERY) -> None:
-        self._redis_url = redis_url
-        self._ask_every = ask_every
-        self._asked: dict[tuple[str, str, str], float] = {}
-        self._redis: Redis | None = None
-        self._lock = threading.Lock()
-
-    async def send(
-        self,
-        run: str,
-        sandboxes: Sequence[str],
-        profile: CanaryProfile,
-        document: str,
-        every: float,
-    ) -> None:
-        """Send the rounds that are due; a failure of Redis only delays them.
-
-        Args:
-            run: The run's id.
-            sandboxes: URLs of its sandboxes.
-            profile: Profile of the sample at hand.
-            document: The run's config as JSON.
-            every: Seconds between two rounds on one sandbox.
-        """
-        now = time.monotonic()
-        pause = min(self._ask_every, every)
-        due = [
-            url
-            for url in sandboxes
-            if now - self._asked.get((run, url, str(profile)), -pause) >= pause
-        ]
-        if not due or not profile.supported:
-            return
-        self._asked |= {(run, url, str(profile)): now for url in due}
-        try:
-            await asyncio.to_thread(self._send, run, due, str(profile), document, every)
-        except RedisError as error:
-            log.warning("canaries not sent, trying again later", reason=str(error))
-
-    def close(self) -> None:
-        if self._redis is not None:
-            self._redis.close()
-
-    def _send(
-        self, run: str, sandboxes: Sequence[str], profile: str, document: str, every: float
-    ) -> None:
-        with self._lock:
-            self._redis = self._redis or connect(self._redis_url)
-            ledger = CanaryLedger(self._redis, run)
-            for url in sandboxes:
-                ledger.send(url, profile, document, every=every)
-
-
-def verdict_on(report: CanaryReport, generation: Generation, worker: str) -> Verdict:
-    """The verdict on the sandbox, whose cases are the canaries."""
-    status = FinalStatus.SUCCESS if report.right else FinalStatus.API_ERROR
-    texts = [finding.text for finding in (*report.wrong, *report.unjudged, *report.unable)]
-    if report.wrong:
-        status = FinalStatus.WRONG_ANSWER
-    return Verdict(
-        dataset=generation.dataset,
-        problem_id=generation.problem_id,
-        sample_index=generation.sample_index,
-        completion_sha256=generation.completion_sha256,
-        final_status=status,
-        detail=texts[0] if texts else None,
-        accepted=status is FinalStatus.SUCCESS,
-        pass_ratio=report.right / report.sent if report.sent else 0.0,
-        cases_passed=report.right,
-        cases_total=report.sent,
-        total_judge_time=report.judge_seconds,
-        method=JudgeMethod.NONE,
-        checker="none",
-        worker=worker,
-        judged_at=time.time(),
-    )
-
-
-def observed(judgement: Judgement) -> Observed:
-    """Reduce a judgement to what canaries are compared by."""
-    codes = [case.code for case in judgement.cases]
-    cases = tuple(
-        ObservedCase(case.code, case.detail, case.actual, case.stderr) for case in judgement.cases
-    )
-    status = judgement.status or aggregate_cases(codes)
-    cpu = sum(case.cpu_time or 0.0 for case in judgement.cases)
-    return Observed(FinalStatus.API_ERROR if CaseCode.API_ERROR in codes else status, cases, cpu)
-
-
-def _scaled(config: Config, profile: CanaryProfile, canary: Canary) -> Config:
-    limits = canary.limits
-    judge = profile.settings(config.judge)
-    return config.model_copy(
-        update={
-            "judge": judge.model_copy(
-                update={"max_output_mb": limits.output_mb, "max_processes": limits.processes}
-            ),
-            "sandbox": config.sandbox.model_copy(
-                update={"timeout": limits.timeout, "memory_limit_mb": limits.memory_mb}
-            ),
+    def _limits(self, canary: Canary) -> Config:
+        judge: dict[str, object] = {
+            "method": self._profile.method,
+            "language": self._profile.language,
+            "checker": None,
+            "datasets": {},
+            # A second run with wider limits would hide a limit that is too narrow.
+            "confirm_timeouts": False,
+            "max_output_mb": OUTPUT_MIB,
+            "max_processes": max(_PROCESSES, self._config.judge.max_processes),
         }
-    )
+        sandbox = {"timeout": canary.timeout, "memory_limit_mb": canary.memory}
+        return self._config.model_copy(
+            update={
+                "judge": self._config.judge.model_copy(update=judge),
+                "sandbox": self._config.sandbox.model_copy(update=sandbox),
+            }
+        )

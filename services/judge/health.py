@@ -10,11 +10,11 @@ from urllib.request import Request
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from shared.address import Address
+from shared.canaries import CanaryReport
 from shared.process_environment import open_directly
 from shared.redaction import redact
 from shared.schemas import Verdict
 from shared.service.labels import LabelValues
-from shared.statuses import FinalStatus
 
 # Runs name their sandboxes, and a judge may see any number in its life.
 _MAX_SANDBOXES = 100
@@ -150,18 +150,16 @@ class JudgeMetrics:
         self._confirmations.labels("flipped").inc(verdict.flipped)
         self._confirmations.labels("confirmed").inc(verdict.confirmed - verdict.flipped)
 
-    def count_canaries(self, verdict: Verdict) -> None:
-        """Count a round of canaries by the verdict on its sandbox."""
-        sandbox, wrong = verdict.dataset, verdict.final_status is FinalStatus.WRONG_ANSWER
-        others = verdict.cases_total - verdict.cases_passed
-        label = self._sandboxes.admit(sandbox)
-        self._canaries.labels(label, "right").inc(verdict.cases_passed)
+    def count_canaries(self, report: CanaryReport) -> None:
+        """Count the canaries of a round."""
+        wrong, others = report.wrong, report.sent - report.right
+        label = self._sandboxes.admit(report.sandbox)
+        self._canaries.labels(label, "right").inc(report.right)
         self._canaries.labels(label, "wrong").inc(others if wrong else 0)
         self._canaries.labels(label, "unjudged").inc(0 if wrong else others)
+        if wrong or not others:
+            self.distrusted.pop(report.sandbox, None)
         if wrong:
-            self.distrusted.pop(sandbox, None)
-            self.distrusted[sandbox] = verdict.detail or ""
+            self.distrusted[report.sandbox] = wrong[0].text
             if len(self.distrusted) > _MAX_SANDBOXES:
                 del self.distrusted[next(iter(self.distrusted))]
-        elif verdict.accepted:
-            self.distrusted.pop(sandbox, None)

@@ -11,7 +11,9 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import RedisError
 from rq.worker import BaseWorker
 
-from services.judge.canaries import CanaryRound, CanarySender, judge_round, verdict_on
+from services.judge.canaries import CanaryRounds
+from services.judge.canary_programs import CanaryProfile
+from services.judge.health import JudgeMetrics
 from services.judge.judging import Judge
 from services.judge.methods.base import compute
 from services.judge.permits import PoolSettings, SandboxPool
@@ -21,7 +23,6 @@ from services.judge.settings import JudgeSettings
 from services.judge.special_judge import CheckerFailedError
 from services.judge.verdict import Judgement, case_results, to_verdict
 from shared.address import Address
-from shared.canaries.profile import CanaryProfile
 from shared.case_records import SampleCases
 from shared.config import RULES, Config, validate_config
 from shared.errors import ConfigError, PlumblineError
@@ -66,10 +67,16 @@ class SampleJudge:
         redis: For waiting; the caller closes it, after :meth:`close`.
         commands: Connection for all other commands.
         name: The worker's name.
+        metrics: Metrics of the process.
     """
 
     def __init__(
-        self, settings: JudgeSettings, redis: AsyncRedis, commands: PipelinedRedis, name: str
+        self,
+        settings: JudgeSettings,
+        redis: AsyncRedis,
+        commands: PipelinedRedis,
+        name: str,
+        metrics: JudgeMetrics,
     ) -> None:
         self.name = name
         self._settings = settings
@@ -78,13 +85,13 @@ class SampleJudge:
         self._sandboxes: dict[tuple[object, ...], tuple[SandboxClient, SandboxPool]] = {}
         self._problems: dict[tuple[str, str, str], Problem] = {}
         self._kept = max(_PROBLEMS_KEPT, 2 * settings.concurrency)
-        self._canaries = CanarySender(settings.redis_url)
+        self._canaries = CanaryRounds(commands, metrics.count_canaries)
 
     async def close(self) -> None:
+        await self._canaries.close()
         for sandbox, pool in self._sandboxes.values():
             await sandbox.__aexit__(None, None, None)
             await pool.close()
-        self._canaries.close()
 
     async def report_trouble(self, every: float = 2.0) -> NoReturn:
         """Record in the worker's hash what the sandboxes do while none answers, until cancelled."""
@@ -99,9 +106,7 @@ class SampleJudge:
             reported = trouble is not None
 
     def knows_problem(self, call: JobCall) -> bool:
-        """Whether the problem of a job is in memory; the judge makes those of canaries."""
-        if keys.is_canary_run(call.run):
-            return True
+        """Whether the problem of a job is in memory."""
         return (call.run, call.sample.dataset, call.sample.problem_id) in self._problems
 
     async def judge(self, found: JobInput, generation: Generation) -> JudgedSample:
@@ -116,8 +121,6 @@ class SampleJudge:
             config = self._config(found)
         except ConfigError as error:
             return JudgedSample(_unjudged(found.run, generation, error, attempts))
-        if keys.is_canary_run(found.run):
-            return JudgedSample(await self._judge_canaries(found, generation, config))
         problem = self._problem(found)
         # A trainer's samples are forgotten with their answers.
         recorded = "none" if keys.is_reward_run(found.run) else config.output.cases
@@ -128,36 +131,21 @@ class SampleJudge:
             return JudgedSample(_unjudged(found.run, generation, error, attempts))
         finally:
             # Not before the first samples, which would wait for them, and not after a verdict is
-            # stored: after the last one the run waits for the canaries that were sent.
-            await self._send_canaries(found, config, problem)
+            # stored: after the last one the run waits for the rounds that were started.
+            await self._start_canaries(found.run, config, problem)
         requests, failures = attempts.requests, attempts.failures
         verdict = to_verdict(generation, judgement, requests, failures, self.name)
         return JudgedSample(verdict, await _packed_cases(verdict, judgement, recorded))
 
-    async def _send_canaries(self, found: JobInput, config: Config, problem: Problem) -> None:
-        """Send the canaries that are due, for the profile of a sample."""
-        if found.config is None or not config.judge.canaries.enabled:
+    async def _start_canaries(self, run: str, config: Config, problem: Problem) -> None:
+        if not config.judge.canaries.enabled:
             return
         profile = CanaryProfile.of(config.judge.for_dataset(problem.dataset), problem)
-        every = config.judge.canaries.every
         try:
-            urls = [address.url for address in self._addresses(config)]
+            client = self._sandbox(config)
         except ConfigError:
             return  # the sample's verdict has the reason
-        await self._canaries.send(found.run, urls, profile, found.config, every)
-
-    async def _judge_canaries(
-        self, found: JobInput, generation: Generation, config: Config
-    ) -> Verdict:
-        """Judge a round of canaries, and store the report on it."""
-        profile = CanaryProfile.parse(found.sample.problem_id)
-        # Earlier versions sent rounds under addresses with a password.
-        sandbox = Address.parse(found.sample.dataset).url
-        given = CanaryRound(sandbox, profile, generation.completion)
-        report = await judge_round(given, config, self._sandbox(config))
-        reports, field = keys.RunKeys(found.run).reports, found.sample.key
-        await self._commands.send([("HSET", reports, field, report.model_dump_json())])
-        return verdict_on(report, generation, self.name)
+        await self._canaries.start(run, profile, config, client, self._settings.concurrency)
 
     def _config(self, found: JobInput) -> Config:
         # Read for each job: a resumed run may have a corrected config.

@@ -27,7 +27,6 @@ from services.judge.jobs import JudgedSample, SampleJudge
 from services.judge.settings import JudgeSettings
 from shared.ledger import JudgeQueue, connect_async
 from shared.ledger.jobs import HeldJobs, JobInput, TakenJob, WorkerJobs
-from shared.ledger.keys import is_canary_run
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.queue import JobCall
 from shared.service.logs import get_logger
@@ -122,7 +121,7 @@ class JudgeWorker(SimpleWorker):
         loop = asyncio.get_running_loop()
         redis = await connect_async(self._settings.redis_url, wait=60)
         commands = PipelinedRedis(redis)
-        judge = SampleJudge(self._settings, redis, commands, self.name)
+        judge = SampleJudge(self._settings, redis, commands, self.name, self.metrics)
         jobs = WorkerJobs(commands, self.name, lease_ttl=self._settings.lease_ttl)
         drain = self._settings.drain_seconds
         work = JobLoop(jobs, redis, judge, self.fail, self.metrics, drain=drain)
@@ -310,10 +309,6 @@ class JobLoop:
             )
         if found.completion is None or found.judged:
             return None
-        if is_canary_run(found.run):
-            judged = await self._judge.judge(found, found.completion)
-            self._metrics.count_canaries(judged.verdict)
-            return judged
         with self._metrics.judging():
             judged = await self._judge.judge(found, found.completion)
         self._metrics.count(judged.verdict)

@@ -46,7 +46,6 @@ class Janitor:
         self._every = every
         self._holder = uuid.uuid4().hex
         self._suspects: set[SampleId] = set()
-        self._canary_suspects: set[SampleId] = set()
         self._unsettled: set[str] = set()
         self._tidied = -_TIDY_EVERY
 
@@ -87,7 +86,7 @@ class Janitor:
 
     def _forget(self) -> None:
         """Another replica does the upkeep: what was found here is old by the time it is ours."""
-        self._suspects, self._canary_suspects, self._unsettled = set(), set(), set()
+        self._suspects, self._unsettled = set(), set()
 
     async def _round(self) -> None:
         await asyncio.to_thread(self._redeliver)
@@ -100,9 +99,7 @@ class Janitor:
                 log.error("canaries judged wrongly: scores cannot be trusted", findings=found)
 
     def _redeliver(self) -> None:
-        most = self._max_deliveries
-        self._suspects = self._ledger.requeue_lost(self._suspects, most)
-        self._canary_suspects = self._canaries.requeue_lost(self._canary_suspects, most)
+        self._suspects = self._ledger.requeue_lost(self._suspects, self._max_deliveries)
 
     async def _settle_left(self) -> None:
         """Settle verdicts that no replica waited for."""

@@ -48,15 +48,14 @@ class RunTimings:
     """Intervals of the run loop in seconds.
 
     ``tick``: between two renewals of the lock, and the longest wait for a verdict. ``scan``:
-    between two scans for lost jobs. ``gather``: between two reads of verdicts. ``canaries``:
-    longest wait for canaries after the last verdict. ``publish_timeout``: limit for writing the
-    artifacts of a small run; ``publish_note``: until the user is told what the run waits for.
+    between two scans for lost jobs. ``gather``: between two reads of verdicts.
+    ``publish_timeout``: limit for writing the artifacts of a small run; ``publish_note``: until the
+    user is told what the run waits for.
     """
 
     tick: float = 1.0
     scan: float = 2.0
     gather: float = 0.05
-    canaries: float = 60.0
     publish_timeout: float = 600.0
     publish_note: float = 20.0
 
@@ -85,7 +84,6 @@ class Run:
         self._session = session
         self._ledger: Ledger = session.ledger
         self._canaries = CanaryLedger.of(session.ledger)
-        self._lost_rounds: set[SampleId] = set()
         self._source = source
         self._progress = progress
         self._samples = plan.samples()
@@ -201,7 +199,6 @@ class Run:
                 suspects = await asyncio.to_thread(
                     self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
                 )
-                await asyncio.to_thread(self._redeliver_canaries)
                 quiet = not events and not self._generating
                 if quiet and await asyncio.to_thread(self._has_lost_records):
                     await self._is_owed_more(group)
@@ -213,22 +210,10 @@ class Run:
         self._unjudged.discard(sample)
         self._progress.judged(sample, status)
 
-    def _redeliver_canaries(self) -> None:
-        self._lost_rounds = self._canaries.requeue_lost(
-            self._lost_rounds, self._config.judge.max_deliveries
-        )
-
     async def _wait_for_canaries(self) -> None:
-        """Wait until those that were sent are judged; the record counts the rest as lost."""
-        end = time.monotonic() + self._timings.canaries
-        scanned = time.monotonic()
-        while await asyncio.to_thread(self._canaries.outstanding):
-            if time.monotonic() > end:
-                self._progress.note("canaries are still being judged; the run ends without them")
-                return
-            if time.monotonic() - scanned >= self._timings.scan:
-                await asyncio.to_thread(self._redeliver_canaries)
-                scanned = time.monotonic()
+        """Wait until the rounds that were started are over; those of killed judges are lost."""
+        outstanding = self._canaries.outstanding
+        while await asyncio.to_thread(outstanding):  # noqa: ASYNC110 - Redis sends no event
             await asyncio.sleep(_LONGEST_PAUSE)
 
     # Losses: a failover, or a crash of Redis' machine, takes back the last writes that Redis had

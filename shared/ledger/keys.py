@@ -9,8 +9,6 @@ JUDGED = f"{PREFIX}:judged"
 JUDGE_QUEUE = "judge"
 # Hash: the largest version of records in the ledger, and the release that wrote it.
 VERSION = f"{PREFIX}:version"
-# No run's id has a slash.
-CANARIES = "canaries/"
 # Before the 16 hex digits of a reward session.
 REWARDS = "reward/"
 JUDGE_FUNCTION = "services.judge.jobs.judge_sample"
@@ -22,16 +20,14 @@ class RunKeys:
 
     ``meta`` is a hash; ``problems``, ``completions``, ``hashes``, ``verdicts`` and ``cases`` are
     hashes by problem or sample key; ``events`` is the stream of verdicts; ``deliveries`` counts
-    redeliveries by sample key; ``lock`` names the runner at work. The canaries of a run have keys
-    of the same kinds, and ``sent`` (rounds by sandbox and profile) and ``reports``.
+    redeliveries by sample key; ``canaries`` is a hash, reports by sandbox, profile and round;
+    ``lock`` names the runner at work.
     """
 
     run: str
 
     @property
     def _base(self) -> str:
-        if is_canary_run(self.run):
-            return f"{PREFIX}:canaries:{self.run.removeprefix(CANARIES)}"
         if is_reward_run(self.run):
             return f"{PREFIX}:reward:{self.run.removeprefix(REWARDS)}"
         return f"{PREFIX}:run:{self.run}"
@@ -73,12 +69,8 @@ class RunKeys:
         return f"{self._base}:lock"
 
     @property
-    def sent(self) -> str:
-        return f"{self._base}:sent"
-
-    @property
-    def reports(self) -> str:
-        return f"{self._base}:reports"
+    def canaries(self) -> str:
+        return f"{self._base}:canaries"
 
     @property
     def of_verdicts(self) -> tuple[str, ...]:
@@ -88,9 +80,7 @@ class RunKeys:
     @property
     def all(self) -> tuple[str, ...]:
         """The keys that are deleted with the run, that is, all but the lock."""
-        if is_canary_run(self.run):
-            return self._own
-        return (*self._own, self.cases, *RunKeys(canary_run(self.run)).all)
+        return (*self._own, self.cases)
 
     @property
     def _own(self) -> tuple[str, ...]:
@@ -102,8 +92,7 @@ class RunKeys:
             self.verdicts,
             self.events,
             self.deliveries,
-            self.sent,
-            self.reports,
+            self.canaries,
         )
 
 
@@ -130,17 +119,7 @@ class RewardKeys(RunKeys):
     @property
     def kept(self) -> tuple[str, ...]:
         """The keys that expire with the session, unless it is in use."""
-        return (*self._own, self.uses, self.idle, *RunKeys(canary_run(self.run))._own)
-
-
-def canary_run(run: str) -> str:
-    """The id under which the canaries of a run are judged."""
-    return f"{CANARIES}{run}"
-
-
-def is_canary_run(run: str) -> bool:
-    """Whether an id is that of canaries."""
-    return run.startswith(CANARIES)
+        return (*self._own, self.uses, self.idle)
 
 
 def is_reward_run(run: str) -> bool:

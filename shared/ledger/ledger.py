@@ -14,7 +14,7 @@ from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import NoPermissionError
 
-from shared.canaries.record import CanaryRecord
+from shared.canaries import CanaryRecord
 from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.packing import pack, unpack
@@ -70,9 +70,11 @@ _RUN = re.compile(rb"[^/\x00-\x1f\x7f]{1,1000}")
 _PROBLEMS_AT_ONCE = 20
 INCARNATION = "incarnation"
 _PLAN = "plan"
+# Number of planned samples.
+PLANNED = "planned"
 _LARGE = (INCARNATION.encode(), _PLAN.encode(), b"results")
 # The protocol is derived from the config.
-_NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), b"protocol")
+_NOT_SHOWN = (INCARNATION.encode(), _PLAN.encode(), PLANNED.encode(), b"protocol")
 # Fields that a new session does not overwrite: counters, and fields written when the run ends.
 _COUNTED = {*Lifecycle.model_fields, "publish_error"} - {"state", "started_at"}
 
@@ -130,6 +132,7 @@ class Ledger:
         pipe.hsetnx(self._keys.meta, INCARNATION, json.dumps(uuid.uuid4().hex))
         if plan is not None:
             pipe.hsetnx(self._keys.meta, _PLAN, plan.model_dump_json())
+            pipe.hsetnx(self._keys.meta, PLANNED, sum(len(one.owed) for one in plan.datasets))
         for name, value in meta.model_dump(mode="json", exclude=_COUNTED).items():
             first_wins = name == "started_at" or value is None
             (pipe.hsetnx if first_wins else pipe.hset)(self._keys.meta, name, json.dumps(value))
@@ -250,10 +253,9 @@ class Ledger:
         )
 
     def delete(self) -> None:
-        """Delete the run, its canaries, and their jobs. The lock stays."""
-        for ledger in (self, Ledger(self._redis, keys.canary_run(self.run))):
-            completed = ledger.completed().items()
-            self.queue.forget(job_id(ledger.run, sample, sha) for sample, sha in completed)
+        """Delete the run and its jobs. The lock stays."""
+        completed = self.completed().items()
+        self.queue.forget(job_id(self.run, sample, sha) for sample, sha in completed)
         pipe = self._transaction()
         pipe.delete(*self._keys.all)
         pipe.srem(keys.RUNS, self.run)

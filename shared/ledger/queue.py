@@ -115,12 +115,10 @@ class JudgeQueue:
         completion_sha256: str,
         *,
         losses: int = 0,
-        first: bool = False,
     ) -> None:
         """Add the job to ``pipeline``; it is enqueued when the pipeline is executed.
 
-        A job with which workers were lost (``losses``) is judged alone in its process. ``first``
-        enqueues it before all others.
+        A job with which workers were lost (``losses``) is judged alone in its process.
         """
         job, date = job_id(run, sample, completion_sha256), utcformat(datetime.now(UTC))
         fields: dict[FieldT, EncodableT] = {
@@ -134,7 +132,7 @@ class JudgeQueue:
             fields["meta"] = json.dumps({"losses": losses})
         pipeline.sadd(Queue.redis_queues_keys, self.rq.key)
         pipeline.hset(Job.key_for(job), mapping=fields)
-        (pipeline.lpush if first else pipeline.rpush)(self.rq.key, job)
+        pipeline.rpush(self.rq.key, job)
 
     def count(self) -> int:
         """Number of entries of the queue."""

@@ -42,8 +42,8 @@ DAMAGES: dict[str, tuple[object, ...]] = {
         verdict(generation("p1")).model_copy(update={"cases_total": 10**30}).model_dump_json(),
     ),
     "a verdict is junk": ("HSET", "plumbline:run:bad:verdicts", "d1/p1/0", b"\xff"),
-    "canaries are a string": ("SET", "plumbline:canaries:bad:reports", "x"),
-    "canaries have no sample": ("HSET", "plumbline:canaries:bad:hashes", "x", "y"),
+    "canaries are a string": ("SET", "plumbline:run:bad:canaries", "x"),
+    "canaries are junk": ("HSET", "plumbline:run:bad:canaries", "x", b"\xff"),
 }
 
 

@@ -27,7 +27,7 @@ from shared.analysis.slices import slice_summaries
 from shared.errors import UntrustedRunError
 from shared.finished_run import FinishedRun, open_run
 from shared.ledger import Ledger
-from shared.ledger.keys import CANARIES, is_reward_run
+from shared.ledger.keys import is_reward_run
 from shared.outlines import ProblemOutline
 from shared.run_record import RunState
 from shared.schemas import Generation, SampleId
@@ -344,7 +344,7 @@ def _is_of_rewards(redis: Redis, job: bytes) -> bool:
     if stored is None:
         return False
     _, _, (run, *_), _ = json.loads(zlib.decompress(stored))
-    return is_reward_run(run.removeprefix(CANARIES))
+    return is_reward_run(run)
 
 
 @contextmanager

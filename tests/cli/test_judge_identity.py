@@ -27,7 +27,7 @@ def judged_on(**changes: Any) -> dict[str, Any]:
     times = {"first_at": 0, "last_at": 0, "seconds": 1}
     counts = {"rounds": 1, "sent": 1, "right": 1, "wrong": 0, "unjudged": 0, "unable": 0}
     sandbox = {"sandbox": "http://s", **counts, **times, "environments": [PROGRAMS | changes]}
-    return {"canaries": {"manifest": "", "sandboxes": [sandbox], "lost": 0}}
+    return {"canaries": {"sandboxes": [sandbox], "lost": 0}}
 
 
 def compare(folder: Path) -> Outcome:

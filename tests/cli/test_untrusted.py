@@ -19,7 +19,6 @@ from tests.shared.ledgers import problem
 
 FINDING = {"canary": "limits", "text": "memory limit not enforced: 2 GiB"}
 CANARIES = {
-    "manifest": "ab",
     "sandboxes": [
         {
             "sandbox": "http://s1:8080",
@@ -80,7 +79,7 @@ def test_a_run_with_a_faulty_sandbox_ends_untrusted(tmp_path: Path) -> None:
         done = plumb("judge", *inputs, "--embedded", folder=tmp_path, SANDBOX_URLS=url)
     assert done.code == 3, done.stderr
     assert f"plumb: untrusted: sandbox {url}: memory limit not enforced: 1190 MiB" in done.stderr
-    assert "8 of 9 canaries judged as they must be" in done.stdout
+    assert "5 of 6 canaries judged as they must be" in done.stdout
     assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "untrusted"
     assert "untrusted: sandbox" in plumb("show", "out", folder=tmp_path).stdout
     assert "untrusted" in plumb("runs", ".", folder=tmp_path).stdout

@@ -10,32 +10,20 @@ from pathlib import Path
 from prometheus_client import start_http_server
 
 from services.judge.health import JudgeMetrics
-from shared.schemas import Verdict
-from shared.statuses import FinalStatus, JudgeMethod
+from shared.canaries import CanaryFinding, CanaryReport
 
-ROUND = Verdict(
-    dataset="http://sandbox:8080",
-    problem_id="programs",
-    sample_index=0,
-    completion_sha256="0" * 64,
-    final_status=FinalStatus.WRONG_ANSWER,
-    detail="memory limit not enforced",
-    accepted=False,
-    pass_ratio=0.5,
-    cases_passed=1,
-    cases_total=2,
-    total_judge_time=0.0,
-    error_breakdown={},
-    method=JudgeMethod.BATCH,
-    checker="tokens",
-    attempts=1,
-    worker="stub",
-    judged_at=0.0,
+REPORT = CanaryReport(
+    sandbox="http://sandbox:8080",
+    profile="batch python programs",
+    at=0.0,
+    seconds=1.0,
+    sent=2,
+    wrong=[CanaryFinding(canary="limits", text="memory limit not enforced")],
 )
 
 if __name__ == "__main__":
     metrics = JudgeMetrics(concurrency=1)
-    metrics.count_canaries(ROUND)
+    metrics.count_canaries(REPORT)
     _, thread = start_http_server(8082, registry=metrics.registry)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     while len([*Path("/proc/self/fd").iterdir()]) < 56:  # the others answer scrapes

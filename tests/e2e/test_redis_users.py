@@ -58,7 +58,7 @@ def test_a_whole_run_with_a_user_per_service(server: RedisWithUsers, tmp_path: P
     output = tmp_path / "output"
     run = (
         *("judge", "--config", "configs/demo.yaml", "--completions", "demo/completions.jsonl"),
-        *("--data", "demo/data", "--output", str(output), "judge.canaries.every=1"),
+        *("--data", "demo/data", "--output", str(output)),
     )
     index = {"PLUMBLINE_INDEX_DIR": str(tmp_path / "index")}
     with (

@@ -1,19 +1,19 @@
-"""Rounds of canaries through queue and ledger: sent when due, judged, told apart from samples."""
+"""Rounds of canaries beside a run's samples: begun once, recorded, told apart from samples."""
 
+import asyncio
 import json
+import time
 
 import pytest
 from redis import Redis
 
 from services.aggregator.publish import publish
-from services.judge.canaries import CanarySender
-from shared.canaries.profile import CanaryProfile
-from shared.config import Config
+from services.judge import canaries as rounds
+from shared.canaries import CanaryReport
 from shared.ledger import CanaryLedger, Ledger
-from shared.ledger.keys import RunKeys, canary_run
+from shared.ledger.keys import RunKeys
 from shared.plan import make_plan
 from shared.run_record import RunState
-from shared.schemas import SampleId
 from tests.conftest import RedisServer
 from tests.judge import faulty_sandbox as faults
 from tests.judge.faulty_sandbox import faulty
@@ -22,8 +22,7 @@ from tests.shared.ledgers import RUN, enter, generation, problem
 
 PROBLEMS = [problem(f"p{n}") for n in range(3)]
 PLAN = make_plan(PROBLEMS, lambda _problem: range(1))
-PROFILE = "batch python programs"
-CONFIG = Config().model_dump_json()
+KEY = RunKeys(RUN).canaries
 
 
 @pytest.fixture
@@ -39,20 +38,25 @@ async def judge_all(redis_server: RedisServer, *urls: str) -> Worker:
     canaries = CanaryLedger(Redis.from_url(redis_server.url), RUN)
     async with Worker(redis_server.url, "w", sandbox_urls=",".join(urls)) as worker:
         await worker.judge_all()
-        while canaries.outstanding():  # a job may be on its way to the worker as the queue is empty
-            await worker.judge_all()
+        while canaries.outstanding():
+            await asyncio.sleep(0.02)
         assert worker.errors == []
     return worker
 
 
+def names(redis: Redis) -> set[str]:
+    """The names of the rounds that were begun, of any sandbox."""
+    return {field.decode().partition(" programs ")[2] for field in redis.hkeys(KEY)}
+
+
 async def test_every_sandbox_gets_a_round_beside_the_samples(
-    ledger: Ledger, redis: Redis, redis_server: RedisServer, sandbox_url: str
+    ledger: Ledger, redis: Redis, redis_server: RedisServer, sandbox_url: str, tmp_path
 ) -> None:
     async with faulty(sandbox_url, faults.NO_MEMORY_LIMIT) as other:
         worker = await judge_all(redis_server, sandbox_url, other)
     record = CanaryLedger(redis, RUN).record()
     assert {one.sandbox for one in record.sandboxes} == {sandbox_url, other}
-    assert all((one.rounds, one.sent) == (1, 9) for one in record.sandboxes)
+    assert all((one.rounds, one.sent) == (1, 6) for one in record.sandboxes)
     (line,) = record.distrust
     assert line.startswith(f"sandbox {other}: memory limit not enforced: 1190 MiB allocated")
     assert not record.trusted
@@ -66,46 +70,69 @@ async def test_every_sandbox_gets_a_round_beside_the_samples(
     labels = {"sandbox": other, "outcome": "wrong"}
     assert counted("plumbline_judge_canaries_total", labels) == 1
     assert counted("plumbline_judge_samples_total", {"status": "success"}) == 3
-
-
-async def test_an_untrusted_run_says_so_in_its_record(
-    ledger: Ledger, redis: Redis, redis_server: RedisServer, sandbox_url: str, tmp_path
-) -> None:
-    async with faulty(sandbox_url, faults.cut_output(65536)) as other:
-        await judge_all(redis_server, other)
+    # The record of the run names the sandbox and the fault.
     ledger.set_state(RunState.JUDGED)
     assert publish(ledger) is RunState.UNTRUSTED
     assert ledger.state() is RunState.UNTRUSTED
     document = json.loads((tmp_path / "run.json").read_text())
     assert (document["state"], document["complete"]) == ("untrusted", True)
     assert document["statuses"]["success"] == 3
-    (found,) = document["canaries"]["sandboxes"]
-    assert (found["sandbox"], found["wrong"], found["right"]) == (other, 1, 8)
-    assert "output is cut" in found["findings"][0]["text"]
-    assert len(document["canaries"]["manifest"]) == 64
-    assert "output is cut" in (tmp_path / "report.html").read_text()
+    found = {one["sandbox"]: one for one in document["canaries"]["sandboxes"]}
+    assert (found[other]["wrong"], found[other]["right"]) == (1, 5)
+    assert "memory limit" in found[other]["findings"][0]["text"]
+    assert (found[sandbox_url]["right"], found[sandbox_url]["findings"]) == (6, [])
+    assert "memory limit not enforced" in (tmp_path / "report.html").read_text()
+    ledger.delete()
+    assert not redis.exists(KEY)
 
 
-async def test_a_trusted_run_has_its_canaries_in_the_record(
-    ledger: Ledger, redis_server: RedisServer, sandbox_url: str, tmp_path
+async def test_a_session_ends_with_another_round(
+    ledger: Ledger,
+    redis: Redis,
+    redis_server: RedisServer,
+    sandbox_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(rounds, "_SHORT", 0.0)
+    both = {"first 1", "last 1"}
+    for _ in range(2):  # the other judge finds both rounds begun
+        await judge_all(redis_server, sandbox_url)
+        assert names(redis) == both
+        for sample, sha256 in ledger.completed().items():
+            ledger.rejudge(sample, sha256)
+    enter(ledger, PROBLEMS, PLAN)
     await judge_all(redis_server, sandbox_url)
-    ledger.set_state(RunState.JUDGED)
-    assert publish(ledger) is RunState.COMPLETE
-    (found,) = json.loads((tmp_path / "run.json").read_text())["canaries"]["sandboxes"]
-    assert (found["sent"], found["right"], found["findings"]) == (9, 9, [])
+    assert names(redis) == both | {"first 2", "last 2"}
+    assert CanaryLedger(redis, RUN).record().trusted
+
+
+async def test_a_session_without_an_end_has_rounds_by_the_clock(
+    ledger: Ledger,
+    redis: Redis,
+    redis_server: RedisServer,
+    sandbox_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rounds, "_SHORT", 0.0)
+    redis.hdel(RunKeys(RUN).meta, "planned")
+    await judge_all(redis_server, sandbox_url)
+    begun = names(redis)
+    assert "first 1" in begun and len(begun) > 1
+    assert all(int(name) * 600 <= time.time() for name in begun - {"first 1"})
+    canaries = CanaryLedger(redis, RUN)
+    canaries.forget(keep=1)
+    (left,) = canaries.record().sandboxes
+    assert left.rounds == 1 and "first 1" not in names(redis)
 
 
 async def test_no_canaries_where_they_are_off(
     redis: Redis, redis_server: RedisServer, sandbox_url: str
 ) -> None:
     ledger = Ledger(redis, RUN)
-    config = {"judge": {"canaries": {"enabled": False}}}
-    enter(ledger, PROBLEMS, PLAN, config=config)
+    enter(ledger, PROBLEMS, PLAN, config={"judge": {"canaries": {"enabled": False}}})
     ledger.record(generation(PLAN.samples()[0], "```python\nprint(input())\n```"))
     await judge_all(redis_server, sandbox_url)
-    assert CanaryLedger(redis, RUN).record().sandboxes == []
-    assert redis.keys("plumbline:canaries:*") == []
+    assert not redis.exists(KEY)
 
 
 async def test_a_sandbox_that_is_away_is_not_wrong(redis: Redis, redis_server: RedisServer) -> None:
@@ -117,73 +144,35 @@ async def test_a_sandbox_that_is_away_is_not_wrong(redis: Redis, redis_server: R
     record = CanaryLedger(redis, RUN).record()
     (found,) = record.sandboxes
     assert record.trusted
-    assert (found.right, found.wrong, found.unjudged) == (0, 0, 9)
+    assert (found.right, found.wrong, found.unjudged) == (0, 0, 6)
     assert worker.metrics.failure() is None
 
 
-def test_a_round_is_sent_once_until_the_next_is_due(redis: Redis) -> None:
+async def test_a_judge_that_stops_leaves_its_round_to_others(
+    ledger: Ledger, redis: Redis, redis_server: RedisServer, sandbox_url: str
+) -> None:
+    stopped = asyncio.Event()
+
+    async def slow(call: faults.Call, send: faults.Send) -> faults.Body:
+        if call.body.get("inputs") != ["1\n"]:  # a canary's
+            await stopped.wait()
+        return await send(call.body)
+
+    async with faulty(sandbox_url, slow) as url:
+        async with Worker(redis_server.url, "w", sandbox_urls=url) as worker:
+            await worker.judge_all()
+            assert CanaryLedger(redis, RUN).outstanding() == 1
+        stopped.set()
+    assert not redis.exists(KEY)
+
+
+def test_a_claim_without_a_report_is_waited_for_a_minute(redis: Redis) -> None:
     canaries = CanaryLedger(redis, RUN)
-    assert canaries.send("http://a", PROFILE, CONFIG, every=60)
-    assert not canaries.send("http://a", PROFILE, CONFIG, every=60)
-    assert canaries.send("http://b", PROFILE, CONFIG, every=60)
-    assert canaries.send("http://a", "batch python functions", CONFIG, every=60)
-    assert canaries.send("http://a", PROFILE, CONFIG, every=0)
-    assert canaries.outstanding() == 4
-    rounds = Ledger(redis, canary_run(RUN)).completed()
-    assert {one for one in rounds if one.problem_id == PROFILE} == {
-        SampleId("http://a", PROFILE, 0),
-        SampleId("http://a", PROFILE, 1),
-        SampleId("http://b", PROFILE, 0),
-    }
-
-
-def test_canaries_go_before_the_samples_that_wait(ledger: Ledger, redis: Redis) -> None:
-    CanaryLedger(redis, RUN).send("http://a", PROFILE, CONFIG, every=60)
-    first, *_ = ledger.queue.rq.get_jobs()
-    assert first.args[0] == canary_run(RUN)
-    assert {job.func_name for job in ledger.queue.rq.get_jobs()} == {first.func_name}
-
-
-def test_a_deleted_run_leaves_nothing_of_its_canaries(ledger: Ledger, redis: Redis) -> None:
-    CanaryLedger.of(ledger).send("http://a", PROFILE, CONFIG, every=60)
-    ledger.delete()
-    assert redis.keys("plumbline:*") == [b"plumbline:version"]
-    assert ledger.queue.waiting() == set()
-
-
-def test_a_round_whose_worker_is_lost_is_delivered_again(redis: Redis) -> None:
-    canaries = CanaryLedger(redis, RUN)
-    canaries.send("http://a", PROFILE, CONFIG, every=60)
-    redis.delete("rq:queue:judge")
-    suspects = canaries.requeue_lost(set(), 1)
-    assert len(suspects) == 1
-    assert canaries.requeue_lost(suspects, 1) == set()
-    assert len(Ledger(redis, RUN).queue.waiting()) == 1
-    redis.delete("rq:queue:judge")
-    canaries.requeue_lost(canaries.requeue_lost(set(), 1), 1)
-    assert canaries.outstanding() == 0
-    assert canaries.record().lost == 1
-
-
-async def test_judges_ask_redis_seldom(redis: Redis, redis_server: RedisServer) -> None:
-    sender = CanarySender(redis_server.url, ask_every=3600)
-    profile = CanaryProfile.parse(PROFILE)
-    for _ in range(3):
-        await sender.send(RUN, ["http://a"], profile, CONFIG, 3600)
-    java = CanaryProfile("submit", "java", functions=False)
-    await sender.send(RUN, ["http://a"], java, CONFIG, 3600)
-    sender.close()
-    assert CanaryLedger(redis, RUN).outstanding() == 1
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [b"x", b"\xff", b"7", b"[1]", b"[NaN, 0]", b'["1", 0]', b"[1e400, 0]", b"[0, 1e300]",
-     b"[0, NaN]", b"[-9, 0]", b"[" * 100_000, b"[" + b"9" * 4000 + b", 0]"],
-)  # fmt: skip
-def test_what_somebody_else_wrote_about_rounds_stops_none(redis: Redis, stored: bytes) -> None:
-    canaries = CanaryLedger(redis, RUN)
-    redis.hset(RunKeys(canary_run(RUN)).sent, json.dumps(["http://s", PROFILE]), stored)
-    assert canaries.send("http://s", PROFILE, CONFIG, every=60)
-    assert not canaries.send("http://s", PROFILE, CONFIG, every=60)
+    redis.hset(KEY, "http://a batch python programs first", str(time.time()))
+    redis.hset(KEY, "http://b batch python programs first", str(time.time() - 61))
+    redis.hset(KEY, "http://c batch python programs first", b"\xff")
     assert canaries.outstanding() == 1
+    assert canaries.record().lost == 3
+    report = CanaryReport(sandbox="http://a", profile="x", at=1, seconds=1, sent=6)
+    redis.hset(KEY, "http://a batch python programs first", report.model_dump_json())
+    assert (canaries.outstanding(), canaries.record().lost) == (0, 2)

@@ -335,8 +335,6 @@ async def test_cases_go_with_their_verdict_into_the_file(
     ledger.record(generation(SECOND, ECHO))
     await judge(redis_server)
     assert redis.hkeys(name) == [SECOND.key.encode()]
-    canaries = keys.RunKeys(keys.canary_run(ledger.run))
-    assert redis.hlen(canaries.verdicts) > 0 and not redis.exists(canaries.cases)
     publish(ledger)
     run = open_run(str(tmp_path))
     [one] = run.cases()

@@ -94,8 +94,9 @@ async def test_canaries_are_sent_and_judged(
         process("reward", "services.reward", tmp_path, **environment) as (_, url),
     ):
         assert (await asyncio.to_thread(ask, url, named))["status"] == given["expected_status"]
-        await eventually(lambda: redis.keys("plumbline:canaries:reward/*:reports"), 60)
-        [reports] = redis.keys("plumbline:canaries:reward/*:reports")
+        await eventually(lambda: redis.keys("plumbline:reward:*:canaries"), 60)
+        [reports] = redis.keys("plumbline:reward:*:canaries")
+        await eventually(lambda: all(one.startswith(b"{") for one in redis.hvals(reports)), 60)
         for stored in redis.hvals(reports):
             report = json.loads(stored)
             assert report["sent"] > 0 and not report["wrong"]

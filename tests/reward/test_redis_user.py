@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from services.judge.permits import CallOutcome, PoolSettings, SandboxPool
-from shared.ledger import CanaryLedger, Ledger, connect, connect_async
+from shared.canaries import CanaryReport
+from shared.ledger import CanaryLedger, Ledger, connect, connect_async, keys
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis
@@ -73,9 +74,6 @@ async def test_everything_that_the_service_does(server: RedisWithUsers) -> None:
 
 async def test_everything_that_its_upkeep_does(server: RedisWithUsers) -> None:
     ledger = Ledger(connect(server.url_of("reward")), RUN)
-    with server.client("judge") as judge:
-        canaries = CanaryLedger(judge, RUN)
-        assert canaries.send("http://s", "batch python programs", "{}", every=60)
     async with session(server):
         assert ledger.lock("me", 10)
         with server.client("default") as admin:
@@ -85,8 +83,12 @@ async def test_everything_that_its_upkeep_does(server: RedisWithUsers) -> None:
             with server.client("default") as admin:
                 admin.delete("rq:queue:judge")
         assert lost == set()
-        mine = CanaryLedger.of(ledger)
-        mine.requeue_lost(mine.requeue_lost(set(), 3), 3)
+        with server.client("judge") as judge:
+            report = CanaryReport(sandbox="http://s", profile="x", at=1, seconds=1, sent=6)
+            judge.hset(keys.RunKeys(RUN).canaries, "http://s first", report.model_dump_json())
+        canaries = CanaryLedger.of(ledger)
+        assert canaries.record().sandboxes
+        canaries.forget(keep=0)
         ledger.unlock("me")
     assert server.refusals() == []
 

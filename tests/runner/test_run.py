@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rq.serializers import JSONSerializer
 from services.runner.run import Run, RunTimings
 from services.runner.session import Session, identify
 from shared.artifacts import OutputFolder
+from shared.canaries import CanaryReport
 from shared.config import Config, load_config
 from shared.errors import OutputError
 from shared.ledger import JudgeQueue, Ledger, connect
@@ -188,6 +190,19 @@ async def test_a_run_is_completed(stage: Stage, others: Others) -> None:
     assert (meta.completions_written, meta.verdicts_written) == (12, 12)
     assert meta.finished_at >= meta.started_at
     assert meta.active_seconds > 0
+
+
+async def test_a_run_waits_for_its_canaries(stage: Stage, others: Others) -> None:
+    rounds = RunKeys(stage.identity.run).canaries
+    stage.redis.hset(rounds, "http://a batch python programs first", time.time())
+    running = asyncio.create_task(stage.complete(FakeSource()))
+    while len(stage.ledger.judged()) < len(SAMPLES):
+        await asyncio.sleep(0.01)
+    await asyncio.wait([running], timeout=0.3)
+    assert not running.done()
+    report = CanaryReport(sandbox="http://a", profile="x", at=1, seconds=1, sent=6)
+    stage.redis.hset(rounds, "http://a batch python programs first", report.model_dump_json())
+    await running
 
 
 async def test_generating_and_judging_overlap(stage: Stage, others: Others) -> None:

@@ -12,9 +12,13 @@ from redis import AuthenticationError, Redis
 from redis.exceptions import ResponseError
 
 from services.aggregator.ingest import Ingester
+from services.judge.canaries import CanaryRounds
+from services.judge.canary_programs import CanaryProfile
 from services.judge.permits import PoolSettings, SandboxPool
+from services.judge.sandbox import SandboxClient
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
+from shared.config import Config
 from shared.ledger import CanaryLedger, JudgeQueue, Ledger, connect_async, keys
 from shared.ledger.jobs import WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
@@ -86,7 +90,6 @@ def test_everything_that_a_runner_does(server: RedisWithUsers, tmp_path: Path) -
     redis_of_all.delete("rq:queue:judge")
     ledger.requeue_lost(ledger.requeue_lost(set(), 1), 1)
     canaries = CanaryLedger.of(ledger)
-    canaries.requeue_lost(set(), 3)
     assert canaries.outstanding() == 0 and canaries.record() is not None
     ledger.rejudge(P1, generation(P1).completion_sha256)
     ledger.record_verdict(verdict(generation(P1)))
@@ -139,9 +142,12 @@ async def test_everything_that_a_judge_does(server: RedisWithUsers) -> None:
     await waiting
     assert await pool.state()
     await pool.close()
-    canaries = CanaryLedger(client(server, "judge"), RUN)
-    assert canaries.send("http://s", "batch python programs", "{}", every=60)
-    assert not canaries.send("http://s", "batch python programs", "{}", every=60)
+    rounds = CanaryRounds(commands, lambda _: None)
+    async with SandboxClient(pool, max_attempts=1, retry_budget=0) as sandbox:
+        profile = CanaryProfile("batch", "python", functions=False)
+        await rounds.start(RUN, profile, Config(), sandbox, 16)
+        assert CanaryLedger(client(server, "default"), RUN).outstanding() == 1
+        await rounds.close()
     await jobs.stop_waiting()
     worker._held.give_back()
     worker.teardown()  # type: ignore[no-untyped-call]
@@ -250,7 +256,7 @@ def test_nobody_may_more_than_its_trade(server: RedisWithUsers, user: str) -> No
         ("aggregator", ("PUBLISH", keys.JUDGED, "x")),
         ("reward", ("HSET", f"plumbline:run:{RUN}:verdicts", "s", "x")),
         ("reward", ("HGET", META, "config")),
-        ("reward", ("HGETALL", f"plumbline:canaries:{RUN}:completions")),
+        ("reward", ("HGETALL", f"plumbline:run:{RUN}:canaries")),
         ("reward", ("SADD", "plumbline:runs", "x")),
         ("reward", ("SET", "plumbline:lease:x", "me")),
         ("reward", ("HSET", "rq:worker:x", "state", "busy")),

@@ -1,4 +1,4 @@
-"""Results of canaries: the report on one round, and their sums in the run record."""
+"""Results of canaries, programs with known verdicts that each sandbox of a run has to judge."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,7 @@ class _Part(BaseModel):
 
 
 class CanaryFinding(_Part):
-    """A canary that was not judged as it must be, or could not be judged, and why."""
+    """A canary that got another verdict than it must, or none, and why."""
 
     canary: str
     text: str
@@ -25,24 +25,20 @@ class CanaryReport(_Part):
 
     Attributes:
         sandbox: URL of the sandbox.
-        profile: Method, language and kind of tests, as ``CanaryProfile`` writes it.
-        manifest: Hash of all canaries of the version that judged them.
+        profile: Method, language and kind of tests.
         at: Unix time of the start.
         seconds: Duration of the round.
-        judge_seconds: Seconds that the sandbox spent on it, summed over the programs.
         sent: Number of canaries.
-        environment: What its programs run on; None if it did not tell.
-        wrong: Those that were judged otherwise than they must be.
-        unjudged: Those that the sandbox did not judge: it was away, or answered nothing usable.
-        unable: Those that it cannot judge, for want of a compiler.
+        environment: What the sandbox's programs run on; None if it did not answer that.
+        wrong: Those with another verdict than they must have.
+        unjudged: Those without a verdict: the sandbox was away, or its answer was unusable.
+        unable: Those without a verdict, for want of a compiler.
     """
 
     sandbox: str
     profile: str
-    manifest: str
     at: float
     seconds: float
-    judge_seconds: float = 0.0
     sent: int
     environment: SandboxEnvironment | None = None
     wrong: list[CanaryFinding] = Field(default_factory=list)
@@ -51,15 +47,11 @@ class CanaryReport(_Part):
 
     @property
     def right(self) -> int:
-        others = (*self.wrong, *self.unjudged, *self.unable)
-        return self.sent - len({finding.canary for finding in others})
+        return self.sent - _canaries((*self.wrong, *self.unjudged, *self.unable))
 
 
 class SandboxCanaries(_Part):
-    """All rounds on one sandbox; times as in ``CanaryReport``, each finding once.
-
-    ``environments``: what its programs ran on, each different one once.
-    """
+    """All rounds on one sandbox; each finding and each environment once."""
 
     sandbox: str
     rounds: int
@@ -71,55 +63,47 @@ class SandboxCanaries(_Part):
     first_at: float
     last_at: float
     seconds: float
-    judge_seconds: float = 0.0
     environments: list[SandboxEnvironment] = Field(default_factory=list)
     findings: list[CanaryFinding] = Field(default_factory=list)
     notes: list[CanaryFinding] = Field(default_factory=list)
 
     @classmethod
     def of(cls, sandbox: str, reports: Sequence[CanaryReport]) -> "SandboxCanaries":
-        others = [f for one in reports for f in (*one.unjudged, *one.unable)]
         return cls(
             sandbox=sandbox,
             rounds=len(reports),
-            sent=sum(one.sent for one in reports),
-            right=sum(one.right for one in reports),
-            wrong=sum(_canaries(one.wrong) for one in reports),
-            unjudged=sum(_canaries(one.unjudged) for one in reports),
-            unable=sum(_canaries(one.unable) for one in reports),
-            first_at=min(one.at for one in reports),
-            last_at=max(one.at for one in reports),
-            seconds=sum(one.seconds for one in reports),
-            judge_seconds=sum(one.judge_seconds for one in reports),
-            environments=different(one.environment for one in reports if one.environment),
-            findings=_once(f for one in reports for f in one.wrong),
-            notes=_once(others),
+            sent=sum(report.sent for report in reports),
+            right=sum(report.right for report in reports),
+            wrong=sum(_canaries(report.wrong) for report in reports),
+            unjudged=sum(_canaries(report.unjudged) for report in reports),
+            unable=sum(_canaries(report.unable) for report in reports),
+            first_at=min(report.at for report in reports),
+            last_at=max(report.at for report in reports),
+            seconds=sum(report.seconds for report in reports),
+            environments=different(r.environment for r in reports if r.environment),
+            findings=_once(finding for report in reports for finding in report.wrong),
+            notes=_once(f for report in reports for f in (*report.unjudged, *report.unable)),
         )
 
 
 class CanaryRecord(_Part):
-    """Canaries of a run; ``lost`` rounds were sent and not judged before the run ended."""
+    """Canaries of a run; ``lost`` rounds were begun and not finished before the run ended."""
 
-    manifest: str = ""
     sandboxes: list[SandboxCanaries] = Field(default_factory=list)
     lost: int = 0
 
     @classmethod
     def of(cls, reports: Sequence[CanaryReport], lost: int = 0) -> "CanaryRecord":
         """Sum up the reports of a run, in any order."""
-        ordered = sorted(reports, key=lambda one: one.at)
         by_sandbox: dict[str, list[CanaryReport]] = {}
-        for one in ordered:
-            by_sandbox.setdefault(one.sandbox, []).append(one)
-        return cls(
-            manifest=ordered[-1].manifest if ordered else "",
-            sandboxes=[SandboxCanaries.of(url, found) for url, found in by_sandbox.items()],
-            lost=lost,
-        )
+        for report in sorted(reports, key=lambda report: report.at):
+            by_sandbox.setdefault(report.sandbox, []).append(report)
+        sandboxes = [SandboxCanaries.of(url, rounds) for url, rounds in by_sandbox.items()]
+        return cls(sandboxes=sandboxes, lost=lost)
 
     @property
     def environments(self) -> list[SandboxEnvironment]:
-        """What the programs ran on, in all sandboxes; each different one once."""
+        """What the programs of all sandboxes ran on; each different environment once."""
         return different(found for one in self.sandboxes for found in one.environments)
 
     @property
