@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from itertools import product
 
 from redis.exceptions import RedisError
 
@@ -44,7 +45,7 @@ class CanaryRounds:
     def __init__(self, commands: PipelinedRedis, on_report: Callable[[CanaryReport], None]) -> None:
         self._commands = commands
         self._on_report = on_report
-        self._begun: dict[tuple[str, str], float] = {}
+        self._begun: dict[tuple[str, CanaryProfile], float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(
@@ -59,19 +60,21 @@ class CanaryRounds:
             client: Client of the run's sandboxes.
             ending: The run ends when it has so many samples without a verdict.
         """
-        began = self._begun.get((run, str(profile)))
+        began = self._begun.get((run, profile))
         if not profile.supported or (began is not None and time.monotonic() - began < _SHORT):
             return
-        self._begun.setdefault((run, str(profile)), time.monotonic())
+        self._begun.setdefault((run, profile), time.monotonic())
         try:
             name = await self._due(run, ending, first=began is None)
             if name is None:
                 return
-            for url in client.pool.urls:
-                claim = keys.RunKeys(run).canaries, f"{url} {profile} {name}"
+            # The last samples may all be of one profile.
+            profiles = [profile] if began is None else [p for r, p in self._begun if r == run]
+            for one, url in product(profiles, client.pool.urls):
+                claim = keys.RunKeys(run).canaries, f"{url} {one} {name}"
                 [claimed] = await self._commands.send([("HSETNX", *claim, time.time())])
                 if claimed:
-                    round_ = partial(judge_canaries, profile, config, client.pinned(url), url)
+                    round_ = partial(judge_canaries, one, config, client.pinned(url), url)
                     task = asyncio.create_task(self._report(claim, round_))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
