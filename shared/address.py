@@ -3,7 +3,7 @@
 import base64
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from shared.errors import ConfigError
 from shared.redaction import is_redacted, redact_address, remember_address, split_address
@@ -20,7 +20,6 @@ class Address:
 
     url: str
     authorization: str | None = None
-    _userinfo: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -42,8 +41,7 @@ class Address:
             return cls(url)
         user, _, password = (unquote(one) for one in parts.userinfo.partition(":"))
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
-        userinfo = f"{quote(user, safe='')}:{quote(password, safe='')}@"
-        return cls(url, f"Basic {basic}", userinfo)
+        return cls(url, f"Basic {basic}")
 
     @property
     def headers(self) -> dict[str, str]:
@@ -54,12 +52,6 @@ class Address:
     def name(self) -> str:
         """Host and port."""
         return split_address(self.url).rest.partition("/")[0]
-
-    @property
-    def with_credentials(self) -> str:
-        """The address with user and password, for a library that takes nothing else."""
-        parts = split_address(self.url)
-        return f"{parts.scheme}{self._userinfo}{parts.rest}{parts.query}"
 
     def __str__(self) -> str:
         return redact_address(self.url)

@@ -355,8 +355,6 @@ class JudgeConfig(Section):
     """Language of the answers, by SandboxFusion's name."""
     extraction: InProtocol[ExtractionPolicy] = ExtractionPolicy.LAST
     """Policy for choosing the answer among the code blocks of a completion."""
-    verl_native: InProtocol[bool] = False
-    """``compute_score`` calls the installed verl's own scorer (Python only)."""
     confirm_timeouts: InProtocol[bool] = True
     """Run a case with a doubtful time-out again, alone in the sandbox."""
     # Chosen by measurement: docs/benchmarks.md, "Budgets of time-outs".
@@ -455,8 +453,6 @@ class JudgeConfig(Section):
                 f"batch judges {' and '.join(BATCH_LANGUAGES)}; for {self.language!r} use the "
                 "method submit or compute_score"
             )
-        if self.verl_native and (self.method, self.language) != ("compute_score", "python"):
-            raise ValueError("verl_native requires method compute_score and language python")
         for name in self.datasets:
             try:
                 self.for_dataset(name)

@@ -101,7 +101,6 @@ class JudgeMethod(StrEnum):
     SUBMIT = "submit"
     COMPUTE_SCORE = "compute_score"
     FUNCTION = "function"
-    VERL_NATIVE = "verl_native"
     GUARD = "guard"
     NONE = "none"
 
@@ -157,7 +156,6 @@ class FailureKind(StrEnum):
     CHECKER = "the problem's checker failed"
     COMPILER = "the sandbox cannot compile"
     HARNESS = "the harness does not run in the sandbox"
-    VERL = "verl"
     JUDGE_WORKER_LOST = "judge_worker_lost"
 
 

@@ -233,43 +233,31 @@ async def run_single(task: Task, program: str, stdin: str) -> "RunCodeResponse":
 
 
 async def run_singles(
-    task: Task,
-    program: str,
-    inputs: Sequence[str],
-    places: Iterable[int],
-    *,
-    timeouts: int | None = None,
+    task: Task, program: str, inputs: Sequence[str], places: Iterable[int]
 ) -> dict[int, "RunCodeResponse"]:
-    """Run a program on some of the inputs in order, ``judge.case_concurrency`` calls at once.
+    """Run a program on some of the inputs, ``judge.case_concurrency`` calls at once.
 
     Args:
         task: The completion.
         program: Its program.
         inputs: Standard input of each case.
         places: Indices of the inputs.
-        timeouts: Number of time-outs after which no further call is made; None is no limit.
 
     Raises:
         SandboxUnavailableError: As ``run_single``.
     """
     slots = asyncio.Semaphore(1 if task.alone else task.settings.case_concurrency)
-    late = 0
 
-    async def run(place: int) -> "RunCodeResponse | None":
-        nonlocal late
+    async def run(place: int) -> "RunCodeResponse":
         async with slots:
-            if timeouts is not None and late >= timeouts:
-                return None
-            response = await run_single(task, program, inputs[place])
-            late += _code(response, "", lambda *_: False)[0] is CaseCode.TIMEOUT
-            return response
+            return await run_single(task, program, inputs[place])
 
     try:
         async with asyncio.TaskGroup() as group:
             tasks = {place: group.create_task(run(place)) for place in places}
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
-    return {place: got for place, work in tasks.items() if (got := work.result()) is not None}
+    return {place: work.result() for place, work in tasks.items()}
 
 
 def compiling_of(compiled: "CommandRunResult | None", *, within: bool) -> Compiling | None:

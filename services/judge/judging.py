@@ -9,7 +9,7 @@ from services.judge import verdict
 from services.judge.methods.base import Method, Task, compute
 from services.judge.methods.batch import BatchMethod
 from services.judge.methods.call_tests import CallMethod
-from services.judge.methods.compute_score import ComputeScoreMethod, VerlNativeMethod
+from services.judge.methods.compute_score import ComputeScoreMethod
 from services.judge.methods.function_tests import FunctionMethod
 from services.judge.methods.program_tests import ProgramMethod
 from services.judge.methods.submit import SubmitMethod
@@ -200,9 +200,9 @@ def choose_method(task: Task) -> Method:
         return ProgramMethod(task, tests)
     if not isinstance(tests, StdioTests):
         return FunctionMethod(task, tests, harness=method is JudgeMethod.BATCH)
-    if method is JudgeMethod.BATCH:
-        return (CallMethod if tests.fn_name else BatchMethod)(task, tests)
-    return (VerlNativeMethod if task.settings.verl_native else ComputeScoreMethod)(task, tests)
+    if method is JudgeMethod.COMPUTE_SCORE:
+        return ComputeScoreMethod(task, tests)
+    return (CallMethod if tests.fn_name else BatchMethod)(task, tests)
 
 
 def _guard(settings: JudgeConfig, completion: str, cases: int) -> Judgement | None:

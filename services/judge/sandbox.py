@@ -232,11 +232,6 @@ class SandboxClient:
     ) -> None:
         await self._session.close()
 
-    def url_with_credentials(self, url: str) -> str:
-        """The URL of a sandbox of the pool with user and password, for another client."""
-        address = self._addresses.get(url)
-        return address.with_credentials if address else url
-
     def _headers(self, url: str) -> Mapping[str, str]:
         address = self._addresses.get(url)
         return address.headers if address else {}

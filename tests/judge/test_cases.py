@@ -15,7 +15,6 @@ from redis import Redis
 
 from services.aggregator.publish import publish
 from services.judge.judging import judge_answer
-from services.judge.methods import compute_score
 from services.judge.sandbox import SandboxClient
 from services.judge.verdict import case_results, to_verdict
 from shared.case_records import MOST_BYTES, SampleCases, failing_first, readable_tests
@@ -197,36 +196,6 @@ async def test_tests_in_another_language(records_of: RecordsOf) -> None:
         [one] = await records_of(tests, whole.format(body), "judge.language=cpp")
         assert (one.status, one.expected) == (status, CPP["program_tests"])
         assert one.compile_duration
-
-
-async def test_verls_own_scorer(monkeypatch: pytest.MonkeyPatch, records_of: RecordsOf) -> None:
-    said = {
-        "status": "runtime_error",
-        "stdout": "out",
-        "stderr": "err",
-        "exit_code": 1,
-        "duration": 0.5,
-        "compile_duration": 0.25,
-        "compile_stderr": "w",
-    }
-    monkeypatch.setattr(compute_score, "_import_scorer", lambda: lambda *_, **__: (0.0, [said]))
-    words = ("judge.method=compute_score", "judge.verl_native=true")
-    [one] = await records_of(stdio(("1", "2")), "print(1)", *words)
-    assert one == CaseRecord(
-        dataset="d1",
-        problem_id="p1",
-        sample_index=0,
-        case_index=0,
-        status=FinalStatus.RUNTIME_ERROR,
-        input="1",
-        expected="2",
-        actual="out",
-        stderr="err",
-        exit_code=1,
-        duration=0.5,
-        compile_duration=0.25,
-        compile_stderr="w",
-    )
 
 
 # Bounds

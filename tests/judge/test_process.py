@@ -1,6 +1,5 @@
 """Processing of jobs by one worker, with a real ledger and a real sandbox."""
 
-import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -105,19 +104,6 @@ async def test_without_a_sandbox_the_sample_is_ours(ledger: Ledger, worker: Work
     assert found.final_status is FinalStatus.API_ERROR
     assert (found.detail or "").startswith("sandbox: ClientConnectorError")
     assert found.attempts == len(found.infra_failures) == 1
-
-
-async def test_what_a_worker_lacks_is_said_in_the_verdict(
-    ledger: Ledger, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "verl", None)  # not installed
-    begin(ledger, refused_url(), "judge.method=compute_score", "judge.verl_native=true")
-    ledger.record(generation(completion=ECHO))
-    await worker.judge_all()
-    found = ledger.verdict(P1)
-    assert found is not None
-    assert found.final_status is FinalStatus.API_ERROR
-    assert (found.detail or "").startswith("config: judge.verl_native needs verl")
 
 
 async def test_a_problem_that_the_ledger_lacks_is_a_failed_job(

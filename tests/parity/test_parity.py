@@ -6,10 +6,8 @@ has to be the same.
 """
 
 import asyncio
-import importlib.util
 import re
 import shutil
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -23,7 +21,6 @@ from sandbox_fusion import RunCodeResponse
 from services.judge.calls import single_outcome
 from services.judge.sandbox import SandboxUnavailableError
 from shared.checkers import exact
-from shared.errors import ConfigError
 from shared.extraction import extract_verl
 from shared.schemas import Verdict
 from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, aggregate_cases
@@ -331,88 +328,3 @@ def test_the_same_code_is_extracted(scorer: Scorer, completion: str) -> None:
         scorer.package.compute_score("url", None, 1, completion, {"inputs": [], "outputs": []})
     extraction = extract_verl(completion)
     assert taken == ([extraction.code] if extraction.found else [])
-
-
-# verl's scorer as a method of ours
-
-_NATIVE = "judge.verl_native=true"
-
-
-@pytest.fixture
-def installed(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, module in scorer.modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
-
-
-@pytest.mark.usefixtures("installed")
-async def test_verl_as_a_method(pairs: dict[str, Pair], sandbox_url: str) -> None:
-    async with client(sandbox_url) as sandbox:
-
-        async def native(name: str) -> Verdict:
-            return await judge(sandbox, ALL[name], _NATIVE)
-
-        verdicts = await _four_at_a_time(native, list(pairs)[::10])
-        verdicts[_ALONE[0]] = await native(_ALONE[0])
-    differing = {
-        name: (found, wanted)
-        for name, verdict in verdicts.items()
-        if (found := _native(verdict)) != (wanted := _wanted(pairs[name]))
-    }
-    assert differing == {}
-    assert all(verdict.total_judge_time > 0 for verdict in verdicts.values() if verdict.case_codes)
-
-
-def _native(verdict: Verdict) -> tuple[object, ...]:
-    status = (verdict.final_status, verdict.case_codes == [] and verdict.detail)
-    counts = (verdict.method, verdict.attempts, verdict.pass_ratio)
-    return verdict.case_codes, status, counts, _failed(verdict)
-
-
-def _wanted(pair: Pair) -> tuple[object, ...]:
-    verl = pair.verl
-    status: tuple[object, object] = (FinalStatus.SYNTAX_ERROR, "no_code_block")
-    if verl.codes:
-        status = (aggregate_cases([CaseCode(code) for code in verl.codes]), False)
-    return (
-        list(verl.codes),
-        status,
-        ("verl_native", len(verl.codes), verl.score),
-        _failed(pair.ours),
-    )
-
-
-def _failed(verdict: Verdict) -> tuple[object, object] | None:
-    case = verdict.first_failed_case
-    return case and (case.input, case.expected)
-
-
-@pytest.mark.usefixtures("installed")
-async def test_verl_as_a_method_and_infrastructure_errors() -> None:
-    native = await _scripted("passed", "server error", "wrong")
-    assert native.case_codes == [1, -1, 0]
-    assert native.final_status is FinalStatus.API_ERROR
-    assert len(native.infra_failures) == 1
-    assert "500" in str(native.infra_failures[0])
-
-
-@pytest.mark.usefixtures("installed")
-async def test_verl_as_a_method_and_a_compile_error() -> None:
-    native = await _scripted("passed", "compiled late", "passed")
-    assert native.case_codes == [1, -4, -4]
-    assert native.final_status is FinalStatus.SYNTAX_ERROR
-    assert native.detail == "compile_timeout"
-
-
-async def _scripted(*names: str) -> Verdict:
-    tests = stdio(*((name, "x") for name in names))
-    async with stand_in() as url, client(url) as sandbox:
-        return await judge(sandbox, Answer("script", fenced(ECHO), tests), _NATIVE)
-
-
-async def test_verl_as_a_method_needs_verl() -> None:
-    if importlib.util.find_spec("verl"):
-        pytest.skip("verl is installed")
-    answer = Answer("none", fenced(ECHO), stdio(("1", "1")))
-    async with client("http://127.0.0.1:1") as sandbox:
-        with pytest.raises(ConfigError, match="verl"):
-            await judge(sandbox, answer, _NATIVE)

@@ -247,11 +247,6 @@ def test_the_data_sets_own_method_and_checker(method: str) -> None:
             ["judge.language=rust"],
             "batch judges python and cpp; for 'rust' use the method submit or compute_score",
         ),
-        (["judge.verl_native=true"], "verl_native requires method compute_score"),
-        (
-            ["judge.verl_native=true", "judge.method=compute_score", "judge.language=cpp"],
-            "verl_native requires method compute_score and language python",
-        ),
         (["judge.max_timeouts=0"], "'judge.max_timeouts'"),
         (["judge.cpu_grace=0.9"], "'judge.cpu_grace'"),
         (["judge.wall_factor=0.5"], "'judge.wall_factor'"),
