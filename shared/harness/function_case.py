@@ -154,7 +154,7 @@ class FunctionCase:
     def wait(self, began: float) -> str | None:
         """Wait until the tests have ended; returns the name of a limit that is exceeded before."""
         supervisor, spec = self.supervisor, self.supervisor.spec
-        pause = supervisor.clock.first_pause(spec.cpu_limit)
+        pause = supervisor.clock.pause(spec.cpu_limit)
         while True:
             watched = [self.report] if self.left else [self.report, supervisor.replies]
             ready, _, _ = select.select(watched, [], [], min(pause, spec.wall_limit))

@@ -74,47 +74,8 @@ PYTHON = {
             os.waitpid(fork(lambda: burn(0.005)), 0)
         """
     ),
-    "short children whose end is ignored": _program(
-        """
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        for _ in range(int(seconds / 0.008)):
-            mine, its = os.pipe()
-            fork(lambda: burn(0.005))
-            os.close(its)
-            os.read(mine, 1)
-            os.close(mine)
-        """
-    ),
-    "short children that leave no zombies": _program(
-        """
-        class Action(ctypes.Structure):
-            _fields_ = [('handler', ctypes.c_void_p), ('mask', ctypes.c_byte * 128),
-                        ('flags', ctypes.c_int), ('restorer', ctypes.c_void_p)]
-        no_zombies = Action(None, (ctypes.c_byte * 128)(), 2, None)
-        assert ctypes.CDLL(None).sigaction(signal.SIGCHLD, ctypes.byref(no_zombies), None) == 0
-        for _ in range(int(seconds / 0.008)):
-            mine, its = os.pipe()
-            fork(lambda: burn(0.005))
-            os.close(its)
-            os.read(mine, 1)
-            os.close(mine)
-        """
-    ),
     "a relay": _program(
         """
-        def relay(left):
-            while True:
-                burn(0.005)
-                left -= 0.008
-                if left <= 0 or os.fork(): os._exit(0)
-        fork(lambda: relay(seconds))
-        told()
-        """
-    ),
-    "a relay whose ends are ignored": _program(
-        """
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # adopts orphans, whose end is ignored as well
         def relay(left):
             while True:
                 burn(0.005)
@@ -248,21 +209,6 @@ CPP = {
         if (read(ends[0], &byte, 1)) return 1;
         """
     ),
-    "C++: short children that leave no zombies": _cpp(
-        """
-        struct sigaction action = {};
-        action.sa_flags = SA_NOCLDWAIT;
-        sigaction(SIGCHLD, &action, nullptr);
-        for (int left = seconds / 0.006; left > 0; left--) {
-            int own[2];
-            if (pipe(own)) return 1;
-            if (fork() == 0) { burn(0.005); _exit(0); }
-            close(own[1]);
-            if (read(own[0], &byte, 1)) return 1;
-            close(own[0]);
-        }
-        """
-    ),
     "C++: vfork": _cpp(
         """
         pid_t pid = vfork();
@@ -270,12 +216,4 @@ CPP = {
         waitpid(pid, nullptr, 0);
         """
     ),
-}
-
-# Their work is done in children that are too short to be seen, and that nobody waits for.
-UNSEEN = {
-    "short children whose end is ignored",
-    "short children that leave no zombies",
-    "a relay whose ends are ignored",
-    "C++: short children that leave no zombies",
 }

@@ -17,7 +17,7 @@ from services.sandbox.cgroups import CpuGroup
 from services.sandbox.probe import IsolationError
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from shared.harness.wire import CallResult, CaseLimits, CaseRun, RunCasesRequest
-from tests.hostile.cpu_programs import CPP, PYTHON, UNSEEN
+from tests.hostile.cpu_programs import CPP, PYTHON
 from tests.judge.pools import OpenPool
 from tests.judge.test_harness_fidelity import PYTHONS, USERS, harness
 from tests.sandbox.conftest import unavailable
@@ -28,8 +28,6 @@ pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
 
 LIMIT, KILLED_AT = 0.4, 0.5
 LITTLE, MUCH = str(0.5 * LIMIT), str(2 * LIMIT)
-# Where the time of children that nobody saw can only be estimated, the estimate is a high one.
-VERY_LITTLE = str(0.25 * LIMIT)
 LIMITS = CaseLimits(
     cpu=KILLED_AT, wall=10, compile=30, budget=60, memory=4 << 30, output=1 << 20, processes=64
 )
@@ -54,11 +52,6 @@ Runs = Callable[[str, list[str]], CallResult]
 
 def late(run: CaseRun) -> bool:
     return lateness(run, LIMIT, KILLED_AT, alone=True) is not Lateness.IN_TIME
-
-
-def little_work(name: str, *, measured: bool) -> str:
-    estimated = not measured and name in UNSEEN
-    return VERY_LITTLE if estimated else LITTLE
 
 
 def language(name: str) -> str:
@@ -114,16 +107,13 @@ async def check_slot(
     try:
         async with SandboxClient(pool, max_attempts=2, retry_budget=30) as client:
             for name, code in programs.items():
-                little = little_work(name, measured=measure == "control group")
-                faults[name] = await fault_in_slot(client, name, code, little)
+                faults[name] = await fault_in_slot(client, name, code)
     finally:
         await server.close()
     assert not any(faults.values()), {name: text for name, text in faults.items() if text}
 
 
-async def fault_in_slot(
-    client: SandboxClient, name: str, code: str, little_work: str
-) -> str | None:
+async def fault_in_slot(client: SandboxClient, name: str, code: str) -> str | None:
     found = None
     for _ in range(ATTEMPTS):
         much, little = [
@@ -133,7 +123,7 @@ async def fault_in_slot(
                 ),
                 Attempts(),
             )
-            for work in (MUCH, little_work)
+            for work in (MUCH, LITTLE)
         ]
         found = fault(much, little)
         if found is None or not late(much.cases[0]):
@@ -183,7 +173,7 @@ def fault_in_harness(folder: Path, name: str, code: str) -> str | None:
                 limits=LIMITS,
                 language=language(name),
             )[0]
-            for work in (MUCH, little_work(name, measured=False))
+            for work in (MUCH, LITTLE)
         ]
         found = fault(much, little)
         if found is None or not late(much.cases[0]):

@@ -122,15 +122,6 @@ def seconds(ticks: list[bytes]) -> float:
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
-def last_process() -> int:
-    """Return the id that the last process or thread of this namespace got; 0 if it is unknown."""
-    try:
-        with open("/proc/loadavg", "rb") as file:
-            return int(file.read().split()[-1])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
 def run_delay_of(pid: int) -> float:
     """Return the seconds that the most delayed thread of a process waited for a processor."""
     try:

@@ -182,7 +182,7 @@ class Supervisor:
     def wait(self, began: float) -> str | None:
         """Wait for a case to end; kill it at a limit, and return the name of the limit."""
         spec = self.spec
-        pause = self.clock.first_pause(spec.cpu_limit)
+        pause = self.clock.pause(spec.cpu_limit)
         while True:
             if self.readable(min(pause, spec.wall_limit)):
                 return None
