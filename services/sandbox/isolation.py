@@ -158,12 +158,6 @@ class Isolation:
         """Whether programs can write to the machine's own folders for temporary files."""
         return self.kind is IsolationChoice.NONE
 
-    def shared_devices(self) -> list[str]:
-        """Device nodes whose time stamps programs can set: bwrap mounts each by itself."""
-        if self.kind is not IsolationChoice.BWRAP:
-            return []
-        return [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")]
-
     def command(self, folder: Path, uid: int, init: list[str]) -> list[str]:
         """Return the command line of a container that runs ``init`` as its first process."""
         dropped = [*self._drop(uid), *init]

@@ -382,7 +382,6 @@ class Slot:
                     "disk_reserve": reserved(folder, self.settings.disk_reserve_bytes),
                     "roots": [str(path) for path in shared],
                     "own_user": self.isolation.shares_folders and self.uid is not None,
-                    "devices": self.isolation.shared_devices(),
                     "keep": [str(path) for path in (folder, *folder.parents)],
                     "confinement": self._confinement(self.isolation.writable(folder)),
                 },

@@ -14,10 +14,6 @@ from tests.sandbox.test_cases_apart import MORE, program
 
 __all__ = ["folder", "python"]
 
-# They change folders and devices of this machine for good.
-SPARED = {"size of folders", "times of devices"}
-# Other processes of the machine change what these see.
-DISTURBED = {"flags of folders", "times of folders"}
 # What is closed without a user of its own, too.
 EVERYWHERE = {
     "System V IPC", "keyrings", "daemons", "stopped processes", "sockets", "own process",
@@ -52,16 +48,9 @@ def public_python(folder: Path) -> str:
     pytest.skip("no user of its own here")
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param({*CHANNELS, *MORE} - SPARED - DISTURBED, id="undisturbed"),
-        pytest.param(DISTURBED, id="disturbed", marks=[pytest.mark.nightly, pytest.mark.alone]),
-    ],
-)
 @pytest.mark.parametrize("folder", USERS[1:], indirect=True)
-def test_no_channel_with_a_user_of_its_own(folder: Path, public_python: str, names: set[str]):
-    every = {name: one for name, one in {**CHANNELS, **MORE}.items() if name in names}
+def test_no_channel_with_a_user_of_its_own(folder: Path, public_python: str):
+    every = {**CHANNELS, **MORE}
     found = {name: leak(folder, public_python, channel) for name, channel in every.items()}
     assert {name: seen for name, seen in found.items() if seen} == {}
 

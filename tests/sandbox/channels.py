@@ -50,12 +50,6 @@ def ours():
 ACL = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in (
     (1, 7, -1 & 0xFFFFFFFF), (2, 7, os.getuid()), (4, 5, -1 & 0xFFFFFFFF), (16, 7, -1 & 0xFFFFFFFF),
     (32, 5, -1 & 0xFFFFFFFF)))
-def set_flags(path):
-    fd = attempt(os.open, path, os.O_RDONLY)
-    if fd is not None:
-        for request, value in ((0x40086602, 0x40), (0x40087602, 7)):  # nodump, version
-            attempt(fcntl.ioctl, fd, request, struct.pack("l", value))
-        os.close(fd)
 def inner(path):
     names = attempt(os.listdir, path) or [] if not path.startswith(("/proc", "/sys")) else []
     return [f"{path}/{name}" for name in names]
@@ -119,19 +113,9 @@ seen = {}
 for path in [*shared(), EXTRA, EXTRA + "/file"]:
     if os.path.exists(path) and not path.startswith(("/proc", "/sys")):
         found = os.stat(path)
-        flags = bytearray(8)
-        with contextlib.suppress(OSError):
-            fd = os.open(path, os.O_RDONLY)
-            fcntl.ioctl(fd, 0x80086601, flags)
-            os.close(fd)
         # A workspace that is replaced has another name.
         name = re.sub("/tmp_plumbline_[a-z0-9_]{8}(?=/|$)", "/workspace", path)
-        # Folders of the machine change by themselves.
-        private = b"python" in read("/proc/1/comm") or path.startswith(os.path.dirname(EXTRA))
-        size = (found.st_size, found.st_nlink) if private else None
-        seen[name] = [oct(found.st_mode), found.st_uid, size,
-                      attempt(os.listxattr, path), bytes(flags).hex(),
-                      found.st_mtime == STAMP, found.st_atime == STAMP]
+        seen[name] = [oct(found.st_mode), found.st_uid, attempt(os.listxattr, path)]
 show(seen)
 """
 
@@ -150,13 +134,11 @@ show(sorted(set(map(bytes.decode, found))))
 ATTRIBUTES = {
     "modes of folders": "attempt(os.chmod, path, 0o3777)",
     "closed folders": "attempt(os.chmod, path, 0)",
-    "times of folders": "attempt(os.utime, path, (STAMP, STAMP))",
     "attributes of folders": "attempt(os.setxattr, path, 'user.message', MESSAGE.encode())",
     "access lists of folders": "attempt(os.setxattr, path, 'system.posix_acl_access', ACL)",
     "default access lists of folders": (
         "attempt(os.setxattr, path, 'system.posix_acl_default', ACL)"
     ),
-    "flags of folders": "set_flags(path)",
 }
 
 OWN_STATE_LOOK = r"""
@@ -222,28 +204,6 @@ for path in ("/proc/sys/kernel/domainname", "/proc/sys/kernel/hostname", "/proc/
         name: Channel(f"for path in [*ours(), EXTRA + '/file']:\n    {leave}\n", ATTRIBUTES_LOOK)
         for name, leave in ATTRIBUTES.items()
     },
-    "size of folders": Channel(
-        r"""
-for folder in shared():
-    made = []
-    with contextlib.suppress(OSError):
-        for number in range(3000):
-            made.append(f"{folder}/{number}-{'x' * 200}")
-            os.close(os.open(made[-1], os.O_CREAT | os.O_WRONLY))
-    for path in made:
-        attempt(os.unlink, path)
-""",
-        ATTRIBUTES_LOOK,
-    ),
-    "times of devices": Channel(
-        # The message is which of them was touched last: no other program of the machine writes to
-        # them, and the slot touches both at once.
-        "paths = ['/dev/zero', '/dev/full']\n"
-        "for path in sorted(paths, key=lambda path: os.stat(path).st_mtime, reverse=True):\n"
-        "    attempt(os.utime, path); time.sleep(0.3)",
-        "zero, full = [os.stat(path).st_mtime for path in ('/dev/zero', '/dev/full')]\n"
-        "show(full - zero > 0.2, zero - full > 0.2)",
-    ),
     "System V IPC": Channel(SYSTEM_V, SYSTEM_V_LOOK),
     "POSIX semaphores and queues": Channel(
         r"""

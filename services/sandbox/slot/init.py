@@ -56,9 +56,6 @@ CANNOT_EXECUTE, NOT_FOUND = 126, 127
 COLD = {"decimal", "fractions", "hashlib", "numpy", "queue", "random", "statistics", "threading"}
 # Loaded once: a program that imports them finds them in ``sys.modules`` after the fork.
 WARM = sorted(cases.PRELOADED - COLD)
-# Time stamp of the folders that all programs share, in seconds; not older than the slot, since old
-# folders are removed by cleaners of temporary files.
-EPOCH = int(time.time())
 
 
 class ServerLostError(Exception):
@@ -148,13 +145,11 @@ class Init:
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
         self.roots: list[cases.SharedFolder] = [
             # Folders of the machine that are mounted below stay, as everything that is there now.
-            cases.SharedFolder(path, [*settings["keep"], *cases.inner_paths(path)], EPOCH)
+            cases.SharedFolder(path, [*settings["keep"], *cases.inner_paths(path)])
             for path in writable
         ]
         if settings["own_user"]:
             self.roots += cases.PublicFolder.all_of(os.geteuid(), settings["keep"])
-        devices = [path for path in settings["devices"] if os.access(path, os.W_OK)]
-        self.devices = [cases.SharedDevice(path) for path in devices]
         self.wake_in, self.wake_out = os.pipe()
         for fd in (self.wake_in, self.wake_out):
             os.set_blocking(fd, False)
@@ -275,7 +270,7 @@ class Init:
             folder = self.scratch + "/" + order["name"]
             os.mkdir(folder, 0o700)
             os.environ["PWD"] = folder + "/case"
-            shared = [*self.roots, *self.devices]
+            shared = self.roots
             return cases.run_in_slot(folder, fds[0], fds[1], self.group, self.confinement, shared)
         if self.group is not None:
             os.close(self.group)
@@ -317,9 +312,8 @@ class Init:
         The server reads the files in ``workspace`` and removes them.
         """
         try:
-            for root in (*self.devices, *self.roots):
-                if not root.restore(workspace):
-                    return False
+            for root in self.roots:
+                root.restore(workspace)
         except OSError:
             return False
         return True

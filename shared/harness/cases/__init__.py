@@ -25,7 +25,7 @@ The names below are those that a slot's init uses.
 from shared.harness.cases.clocks import group_seconds
 from shared.harness.cases.entry import run_in_slot, script
 from shared.harness.cases.files import write_all
-from shared.harness.cases.folders import PublicFolder, SharedDevice, SharedFolder, inner_paths
+from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths
 from shared.harness.cases.preload import PRELOADED
 from shared.harness.cases.privileges import Confinement
 from shared.harness.cases.processes import children, exit_code, kill, stat_of
@@ -49,7 +49,6 @@ __all__ = [
     "Confinement",
     "Program",
     "PublicFolder",
-    "SharedDevice",
     "SharedFolder",
     "children",
     "enlarge",

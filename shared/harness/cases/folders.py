@@ -1,4 +1,4 @@
-"""Folders and devices that cases can write to, made as they were before the next case.
+"""Folders that cases can write to, made as they were before the next case.
 
 It runs in the sandbox. Standard library and Python 3.8 syntax only.
 """
@@ -6,7 +6,6 @@ It runs in the sandbox. Standard library and Python 3.8 syntax only.
 from __future__ import annotations
 
 import os
-import time
 
 from shared.harness.cases.files import clear, remove
 
@@ -26,28 +25,18 @@ def inner_paths(folder: str) -> list[str]:
 
 
 class SharedFolder:
-    """A folder that programs can write to and that outlives them.
+    """A folder that programs can write to and that outlives them."""
 
-    ``stamp`` is the time in seconds that the folder shows, so that it does not tell whether the
-    last program changed it.
-    """
-
-    def __init__(self, path: str, keep: Iterable[str], stamp: int = 0) -> None:
+    def __init__(self, path: str, keep: Iterable[str]) -> None:
         self.path = path
         self.keep = frozenset(keep)
-        self.stamp = stamp or int(time.time())
-        found = os.stat(path)
-        self.mode = found.st_mode & 0o7777
-        self.size = found.st_size
+        self.mode = os.stat(path).st_mode & 0o7777
         self.attributes = frozenset(os.listxattr(path))
-        self.own = found.st_uid == os.geteuid()
+        self.own = os.stat(path).st_uid == os.geteuid()
         self.known = 0
 
-    def restore(self, workspace: str | None = None) -> bool:
-        """Remove what programs left: files, and attributes of the folder itself.
-
-        Returns whether that is all; some file systems never shrink a folder after many files.
-        """
+    def restore(self, workspace: str | None = None) -> None:
+        """Remove what programs left: files, and what decides the rights to files made here."""
         if self.own and os.stat(self.path).st_mode & 0o7777 != self.mode:
             os.chmod(self.path, self.mode)
         for inner in inner_paths(self.path) if self.path != workspace else ():
@@ -56,16 +45,10 @@ class SharedFolder:
         if self.own:
             for name in frozenset(os.listxattr(self.path)) - self.attributes:
                 os.removexattr(self.path, name)
-        os.utime(self.path, (self.stamp, self.stamp) if self.own else None)
-        # Less than at first: there were files, and the size is that of their names (tmpfs).
-        return self.path == workspace or os.stat(self.path).st_size <= self.size
 
     def remember(self) -> int:
         """Note the present state; returns the time of its last change in nanoseconds."""
-        found = os.stat(self.path)
-        if not self.known:
-            self.size = found.st_size
-        self.known = found.st_ctime_ns  # no program can set it
+        self.known = os.stat(self.path).st_ctime_ns  # no program can set it
         return self.known
 
     def changed(self) -> bool:
@@ -79,7 +62,7 @@ class PublicFolder(SharedFolder):
         self.path = path
         self.user = user
         self.keep = frozenset(keep)
-        self.known = self.size = 0
+        self.known = 0
 
     @classmethod
     def all_of(cls, user: int, keep: Iterable[str] = ()) -> list[PublicFolder]:
@@ -88,27 +71,13 @@ class PublicFolder(SharedFolder):
         found = {os.path.realpath(path) for path in PUBLIC_FOLDERS if os.path.isdir(path)}
         return [cls(path, user, kept) for path in sorted(found) if os.access(path, os.W_OK)]
 
-    def restore(self, workspace: str | None = None) -> bool:
+    def restore(self, workspace: str | None = None) -> None:
         for inner in inner_paths(self.path):
             try:
                 if inner not in self.keep and os.lstat(inner).st_uid == self.user:
                     remove(inner)
             except FileNotFoundError:
                 pass  # other programs work here as well
-        return True
-
-
-class SharedDevice(SharedFolder):
-    """A device node whose times programs can set."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.known = self.size = 0
-        self.keep = frozenset()
-
-    def restore(self, workspace: str | None = None) -> bool:
-        os.utime(self.path)
-        return True
 
 
 class CaseFolder:

@@ -121,17 +121,18 @@ class Supervisor:
         return "done"
 
     def freshen(self, last: bool) -> bool:
-        """Remove what the last case left in folders; returns whether nothing of it can be seen."""
+        """Remove what the last case left in folders; returns whether the program is unchanged."""
         assert self.case is not None
         changed = [folder for folder in self.shared if folder.changed()]
-        fresh = [folder.restore() for folder in changed]
+        for folder in changed:
+            folder.restore()
         if self.case.restore():
             changed.append(self.above)
         newest = max([folder.remember() for folder in changed], default=0)
         # A change in the same tick of the clock would not be noticed.
         while not last and time.clock_gettime_ns(CLOCK_REALTIME_COARSE) <= newest:
             time.sleep(0.001)
-        return all(fresh) and self.compiled == self.compiled_now()
+        return self.compiled == self.compiled_now()
 
     def compiled_now(self) -> object:
         """Return what changes with a compiled program, which only its owner may make writable."""
