@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from services.sandbox.admission import Admission
 from services.sandbox.datasets.judging import judge
 from services.sandbox.datasets.registry import DATASETS, make_plan, write_prompt, write_prompts
-from services.sandbox.datasets.tables import Tables
 from services.sandbox.description import add_description
 from services.sandbox.execution import Execution
 from services.sandbox.metrics import SandboxMetrics
@@ -61,7 +60,6 @@ class Server:
         self._settings = settings
         self._admission = Admission(settings.concurrency, settings.queue_limit)
         self._metrics = SandboxMetrics(self._admission)
-        self._tables = Tables(settings.datasets)
         self._bodies = Bodies(
             max_body=settings.body_limit_bytes,
             max_held=settings.held_limit_bytes,
@@ -172,7 +170,7 @@ class Server:
     async def _judge(self, http: web.Request) -> RequestOutcome:
         async with self._body(http, SubmitRequest) as request:
             # In a thread: a huge record must not block the event loop.
-            plan = await asyncio.to_thread(make_plan, request, self._tables)
+            plan = await asyncio.to_thread(make_plan, request)
             result = await judge(request, plan, self._execution())
         return "accepted" if result.accepted else "not_accepted", result
 
@@ -188,10 +186,10 @@ class Server:
         self,
         http: web.Request,
         kind: type[Request],
-        write: Callable[[Request, Tables], BaseModel],
+        write: Callable[[Request], BaseModel],
     ) -> RequestOutcome:
         async with self._body(http, kind) as request:
-            return "answered", await asyncio.to_thread(write, request, self._tables)
+            return "answered", await asyncio.to_thread(write, request)
 
     def _body(self, http: web.Request, kind: type[Request]) -> AbstractAsyncContextManager[Request]:
         return self._bodies.read(http, lambda body: parse(body, http.content_type, kind))
@@ -214,7 +212,6 @@ def create_app(settings: SandboxSettings) -> web.Application:
     """Create the application; it chooses the isolation at start-up.
 
     Raises:
-        ConfigError: The folder of records cannot be used.
         IsolationError: (at start-up) The configured isolation does not work on this machine.
     """
     return Server(settings).application()

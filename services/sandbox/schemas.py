@@ -1,7 +1,6 @@
 """Wire format of SandboxFusion's API: ``/run_code``, ``/submit``, ``/get_prompts``.
 
 Requests are validated in pydantic's lax mode and unknown fields are ignored, as in the original.
-All lists and maps are bounded, and of a list the first wrong member alone is reported.
 """
 
 from enum import StrEnum
@@ -10,22 +9,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, RootModel
 from pydantic_core import PydanticCustomError
 
-from shared.foreign_json import JsonError, decode_json, few
+from shared.foreign_json import JsonError, decode_json
 from shared.harness.wire import MAX_SECONDS
 from shared.harness.wire import Text as Text
 from shared.programs import Language as Language
 
-MAX_FILES = 1000
-"""Files that a request may write, and files that it may fetch."""
-MAX_TESTS = 50_000
-"""Tests of one record."""
-MAX_RECORDS = 10_000
-"""Records of one request for prompts."""
-MAX_COLUMNS = 1000
-"""Columns of a record, and options of a request."""
 _MAX_MEMORY_MB = 2**53
-_MAX_PAGE = 2**31
-_MAX_STREAMS = 100
 
 # Field types.
 
@@ -61,8 +50,6 @@ def dataset_name(name: str) -> str:
 
 
 DatasetName = Annotated[Text, AfterValidator(dataset_name)]
-Columns = Annotated[Record, Field(max_length=MAX_COLUMNS)]
-"""A record, or a part of one, as a request brings it."""
 
 COMPILED: frozenset[Language] = frozenset({"cpp"})
 """The compiled languages among those that this server runs."""
@@ -90,10 +77,8 @@ class RunCodeRequest(BaseModel):
     run_timeout: Timeout = 10
     memory_limit_MB: Annotated[int, Field(ge=-1, le=_MAX_MEMORY_MB)] = -1
     stdin: str | None = None
-    files: Annotated[dict[str, str | None], few(MAX_FILES)] = Field(default_factory=dict)
-    fetch_files: Annotated[list[str], Field(max_length=MAX_FILES, fail_fast=True)] = Field(
-        default_factory=list
-    )
+    files: dict[str, str | None] = Field(default_factory=dict)
+    fetch_files: list[str] = Field(default_factory=list)
 
 
 class CommandResult(BaseModel):
@@ -145,10 +130,8 @@ class SubmitConfig(BaseModel):
     compile_timeout: Timeout | None = None
     run_timeout: Timeout | None = None
     custom_extract_logic: str | None = None
-    provided_data: (
-        Annotated[list[Columns], Field(max_length=MAX_RECORDS, fail_fast=True)] | Columns | None
-    ) = None
-    extra: Columns = Field(default_factory=dict)
+    provided_data: list[Record] | Record | None = None
+    extra: Record = Field(default_factory=dict)
 
 
 class SubmitRequest(BaseModel):
@@ -161,8 +144,8 @@ class SubmitRequest(BaseModel):
 class StdioCase(BaseModel):
     """Input and expected output: ``stdin`` and ``stdout``; other keys are only echoed."""
 
-    input: Annotated[dict[Text, Text], few(_MAX_STREAMS)]
-    output: Annotated[dict[Text, Text], few(_MAX_STREAMS)]
+    input: dict[Text, Text]
+    output: dict[Text, Text]
 
 
 class EvalTest(BaseModel):
@@ -188,12 +171,8 @@ class EvalResult(BaseModel):
 
 
 class GetPromptsRequest(BaseModel):
-    """``offset`` and ``limit`` apply to the server's tables, in the order of the ids."""
-
     dataset: DatasetName
     config: SubmitConfig
-    offset: int = Field(default=0, ge=0, le=_MAX_PAGE)
-    limit: int = Field(default=1_000_000, ge=0, le=_MAX_PAGE)
 
 
 class GetPromptByIdRequest(BaseModel):

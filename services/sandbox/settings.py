@@ -5,7 +5,7 @@ import tempfile
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import Field, field_validator
+from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.sandbox import programs
@@ -49,8 +49,6 @@ class SandboxSettings(ServiceSettings):
     of the programs' environment (judging.md)."""
     temp_root: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()))
     """Parent of the run folders; by default the system's temporary folder."""
-    datasets: Path | None = None
-    """Folder with ``<dataset>.jsonl`` files, to serve records by id."""
     readonly_paths: str = ""
     """Further paths that programs may read, separated by ``:``."""
     output_limit_bytes: int = Field(8 * MIB, ge=1)
@@ -77,11 +75,6 @@ class SandboxSettings(ServiceSettings):
     """Bytes of all request bodies held at once; beyond it clients get 503."""
     shutdown_seconds: float = Field(30.0, ge=0)
     """Seconds for running requests after SIGTERM."""
-
-    @field_validator("datasets", mode="before")
-    @classmethod
-    def _no_folder(cls, value: object) -> object:
-        return value or None  # an empty variable is not the current folder
 
     def given_token(self) -> str | None:
         return token_setting(self.token, self.token_file, "PLUMBLINE_SANDBOX_TOKEN")

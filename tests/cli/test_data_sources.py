@@ -11,6 +11,7 @@ import yaml
 from shared.datasets import read_dataset
 from tests.cli.commands import plumb
 from tests.data.rows.hub_server import COMMIT, serving
+from tests.sandbox_records import with_records
 from tests.sandboxes import own_sandbox
 
 MBPP = {
@@ -41,11 +42,11 @@ def hub():
 
 
 def test_sets_of_a_hub_and_of_a_sandbox(hub, tmp_path):
-    tables = tmp_path / "tables"
-    tables.mkdir()
-    (tables / "code_contests.jsonl").write_text(json.dumps(CONTEST) + "\n")
     source = {"kind": "huggingface", "path": "own/set", "name": "full", "split": "test"}
-    with own_sandbox(tmp_path, PLUMBLINE_SANDBOX_DATASETS=str(tables)) as url:
+    with (
+        own_sandbox(tmp_path) as sandbox,
+        with_records(sandbox, {"code_contests": [CONTEST]}) as url,
+    ):
         sets = {
             "mbpp_reg": {
                 "layout": "mbpp",

@@ -15,10 +15,17 @@ DIFFERENCES: dict[str, str] = {
     "pytest_no_tests": "languages",
     "pytest_pass": "languages",
     "env_no_row_in_table": "no-tables",
+    "ae_exit0_hack_accepted": "datasets",
+    "ae_exit0_hack_with_append_flag": "datasets",
+    "ae_main_guard_and_example_removed": "datasets",
+    "ae_ok": "datasets",
+    "ae_wrong": "datasets",
+    "get_prompt_ae_context_en": "datasets",
+    "get_prompt_ae_template": "datasets",
     "he_freeform_missing_test_field": "bad-record",
     "oj_sql_sandbox_error_after_5_tries": "no-retries",
     "get_metrics_function_mbpp": "endpoints",
-    "get_prompt_ae_context_no_locale_500": "no-locale",
+    "get_prompt_ae_context_no_locale_500": "datasets",
     "get_prompt_he_freeform": "prompt-wording",
     "get_prompt_he_freeform_zh": "prompt-wording",
     "get_prompt_oj_cpp_zh": "prompt-wording",
@@ -31,7 +38,7 @@ DIFFERENCES: dict[str, str] = {
 STATUS: dict[str, int] = {
     "no-tables": 400,
     "bad-record": 400,
-    "no-locale": 200,
+    "datasets": 400,
     "bounded-numbers": 422,
 }
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from services.sandbox.schemas import (
-    Columns,
     FromJson,
     Key,
     Prompt,
@@ -27,8 +26,6 @@ from shared.foreign_json import first_errors
 from shared.text import shorten_end
 
 DETAIL_LIMIT = 500
-# Characters of all prompts of a response together: an option may be repeated in each of them.
-PROMPTS_LIMIT = 64 * 2**20
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -37,8 +34,7 @@ class DatasetError(Exception):
     """A request failed; the message is the ``detail`` of the response.
 
     Attributes:
-        status: 400 if the request is at fault, 404 if its record does not exist, 500 if the
-            sandbox is at fault.
+        status: 400 if the request is at fault, 500 if the sandbox is.
     """
 
     def __init__(self, status: HTTPStatus, detail: str) -> None:
@@ -52,10 +48,6 @@ def bad_request(detail: str) -> DatasetError:
 
 def internal_error(detail: str) -> DatasetError:
     return DatasetError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
-
-
-def not_found(detail: str) -> DatasetError:
-    return DatasetError(HTTPStatus.NOT_FOUND, detail)
 
 
 @dataclass(frozen=True)
@@ -110,16 +102,20 @@ class Content(BaseModel):
 
     id: Key
     content: Text
-    labels: Annotated[Columns, FromJson]
+    labels: Annotated[Record, FromJson]
 
 
 def read_record(request: SubmitRequest, model: type[Model]) -> Model:
     """Validate the record of a submit.
 
     Raises:
-        DatasetError: 400, the record is a list or does not match ``model``.
+        DatasetError: 400, the record is missing, a list, or does not match ``model``.
     """
     data = request.config.provided_data
+    if not data:
+        raise bad_request(
+            "this server has no records of its own: send the record in config.provided_data"
+        )
     if isinstance(data, list):
         raise bad_request("request.config.provided_data should be a dict with str -> str | int")
     return validate_columns(data, model)

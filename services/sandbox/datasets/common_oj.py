@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel
 from pydantic_core import PydanticCustomError
 
 from services.sandbox.datasets.base import (
@@ -16,7 +16,6 @@ from services.sandbox.datasets.base import (
 from services.sandbox.datasets.extraction import in_language
 from services.sandbox.schemas import (
     COMPILED,
-    MAX_TESTS,
     FromJson,
     Prompt,
     Record,
@@ -41,7 +40,7 @@ _Case = Annotated[StdioCase, AfterValidator(_has_streams)]
 
 
 class _Tests(BaseModel):
-    test: Annotated[list[_Case], Field(max_length=MAX_TESTS, fail_fast=True), FromJson]
+    test: Annotated[list[_Case], FromJson]
 
 
 def plan(request: SubmitRequest) -> StdioRuns:

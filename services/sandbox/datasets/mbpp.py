@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from services.sandbox.datasets.base import (
     Content,
@@ -14,7 +14,6 @@ from services.sandbox.datasets.base import (
 )
 from services.sandbox.datasets.extraction import first_block
 from services.sandbox.schemas import (
-    MAX_TESTS,
     FromJson,
     Prompt,
     Record,
@@ -30,7 +29,7 @@ STOPS = ("\nassert", '\n"""')
 MAIN_GUARD = "if __name__ =="
 
 
-TestList = Annotated[list[Text], Field(max_length=MAX_TESTS, fail_fast=True), FromJson]
+TestList = Annotated[list[Text], FromJson]
 
 
 class _Labels(BaseModel):

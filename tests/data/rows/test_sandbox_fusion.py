@@ -1,12 +1,9 @@
-"""Rows from a sandbox: this repository's server with tables, and a proxy with faults."""
+"""Rows from a sandbox: this repository's server with records, and a proxy with faults."""
 
 import json
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import pytest
 from services.data.config import SandboxSource
 from services.data.rows.sandbox_fusion import RetryBudget, rows
 from shared.errors import DataError
+from tests.sandbox_records import Answer, behaving, forward, with_records
 from tests.sandboxes import own_sandbox
 
 QUICK = RetryBudget(seconds=20, attempts=3, wait=0.01)
@@ -58,7 +56,7 @@ CONTESTS = [
     },
 ]
 TABLES = {
-    "code_eval_humaneval_python": HUMANEVAL,
+    "humaneval_python": HUMANEVAL,
     "mbpp": MBPP,
     "code_contests": CONTESTS,
     "empty": [],
@@ -71,12 +69,10 @@ TABLES = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("tables")
-    for name, records in TABLES.items():
-        lines = "".join(f"{json.dumps(record)}\n" for record in records)
-        (folder / f"{name}.jsonl").write_text(lines)
-    log = tmp_path_factory.mktemp("sandbox")
-    with own_sandbox(log, PLUMBLINE_SANDBOX_DATASETS=str(folder)) as url:
+    with (
+        own_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox,
+        with_records(sandbox, TABLES) as url,
+    ):
         yield url
 
 
@@ -105,8 +101,6 @@ def failure(where: SandboxSource, layout: str, cache: Path, *, offline: bool = F
     return message
 
 
-# What a request is answered with: status and body, or None to break the connection.
-Answer = tuple[int, bytes] | None
 Forward = Callable[[], Answer]
 Behaviour = Callable[[str, dict[str, Any], Forward], Answer]
 
@@ -115,38 +109,11 @@ Behaviour = Callable[[str, dict[str, Any], Forward], Answer]
 def standing_before(server: str, behave: Behaviour) -> Iterator[str]:
     """A server that asks ``behave`` what to answer; ``forward`` is the answer of ``server``."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answer = behave(self.path, body, lambda: forward(f"{server}{self.path}", body))
-            if answer is None:
-                return
-            self.send_response(answer[0])
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(answer[1])))
-            self.end_headers()
-            self.wfile.write(answer[1])
+    def asked(path: str, body: dict[str, Any]) -> Answer:
+        return behave(path, body, lambda: forward(f"{server}{path}", body))
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    front = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=front.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{front.server_port}"
-    finally:
-        front.shutdown()
-        front.server_close()
-
-
-def forward(url: str, body: dict[str, Any]) -> Answer:
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
+    with behaving(asked) as url:
+        yield url
 
 
 def test_humaneval_rows_are_the_public_ones(server: str, cache: Path):
@@ -354,7 +321,7 @@ def test_no_server(cache: Path, url: str):
 @pytest.mark.parametrize(
     ("dataset", "layout", "named"),
     [
-        ("nothing", "mbpp", "no table of records for nothing"),
+        ("nothing", "mbpp", "no records of nothing"),
         ("mbpp", "humaneval", "mbpp id 1: labels: task_id"),
         ("mbpp", "code_contests", "mbpp id 1: the prompt does not end with a paragraph"),
         ("code_contests", "mbpp", "code_contests id 7: labels: test_setup_code"),

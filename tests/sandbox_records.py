@@ -1,0 +1,85 @@
+"""A server with records, as SandboxFusion's has them, before this repository's sandbox."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+# Status and body of a response, or None to break the connection.
+Answer = tuple[int, bytes] | None
+Behaviour = Callable[[str, dict[str, Any]], Answer]
+
+
+@contextmanager
+def behaving(behave: Behaviour) -> Iterator[str]:
+    """A server that answers as ``behave`` does; yield its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = behave(self.path, body)
+            if answer is None:
+                return
+            self.send_response(answer[0])
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer[1])))
+            self.end_headers()
+            self.wfile.write(answer[1])
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    front = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=front.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{front.server_port}"
+    finally:
+        front.shutdown()
+        front.server_close()
+
+
+def forward(url: str, body: dict[str, Any]) -> Answer:
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+@contextmanager
+def with_records(sandbox: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    """A sandbox with records by data set: a request without a record gets its own."""
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        config, name = body["config"], body["dataset"]
+        if not config.get("provided_data"):
+            if name not in tables:
+                return refusal(400, f"this server has no records of {name}")
+            records = sorted(tables[name], key=lambda one: (isinstance(one["id"], str), one["id"]))
+            if path == "/get_prompts":
+                first = body.get("offset", 0)
+                records = records[first : first + body.get("limit", len(records))]
+                if not records:
+                    return 200, b"[]"
+                config["provided_data"] = records
+            else:
+                keys = ("id", "task_id")
+                matching = [r for r in records if str(body["id"]) in [str(r.get(k)) for k in keys]]
+                if not matching:
+                    return refusal(404, f"{name} has no record with the id {body['id']!r}")
+                config["provided_data"] = matching[0]
+        return forward(f"{sandbox}{path}", body)
+
+    with behaving(behave) as url:
+        yield url
+
+
+def refusal(status: int, text: str) -> Answer:
+    return status, json.dumps({"detail": text}).encode()
