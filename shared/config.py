@@ -208,8 +208,8 @@ class SandboxConfig(Section):
     memory_limit_mb: InProtocol[int] = Field(default=1024, ge=1)
     """Address space per process in MiB."""
     max_concurrency: Operation[int] = Field(default=64, ge=1)
-    """Upper limit of concurrent calls to one sandbox, over all workers. The limit in use adapts
-    below it."""
+    """Concurrent calls to one sandbox, over all workers; to ours at most two for each program that
+    it runs at once."""
 
 
 class ReplayConfig(Section):

@@ -283,6 +283,9 @@ class _DirectPool:
     def __init__(self, urls: Sequence[str]) -> None:
         self.urls = urls
 
+    def limit(self, url: str, calls: int) -> None:
+        pass
+
     @asynccontextmanager
     async def permit(
         self, *, exclusive: bool = False, avoid: str | None = None, only: str | None = None

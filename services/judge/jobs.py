@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 
-from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import RedisError
 from rq.worker import BaseWorker
 
@@ -16,7 +15,7 @@ from services.judge.canary_programs import CanaryProfile
 from services.judge.health import JudgeMetrics
 from services.judge.judging import Judge
 from services.judge.methods.base import compute
-from services.judge.permits import PoolSettings, SandboxPool
+from services.judge.permits import SandboxPool
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.settings import JudgeSettings
@@ -64,8 +63,7 @@ class SampleJudge:
 
     Args:
         settings: Settings of the process.
-        redis: For waiting; the caller closes it, after :meth:`close`.
-        commands: Connection for all other commands.
+        commands: Connection to Redis; the caller closes it, after :meth:`close`.
         name: The worker's name.
         metrics: Metrics of the process.
     """
@@ -73,14 +71,12 @@ class SampleJudge:
     def __init__(
         self,
         settings: JudgeSettings,
-        redis: AsyncRedis,
         commands: PipelinedRedis,
         name: str,
         metrics: JudgeMetrics,
     ) -> None:
         self.name = name
         self._settings = settings
-        self._redis = redis
         self._commands = commands
         self._sandboxes: dict[tuple[object, ...], tuple[SandboxClient, SandboxPool]] = {}
         self._problems: dict[tuple[str, str, str], Problem] = {}
@@ -178,16 +174,14 @@ class SampleJudge:
         concurrency = config.sandbox.max_concurrency
         key = (*addresses, attempts, budget, concurrency)
         if key not in self._sandboxes:
-            settings = PoolSettings(max_concurrency=concurrency)
             # A run's own address may be anybody's who can write to Redis.
             headers = self._settings.sandbox_headers if self._settings.sandboxes else {}
             # Keys, metrics and records name a sandbox without its password.
             pool = SandboxPool(
-                self._redis,
+                self._commands,
                 [address.url for address in addresses],
                 self.name,
-                settings=settings,
-                commands=self._commands,
+                max_concurrency=concurrency,
             )
             client = SandboxClient(
                 pool,

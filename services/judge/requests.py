@@ -1,11 +1,10 @@
 """Calls of SandboxFusion with their limits; ``fusion`` makes requests of them."""
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from shared.harness.wire import CallResult
 from shared.schemas import InfraFailure
 
 if TYPE_CHECKING:  # loading it takes long, and most calls do not need it
@@ -13,12 +12,6 @@ if TYPE_CHECKING:  # loading it takes long, and most calls do not need it
 
 # Cases of one submit that SandboxFusion runs at once (its dataset.max_runner_concurrency).
 _SUBMIT_CONCURRENCY = 3
-
-
-def executed(response: "RunCodeResponse") -> float:
-    """Return the execution time of compiling and running together, in seconds."""
-    commands = (response.compile_result, response.run_result)
-    return sum(command.execution_time or 0.0 for command in commands if command)
 
 
 def fetched(response: "RunCodeResponse", name: str) -> bytes:
@@ -30,24 +23,8 @@ def fetched(response: "RunCodeResponse", name: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class SandboxUsage:
-    """CPU and wall-clock time of all programs of a call together."""
-
-    cpu: float
-    wall: float
-
-    @classmethod
-    def of(cls, result: CallResult) -> Self:
-        cases = result.cases.values()
-        return cls(sum(case.cpu for case in cases), sum(case.wall for case in cases))
-
-
-@dataclass(frozen=True, slots=True)
 class RunCode:
-    """Call that runs a program; memory in MiB.
-
-    ``usage_of`` extracts the resource usage of the programs from the response.
-    """
+    """Call that runs a program; memory in MiB."""
 
     code: str
     language: str
@@ -57,7 +34,6 @@ class RunCode:
     memory_limit_mb: int
     files: Mapping[str, str] = field(default_factory=dict)
     fetch_files: Sequence[str] = ()
-    usage_of: Callable[["RunCodeResponse"], SandboxUsage] | None = None
 
     @property
     def longest(self) -> float:

@@ -21,13 +21,7 @@ from pydantic import ValidationError
 
 from services.judge.harness.call import run_with_harness
 from services.judge.permits import CallOutcome, Permit
-from services.judge.requests import (
-    Attempts,
-    RunCode,
-    SandboxUsage,
-    Submit,
-    executed,
-)
+from services.judge.requests import Attempts, RunCode, Submit
 from shared.address import Address
 from shared.environment import PROGRAM, SandboxEnvironment
 from shared.foreign_json import JsonError, has_many_values
@@ -45,11 +39,8 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-# Signs of an overloaded sandbox: programs wait longer than this many seconds plus this share of
-# their execution time, or get less than this share of a core.
-_WAITED, _WAITED_SHARE = 0.5, 0.5
-_CPU_SHARE, _CPU_MEASURABLE = 0.25, 0.5
-
+# Calls of a sandbox that tells how many programs it runs at once: so many run or wait in it.
+_CALLS_PER_SLOT = 2
 # The version of ``/run_cases`` that this client speaks.
 _RUN_CASES = "3"
 # Longest retries of calls to one sandbox of a pool, in seconds.
@@ -141,6 +132,8 @@ class Pool(Protocol):
     @property
     def urls(self) -> Sequence[str]: ...
 
+    def limit(self, url: str, calls: int) -> None: ...
+
     def permit(
         self, *, exclusive: bool = False, avoid: str | None = None, only: str | None = None
     ) -> AbstractAsyncContextManager[Permit]: ...
@@ -156,6 +149,9 @@ class _PinnedPool:
     @property
     def urls(self) -> Sequence[str]:
         return self.pool.urls
+
+    def limit(self, url: str, calls: int) -> None:
+        self.pool.limit(url, calls)
 
     def permit(
         self, *, exclusive: bool = False, avoid: str | None = None, only: str | None = None
@@ -278,12 +274,7 @@ class SandboxClient:
         body = fusion.run_code_body(request)
         send = partial(self._post, "/run_code", body, fusion.read_run_code)
         call = _Call("/run_code", request.longest, send, alone)
-
-        def outcome(response: "RunCodeResponse", seconds: float) -> CallOutcome:
-            usage = request.usage_of(response) if request.usage_of else None
-            return _health(executed(response), seconds, usage)
-
-        return await self._call_with_retries(call, attempts, outcome)
+        return await self._call_with_retries(call, attempts)
 
     async def run_cases(
         self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
@@ -299,12 +290,8 @@ class SandboxClient:
             body = request.model_dump_json().encode()
             send = partial(self._post, "/run_cases", body, CALL_RESULT.validate_json)
             call = _Call("/run_cases", request.limits.call, send, alone)
-
-            def outcome(result: CallResult, seconds: float) -> CallOutcome:
-                return _health(result.seconds, seconds, SandboxUsage.of(result))
-
             try:
-                return await self._call_with_retries(call, attempts, outcome)
+                return await self._call_with_retries(call, attempts)
             except _NotOfferedError:
                 self._offers_cases.clear()
         return await run_with_harness(self, request, attempts, alone=alone)
@@ -358,6 +345,9 @@ class SandboxClient:
                 ) as response:
                     if response.status in _OUTAGES or response.status >= 500:
                         return None
+                    slots = response.headers.get("Plumbline-Concurrency", "")
+                    if slots.isdecimal():
+                        self.pool.limit(url, _CALLS_PER_SLOT * int(slots))
                     return response.headers.get("Plumbline-Run-Cases") == _RUN_CASES
         except (aiohttp.ClientError, TimeoutError):
             return None
@@ -379,14 +369,9 @@ class SandboxClient:
             return await fusion.submit(request, url, exchange)
 
         call = _Call("/submit", request.longest, send, alone)
-        return await self._call_with_retries(call, attempts, lambda *_: CallOutcome.OK)
+        return await self._call_with_retries(call, attempts)
 
-    async def _call_with_retries(
-        self,
-        call: "_Call[Response]",
-        attempts: Attempts,
-        outcome: Callable[[Response, float], CallOutcome],
-    ) -> Response:
+    async def _call_with_retries(self, call: "_Call[Response]", attempts: Attempts) -> Response:
         # The budget starts at the first failure: before that the call only waited for a permit.
         give_up_at: float | None = None
         failures: list[InfraFailure] = []
@@ -399,7 +384,7 @@ class SandboxClient:
                     with self._outage.request() as began:
                         answer = await self._attempt(permit.url, call)
                     self._outage.succeeded(began)
-                    permit.report(outcome(answer, self._clock() - began))
+                    permit.report(CallOutcome.OK)
                     return answer
                 except _RejectedError as error:
                     if call.path == "/run_cases" and error.status == HTTPStatus.NOT_FOUND:
@@ -482,15 +467,6 @@ class _Call(Generic[Response]):
 
 
 _JSON = {"Content-Type": "application/json"}
-
-
-def _health(executed: float, seconds: float, usage: SandboxUsage | None) -> CallOutcome:
-    if seconds - executed > _WAITED + _WAITED_SHARE * executed:
-        return CallOutcome.CONGESTED
-    # Relative to the programs' own time: they use no CPU while the compiler runs.
-    if usage is not None and _CPU_MEASURABLE < usage.cpu < _CPU_SHARE * usage.wall:
-        return CallOutcome.CONGESTED
-    return CallOutcome.OK
 
 
 def _excerpt(body: bytes) -> str:

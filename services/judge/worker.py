@@ -121,7 +121,7 @@ class JudgeWorker(SimpleWorker):
         loop = asyncio.get_running_loop()
         redis = await connect_async(self._settings.redis_url, wait=60)
         commands = PipelinedRedis(redis)
-        judge = SampleJudge(self._settings, redis, commands, self.name, self.metrics)
+        judge = SampleJudge(self._settings, commands, self.name, self.metrics)
         jobs = WorkerJobs(commands, self.name, lease_ttl=self._settings.lease_ttl)
         drain = self._settings.drain_seconds
         work = JobLoop(jobs, redis, judge, self.fail, self.metrics, drain=drain)

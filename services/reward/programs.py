@@ -6,9 +6,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from uuid import uuid4
 
-from redis.asyncio import Redis as AsyncRedis
-
-from services.judge.permits import PoolSettings, SandboxPool
+from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
 from services.judge.tool_programs import run_program
 from services.reward.errors import RETRY_AFTER, RefusedError, too_many
@@ -75,24 +73,22 @@ class Programs:
 
 @asynccontextmanager
 async def sandbox_client(
-    config: Config, settings: SandboxClientSettings, redis: AsyncRedis, commands: PipelinedRedis
+    config: Config, settings: SandboxClientSettings, commands: PipelinedRedis
 ) -> AsyncIterator[SandboxClient]:
     """Open a client of the sandboxes, with permits from the pool that the judges share.
 
     Args:
         config: Config with the sandboxes' URLs, unless the settings have some.
         settings: Settings of the service.
-        redis: Connection for waiting.
-        commands: Connection for all other commands.
+        commands: Connection to Redis.
     """
     given = settings.sandboxes
     addresses = [Address.parse(url) for url in given or config.sandbox_urls]
     pool = SandboxPool(
-        redis,
+        commands,
         [address.url for address in addresses],
         f"reward-{uuid4().hex[:12]}",
-        settings=PoolSettings(max_concurrency=config.sandbox.max_concurrency),
-        commands=commands,
+        max_concurrency=config.sandbox.max_concurrency,
     )
     client = SandboxClient(
         pool,

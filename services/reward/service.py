@@ -105,9 +105,7 @@ class RewardService:
             ledger = RewardLedger(waiting, commands, session.run, remember=settings.remember)
             most = session.config.judge.max_deliveries
             janitor = Janitor(ledger, upkeep, max_deliveries=most)
-            sandbox = await opened.enter_async_context(
-                sandbox_client(config, settings, waiting, commands)
-            )
+            sandbox = await opened.enter_async_context(sandbox_client(config, settings, commands))
             programs = Programs(
                 config,
                 sandbox,

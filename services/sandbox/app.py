@@ -154,7 +154,9 @@ class Server:
         return answer.status.value, answer
 
     async def _offer_cases(self, _request: web.Request) -> web.Response:
-        return web.Response(headers={"Plumbline-Run-Cases": RUN_CASES_VERSION})
+        slots = str(self._settings.concurrency)
+        headers = {"Plumbline-Run-Cases": RUN_CASES_VERSION, "Plumbline-Concurrency": slots}
+        return web.Response(headers=headers)
 
     async def _run_cases(self, http: web.Request) -> web.Response:
         return await respond(self._cases(http), self._metrics.run_cases)

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from services.data.importer import import_dataset
-from services.judge.permits import PoolSettings, SandboxPool
+from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
 from shared.config import Config, load_config
 from shared.datasets import read_datasets
 from shared.ledger import connect_async
+from shared.ledger.pipelined import PipelinedRedis
 from shared.schemas import Problem, StdioTests
 from tests.bench.answers import Answer
 from tests.bench.judges import by_method
@@ -58,8 +59,8 @@ async def judged(
 ) -> Codes:
     """The codes of each answer's cases, by the answer's place; so many answers at once."""
     connection = await connect_async(redis)
-    settings = PoolSettings(max_concurrency=at_once, initial=at_once, minimum=at_once)
-    pool = SandboxPool(connection, [sandbox], "load", settings=settings)
+    commands = PipelinedRedis(connection)
+    pool = SandboxPool(commands, [sandbox], "load", max_concurrency=at_once)
     slots = asyncio.Semaphore(at_once)
     async with SandboxClient(pool, max_attempts=3, retry_budget=60) as client:
         judge = by_method(config, client)

@@ -1,11 +1,10 @@
-"""A pool without limits, and waiting for a state of a real pool."""
+"""A pool without limits."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from services.judge.permits import Permit, SandboxPool, SandboxState
+from services.judge.permits import Permit
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +23,16 @@ class OpenPool:
     Attributes:
         grants: All permits there ever were.
         held: How many are out now.
+        limits: Lower caps by sandbox.
     """
 
     urls: list[str]
     grants: list[Grant] = field(default_factory=list)
     held: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+
+    def limit(self, url: str, calls: int) -> None:
+        self.limits[url] = calls
 
     @asynccontextmanager
     async def permit(
@@ -43,10 +47,3 @@ class OpenPool:
             yield permit
         finally:
             self.held -= 1
-
-
-async def until(pool: SandboxPool, reached: Callable[[list[SandboxState]], bool]) -> None:
-    """Wait until the sandboxes of ``pool`` are in some state."""
-    async with asyncio.timeout(20):
-        while not reached(await pool.state()):
-            await asyncio.sleep(0.002)

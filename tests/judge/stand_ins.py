@@ -10,7 +10,7 @@ from pathlib import Path
 from sandbox_fusion.models import CommandRunResult, RunCodeResponse
 
 from services.judge.harness.call import RunsCode, run_with_harness
-from services.judge.requests import Attempts, RunCode, SandboxUsage, fetched
+from services.judge.requests import Attempts, RunCode, fetched
 from services.judge.sandbox import SandboxClient
 from shared.harness import wire
 from shared.harness.cases.records import ResultsFile, RunSpec
@@ -69,13 +69,10 @@ class Damaged(HarnessOnly):
             self.singles.append(request)
             return await self.real.run_code(request, attempts, alone=alone)
 
-        def damaged(response: RunCodeResponse) -> SandboxUsage:
-            results = self.damage(fetched(response, wire.RESULTS))
-            response.files[wire.RESULTS] = base64.b64encode(results).decode()
-            assert request.usage_of is not None
-            return request.usage_of(response)
-
-        return await self.real.run_code(replace(request, usage_of=damaged), attempts, alone=alone)
+        response = await self.real.run_code(request, attempts, alone=alone)
+        results = self.damage(fetched(response, wire.RESULTS))
+        response.files[wire.RESULTS] = base64.b64encode(results).decode()
+        return response
 
 
 @dataclass
@@ -85,7 +82,6 @@ class Scripted(HarnessOnly):
     records: list[Sequence[tuple[object, ...]]]
     asked: list[RunCode] = field(default_factory=list)
     alone: list[bool] = field(default_factory=list)
-    usages: list[SandboxUsage] = field(default_factory=list)
 
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False
@@ -94,15 +90,12 @@ class Scripted(HarnessOnly):
         self.asked.append(request)
         self.alone.append(alone)
         script = self.records.pop(0) if len(self.records) > 1 else self.records[0]
-        response = RunCodeResponse(
+        return RunCodeResponse(
             message="",
             status="Success",
             run_result=CommandRunResult(status="Finished", return_code=0, execution_time=1.0),
             files={wire.RESULTS: base64.b64encode(_results(request, script)).decode()},
         )
-        assert request.usage_of is not None
-        self.usages.append(request.usage_of(response))
-        return response
 
 
 def case(

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 
 from services.judge import calls, fusion
 from services.judge.judging import MOST_LATE, judge_answer
-from services.judge.requests import Attempts, SandboxUsage
+from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement
 from services.sandbox.app import create_app
@@ -481,14 +481,6 @@ async def test_time_outs_are_counted_over_all_calls(sandbox: SandboxClient, pool
 
 
 # Calls
-
-
-async def test_a_call_says_what_the_answers_used() -> None:
-    """By which the client sees whether they got their share of a core."""
-    cases = [case(0, cpu=0.5, wall=1.5), case(1, cpu=0.25, wall=0.5)]
-    sandbox = Scripted([[OK, *cases, DONE]])
-    await judged(sandbox, ECHO, ("1", "1"), ("2", "2"))
-    assert sandbox.usages == [SandboxUsage(cpu=0.75, wall=2.0)]
 
 
 async def test_a_call_begins_no_case_when_its_time_is_up(

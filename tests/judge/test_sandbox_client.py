@@ -23,9 +23,7 @@ from services.judge.permits import CallOutcome
 from services.judge.requests import (
     Attempts,
     RunCode,
-    SandboxUsage,
     Submit,
-    executed,
     fetched,
 )
 from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
@@ -455,70 +453,6 @@ async def test_the_pool_is_told_when_to_come_again(
     server = await start(said(503, Retry_After="0.25"), said(503, Retry_After="600"))
     await failed(await client(server.url, retry_budget=2), Attempts())
     assert [grant.permit.retry_after for grant in pool.grants] == [0.25, 30]
-
-
-def ran_for(seconds: float) -> dict[str, Any]:
-    return {**GOOD, "run_result": {**GOOD["run_result"], "execution_time": seconds}}
-
-
-@pytest.mark.parametrize(
-    ("took", "executed", "outcome"),
-    [
-        (0.5, 0.1, CallOutcome.OK),
-        (0.7, 0.1, CallOutcome.CONGESTED),
-        (14.0, 10.0, CallOutcome.OK),
-        (16.0, 10.0, CallOutcome.CONGESTED),
-    ],
-)
-async def test_a_program_that_waited_long_before_it_ran_is_a_sign_of_congestion(
-    start: Start,
-    client: Client,
-    pool: OpenPool,
-    clock: Clock,
-    took: float,
-    executed: float,
-    outcome: CallOutcome,
-) -> None:
-    async def slow(_request: web.Request) -> web.StreamResponse:
-        clock.now += took
-        return web.json_response(ran_for(executed))
-
-    server = await start(slow)
-    await (await client(server.url, clock=clock)).run_code(REQUEST, Attempts())
-    assert pool.grants[0].permit.outcome is outcome
-
-
-@pytest.mark.parametrize(
-    ("cpu", "wall", "outcome"),
-    [
-        (1.1, 4.0, CallOutcome.OK),
-        (0.9, 4.0, CallOutcome.CONGESTED),
-        (0.4, 4.0, CallOutcome.OK),  # too little to say anything
-        (0.6, 0.7, CallOutcome.OK),  # the rest of the time went into compiling
-    ],
-)
-async def test_a_program_that_got_little_of_a_core_is_a_sign_of_congestion(
-    start: Start,
-    client: Client,
-    pool: OpenPool,
-    clock: Clock,
-    cpu: float,
-    wall: float,
-    outcome: CallOutcome,
-) -> None:
-    async def answer(_request: web.Request) -> web.StreamResponse:
-        clock.now += 4
-        return web.json_response(ran_for(4))
-
-    def usage_of(response: RunCodeResponse) -> SandboxUsage:
-        assert executed(response) == 4
-        return SandboxUsage(cpu, wall)
-
-    server = await start(answer)
-    await (await client(server.url, clock=clock)).run_code(
-        replace(REQUEST, usage_of=usage_of), Attempts()
-    )
-    assert pool.grants[0].permit.outcome is outcome
 
 
 async def test_the_sandbox_that_failed_is_avoided(

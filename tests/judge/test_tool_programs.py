@@ -3,11 +3,12 @@
 import pytest
 from sandbox_fusion.models import CommandRunResult, RunCodeResponse
 
-from services.judge.permits import PoolSettings, SandboxPool
+from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
 from services.judge.tool_programs import answer_of, run_program
 from shared.config import SandboxConfig
 from shared.ledger import connect_async
+from shared.ledger.pipelined import PipelinedRedis
 from shared.programs import MAX_OUTPUT, Program, ProgramAnswer, ProgramStatus
 from tests.conftest import RedisServer
 from tests.sandbox.conftest import needs_cpp
@@ -15,7 +16,7 @@ from tests.sandbox.conftest import needs_cpp
 
 async def run(redis_server: RedisServer, program: Program, url: str) -> ProgramAnswer:
     async with await connect_async(redis_server.url) as redis:
-        pool = SandboxPool(redis, [url], "w", settings=PoolSettings(max_concurrency=1))
+        pool = SandboxPool(PipelinedRedis(redis), [url], "w", max_concurrency=1)
         async with SandboxClient(pool, max_attempts=1, retry_budget=0.1) as sandbox:
             answer = await run_program(program, SandboxConfig(), sandbox)
         await pool.close()

@@ -54,7 +54,7 @@ class Worker:
     async def __aenter__(self) -> Self:
         self.client: AsyncRedis = await connect_async(self._settings.redis_url)
         commands = PipelinedRedis(self.client)
-        self._judge = SampleJudge(self._settings, self.client, commands, self.name, self.metrics)
+        self._judge = SampleJudge(self._settings, commands, self.name, self.metrics)
         self._jobs = WorkerJobs(commands, self.name, lease_ttl=self._lease_ttl)
         self.loop = self._loop()
         return self

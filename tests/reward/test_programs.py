@@ -32,7 +32,7 @@ async def programs(
     config = Config.model_validate({"sandbox": {"url": url}})
     async with (
         await connect_async(redis_server.url) as redis,
-        sandbox_client(config, RewardSettings(), redis, PipelinedRedis(redis)) as sandbox,
+        sandbox_client(config, RewardSettings(), PipelinedRedis(redis)) as sandbox,
     ):
         yield Programs(config, sandbox, max_pending=max_pending)
 

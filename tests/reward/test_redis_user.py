@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services.judge.permits import CallOutcome, PoolSettings, SandboxPool
+from services.judge.permits import CallOutcome, SandboxPool
 from shared.canaries import CanaryReport
 from shared.ledger import CanaryLedger, Ledger, connect, connect_async, keys
 from shared.ledger.jobs import WorkerJobs
@@ -95,7 +95,7 @@ async def test_everything_that_its_upkeep_does(server: RedisWithUsers) -> None:
 
 async def test_everything_that_programs_of_tools_need(server: RedisWithUsers) -> None:
     redis = await connect_async(server.url_of("reward"))
-    pool = SandboxPool(redis, ["http://s"], "w", settings=PoolSettings(max_concurrency=1))
+    pool = SandboxPool(PipelinedRedis(redis), ["http://s"], "w", max_concurrency=1)
 
     async def held() -> None:
         async with pool.permit() as permit:

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 from services.aggregator.ingest import Ingester
 from services.judge.canaries import CanaryRounds
 from services.judge.canary_programs import CanaryProfile
-from services.judge.permits import PoolSettings, SandboxPool
+from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeWorker
@@ -135,12 +135,12 @@ async def test_everything_that_a_judge_does(server: RedisWithUsers) -> None:
         admin.sadd("rq:workers:judge", "rq:worker:gone")
         admin.delete(*admin.keys("plumbline:lease:*"))
     worker.run_maintenance_tasks()
-    pool = SandboxPool(redis, ["http://s"], "w", settings=PoolSettings(max_concurrency=1))
+    pool = SandboxPool(commands, ["http://s"], "w", max_concurrency=1)
     async with pool.permit():
         waiting = asyncio.create_task(_permit(pool))
         await asyncio.sleep(0.05)
     await waiting
-    assert await pool.state()
+    assert await pool.used() == {"http://s": 0}
     await pool.close()
     rounds = CanaryRounds(commands, lambda _: None)
     async with SandboxClient(pool, max_attempts=1, retry_budget=0) as sandbox:
@@ -243,7 +243,7 @@ def test_nobody_may_more_than_its_trade(server: RedisWithUsers, user: str) -> No
         ("judge", ("SET", f"plumbline:run:{RUN}:lock", "x")),
         ("judge", ("PUBLISH", keys.JUDGED, "x")),
         ("judge", ("SET", "rq:suspended", "1")),
-        ("runner", ("HGET", "plumbline:permits:x:clock", "time")),
+        ("runner", ("ZCARD", "plumbline:permits:x:held:http://s")),
         ("runner", ("SET", keys.lease("x"), "me")),
         ("runner", ("HSET", "rq:worker:x", "state", "busy")),
         ("aggregator", ("RPUSH", "rq:queue:judge", "x")),

@@ -5,7 +5,7 @@ import secrets
 from typing import TYPE_CHECKING, Protocol
 
 from services.judge.harness.sources import harness_files, source
-from services.judge.requests import Attempts, RunCode, SandboxUsage, fetched
+from services.judge.requests import Attempts, RunCode, fetched
 from shared.harness import wire
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.service.logs import get_logger
@@ -31,13 +31,6 @@ async def run_with_harness(
         SandboxUnavailableError: The sandbox gave no usable response.
     """
     key = secrets.token_bytes(32)
-    result = CallResult()
-
-    def usage_of(response: "RunCodeResponse") -> SandboxUsage:
-        nonlocal result
-        result = wire.decode_results(fetched(response, wire.RESULTS), key)
-        return SandboxUsage.of(result)
-
     call = RunCode(
         code=source("boot"),
         language="python",
@@ -52,9 +45,9 @@ async def run_with_harness(
             wire.ANSWER: base64.b64encode(request.code.encode()).decode(),
         },
         fetch_files=(wire.RESULTS,),
-        usage_of=usage_of,
     )
     response = await sandbox.run_code(call, attempts, alone=alone)
+    result = wire.decode_results(fetched(response, wire.RESULTS), key)
     if result.end is None:
         run = response.run_result
         log.info(
