@@ -23,7 +23,6 @@ from shared.protocol import (
 from shared.redaction import is_secret_variable, redact_address
 from shared.result_config import QaLogsConfig, WandbConfig
 from shared.schemas import QualityFinding, RecordedCases, sha256
-from shared.statuses import ExtractionPolicy
 from shared.verl_keys import RANDOM_WEIGHTS
 from shared.verl_translation import translate
 
@@ -321,8 +320,6 @@ class DatasetJudgeConfig(Section):
     """As ``judge.checker``."""
     language: InProtocol[str | None] = None
     """As ``judge.language``."""
-    extraction: InProtocol[ExtractionPolicy | None] = None
-    """As ``judge.extraction``."""
     max_timeouts: InProtocol[int | None] = Field(default=None, ge=1)
     """As ``judge.max_timeouts``; null inherits."""
     problem_limits: InProtocol[bool | None] = None
@@ -353,8 +350,6 @@ class JudgeConfig(Section):
     """SHA-256 of that file; filled in when the run begins."""
     language: InProtocol[str] = "python"
     """Language of the answers, by SandboxFusion's name."""
-    extraction: InProtocol[ExtractionPolicy] = ExtractionPolicy.LAST
-    """Policy for choosing the answer among the code blocks of a completion."""
     confirm_timeouts: InProtocol[bool] = True
     """Run a case with a doubtful time-out again, alone in the sandbox."""
     # Chosen by measurement: docs/benchmarks.md, "Budgets of time-outs".
@@ -386,7 +381,7 @@ class JudgeConfig(Section):
     """Judge although tests of some problems cannot run: their samples are ``api_error``
     (``test_error``), and the run is ``untrusted``."""
     datasets: dict[str, DatasetJudgeConfig] = Field(default_factory=dict)
-    """Overrides for one data set, by name: ``method``, ``checker``, ``language``, ``extraction``,
+    """Overrides for one data set, by name: ``method``, ``checker``, ``language``,
     ``max_timeouts``, ``problem_limits``."""
     workers: Operation[int | None] = Field(default=None, ge=1)
     """Judge processes that ``--embedded`` starts; null for one. Each judges

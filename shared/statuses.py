@@ -177,11 +177,3 @@ class ExtractionReason(StrEnum):
 
 PARTS_OF_PROGRAMS = (ExtractionReason.FRAGMENT, ExtractionReason.UNCLOSED_FENCE)
 """Reasons that explain why code does not compile."""
-
-
-class ExtractionPolicy(StrEnum):
-    """Policy for choosing the answer among several blocks; see ``shared.extraction.choice``."""
-
-    LAST = "last"
-    FIRST = "first"
-    SUBSTANCE = "substance"

@@ -62,7 +62,6 @@ def _judged(sample: Sample, judge: JudgeConfig) -> tuple[ExtractionReason, str]:
         sample.generation.completion,
         language=judge.language,
         entry_point=sample.question.entry_point if sample.question else None,
-        policy=judge.extraction,
     )
     return found.reason, found.code
 

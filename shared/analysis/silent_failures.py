@@ -98,7 +98,7 @@ _STEPS: Mapping[FinalStatus, str] = {
     FinalStatus.WRONG_ANSWER: "compare outputs in qa_logs: judge.checker, format of the tests",
     FinalStatus.RUNTIME_ERROR: "read stderr in qa_logs: a missing module, sandbox.memory_limit_mb",
     FinalStatus.TIMEOUT: "check the sandbox with plumb doctor; raise sandbox.timeout",
-    FinalStatus.SYNTAX_ERROR: "read answers in qa_logs: judge.extraction, the chat template",
+    FinalStatus.SYNTAX_ERROR: "read answers in qa_logs: the prompt, the chat template",
     FinalStatus.EMPTY_OUTPUT: "read answers in qa_logs: the chat template, generation.stop",
 }
 
@@ -124,7 +124,7 @@ def _truncated(evidence: Evidence) -> Iterator[AcceptanceFinding]:
 
 def _without_code(evidence: Evidence) -> Iterator[AcceptanceFinding]:
     for name, one in _judged(evidence):
-        step = "read answers in qa_logs: the prompt (data.templates), judge.extraction"
+        step = "read answers in qa_logs: the prompt (data.templates)"
         yield _share(Check.WITHOUT_CODE, name, one.without_code, one.judged, _WITHOUT_CODE, step)
 
 

@@ -1,6 +1,6 @@
 """Choice of the answer among the code blocks of a completion.
 
-``last``, the default, chooses the last complete block that can be the answer:
+The last complete block that can be the answer is chosen:
 
 - Python, if the tests name functions: a block that defines one, at top level rather than as a
   method, and not as a stub or with parts left out.
@@ -11,10 +11,6 @@
 - C++: a block that begins ``main`` and reads input, else one that begins ``main``, else one that
   includes a header.
 - Any other language: a block that defines the function, if any does.
-
-``first`` chooses the first of them, whether it reads input or not. ``substance`` chooses the last
-of the Python blocks with the most substance: they define the entry point; define anything or read
-input; have statements; have only values; do not parse.
 
 Blocks labelled with the language take precedence over blocks without a label. An unclosed block is
 chosen only if no complete block can be the answer, but before complete blocks that cannot be it.
@@ -29,7 +25,7 @@ from shared.extraction.combination import combine, needed_by
 from shared.extraction.fences import Block
 from shared.extraction.languages import Language, defines_function
 from shared.extraction.python_source import Source, readable
-from shared.statuses import ExtractionPolicy, ExtractionReason
+from shared.statuses import ExtractionReason
 
 _NOTHING = (ExtractionReason.NO_CODE_BLOCK, ExtractionReason.EMPTY, ExtractionReason.PROSE_ONLY)
 _PROMPT = re.compile(
@@ -77,7 +73,6 @@ def choose(
     blocks: Iterable[Block],
     language: Language,
     names: Set[str],
-    policy: ExtractionPolicy,
 ) -> Choice | None:
     """Choose one of a text's blocks; None if no block is in the language.
 
@@ -87,7 +82,7 @@ def choose(
     if not own:
         return None
     kind = _PythonBlocks if language.is_python else _CppBlocks if language.is_cpp else _Blocks
-    group = kind(text, own, names, policy)
+    group = kind(text, own, names)
     fits = group.fits()
     places = range(len(own))
 
@@ -100,7 +95,7 @@ def choose(
         return 3 if block.label else 5
 
     best = min(map(tier, places))
-    chosen = group.pick([place for place in places if tier(place) == best])
+    chosen = max(place for place in places if tier(place) == best)
     block, code = own[chosen], group.codes[chosen]
     reason = ExtractionReason.FENCED if block.label else ExtractionReason.UNLABELLED
     if not block.closed:
@@ -118,13 +113,10 @@ class _Blocks:
 
     _readable: Callable[[str], str] = staticmethod(str)
 
-    def __init__(
-        self, text: str, blocks: Sequence[Block], names: Set[str], policy: ExtractionPolicy
-    ) -> None:
+    def __init__(self, text: str, blocks: Sequence[Block], names: Set[str]) -> None:
         self.codes = [self._readable(block.code) for block in blocks]
         self._blocks = blocks
         self._names = names
-        self._policy = policy
         # The last words before each block.
         self._before = [text[max(0, b.opening - 200) : b.opening].rstrip() for b in blocks]
 
@@ -134,9 +126,6 @@ class _Blocks:
 
     def _usable(self) -> list[bool]:
         return [True] * len(self.codes)
-
-    def pick(self, places: Sequence[int]) -> int:
-        return places[0 if self._policy is ExtractionPolicy.FIRST else -1]
 
     def combine(self, place: int) -> str | None:
         return None
@@ -154,7 +143,7 @@ class _Blocks:
 
     def _without_tests(self, programs: list[bool]) -> list[bool]:
         """The programs besides demonstrations and generators of tests, if there are any."""
-        if programs.count(True) < 2 or self._policy is ExtractionPolicy.FIRST:
+        if programs.count(True) < 2:
             return programs
         plain = [fit and not self._generates_tests(i) for i, fit in enumerate(programs)]
         return plain if any(plain) else programs
@@ -188,10 +177,8 @@ class _CppBlocks(_Blocks):
 class _PythonBlocks(_Blocks):
     _readable = staticmethod(readable)
 
-    def __init__(
-        self, text: str, blocks: Sequence[Block], names: Set[str], policy: ExtractionPolicy
-    ) -> None:
-        super().__init__(text, blocks, names, policy)
+    def __init__(self, text: str, blocks: Sequence[Block], names: Set[str]) -> None:
+        super().__init__(text, blocks, names)
         self._sources = [Source(code) for code in self.codes]
         words = "|".join(map(re.escape, sorted(names)))
         self._defines = re.compile(
@@ -201,11 +188,6 @@ class _PythonBlocks(_Blocks):
         )
 
     def fits(self) -> list[bool]:
-        if self._policy is ExtractionPolicy.SUBSTANCE:
-            return [
-                bool(b.label) or s.has_statements
-                for b, s in zip(self._blocks, self._sources, strict=True)
-            ]
         if self._names:
             defining = [self._defines.search(code) is not None for code in self.codes]
             methods = [bool(self._names & source.definitions) for source in self._sources]
@@ -234,8 +216,6 @@ class _PythonBlocks(_Blocks):
         pairs = list(zip(alone, self._sources, strict=True))
         solid = [fit and (s.acts or s.is_full(s.definitions)) for fit, s in pairs]
         alone = solid if any(solid) else alone
-        if self._policy is ExtractionPolicy.FIRST:
-            return alone
         programs = [fit and self._is_whole(place) for place, fit in enumerate(alone)]
         return self._without_tests(programs) if self._any_closed(programs) else alone
 
@@ -273,19 +253,6 @@ class _PythonBlocks(_Blocks):
             and any(s.writes for s in (*others, source))
             and not any(s.is_whole for s in others)
         )
-
-    def pick(self, places: Sequence[int]) -> int:
-        if self._policy is ExtractionPolicy.SUBSTANCE:
-            ranks = {place: self._rank(self._sources[place]) for place in places}
-            places = [place for place in places if ranks[place] == max(ranks.values())]
-        return super().pick(places)
-
-    def _rank(self, source: Source) -> int:
-        if source.tree is None:
-            return 0
-        if self._names & (source.definitions | source.bound.keys()):
-            return 4
-        return 3 if source.has_substance else 2 if source.has_statements else 1
 
     def is_sure(self, place: int) -> bool:
         """Whether a chosen block has a name that the tests call, if these are known."""

@@ -14,7 +14,7 @@ from shared.extraction.fences import Block, find_blocks
 from shared.extraction.languages import Language, language_of
 from shared.extraction.python_source import MAX_PARSED_CHARACTERS, Source, visible
 from shared.extraction.turns import answers, before_next_question
-from shared.statuses import ExtractionPolicy, ExtractionReason
+from shared.statuses import ExtractionReason
 
 _ANSWER_TAG = re.compile(r"^[ \t]*\**<(answer|solution|final_answer)>", re.I | re.MULTILINE)
 _BEGINS_CPP = ("#", "using ", "int ", "//", "/*", "typedef ", "template")
@@ -25,7 +25,6 @@ def extract(
     *,
     language: str = "python",
     entry_point: str | Collection[str] | None = None,
-    policy: ExtractionPolicy = ExtractionPolicy.LAST,
 ) -> Extraction:
     """Extract the answer of a completion.
 
@@ -49,7 +48,6 @@ def extract(
         completion: The model's whole text; any string.
         language: SandboxFusion's name of the wanted language.
         entry_point: Name of the function that the tests call, or names of all of them, if known.
-        policy: Policy for choosing one of several blocks.
 
     Returns:
         The code, with its offset in the completion if it is one contiguous part of it; if there is
@@ -61,7 +59,7 @@ def extract(
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     names = [entry_point] if isinstance(entry_point, str) else entry_point or ()
-    search = _Search(language_of(language), frozenset(filter(None, names)), policy)
+    search = _Search(language_of(language), frozenset(filter(None, names)))
     best: Choice | None = None
     parts = answers(text, search.language)
     for offset, part in parts:
@@ -83,7 +81,6 @@ class _Search:
 
     language: Language
     names: frozenset[str]
-    policy: ExtractionPolicy
 
     def in_answer(self, text: str) -> Choice | None:
         """Search the text before a question that the model asks itself, then the whole text."""
@@ -130,7 +127,7 @@ class _Search:
         return self._elsewhere(text, blocks, found) or found
 
     def _choose(self, text: str, blocks: Sequence[Block]) -> Choice | None:
-        return choose(text, blocks, self.language, self.names, self.policy)
+        return choose(text, blocks, self.language, self.names)
 
     def _begun_by_prompt(self, head: str) -> Choice | None:
         """The code before the first fence, if that closes a block which the prompt opened."""

@@ -196,15 +196,6 @@ async def test_prose_has_no_code(sandbox: SandboxClient) -> None:
     assert (verdict.cases_total, verdict.case_codes, verdict.attempts) == (2, [], 0)
 
 
-@pytest.mark.parametrize(("policy", "code"), [("last", 1), ("first", 0)])
-async def test_the_block_that_the_policy_takes(
-    sandbox: SandboxClient, policy: str, code: int
-) -> None:
-    text = f"{fenced('print(2)')}\nNo:\n{fenced('print(1)')}"
-    task = make_task(sandbox, stdio(("", "1")), text, f"judge.extraction={policy}")
-    assert codes(await judge_answer(task)) == [code]
-
-
 # Comparing
 
 

@@ -180,7 +180,7 @@ async def test_a_sandbox_without_a_compiler_is_not_wrong(sandbox_url: str) -> No
         (
             *("sandbox.memory_limit_mb=64", "sandbox.timeout=0.1", "judge.max_processes=1"),
             *("judge.max_timeouts=1", "judge.confirm_timeouts=false", "judge.wall_factor=1"),
-            *("judge.checker=lines", "judge.extraction=first", "judge.cpu_grace=1"),
+            *("judge.checker=lines", "judge.cpu_grace=1"),
         ),
         pytest.param(
             ("sandbox.memory_limit_mb=65536", "sandbox.timeout=300", "judge.max_output_mb=64"),

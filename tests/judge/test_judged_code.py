@@ -11,7 +11,7 @@ from services.judge.requests import Attempts, RunCode
 from shared.extraction import Extraction, extract, extract_verl
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import JudgedCode, Problem, Verdict, sha256
-from shared.statuses import ExtractionPolicy, ExtractionReason
+from shared.statuses import ExtractionReason
 from tests.judge.stand_ins import Scripted
 from tests.judge.tasks import as_verdict, make_task, stdio
 from tests.judge.test_submit import Scripted as ScriptedSubmit
@@ -55,7 +55,6 @@ async def recorded(given: Problem, completion: str, *options: str) -> Verdict:
     return as_verdict(await judge_answer(task), completion, task.attempts)
 
 
-POLICIES = ["last", "first", "substance"]
 METHODS = [
     ("batch", STDIO, "batch"),
     ("batch", HUMANEVAL, "function"),
@@ -63,9 +62,9 @@ METHODS = [
     ("compute_score", STDIO, "compute_score"),
     ("compute_score", HUMANEVAL, "function"),
 ]
-# Every completion with every method; all pairs of completions, methods, policies and languages.
+# Every completion with every method; all pairs of completions, methods and languages.
 CASES = [
-    (completion, method, POLICIES[(c + m) % 3], ("python", "cpp")[(c + m) // 3 % 2])
+    (completion, method, ("python", "cpp")[(c + m) % 2])
     for c, completion in enumerate(COMPLETIONS)
     for m, method in enumerate(METHODS)
 ]
@@ -73,15 +72,14 @@ CASES = [
 
 async def test_it_is_what_the_method_takes() -> None:
     differing = []
-    for completion, (method, given, signs), policy, language in CASES:
-        options = [f"judge.extraction={policy}"] * (policy != "last")
-        options += [f"judge.method={method}", f"judge.language={language}"]
+    for completion, (method, given, signs), language in CASES:
+        options = [f"judge.method={method}", f"judge.language={language}"]
         found = await recorded(given, completion, *options)
         expected: Extraction
         if signs == "function":
-            expected = extract(completion, entry_point="g", policy=ExtractionPolicy(policy))
+            expected = extract(completion, entry_point="g")
         elif signs == "batch":
-            expected = extract(completion, language=language, policy=ExtractionPolicy(policy))
+            expected = extract(completion, language=language)
         else:
             expected = extract_verl(completion)
         made = generation(completion=completion)

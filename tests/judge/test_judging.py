@@ -209,13 +209,13 @@ async def test_each_data_set_has_its_own_way(sandbox: SandboxClient) -> None:
     own = (
         "judge.datasets.d1.method=compute_score",
         "judge.datasets.d2={method: submit}",
-        "judge.datasets.d3={checker: exact, extraction: first}",
+        "judge.datasets.d3={checker: exact}",
     )
     completion = f"{fenced('print(0)')}\n{fenced('print(int(input()) + 1)')}"
     ways = {
         "d1": ("compute_score", "exact", True),
         "d2": ("submit", "lines", False),
-        "d3": ("batch", "exact", False),
+        "d3": ("batch", "exact", True),
         "d4": ("batch", "tokens", True),
     }
     for dataset, way in ways.items():

@@ -203,14 +203,13 @@ def test_a_data_set_is_judged_as_all_are_but_for_what_it_says() -> None:
         [
             "judge.checker=float:0.01",
             "judge.max_timeouts=3",
-            "judge.datasets.cc={checker: exact, max_timeouts: 1, extraction: first}",
+            "judge.datasets.cc={checker: exact, max_timeouts: 1}",
             "judge.datasets.go={method: compute_score, language: go}",
         ],
     ).judge
     assert judge.for_dataset("other") == judge
     own = judge.for_dataset("cc")
     assert (own.method, own.checker, own.max_timeouts) == ("batch", "exact", 1)
-    assert (own.extraction, judge.extraction) == ("first", "last")
     assert own.call_seconds == judge.call_seconds
     # The checker was for the other method.
     go = judge.for_dataset("go")
@@ -251,7 +250,6 @@ def test_the_data_sets_own_method_and_checker(method: str) -> None:
         (["judge.cpu_grace=0.9"], "'judge.cpu_grace'"),
         (["judge.wall_factor=0.5"], "'judge.wall_factor'"),
         (["judge.call_seconds=0"], "'judge.call_seconds'"),
-        (["judge.extraction=best"], "'judge.extraction'"),
     ],
 )
 def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: str) -> None:
@@ -336,7 +334,6 @@ def test_where_a_run_is_made_is_not_in_the_fingerprint(override: str) -> None:
         "judge.language=cpp",
         "judge.method=submit",
         "judge.checker=exact",
-        "judge.extraction=first",
         "judge.confirm_timeouts=false",
         "judge.max_timeouts=2",
         "judge.cpu_grace=2",

@@ -29,7 +29,6 @@ import pytest
 from shared.extraction import called_functions, extract, extract_verl, future_imports
 from shared.extraction.languages import defines_function
 from shared.schemas import JudgedCode
-from shared.statuses import ExtractionPolicy
 from shared.statuses import ExtractionReason as Reason
 
 CORPUS = Path(__file__).parent / "extraction_corpus"
@@ -243,19 +242,6 @@ def test_reasons(completion: str, code: str, reason: Reason) -> None:
 
 
 # Choice and combination
-
-
-@pytest.mark.parametrize("label", ["python", ""])
-@pytest.mark.parametrize("names", [None, "solve"])
-def test_policies(label: str, names: str | None) -> None:
-    for policy, code in {"last": SOLVE, "first": DRAFT, "substance": SOLVE}.items():
-        completion = python(DRAFT, SOLVE, label=label)
-        found = extract(completion, entry_point=names, policy=ExtractionPolicy(policy))
-        assert found.code == code, policy
-    assert extract(python(DRAFT, SOLVE, label=label)).code == SOLVE
-    for code in (BROKEN, "print(42)"):
-        assert extract(python(SOLVE, code), policy=ExtractionPolicy.SUBSTANCE).code == SOLVE
-        assert extract(python(code), policy=ExtractionPolicy.SUBSTANCE).code == code
 
 
 NO_ANSWERS = [

@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.extraction import extract, extract_verl
-from shared.statuses import ExtractionPolicy
 from shared.statuses import ExtractionReason as Reason
 from tests.shared.test_extraction import SOLVE
 
@@ -62,14 +61,14 @@ def wrapped(draw: st.DrawFn, code: str, *, labels: tuple[str, ...], closed: bool
 PYTHON_LABELS = ("python", "Python", "PYTHON", "py", "python3", " python", "{.python}", 'py t="a"')
 
 
-@given(st.data(), programs, st.sampled_from(ExtractionPolicy))
-def test_a_program_in_a_fence_comes_back(data, program, policy):
+@given(st.data(), programs)
+def test_a_program_in_a_fence_comes_back(data, program):
     ast.parse(program)
     completion = data.draw(wrapped(program, labels=(*PYTHON_LABELS, "")))
-    found = extract(completion, policy=policy)
+    found = extract(completion)
     assert found.code == program
     assert found.reason in (Reason.FENCED, Reason.UNLABELLED, Reason.FRAGMENT)
-    assert extract(completion, entry_point="solve", policy=policy) == found
+    assert extract(completion, entry_point="solve") == found
 
 
 @given(st.data(), programs)
@@ -114,14 +113,14 @@ def test_what_is_needed_is_defined_once(order, first):
         assert code.count(f"def {name}(") == (name in (order[first], order[-1]))
 
 
-@given(anything, languages, st.sampled_from(ExtractionPolicy), st.sampled_from([None, "solve", ""]))
+@given(anything, languages, st.sampled_from([None, "solve", ""]))
 @settings(max_examples=400)
-def test_never_raises_and_says_what_it_found(completion, language, policy, entry_point):
-    found = extract(completion, language=language, policy=policy, entry_point=entry_point)
+def test_never_raises_and_says_what_it_found(completion, language, entry_point):
+    found = extract(completion, language=language, entry_point=entry_point)
     assert found.found == bool(found.code.strip())
     assert (found.reason is Reason.EMPTY) == (not completion.strip())
     assert found.start is None or completion.startswith(found.code, found.start)
-    assert extract(completion, language=language, policy=policy, entry_point=entry_point) == found
+    assert extract(completion, language=language, entry_point=entry_point) == found
 
 
 HOSTILE_UNITS = (

@@ -141,8 +141,8 @@ def test_other_problems_under_the_same_name_are_another_set():
 
 
 def test_judge_settings_of_another_set_are_no_other_protocol():
-    assert used(record(), record("judge.datasets.mbpp_reg.extraction=first")).protocols == 1
-    assert used(record(), record("judge.datasets.humaneval.extraction=first")).protocols == 2
+    assert used(record(), record("judge.datasets.mbpp_reg.checker=exact")).protocols == 1
+    assert used(record(), record("judge.datasets.humaneval.checker=exact")).protocols == 2
 
 
 def test_seed_and_model_are_no_protocol():

@@ -48,7 +48,6 @@ class BatchMethod(Method):
             task.completion,
             language=settings.language,
             entry_point=tests.fn_name,
-            policy=settings.extraction,
         )
         self._tests = tests
         self._program = self.extraction.code

@@ -55,23 +55,22 @@ class FunctionMethod(Method):
         """Extract the answer, and plan the tests.
 
         Args:
-            task: The completion, and the extraction policy.
+            task: The completion.
             tests: The problem's tests.
             harness: Whether to run in the harness, with limits in CPU seconds; otherwise one
                 program runs directly, with limits in wall-clock seconds.
         """
-        policy = task.settings.extraction
         self._harness = harness
         self._tests = tests
         self._plan = plan_of(tests)
         self.shared_process = not harness or self._plan.shared is not None
         if isinstance(tests, HumanEvalTests):
             point = tests.entry_point
-            self._answer = extract(task.completion, entry_point=point, policy=policy)
+            self._answer = extract(task.completion, entry_point=point)
             self._shown = [tests.test]
         else:
             called = called_functions(tests.test_list, tests.test_setup_code)
-            self._answer = extract(task.completion, entry_point=called, policy=policy)
+            self._answer = extract(task.completion, entry_point=called)
             self._shown = tests.test_list
         self.extraction = self._answer
 

@@ -143,10 +143,8 @@ class ProgramMethod(Method):
 
 def extract_function(task: Task, tests: ProgramTests) -> Extraction:
     """Extract the function; a text without any code block continues the prompt."""
-    policy, entry_point = task.settings.extraction, tests.entry_point or None
-    found = extract(
-        task.completion, language=tests.language, entry_point=entry_point, policy=policy
-    )
+    entry_point = tests.entry_point or None
+    found = extract(task.completion, language=tests.language, entry_point=entry_point)
     bare = not found.found or found.reason is ExtractionReason.BARE_CODE
     if not bare or "```" in task.completion:
         return found

@@ -23,7 +23,7 @@ CHANGES = [
     ),
     ("config.sandbox.timeout", 3.0, "sandbox.timeout is 10.0 in A and 3.0 in B"),
     ("config.sandbox.memory_limit_mb", 9, "sandbox.memory_limit_mb is 1024 in A and 9 in B"),
-    ("config.judge.extraction", "first", 'judge.extraction is "last" in A and "first" in B'),
+    ("config.judge.checker", "exact", 'judge.checker is "tokens" in A and "exact" in B'),
     ("config.judge.datasets", {"one": {"max_timeouts": 3}}, "max_timeouts is 4 in A and 3 in B"),
     ("config.judge.max_timeouts", None, "judge.max_timeouts is 4 in A and not set in B"),
     (
