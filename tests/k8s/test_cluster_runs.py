@@ -77,6 +77,11 @@ def wait_for_progress(job: str, verdicts: int) -> None:
         time.sleep(1)
 
 
+def kill(selector: str) -> None:
+    at_once = ("--force", "--grace-period=0", "--wait=false")
+    kubectl("delete", "pod", "-l", selector, *at_once)
+
+
 def test_the_demos_table():
     kubectl("create", "job", "demo", "--from=cronjob/run")
     printed = finished("demo")
@@ -88,11 +93,12 @@ def test_verdicts_stay_when_pods_are_killed_and_replaced():
     """A thousand samples; beside them a second run, and a judge of another image."""
     recorded, expected = recordings()
     kubectl("create", "configmap", "recordings", "--from-file=answers=/dev/stdin", stdin=recorded)
-    mounted = [
-        {"op": "add", "path": "/volumes/-", "value": {"name": "recordings", "configMap": {"name": "recordings"}}},
-        {"op": "add", "path": "/containers/0/volumeMounts/-", "value": {"name": "recordings", "mountPath": "/recordings"}},
-    ]  # fmt: skip
-    patch = [one | {"path": f"/spec/template/spec{one['path']}"} for one in mounted]
+    volume = {"name": "recordings", "configMap": {"name": "recordings"}}
+    mount = {"name": "recordings", "mountPath": "/recordings"}
+    patch = [
+        {"op": "add", "path": f"/spec/template/spec/{path}/-", "value": value}
+        for path, value in (("volumes", volume), ("containers/0/volumeMounts", mount))
+    ]
     kubectl("patch", "deployment", "generator", "--type=json", "-p", json.dumps(patch))
     place = "PLUMBLINE_GENERATOR_REPLAY_COMPLETIONS=/recordings/answers"
     kubectl("set", "env", "deployment/generator", place)
