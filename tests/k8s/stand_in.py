@@ -51,7 +51,7 @@ def kubectl(words: list[str], state: dict) -> None:
             print(real(*words))
         case ["create", "-f", "-"]:
             state["jobs"].append(json.load(sys.stdin)["metadata"]["name"])
-        case ["logs" | "delete" | "port-forward" as verb, *rest]:
+        case ["wait" | "logs" | "delete" | "port-forward" as verb, *rest]:
             services = [service["metadata"]["name"] for service in of(state, "Service")]
             for kind, name in re.findall(r"\b(job|service)[ /](\S+)", " ".join(rest)):
                 if name not in (state["jobs"] if kind == "job" else services):
