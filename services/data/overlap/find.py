@@ -132,7 +132,7 @@ def excerpts(a: str, b: str) -> tuple[str, str]:
     """Return a line of each text around the longest run of common words."""
     texts = a.split()[:_COMPARED_WORDS], b.split()[:_COMPARED_WORDS]
     lowered = [["".join(filter(str.isalnum, word.lower())) for word in words] for words in texts]
-    run = SequenceMatcher(None, *lowered, autojunk=False).find_longest_match()
+    run = SequenceMatcher(None, lowered[0], lowered[1], autojunk=False).find_longest_match()
     return _cut(texts[0], run.a), _cut(texts[1], run.b)
 
 

@@ -8,47 +8,14 @@ from itertools import combinations
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from services.data.config import ChecksConfig
-from services.data.layouts.base import Dropped
-from services.data.manifests import Duplicate, QualityEntry, replace_text
+from services.data.manifests import replace_text
 from services.data.overlap.pairs import AllowedOverlap, Overlap
+from services.data.prepare.stages import Stage
 from shared.data_roles import DataRole
 
 REPORT = "audit_report"
 # Entries shown per list; the list files have all of them.
 SHOWN = 50
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetAudit:
-    """A published data set.
-
-    ``rows`` counts the source's rows. ``dropped``, ``duplicates`` and ``findings`` are the entries
-    of the lists next to the manifest. ``verified`` means that its reference solutions were judged.
-    """
-
-    name: str
-    split: str
-    role: DataRole
-    source: str
-    revision: str
-    version: str
-    licence: str
-    rows: int
-    problem_ids: tuple[str, ...]
-    dropped: tuple[Dropped, ...]
-    duplicates: tuple[Duplicate, ...]
-    findings: tuple[QualityEntry, ...]
-    quality: Mapping[str, int]
-    verified: bool
-    file: str
-
-    @property
-    def problems(self) -> int:
-        return len(self.problem_ids)
-
-    @property
-    def removed(self) -> tuple[Duplicate, ...]:
-        return tuple(entry for entry in self.duplicates if entry.removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +36,7 @@ class Audit:
     ``overlaps`` are the unreviewed ones between data sets; resolve them before the data is used.
     """
 
-    datasets: tuple[DatasetAudit, ...]
+    datasets: tuple[Stage, ...]
     overlaps: tuple[Overlap, ...]
     reviewed: tuple[AllowedOverlap, ...]
     stale: tuple[str, ...]

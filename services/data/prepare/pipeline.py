@@ -9,7 +9,6 @@ from services.data.config import PrepareConfig, families_of
 from services.data.manifests import (
     Duplicate,
     OverlapEntry,
-    QualityEntry,
     write_list,
     write_lock,
 )
@@ -22,7 +21,7 @@ from services.data.overlap.pairs import (
     load_allowlist,
 )
 from services.data.prepare.audit import Audit, write_report
-from services.data.prepare.publish import Changes, publish
+from services.data.prepare.publish import publish
 from services.data.prepare.stages import Stage, stage_dataset
 from services.data.prepare.verification import verify
 from services.data.records import Verifier, read_records, text_of
@@ -80,17 +79,18 @@ def prepare(
     progress.begin(f"comparing {len(texts):,} problems")
     overlaps = find_overlaps(texts, config.checks)
     progress.end(f"{len(overlaps):,} pairs are alike")
-    near = {stage.name: _near_duplicates(stage, overlaps) for stage in stages}
-    removed = {(name, one.problem_id) for name, ones in near.items() for one in ones if one.removed}
-    verified = {stage.name: _verify(stage, verifier) for stage in stages}
+    for stage in stages:
+        stage.duplicates += _near_duplicates(stage, overlaps)
+        if verifier is not None:
+            stage.findings += verify(list(read_records(stage.data)), verifier)
+            stage.verified = True
+    removed = {(stage.name, one.problem_id) for stage in stages for one in stage.removed}
     families = families_of(config.datasets)
     between = [one for one in overlaps if one.leaks(families) and not _has_any(one, removed)]
     reviewed = allowed.split(between)
-    published = [
-        publish(config, stage, Changes(near[stage.name], verified[stage.name])) for stage in stages
-    ]
+    files = [path for stage in stages for path in publish(config, stage)]
     audit = Audit(
-        datasets=tuple(one.audit for one in published),
+        datasets=tuple(stages),
         overlaps=reviewed.open,
         reviewed=reviewed.allowed,
         stale=tuple(f"{one.a} and {one.b}: {one.reason}" for one in reviewed.stale),
@@ -100,7 +100,6 @@ def prepare(
     )
     write_list(listed := f"{config.manifests}/{OVERLAPS}", _overlap_entries(reviewed))
     report = write_report(config.manifests, audit)
-    files = [path for one in published for path in one.files]
     lock = write_lock(config.manifests, [*files, listed])
     return Prepared(audit, lock, report)
 
@@ -117,12 +116,6 @@ def _stage(config: PrepareConfig, name: str, progress: PrepareProgress, *, offli
 def _texts(stage: Stage) -> list[ProblemText]:
     role = stage.dataset.role
     return [text_of(record, role) for record in read_records(stage.data)]
-
-
-def _verify(stage: Stage, verifier: Verifier | None) -> list[QualityEntry] | None:
-    if verifier is None:
-        return None
-    return verify(list(read_records(stage.data)), verifier)
 
 
 def _has_any(overlap: Overlap, problems: set[tuple[str, str]]) -> bool:

@@ -1,26 +1,35 @@
 """Stages: fetch, standardize and audit one data set before publication."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.data.config import DatasetConfig, HubSource, LocalSource, parse_ids
+from services.data.config import (
+    DatasetConfig,
+    HubSource,
+    LocalSource,
+    SandboxSource,
+    parse_ids,
+)
 from services.data.layouts import get_layout
 from services.data.layouts.base import Dropped, Imported, Options
-from services.data.manifests import Duplicate, QualityEntry
+from services.data.manifests import Duplicate, ManifestLine, QualityEntry
 from services.data.quality import audit_problem
 from services.data.records import DatasetWriter, writing_dataset
 from services.data.rows import Rows, hub, local, sandbox_fusion
+from shared.data_roles import DataRole
 from shared.errors import data_error
-from shared.schemas import quality_text
+from shared.schemas import QualityFinding, quality_text
 
 
 @dataclass(slots=True)
 class Stage:
-    """A standardized data set, not yet published.
+    """A standardized data set, and what the checks found in it.
 
-    ``data`` is its parquet file, ``revision`` the version of the source: hub commit, hash of local
-    files, or empty. ``rows`` counts the source's rows.
+    ``data`` is its parquet file before publication, ``revision`` the version of the source: hub
+    commit, hash of local files, or empty. ``rows`` counts the source's rows. ``lines`` are the
+    manifest of what was published; ``verified`` means that its reference solutions were judged.
     """
 
     name: str
@@ -31,6 +40,41 @@ class Stage:
     dropped: list[Dropped] = field(default_factory=list)
     duplicates: list[Duplicate] = field(default_factory=list)
     findings: list[QualityEntry] = field(default_factory=list)
+    verified: bool = False
+    lines: list[ManifestLine] = field(default_factory=list)
+
+    @property
+    def split(self) -> str:
+        return ", ".join(sorted({line.split for line in self.lines}))
+
+    @property
+    def role(self) -> DataRole:
+        return self.dataset.role
+
+    @property
+    def source(self) -> str:
+        """Kind and name of the source, and the days that are selected."""
+        source, dates = self.dataset.source, self.dataset.contest_dates
+        name = source.dataset if isinstance(source, SandboxSource) else source.path
+        return f"{source.kind}: {name}" + (f", contests {dates}" if dates else "")
+
+    @property
+    def problem_ids(self) -> tuple[str, ...]:
+        return tuple(line.problem_id for line in self.lines)
+
+    @property
+    def problems(self) -> int:
+        return len(self.lines)
+
+    @property
+    def removed(self) -> tuple[Duplicate, ...]:
+        return tuple(entry for entry in self.duplicates if entry.removed)
+
+    @property
+    def quality(self) -> dict[str, int]:
+        """Number of problems by finding."""
+        counts = Counter(word for line in self.lines for word in line.quality.split(","))
+        return {word: counts[word] for word in ("ok", *QualityFinding) if counts[word]}
 
 
 def stage_dataset(
