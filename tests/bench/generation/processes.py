@@ -1,7 +1,6 @@
 """Start and stop of child processes with all their descendants."""
 
 import ctypes
-import os
 import signal
 import subprocess
 import time
@@ -10,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+
+import psutil
 
 from shared.service.processes import die_with_parent
 
@@ -96,56 +97,23 @@ def wait_for(ready: Callable[[], bool], server: Running, interval: float = 0.1) 
 
 
 def _stop(process: subprocess.Popen[bytes], grace: float) -> None:
-    family = {pid: _begun(pid) for pid in descendants(process.pid)}
+    ended = process.poll() is not None
+    family = [] if ended else psutil.Process(process.pid).children(recursive=True)
     with suppress(ProcessLookupError):
         process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(grace)
-    # What it had started may have found another parent meanwhile, or ended and left its number.
-    left = [pid for pid, begun in family.items() if begun is not None and _begun(pid) == begun]
-    if process.poll() is None:
-        left += [process.pid, *descendants(process.pid)]
-    send_kill(left)
+    # What it had started may have found another parent meanwhile.
+    kill(family)
+    process.kill()
     process.wait()
 
 
-def send_kill(pids: Sequence[int]) -> None:
+def kill(processes: Sequence[psutil.Process]) -> None:
     """SIGKILL for those of the processes that are still there."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def descendants(root: int) -> list[int]:
-    """Children of a process, their children, and so on."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and (parent := _parent(entry)) is not None:
-            children.setdefault(parent, []).append(int(entry.name))
-    found, todo = [], [root]
-    while todo:
-        todo.extend(mine := children.get(todo.pop(), []))
-        found.extend(mine)
-    return found
-
-
-def _parent(entry: Path) -> int | None:
-    fields = _stat(entry)
-    return int(fields[1]) if fields else None
-
-
-def _begun(pid: int) -> str | None:
-    """When a process began, which tells it from a later one of the same number."""
-    fields = _stat(Path(f"/proc/{pid}"))
-    return fields[19] if fields else None
-
-
-def _stat(entry: Path) -> list[str] | None:
-    """What ``/proc`` says of a process from its state on, None where it has gone."""
-    try:
-        return (entry / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 @contextmanager
@@ -183,9 +151,6 @@ def _raise_terminated(_number: int, _frame: FrameType | None) -> None:
 
 def _end_all() -> None:
     give_up = time.monotonic() + _SWEEP
-    while (pids := descendants(os.getpid())) and time.monotonic() < give_up:
-        send_kill(pids)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        time.sleep(0.05)
+    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < give_up:
+        kill(left)
+        psutil.wait_procs(left, timeout=0.1)
