@@ -1,7 +1,5 @@
 import json
 
-import pytest
-
 from services.data.quality import LARGE_OUTPUT_BYTES, AuditSummary, audit_problem, audit_tests
 from shared.schemas import (
     HumanEvalTests,
@@ -23,9 +21,8 @@ def stdio(*pairs, **more):
     return StdioTests(inputs=list(inputs), outputs=list(outputs), **more)
 
 
-@pytest.mark.parametrize(
-    ("tests", "expected"),
-    [
+def test_standard_input_and_output():
+    for tests, expected in (
         (stdio(("1\n", "2\n"), ("2\n", "2\n")), {}),
         (stdio(("1", "2"), ("3", "4"), ("1", "2 \n")), {"duplicate_tests": "tests 1 and 3"}),
         (stdio(("1\n", "2"), ("1", "3")), {"contradicting_tests": "tests 1 and 2 have the same"}),
@@ -47,18 +44,15 @@ def stdio(*pairs, **more):
             stdio(("", ""), (" \n", "")),
             {"duplicate_tests": "tests 1 and 2", "blank_output": "test 1 expects no output"},
         ),
-    ],
-)
-def test_standard_input_and_output(tests, expected):
-    reasons = found(tests)
-    assert set(reasons) == set(expected)
-    if isinstance(expected, dict):
-        assert all(part in reasons[kind] for kind, part in expected.items())
+    ):
+        reasons = found(tests)
+        assert set(reasons) == set(expected)
+        if isinstance(expected, dict):
+            assert all(part in reasons[kind] for kind, part in expected.items())
 
 
-@pytest.mark.parametrize(
-    ("assertions", "kinds"),
-    [
+def test_functions():
+    for assertions, kinds in (
         (["assert f(1) == 2", "assert f(2) == 3"], set()),
         (["assert f(1) == 2", "assert f( 1 )==2"], {"duplicate_tests"}),
         (["assert f(1) == 2", "assert f(1) == 3"], {"contradicting_tests"}),
@@ -68,10 +62,8 @@ def test_standard_input_and_output(tests, expected):
         (["assert f(", "assert f("], {"duplicate_tests"}),
         (["assert f(1) == '\0'"] * 2, {"duplicate_tests"}),
         (["assert " + "(" * 5000, "x"], set()),
-    ],
-)
-def test_functions(assertions, kinds):
-    assert set(found(MbppTests(test_list=assertions))) == kinds
+    ):
+        assert set(found(MbppTests(test_list=assertions))) == kinds, assertions
 
 
 def test_assertions_within_check_count():
@@ -114,18 +106,15 @@ def test_the_column_says_what_was_found_and_can_be_read_back():
     assert quality_findings("ok") == quality_findings("") == quality_findings("great") == set()
 
 
-@pytest.mark.parametrize(
-    ("setup", "test", "finding", "named"),
-    [
+def test_tests_that_cannot_run_or_need_one_process_are_named():
+    for setup, test, finding, named in (
         ("", "assert f(1", QualityFinding.TEST_ERROR, "line 1"),
         ("", "assert f(1) == UNDEFINED", QualityFinding.TEST_ERROR, "UNDEFINED"),
         ("", "assert f.calls == 1", QualityFinding.SHARED_PROCESS, "f.calls"),
         ("", "g = f(1)\nassert g.send(2) == 3", QualityFinding.SHARED_PROCESS, "send"),
         ("import math", "assert f(1) == math.pi", None, ""),
-    ],
-)
-def test_tests_that_cannot_run_or_need_one_process_are_named(setup, test, finding, named):
-    tests = {"test_list": [test], "test_setup_code": setup}
-    audited = audit_problem(problem(ground_truth=json.dumps(tests)))
-    assert [one.kind for one in audited] == ([finding] if finding else [])
-    assert all(named in one.reason for one in audited)
+    ):
+        tests = {"test_list": [test], "test_setup_code": setup}
+        audited = audit_problem(problem(ground_truth=json.dumps(tests)))
+        assert [one.kind for one in audited] == ([finding] if finding else [])
+        assert all(named in one.reason for one in audited)

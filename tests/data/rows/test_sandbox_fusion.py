@@ -264,35 +264,36 @@ def test_trouble_that_passes_is_waited_for(server: str, cache: Path):
     assert next(turn) > max(faults)
 
 
-@pytest.mark.parametrize(
-    ("answer", "named", "requests"),
-    [
-        ((500, b'{"detail": "no row\\nof it", "traceback": ["/srv"]}'), "500: no row of it", 3),
-        ((502, b"<html>" + b"x" * 10_000), "502: <html>", 3),
-        (None, "cannot connect to SandboxFusion", 3),
-        ((400, b'{"detail": "no eval class found"}'), "400: no eval class found", 1),
-        ((404, b'{"detail": ["a", 1]}'), "404: ['a', 1]", 1),
-        ((200, b"<html>"), "not a response of SandboxFusion", 1),
-        ((200, b"{}]"), "not a response of SandboxFusion", 1),
-        ((200, b"5"), "not a response of SandboxFusion", 1),
-        ((200, b"[5]"), "not a response of SandboxFusion", 1),
-        ((200, b"[" * 100_000), "not a response of SandboxFusion", 1),
-        ((200, b'[{"id": 1}]'), "not a response of SandboxFusion", 1),
-        (
-            (200, b'[{"id": 1, "prompt": "", "labels": 5}]'),
-            "not a response of SandboxFusion",
-            1,
-        ),
-    ],
-)
-def test_a_server_that_fails(cache: Path, answer: Answer, named: str, requests: int):
-    asked = []
-    with standing_before("", lambda path, *_: (asked.append(path), answer)[1]) as url:
-        message = failure(source(url), "mbpp", cache)
-    assert message.startswith(f"{url} mbpp: ")
-    assert named in message
-    assert "/srv" not in message
-    assert len(asked) == requests
+_FOREIGN = "not a response of SandboxFusion"
+_FAILURES: list[tuple[Answer, str, int]] = [
+    ((500, b'{"detail": "no row\\nof it", "traceback": ["/srv"]}'), "500: no row of it", 3),
+    ((502, b"<html>" + b"x" * 10_000), "502: <html>", 3),
+    (None, "cannot connect to SandboxFusion", 3),
+    ((400, b'{"detail": "no eval class found"}'), "400: no eval class found", 1),
+    ((404, b'{"detail": ["a", 1]}'), "404: ['a', 1]", 1),
+    ((200, b"<html>"), _FOREIGN, 1),
+    ((200, b"5"), _FOREIGN, 1),
+    ((200, b"[5]"), _FOREIGN, 1),
+    ((200, b"[" * 100_000), _FOREIGN, 1),
+    ((200, b'[{"id": 1}]'), _FOREIGN, 1),
+    ((200, b'[{"id": 1, "prompt": "", "labels": 5}]'), _FOREIGN, 1),
+]
+
+
+def test_a_server_that_fails(cache: Path):
+    for answer, named, requests in _FAILURES:
+        asked: list[str] = []
+
+        def behave(path: str, *_: Any, asked: list[str] = asked, answer: Answer = answer) -> Answer:
+            asked.append(path)
+            return answer
+
+        with standing_before("", behave) as url:
+            message = failure(source(url), "mbpp", cache)
+        assert message.startswith(f"{url} mbpp: ")
+        assert named in message
+        assert "/srv" not in message
+        assert len(asked) == requests, answer
 
 
 def test_a_server_that_hangs(server: str, cache: Path):
@@ -313,14 +314,10 @@ def test_a_server_that_hangs(server: str, cache: Path):
             over.set()
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nowhere", "http://", "http://a b:80"])
-def test_no_server(cache: Path, url: str):
-    assert "source.url" in failure(source(url), "mbpp", cache)
-
-
-@pytest.mark.parametrize(
-    ("dataset", "layout", "named"),
-    [
+def test_what_cannot_be_used(server: str, cache: Path):
+    for url in ("http://127.0.0.1:1", "nowhere", "http://", "http://a b:80"):
+        assert "source.url" in failure(source(url), "mbpp", cache)
+    for dataset, layout, named in (
         ("nothing", "mbpp", "no records of nothing"),
         ("mbpp", "humaneval", "mbpp id 1: labels: task_id"),
         ("mbpp", "code_contests", "mbpp id 1: the prompt does not end with a paragraph"),
@@ -330,17 +327,9 @@ def test_no_server(cache: Path, url: str):
         ("no_setup", "mbpp", "test_setup_code"),
         ("not_python", "mbpp", "does not have SandboxFusion's format"),
         ("letters", "mbpp", "ids are numbers"),
-        (
-            "mbpp",
-            "jsonl",
-            "no sandbox layout 'jsonl'; choose one of humaneval, mbpp, code_contests",
-        ),
-    ],
-)
-def test_a_data_set_that_cannot_be_used(
-    server: str, cache: Path, dataset: str, layout: str, named: str
-):
-    assert named in failure(source(server, dataset), layout, cache)
+        ("mbpp", "jsonl", "no sandbox layout 'jsonl'; choose one of humaneval, mbpp, code"),
+    ):
+        assert named in failure(source(server, dataset), layout, cache), dataset
 
 
 def test_an_id_that_comes_twice(server: str, cache: Path):
