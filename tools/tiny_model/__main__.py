@@ -2,90 +2,62 @@
 
 import argparse
 import json
+import shutil
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.errors import ConfigError, PlumblineError, ServiceError
 from tools.tiny_model.demo import FOLDER, DemoProblem, read_demo, texts
-from tools.tiny_model.folder import MARKER_FILE, check_output, new_folder
 from tools.tiny_model.model import SHAPES, TINY, new_model, random_model, train_tokenizer
 
 if TYPE_CHECKING:
     from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
-_LIBRARIES = ("torch", "transformers", "tokenizers")
+MARKER_FILE = "plumbline_model.json"
 # Minimum probability of every learnt token, with a margin for bfloat16 and other kernels.
 _TARGET_PROBABILITY = 0.6
 
 
-def main() -> int:
-    options = _parser().parse_args()
-    try:
-        _make(options)
-    except PlumblineError as error:
-        print(f"tiny_model: {' '.join(str(error).split())}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
+def main() -> None:
     parser = argparse.ArgumentParser(prog="tiny_model", description=__doc__)
     parser.add_argument("out", type=Path, help="folder to create; an earlier model is replaced")
     parser.add_argument("--random", action="store_true", help="do not train; for benchmarks")
-    parser.add_argument("--shape", default=TINY, help=f"{' or '.join(SHAPES)} (with --random)")
+    parser.add_argument("--shape", choices=SHAPES, default=TINY, help="another needs --random")
     parser.add_argument("--epochs", type=int, default=60, help="train no longer than this (60)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1, help="of torch (1)")
-    parser.add_argument("--demo", type=Path, default=FOLDER, help="folder like demo/")
-    parser.add_argument("--force", action="store_true", help="replace whatever OUT holds")
-    return parser
-
-
-def _make(options: argparse.Namespace) -> None:
-    out = options.out.absolute()
-    _check(options)
-    check_output(out, options.force)
-    problems = read_demo(options.demo)
-    _check_libraries()
-    import torch
-
-    torch.set_num_threads(options.threads)
-    started = time.monotonic()
-    with new_folder(out) as folder:
-        facts = (
-            _random(options, problems, folder)
-            if options.random
-            else _trained(options, problems, folder)
-        )
-        mark = {"shape": options.shape, "seed": options.seed, **facts}
-        (folder / MARKER_FILE).write_text(json.dumps(mark, indent=1) + "\n", encoding="utf-8")
-    print(f"{out}: made in {time.monotonic() - started:.0f} s")
-
-
-def _check(options: argparse.Namespace) -> None:
-    if options.shape not in SHAPES:
-        raise ConfigError(f"no shape {options.shape!r}; there are {', '.join(SHAPES)}")
+    options = parser.parse_args()
     if options.shape != TINY and not options.random:
-        raise ConfigError(f"shape {options.shape} is too large to be trained here; add --random")
-    for name in ("epochs", "threads"):
-        if getattr(options, name) < 1:
-            raise ConfigError(f"--{name} is {getattr(options, name)}; give 1 or more")
-
-
-def _check_libraries() -> None:
-    missing = [name for name in _LIBRARIES if find_spec(name) is None]
-    if missing:
-        raise ServiceError(
+        parser.error(f"shape {options.shape} is too large to be trained here; add --random")
+    out = options.out.absolute()
+    if out.exists() and not (out / MARKER_FILE).is_file() and any(out.iterdir()):
+        parser.error(f"{out} contains something other than a model of this program")
+    if missing := [name for name in ("torch", "transformers", "tokenizers") if not find_spec(name)]:
+        parser.error(
             f"{', '.join(missing)} not installed in {sys.prefix}; call this with the Python of the "
             "engine's environment, the one that has vLLM and verl"
         )
+    _make(options, out)
+
+
+def _make(options: argparse.Namespace, out: Path) -> None:
+    """Make the model in a folder beside ``out``, which then takes its place."""
+    import torch
+
+    torch.set_num_threads(1)
+    problems = read_demo(FOLDER)
+    folder = out.with_name(f".{out.name}.tmp")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    make = _random if options.random else _trained
+    mark = {"shape": options.shape, "seed": options.seed, **make(options, problems, folder)}
+    (folder / MARKER_FILE).write_text(json.dumps(mark, indent=1) + "\n", encoding="utf-8")
+    for file in folder.iterdir():  # safetensors creates files without access for others
+        file.chmod(0o644)
+    shutil.rmtree(out, ignore_errors=True)
+    folder.rename(out)
 
 
 def _random(
@@ -93,8 +65,7 @@ def _random(
 ) -> dict[str, Any]:
     shape = SHAPES[options.shape]
     tokenizer = train_tokenizer(texts(problems), shape.max_position_embeddings)
-    model = random_model(shape, tokenizer, options.seed)
-    _save(model, tokenizer, folder)
+    _save(random_model(shape, tokenizer, options.seed), tokenizer, folder)
     return {"random": True}
 
 
@@ -129,4 +100,4 @@ def _save(model: "Qwen2ForCausalLM", tokenizer: "Qwen2Tokenizer", folder: Path) 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shared.errors import DataError
-
 FOLDER = Path(__file__).parents[2] / "demo"
 
 
@@ -37,17 +35,10 @@ class DemoProblem:
 
 
 def read_demo(folder: Path) -> list[DemoProblem]:
-    """Read ``problems/*.jsonl`` and ``completions.jsonl`` of a folder like ``demo/``.
-
-    Raises:
-        DataError: A file is missing or invalid, or a problem has no answer.
-    """
+    """Read ``problems/*.jsonl`` and ``completions.jsonl`` of a folder like ``demo/``."""
     answers = {_key(row): _answer(row) for row in _rows(folder / "completions.jsonl")}
     files = sorted((folder / "problems").glob("*.jsonl"))
-    problems = [_problem(row, answers) for file in files for row in _rows(file)]
-    if not problems:
-        raise DataError(f"{folder}/problems: no problems in *.jsonl; name a folder like demo/")
-    return problems
+    return [_problem(row, answers[_key(row)]) for file in files for row in _rows(file)]
 
 
 def texts(problems: Sequence[DemoProblem]) -> list[str]:
@@ -56,12 +47,7 @@ def texts(problems: Sequence[DemoProblem]) -> list[str]:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path") from None
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON lines ({error})") from None
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _key(row: dict[str, Any]) -> tuple[str, str]:
@@ -76,14 +62,12 @@ def _answer(row: dict[str, Any]) -> RecordedAnswer:
     )
 
 
-def _problem(row: dict[str, Any], answers: dict[tuple[str, str], RecordedAnswer]) -> DemoProblem:
-    if _key(row) not in answers:
-        raise DataError(f"problem {row['problem_id']} has no recorded answer; record one")
+def _problem(row: dict[str, Any], recorded: RecordedAnswer) -> DemoProblem:
     return DemoProblem(
         dataset=row["dataset"],
         problem_id=row["problem_id"],
         prompt=row["prompt"],
         ground_truth=json.dumps(row["ground_truth"]),
         solution=row["reference_solution"],
-        recorded=answers[_key(row)],
+        recorded=recorded,
     )
