@@ -26,8 +26,8 @@ _HEADER = re.compile(
     r"(def\s+\w+\s*\()([^()]{0,2000}(?:\([^()]{0,200}\)[^()]{0,2000}){0,9})\)\s*(?:->[^:\n]{1,120})?:"
 )
 # A text may begin or end within a docstring; then the quotes enclose the program after it.
-_DOCSTRING = re.compile(r"(:\s*\n\s*)[rRuU]?(\"\"\"|''')(?:(?!def )[\s\S])*?\2")
-_BLOCK_COMMENT = re.compile(r"/\*[\s\S]*?\*/|//[^\n]*")
+_DOCSTRING = re.compile(r"(:\s*\n[ \t]*)[rRuU]?(\"\"\"|''')(?:(?!def )[\s\S])*?\2")
+_BLOCK_COMMENT = re.compile(r"/\*[\s\S]{0,10000}?\*/|//[^\n]*")
 # Patterns begin with a literal character, by which `re` finds their candidates fast.
 _PROMPT = re.compile(r"\n[ \t]*(?:>+[ \t]?)+")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -63,7 +63,7 @@ def plain_code(text: str) -> str:
 # ``self`` is dropped; parentheses, commas and semicolons are not matched at all.
 _TOKEN = re.compile(
     r"(?:self|cls)\b(?:[ \t]*\.)?|[rRbBuUfF]{1,2}[\"']\w*"
-    r"|\"[^\W\d]\w*(?=[^\"\n]*\")|'[^\W\d]\w*(?=[^'\n]*')|[^\W\d]\w*|\.[ \t]*[^\W\d]\w*"
+    r"|\"[^\W\d]\w*+(?=[^\"\n]*+\")|'[^\W\d]\w*+(?=[^'\n]*+')|[^\W\d]\w*|\.[ \t]*[^\W\d]\w*"
     r"|\d[\w.]*|[\n\"'`]|[^\s\w(),;\\]"
 )
 _DROPPED = re.compile(r"(?:self|cls)\b.*")

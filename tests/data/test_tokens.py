@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.data.contamination.texts import unescape
 from services.data.tokens import plain_code, tokenize_code
 
 
@@ -47,3 +48,26 @@ def test_what_code_does_matters():
         own, other = (tokenize_code(code) for code in (one, one.replace(old, new)))
         length = len(own.numbers)
         assert own.pattern(0, length) != other.pattern(0, length), new
+
+
+HOSTILE = {
+    "a colon and many lines": ":" + "\n" * 200_000,
+    "a quote and a long word": '"' + "a" * 500_000,
+    "quotes": "\"'" * 200_000,
+    "open docstrings": ':\n    """' * 20_000 + "x",
+    "brackets": "def f(" + "a: b[" * 50_000,
+    "parentheses": "def f(" * 50_000 + "()" * 50_000,
+    "prompts": "\n" + ">" * 200_000,
+    "blanks": "else" + " " * 200_000 + "from" + " " * 200_000 + "1." + " " * 200_000,
+    "a long line": "x = 1; " * 100_000,
+    "backslashes": "\\" * 300_000 + "u12",
+    "comments": "#include <a>" + "/*" * 100_000,
+    "half a surrogate pair": "x = '\ud800'",
+}
+
+
+def test_hostile_texts_have_tokens_as_others():
+    for name, text in HOSTILE.items():
+        print(name)  # names the text after a timeout
+        tokens = tokenize_code(plain_code(unescape(text)))
+        assert len(tokens.numbers) == len(tokens.ends), name

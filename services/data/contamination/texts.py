@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from services.data.ngrams import fold
 from services.data.tokens import BUILTINS, KEYWORDS, is_name
 
-_UNICODE_ESCAPE = re.compile(r"\\+u([0-9a-fA-F]{4})")
-_ESCAPED = re.compile(r"\\+(?=[\"'\n])")
+_UNICODE_ESCAPE = re.compile(r"(?<!\\)\\++u([0-9a-fA-F]{4})")
+_ESCAPED = re.compile(r"(?<!\\)\\++(?=[\"'\n])")
 _TAG = re.compile(
     r"</?(?:p|br|hr|li|ul|ol|dl|dd|dt|div|span|pre|code|b|i|u|em|strong|tt|sub|sup|blockquote|h[1-6]"
     r"|table|tr|td|th)(?:\s+[\w-]{1,30}=(?:\"[^\"<>]{0,200}\"|'[^'<>]{0,200}'))*\s*/?>"
