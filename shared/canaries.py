@@ -1,6 +1,6 @@
 """Results of canaries, programs with known verdicts that each sandbox of a run has to judge."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -54,35 +54,26 @@ class SandboxCanaries(_Part):
     """All rounds on one sandbox; each finding and each environment once."""
 
     sandbox: str
-    rounds: int
     sent: int
     right: int
     wrong: int
     unjudged: int
     unable: int
-    first_at: float
-    last_at: float
-    seconds: float
     environments: list[SandboxEnvironment] = Field(default_factory=list)
     findings: list[CanaryFinding] = Field(default_factory=list)
-    notes: list[CanaryFinding] = Field(default_factory=list)
 
     @classmethod
     def of(cls, sandbox: str, reports: Sequence[CanaryReport]) -> "SandboxCanaries":
+        findings = {finding.text: finding for report in reports for finding in report.wrong}
         return cls(
             sandbox=sandbox,
-            rounds=len(reports),
             sent=sum(report.sent for report in reports),
             right=sum(report.right for report in reports),
             wrong=sum(_canaries(report.wrong) for report in reports),
             unjudged=sum(_canaries(report.unjudged) for report in reports),
             unable=sum(_canaries(report.unable) for report in reports),
-            first_at=min(report.at for report in reports),
-            last_at=max(report.at for report in reports),
-            seconds=sum(report.seconds for report in reports),
             environments=different(r.environment for r in reports if r.environment),
-            findings=_once(finding for report in reports for finding in report.wrong),
-            notes=_once(f for report in reports for f in (*report.unjudged, *report.unable)),
+            findings=list(findings.values())[:_LISTED],
         )
 
 
@@ -122,8 +113,3 @@ class CanaryRecord(_Part):
 
 def _canaries(findings: Sequence[CanaryFinding]) -> int:
     return len({finding.canary for finding in findings})
-
-
-def _once(findings: Iterable[CanaryFinding]) -> list[CanaryFinding]:
-    """The first finding of each text, at most ``_LISTED``."""
-    return list({finding.text: finding for finding in findings}.values())[:_LISTED]

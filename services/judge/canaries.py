@@ -189,6 +189,7 @@ class _Round:
                 self.wrong += [CanaryFinding(canary=canary.name, text=text) for text in found]
 
     def _skip(self, kind: list[CanaryFinding], canary: Canary, text: str) -> None:
+        log.warning("canary not judged", canary=canary.name, reason=text)
         kind.append(CanaryFinding(canary=canary.name, text=text))
 
     def _limits(self, canary: Canary) -> Config:

@@ -214,35 +214,23 @@ class _Builder:
         return self._stdio("C++", _CPP, cases, seconds, self._memory)
 
     def functions(self) -> Iterator[Canary]:
-        fault = "a right function is not accepted"
-        tests: dict[str, object] = {"test": _CHECK, "entry_point": "total", "prompt": _PROMPT}
-        yield self._canary("right", _FUNCTION, tests, [CanaryCase(fault)])
-        wrong = CanaryCase("a wrong function is not judged a wrong answer")
-        wrong = replace(wrong, code=CaseCode.WRONG_ANSWER)
-        yield self._asserted("wrong", "total([2, 3])['sum'] == 6", wrong, code=_FUNCTION)
-        if self._profile.limits_memory:
-            *_, above = self._memory_cases("")
-            yield self._asserted("memory", self._call(above), above, memory=self._memory)
-        below, above = self._time_below(""), self._time_above("")
-        yield self._asserted("time below", self._call(below), below, self._below[0])
-        yield self._asserted("time above", self._call(above), above, self._above[0])
+        tests = {"test": _CHECK, "entry_point": "total", "prompt": _PROMPT}
+        right = CanaryCase("a right function is not accepted")
+        yield self._canary("right", _FUNCTION, tests, [right])
+        fault, code = "a wrong function is not judged a wrong answer", CaseCode.WRONG_ANSWER
+        asserted = {"test_list": ["assert total([2, 3])['sum'] == 6"]}
+        yield self._canary("wrong", _FUNCTION, asserted, [CanaryCase(fault, code=code)])
+        for above in list(self._memory_cases(""))[-1:]:
+            yield self._limited("memory", above, memory=self._memory)
+        yield self._limited("time below", self._time_below(""), self._below[0])
+        yield self._limited("time above", self._time_above(""), self._above[0])
 
-    def _call(self, case: CanaryCase) -> str:
-        kind, amount = case.stdin.split()
-        return f"try_limit({kind!r}, {amount}) == {amount}"
-
-    def _asserted(
-        self,
-        name: str,
-        claim: str,
-        case: CanaryCase,
-        seconds: float | None = None,
-        *,
-        memory: int | None = None,
-        code: str = "",
+    def _limited(
+        self, name: str, case: CanaryCase, seconds: float | None = None, memory: int | None = None
     ) -> Canary:
-        tests: dict[str, object] = {"test_list": [f"assert {claim}"]}
-        return self._canary(name, code or _FUNCTION_LIMITS, tests, [case], seconds, memory)
+        kind, amount = case.stdin.split()
+        tests = {"test_list": [f"assert try_limit({kind!r}, {amount}) == {amount}"]}
+        return self._canary(name, _FUNCTION_LIMITS, tests, [case], seconds, memory)
 
     def _stdio(
         self,
@@ -406,17 +394,13 @@ if kind == "signal":
 _PROCESSES = """\
 import multiprocessing, os, subprocess, threading
 
-def square(connection, number):
-    connection.send(number * number)
-    connection.close()
-
 number, results = int(input()), []
 thread = threading.Thread(target=lambda: results.append(number + 1))
 thread.start()
 thread.join()
+ours, theirs = multiprocessing.Pipe()
 context = multiprocessing.get_context("fork")
-ours, theirs = context.Pipe()
-child = context.Process(target=square, args=(theirs, number))
+child = context.Process(target=lambda: theirs.send(number * number))
 child.start()
 results.append(ours.recv())
 child.join()
@@ -432,16 +416,7 @@ _CPP = """\
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <optional>
 #include <tuple>
-#if __cplusplus < 201703L
-#error "needs C++17"
-#endif
-
-static std::optional<std::tuple<long, long>> combine(long a, long b) {
-    if (a < 0) return std::nullopt;
-    return std::tuple{a + b, a * b};
-}
 
 int main() {
     char kind[16];
@@ -454,11 +429,9 @@ int main() {
         volatile char *space = new char[static_cast<size_t>(amount)];
         space[0] = 1;
     }
-    if (auto found = combine(long(amount) % 1000, 7); found) {
-        auto [sum, product] = *found;
-        std::printf("%ld %ld\\n", sum, product);
-        std::fflush(stdout);
-    }
+    auto [sum, product] = std::tuple{long(amount) % 1000 + 7, long(amount) % 1000 * 7};  // C++17
+    std::printf("%ld %ld\\n", sum, product);
+    std::fflush(stdout);
     return std::strcmp(kind, "exit") ? 0 : int(amount);
 }
 """

@@ -24,9 +24,8 @@ PROGRAMS = {
 
 def judged_on(**changes: Any) -> dict[str, Any]:
     """The canaries of a run whose sandbox has another environment."""
-    times = {"first_at": 0, "last_at": 0, "seconds": 1}
-    counts = {"rounds": 1, "sent": 1, "right": 1, "wrong": 0, "unjudged": 0, "unable": 0}
-    sandbox = {"sandbox": "http://s", **counts, **times, "environments": [PROGRAMS | changes]}
+    counts = {"sent": 1, "right": 1, "wrong": 0, "unjudged": 0, "unable": 0}
+    sandbox = {"sandbox": "http://s", **counts, "environments": [PROGRAMS | changes]}
     return {"canaries": {"sandboxes": [sandbox], "lost": 0}}
 
 

@@ -22,15 +22,11 @@ CANARIES = {
     "sandboxes": [
         {
             "sandbox": "http://s1:8080",
-            "rounds": 1,
             "sent": 8,
             "right": 7,
             "wrong": 1,
             "unjudged": 0,
             "unable": 0,
-            "first_at": 1,
-            "last_at": 1,
-            "seconds": 1,
             "findings": [FINDING],
         }
     ],
