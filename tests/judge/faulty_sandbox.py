@@ -195,10 +195,6 @@ def lose_nul(result: Result) -> None:
     result.stdout = result.stdout.replace(b"\0", b"")
 
 
-def no_error_text(result: Result) -> None:
-    result.stderr = ""
-
-
 def count_twice(result: Result) -> None:
     result.cpu *= 2
 
@@ -304,11 +300,6 @@ async def remember_by_input(call: Call, send: Send) -> Body:
     return dict(call.memory[key])
 
 
-async def lose_files(call: Call, send: Send) -> Body:
-    answer = await send(call.body)
-    return answer if call.many else {**answer, "files": {}}
-
-
 @dataclass
 class CrossTalk:
     """Two calls that run at the same time get each other's answer."""
@@ -341,13 +332,6 @@ async def shared_folder(call: Call, send: Send) -> Body:
         return await send(call.body)
     lines = [f"open('/tmp/{names[0]}-{n}', 'w').close()" for n in range(6)]
     return await send({**call.body, "code": "\n".join([*lines, call.body["code"]])})
-
-
-async def lose_last_case(call: Call, send: Send) -> Body:
-    answer = await send(call.body)
-    if call.many and len(answer["cases"]) > 1:
-        del answer["cases"][max(answer["cases"], key=int)]
-    return answer
 
 
 async def healthy(call: Call, send: Send) -> Body:

@@ -41,7 +41,6 @@ HANDLE = struct.Struct("<BQB")
 # Of a message: its size, then its bytes. The answer's descriptors for calls and for replies.
 SIZE, CALLS = struct.Struct("<Q"), (3, 4)
 MAX_COUNT, MAX_INT64 = (1 << 32) - 1, 1 << 63
-ARRAY_TYPES = "bBhHiIlLqQfdu"
 # Kinds of handles.
 OBJECT, ITERATOR, GENERATOR, ITERABLE, FUNCTION, AWAITABLE = b"oigcfw"
 
