@@ -24,7 +24,7 @@ from shared.statuses import CaseCode, FailureKind
 
 log = get_logger(__name__)
 
-# Attempts to judge a canary that is wrong for time-outs alone.
+# Attempts to judge a canary with a wrong time-out.
 _ATTEMPTS = 3
 # Processes of a canary: a run's own limit may be too small for it.
 _PROCESSES = 16
@@ -169,13 +169,13 @@ class _Round:
         self._client = client
 
     async def add(self, canary: Canary) -> None:
-        """Judge a canary, again if it was wrong for time-outs alone, which load may cause."""
+        """Judge a canary, again after a wrong time-out, which load may cause."""
         judge = Judge(self._limits(canary), self._client)
         try:
             for _ in range(_ATTEMPTS):
                 judgement = await judge.judge(canary.problem, canary.completion, Attempts())
                 found = canary.findings(judgement.cases)
-                if not found or not canary.only_late(judgement.cases):
+                if not canary.late(judgement.cases):
                     break
         except SandboxUnavailableError as error:
             unable = error.failures[-1].kind == FailureKind.COMPILER

