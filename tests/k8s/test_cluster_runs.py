@@ -4,24 +4,17 @@ The cluster needs the images of k8s/README.md, and the judge's under the tag ``n
 """
 
 import json
-import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.k8s.cluster import COMPONENT
-from tests.k8s.test_cluster import call, kubectl
+from tests.k8s.test_cluster import AT_ONCE, call, kubectl, namespace, pytestmark
 from tools.k8s_validate.render import K8S, ROOT
 
-pytestmark = [
-    pytest.mark.skipif(
-        not os.environ.get("PLUMBLINE_TEST_CLUSTER"), reason="make test-k8s was not called"
-    ),
-    pytest.mark.timeout(1800),
-]
+__all__ = ["namespace", "pytestmark"]
 # Samples per problem: 58 problems have a thousand.
 SAMPLES = 18
 KINDS = ("judge", "sandbox", "generator", "redis", "aggregator")
@@ -29,13 +22,8 @@ WORKLOADS = ("deployment/judge", "deployment/generator", "deployment/aggregator"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def stack() -> Iterator[None]:
-    assert "plumbline" not in kubectl("get", "namespaces", "-o", "name")
-    call(K8S / "secrets.sh")
+def stack(namespace: None) -> None:
     kubectl("apply", "-k", K8S / "overlays" / "minimal")
-    yield
-    kubectl("delete", "jobs,pods", "--all", "--force", "--grace-period=0", "--wait=false")
-    kubectl("delete", "namespace", "plumbline", "--timeout=300s")
 
 
 def finished(job: str) -> str:
@@ -78,8 +66,7 @@ def wait_for_progress(job: str, verdicts: int) -> None:
 
 
 def kill(selector: str) -> None:
-    at_once = ("--force", "--grace-period=0", "--wait=false")
-    kubectl("delete", "pod", "-l", selector, *at_once)
+    kubectl("delete", "pod", "-l", selector, *AT_ONCE)
 
 
 def test_the_demos_table():
