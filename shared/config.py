@@ -393,8 +393,6 @@ class JudgeConfig(Section):
     """Attempts per sandbox call when the sandbox itself fails."""
     retry_budget: Operation[float] = Field(default=600, ge=0)
     """Seconds of retries while the sandbox is busy or unreachable."""
-    max_deliveries: Operation[int] = Field(default=3, ge=0)
-    """Redeliveries of a job whose worker died, before the sample is ``api_error``."""
     canaries: CanaryConfig = CanaryConfig()
 
     @property

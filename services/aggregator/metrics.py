@@ -17,7 +17,8 @@ from services.aggregator.index.overview import IndexedRun, all_runs
 from services.aggregator.index.writer import AppliedBatch, SampleChange
 from shared.analysis.catalogue import BY_KEY
 from shared.analysis.statistics import ratio
-from shared.ledger import JudgeQueue, fail_fast, runs_progress
+from shared.ledger import JudgeQueue, fail_fast, keys, runs_progress
+from shared.ledger.queue import live_workers
 from shared.run_record import RunState
 from shared.service.labels import OTHER, LabelValues
 from shared.service.logs import get_logger
@@ -217,11 +218,13 @@ class RedisCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         try:
             with closing(fail_fast(self._redis)) as redis:
-                yield from _queue(JudgeQueue(redis))
+                queues = [JudgeQueue(name, redis) for name in (keys.REWARD_QUEUE, keys.JUDGE_QUEUE)]
+                yield from _queues(queues)
+                yield _workers(redis)
                 yield from _streams(redis, self._database)
                 # Last, since a Redis of one's own may have users that may not ask for these.
                 yield from _memory(redis)
-                yield _leases(JudgeQueue(redis))
+                yield _leases(queues)
         except (RedisError, sqlite3.OperationalError) as error:
             log.warning("metrics of Redis unavailable for a scrape", reason=str(error))
 
@@ -251,17 +254,29 @@ def _run_progress(
         )
 
 
-def _queue(queue: JudgeQueue) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "plumbline_judge_queue_jobs", "Jobs waiting to be judged.", value=queue.count()
+def _queues(queues: Iterable[JudgeQueue]) -> Iterator[Metric]:
+    jobs = GaugeMetricFamily(
+        "plumbline_judge_queue_jobs",
+        "Jobs waiting to be judged, each of up to 16 completions, by queue.",
+        labels=["queue"],
     )
-    yield GaugeMetricFamily(
+    oldest = GaugeMetricFamily(
         "plumbline_judge_queue_oldest_seconds",
-        "Age of the job at the head of the queue; 0 when it is empty.",
-        value=queue.oldest_wait(),
+        "Age of the job at the head of a queue; 0 when it is empty.",
+        labels=["queue"],
     )
-    yield GaugeMetricFamily(
-        "plumbline_judge_workers", "Registered judge workers.", value=queue.workers()
+    for queue in queues:
+        jobs.add_metric([queue.name], queue.count)
+        oldest.add_metric([queue.name], queue.oldest_wait())
+    yield jobs
+    yield oldest
+
+
+def _workers(redis: Redis) -> Metric:
+    return GaugeMetricFamily(
+        "plumbline_judge_workers",
+        "RQ workers that send heartbeats; a judge process has several.",
+        value=len(live_workers(redis)),
     )
 
 
@@ -300,9 +315,9 @@ def _memory(redis: Redis) -> Iterator[Metric]:
         )
 
 
-def _leases(queue: JudgeQueue) -> Metric:
+def _leases(queues: Iterable[JudgeQueue]) -> Metric:
     return GaugeMetricFamily(
         "plumbline_judge_oldest_lease_seconds",
-        "Time for which a judge has had the job that was taken first; 0 if none has one.",
-        value=queue.oldest_lease(),
+        "Time for which a judge has had the job that was started first; 0 if none has one.",
+        value=max(queue.oldest_lease() for queue in queues),
     )

@@ -377,7 +377,7 @@ async def _run_session(
             force=request.force,
             provenance=provenance,
         )
-        run = Run(request.config, request.plan, session, source, progress)
+        run = Run(request.plan, session, source, progress)
         judges = JudgesCheck(
             session.ledger.redis,
             lambda: run.unjudged,

@@ -8,7 +8,7 @@ from functools import partial
 
 from services.judge.health import SandboxWatch
 from services.judge.settings import JudgeSettings
-from services.judge.worker import JudgeWorker
+from services.judge.worker import JudgeProcess
 from shared.ledger import ping_error, wait_for_redis
 from shared.service.health import HealthServer, Readiness
 from shared.service.logs import get_logger
@@ -25,16 +25,16 @@ def _work(settings: JudgeSettings) -> None:
     log = get_logger(__name__)
     name = settings.name or f"judge-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
-    worker = JudgeWorker(redis, settings, name)
+    judge = JudgeProcess(redis, settings, name)
     watch = SandboxWatch(settings.sandboxes)
     watch.start()
-    metrics = worker.metrics
+    metrics = judge.metrics
     readiness = Readiness(
         partial(ping_error, redis), lambda: watch.failure, metrics.failure, details=metrics.details
     )
     with HealthServer(settings.host, settings.port, readiness, metrics.registry, settings=settings):
         log.info("ready", worker=name, concurrency=metrics.concurrency)
-        worker.serve()
+        judge.serve()
     log.info("stopped", worker=name, judged=metrics.judged)
 
 

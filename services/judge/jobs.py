@@ -1,7 +1,8 @@
-"""Judging of jobs, with the sandboxes, configs and problems that a process keeps between them."""
+"""Judging of samples, with the sandboxes, configs and problems that a process keeps."""
 
 import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,12 +27,18 @@ from shared.case_records import SampleCases
 from shared.config import RULES, Config, validate_config
 from shared.errors import ConfigError, PlumblineError
 from shared.ledger import keys
-from shared.ledger.jobs import JobInput, parse_problem
-from shared.ledger.ledger import unjudged_verdict
-from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.queue import JobCall
+from shared.ledger.ledger import problem_key, text, unjudged_verdict
+from shared.ledger.packing import unpack
+from shared.ledger.pipelined import Command, PipelinedRedis
 from shared.ledger.version import TROUBLE
-from shared.schemas import Generation, InfraFailure, Problem, RecordedCases, Verdict
+from shared.schemas import (
+    Generation,
+    InfraFailure,
+    Problem,
+    RecordedCases,
+    SampleId,
+    Verdict,
+)
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
 from shared.versions import release
@@ -41,13 +48,25 @@ log = get_logger(__name__)
 _PROBLEMS_KEPT = 32
 
 
-def judge_sample(run: str, sample: str, completion_sha256: str) -> NoReturn:
-    """Fail, because only a judge process can judge. RQ jobs refer to this function by name.
+@dataclass(frozen=True, slots=True)
+class JudgeInput:
+    """A completion and the data that its judging needs, as they were when they were read.
 
-    Raises:
-        RuntimeError: Always.
+    Attributes:
+        run: The run's id.
+        sample: The sample to judge.
+        completion: None if the completion was deleted or replaced meanwhile.
+        judged: Whether the sample has a verdict already.
+        config: The run's config as JSON; None if the run does not exist.
+        problem: As stored; None if it is missing, or was not asked for.
     """
-    raise RuntimeError("jobs of the judging queue run in `python -m services.judge` only")
+
+    run: str
+    sample: SampleId
+    completion: Generation | None
+    judged: bool
+    config: str | None
+    problem: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +83,9 @@ class SampleJudge:
     Args:
         settings: Settings of the process.
         commands: Connection to Redis; the caller closes it, after :meth:`close`.
-        name: The worker's name.
+        name: The process's name.
         metrics: Metrics of the process.
+        workers: Names of its RQ workers.
     """
 
     def __init__(
@@ -74,8 +94,10 @@ class SampleJudge:
         commands: PipelinedRedis,
         name: str,
         metrics: JudgeMetrics,
+        workers: Sequence[str] = (),
     ) -> None:
         self.name = name
+        self._workers = [BaseWorker.redis_worker_namespace_prefix + worker for worker in workers]
         self._settings = settings
         self._commands = commands
         self._sandboxes: dict[tuple[object, ...], tuple[SandboxClient, SandboxPool]] = {}
@@ -90,22 +112,54 @@ class SampleJudge:
             await pool.close()
 
     async def report_trouble(self, every: float = 2.0) -> NoReturn:
-        """Record in the worker's hash what the sandboxes do while none answers, until cancelled."""
-        key, reported = BaseWorker.redis_worker_namespace_prefix + self.name, False
+        """Record in the workers' hashes what the sandboxes do while none answers."""
+        reported = False
         while True:
             await asyncio.sleep(every)
             troubles = [await sandbox.trouble() for sandbox, _ in self._sandboxes.values()]
             trouble = next(filter(None, troubles), None)
             if trouble or reported:
                 with suppress(RedisError):  # the next round writes it again
-                    await self._commands.send([("HSET", key, TROUBLE, trouble or "")])
+                    await self._commands.send(
+                        [("HSET", worker, TROUBLE, trouble or "") for worker in self._workers]
+                    )
             reported = trouble is not None
 
-    def knows_problem(self, call: JobCall) -> bool:
-        """Whether the problem of a job is in memory."""
-        return (call.run, call.sample.dataset, call.sample.problem_id) in self._problems
+    async def read(self, run: str, sample: SampleId, sha256: str) -> JudgeInput:
+        """Read the input of a completion, with its problem unless that is in memory."""
+        problem = not self._knows_problem(run, sample)
+        found = await self._read(run, sample, sha256, problem=problem)
+        if not problem and not self._knows_problem(run, sample):  # forgotten during the read
+            found = await self._read(run, sample, sha256, problem=True)
+        return found
 
-    async def judge(self, found: JobInput, generation: Generation) -> JudgedSample:
+    def _knows_problem(self, run: str, sample: SampleId) -> bool:
+        return (run, sample.dataset, sample.problem_id) in self._problems
+
+    async def _read(self, run: str, sample: SampleId, sha256: str, *, problem: bool) -> JudgeInput:
+        names = keys.RunKeys(run)
+        commands: list[Command] = [
+            ("HGET", names.completions, sample.key),
+            ("HEXISTS", names.verdicts, sample.key),
+            ("HGET", names.meta, "config"),
+        ]
+        if problem:
+            field = problem_key(sample.dataset, sample.problem_id)
+            commands.append(("HGET", names.problems, field))
+        packed, judged, config, *rest = await self._commands.send(commands)
+        completion = None if packed is None else Generation.model_validate_json(unpack(packed))
+        if completion is not None and completion.completion_sha256 != sha256:
+            completion = None
+        return JudgeInput(
+            run=run,
+            sample=sample,
+            completion=completion,
+            judged=bool(judged),
+            config=None if config is None else text(config),
+            problem=rest[0] if rest else None,
+        )
+
+    async def judge(self, found: JudgeInput, generation: Generation) -> JudgedSample:
         """Judge a completion; failures of the infrastructure are in the verdict.
 
         Raises:
@@ -143,13 +197,13 @@ class SampleJudge:
             return  # the sample's verdict has the reason
         await self._canaries.start(run, profile, config, client, self._settings.concurrency)
 
-    def _config(self, found: JobInput) -> Config:
+    def _config(self, found: JudgeInput) -> Config:
         # Read for each job: a resumed run may have a corrected config.
         if found.config is None:
             raise PlumblineError(f"run {found.run!r} is not in the ledger")
         return _config_of(f"the config of run {found.run!r}", found.config)
 
-    def _problem(self, found: JobInput) -> Problem:
+    def _problem(self, found: JudgeInput) -> Problem:
         sample = found.sample
         key = (found.run, sample.dataset, sample.problem_id)
         problem = self._problems.pop(key, None)
@@ -158,7 +212,7 @@ class SampleJudge:
                 raise PlumblineError(
                     f"run {found.run!r} has no problem {sample.problem_id!r} in {sample.dataset!r}"
                 )
-            problem = parse_problem(found.problem)
+            problem = Problem.model_validate_json(unpack(found.problem))
         self._problems[key] = problem  # the latest used is the last
         if len(self._problems) > self._kept:
             del self._problems[next(iter(self._problems))]

@@ -12,8 +12,8 @@ class JudgeSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     """Name of the worker; by default derived from host and process."""
     concurrency: int = Field(default=16, ge=1, validation_alias="PLUMBLINE_JUDGE_CONCURRENCY")
     """Completions that the process judges at once."""
-    lease_ttl: float = Field(default=10.0, gt=0, validation_alias="PLUMBLINE_JUDGE_LEASE_TTL")
-    """Seconds until the lease on a job expires without renewal."""
+    lease_ttl: int = Field(default=10, ge=1, validation_alias="PLUMBLINE_JUDGE_LEASE_TTL")
+    """Seconds until RQ delivers a job of a dead judge again."""
 
     drain_seconds: float | None = Field(
         default=None, gt=0, validation_alias="PLUMBLINE_JUDGE_DRAIN_SECONDS"

@@ -31,18 +31,14 @@ class Janitor:
     Args:
         rewards: The session.
         redis: A client without retries, so that an outage does not hold a thread.
-        max_deliveries: As ``judge.max_deliveries``.
         every: Seconds between two rounds, if little is in flight.
     """
 
-    def __init__(
-        self, rewards: RewardLedger, redis: Redis, *, max_deliveries: int, every: float = 2.0
-    ) -> None:
+    def __init__(self, rewards: RewardLedger, redis: Redis, *, every: float = 2.0) -> None:
         self._rewards = rewards
         self._redis = redis
         self._ledger = Ledger(redis, rewards.run)
         self._canaries = CanaryLedger.of(self._ledger)
-        self._max_deliveries = max_deliveries
         self._every = every
         self._holder = uuid.uuid4().hex
         self._suspects: set[SampleId] = set()
@@ -99,7 +95,7 @@ class Janitor:
                 log.error("canaries judged wrongly: scores cannot be trusted", findings=found)
 
     def _redeliver(self) -> None:
-        self._suspects = self._ledger.requeue_lost(self._suspects, self._max_deliveries)
+        self._suspects = self._ledger.requeue_lost(self._suspects)
 
     async def _settle_left(self) -> None:
         """Settle verdicts that no replica waited for."""

@@ -82,7 +82,7 @@ class PendingAnswers:
         self._waiting: dict[str, _Waiting] = {}
         # In the order of their arrival; those that are not in _waiting anymore are skipped.
         self._unsubmitted: dict[str, _Waiting] = {}
-        self._abandoned: dict[str, str] = {}
+        self._abandoned: set[str] = set()
         self._work = asyncio.Event()
 
     @property
@@ -101,7 +101,7 @@ class PendingAnswers:
         if waiting is None:
             waiting = _Waiting(sample, problem, time.monotonic())
             self._waiting[sample.key] = self._unsubmitted[sample.key] = waiting
-            self._abandoned.pop(sample.key, None)
+            self._abandoned.discard(sample.key)
             self._work.set()
         waiting.listeners.append(listener)
 
@@ -115,7 +115,7 @@ class PendingAnswers:
             del self._waiting[sample.key]
             self._unsubmitted.pop(sample.key, None)
             if waiting.submitted:
-                self._abandoned[sample.key] = sample.sha256
+                self._abandoned.add(sample.key)
                 self._work.set()
 
     # Submitting
@@ -130,10 +130,9 @@ class PendingAnswers:
 
     async def _submit_next(self) -> None:
         if self._abandoned:
-            abandoned = dict(self._abandoned)
+            abandoned = list(self._abandoned)
             await self._ledger.abandon(abandoned)
-            for key in abandoned:
-                self._abandoned.pop(key, None)
+            self._abandoned.difference_update(abandoned)
         batch = list(itertools.islice(self._unsubmitted.values(), AT_ONCE))
         if not batch:
             return

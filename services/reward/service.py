@@ -80,7 +80,7 @@ class RewardService:
 
         Args:
             settings: Its settings.
-            redis: A client of the ledger's server, for the upkeep.
+            redis: A client of the ledger's server, for jobs and the upkeep.
             config: Replaces the config that the settings name.
 
         Raises:
@@ -102,9 +102,9 @@ class RewardService:
             opened.push_async_callback(shared.aclose)
             upkeep = opened.enter_context(fail_fast(redis))
             commands = PipelinedRedis(shared)
-            ledger = RewardLedger(waiting, commands, session.run, remember=settings.remember)
-            most = session.config.judge.max_deliveries
-            janitor = Janitor(ledger, upkeep, max_deliveries=most)
+            remember = settings.remember
+            ledger = RewardLedger(waiting, commands, redis, session.run, remember=remember)
+            janitor = Janitor(ledger, upkeep)
             sandbox = await opened.enter_async_context(sandbox_client(config, settings, commands))
             programs = Programs(
                 config,

@@ -26,7 +26,7 @@ from shared.function_plan import (
     solution_texts,
     trial_program,
 )
-from shared.ledger import JudgeQueue
+from shared.ledger.queue import live_workers
 from shared.schemas import (
     GroundTruth,
     HumanEvalTests,
@@ -398,7 +398,7 @@ def check_judges(redis: Redis) -> None:
     Raises:
         UnavailableError: There is no worker.
     """
-    if JudgeQueue(redis).workers() == 0:
+    if not live_workers(redis):
         raise UnavailableError(
             "no judge worker is running; start one with this Redis: python -m services.judge"
         )

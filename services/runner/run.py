@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.runner.session import Session
-from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
@@ -72,7 +71,6 @@ class Run:
 
     def __init__(
         self,
-        config: Config,
         plan: RunPlan,
         session: Session,
         source: Source,
@@ -80,7 +78,6 @@ class Run:
         timings: RunTimings = _STANDARD_TIMINGS,
     ) -> None:
         self._timings = timings
-        self._config = config
         self._session = session
         self._ledger: Ledger = session.ledger
         self._canaries = CanaryLedger.of(session.ledger)
@@ -151,6 +148,7 @@ class Run:
             log.warning("sample in the ledger is not in the plan", sample=sample.key)
         missing = self._unjudged - completed.keys()
         judged: dict[SampleId, FinalStatus] = {}
+        again: list[tuple[SampleId, str]] = []
         for verdict in self._ledger.verdicts(self._samples):
             sample = verdict.sample
             if verdict.judged:
@@ -158,7 +156,8 @@ class Run:
             elif verdict.method is JudgeMethod.NONE and self._generation_failed(sample):
                 missing.add(sample)
             else:
-                self._ledger.rejudge(sample, verdict.completion_sha256)
+                again.append((sample, verdict.completion_sha256))
+        self._ledger.rejudge(again)
         self._unjudged -= judged.keys()
         self._progress.resumed([s for s in self._samples if s not in missing], judged)
         return [s for s in self._samples if s in missing]
@@ -196,9 +195,7 @@ class Run:
                 self._judged(event.sample, event.status)
             if time.monotonic() - scanned >= self._timings.scan:
                 await asyncio.to_thread(self._check_lost_run)
-                suspects = await asyncio.to_thread(
-                    self._ledger.requeue_lost, suspects, self._config.judge.max_deliveries
-                )
+                suspects = await asyncio.to_thread(self._ledger.requeue_lost, suspects)
                 quiet = not events and not self._generating
                 if quiet and await asyncio.to_thread(self._has_lost_records):
                     await self._is_owed_more(group)

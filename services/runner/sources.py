@@ -18,6 +18,8 @@ from shared.schemas import Generation, Problem, SampleId, sha256, without_surrog
 
 # Completions that are yielded together at most, so that they are stored in one transaction.
 _AT_ONCE = 32
+# Seconds for which further completions are awaited, which then share a transaction and a job.
+_GATHER = 0.005
 # Bytes of recorded completions that are written to their temporary file at once.
 _BUFFER = 2**18
 
@@ -54,6 +56,7 @@ class GeneratorSource:
                 left = len(samples)
                 while left:
                     batch = [await finished.get()]
+                    await asyncio.sleep(_GATHER)
                     while len(batch) < _AT_ONCE and not finished.empty():
                         batch.append(finished.get_nowait())
                     left -= len(batch)

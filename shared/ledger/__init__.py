@@ -7,7 +7,7 @@ gets exactly one verdict. ``keys`` defines every Redis key.
 from shared.ledger.canaries import CanaryLedger
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
 from shared.ledger.ledger import Ledger, VerdictEvent, list_runs
-from shared.ledger.queue import JudgeQueue, job_id
+from shared.ledger.queue import JudgeQueue
 from shared.ledger.streams import RunProgress, StreamEntry, read_stream, runs_progress
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "connect",
     "connect_async",
     "fail_fast",
-    "job_id",
     "list_runs",
     "ping_error",
     "read_stream",

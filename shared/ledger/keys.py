@@ -7,11 +7,11 @@ RUNS = f"{PREFIX}:runs"
 # Channel with the id of each run that was judged.
 JUDGED = f"{PREFIX}:judged"
 JUDGE_QUEUE = "judge"
+REWARD_QUEUE = "reward"
 # Hash: the largest version of records in the ledger, and the release that wrote it.
 VERSION = f"{PREFIX}:version"
 # Before the 16 hex digits of a reward session.
 REWARDS = "reward/"
-JUDGE_FUNCTION = "services.judge.jobs.judge_sample"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class RunKeys:
     """The keys of one run.
 
     ``meta`` is a hash; ``problems``, ``completions``, ``hashes``, ``verdicts`` and ``cases`` are
-    hashes by problem or sample key; ``events`` is the stream of verdicts; ``deliveries`` counts
-    redeliveries by sample key; ``canaries`` is a hash, reports by sandbox, profile and round;
+    hashes by problem or sample key; ``events`` is the stream of verdicts; ``jobs`` has the id of
+    each sample's job; ``canaries`` is a hash, reports by sandbox, profile and round;
     ``lock`` names the runner at work.
     """
 
@@ -61,8 +61,8 @@ class RunKeys:
         return f"{self._base}:cases"
 
     @property
-    def deliveries(self) -> str:
-        return f"{self._base}:deliveries"
+    def jobs(self) -> str:
+        return f"{self._base}:jobs"
 
     @property
     def lock(self) -> str:
@@ -91,7 +91,7 @@ class RunKeys:
             self.hashes,
             self.verdicts,
             self.events,
-            self.deliveries,
+            self.jobs,
             self.canaries,
         )
 
@@ -125,13 +125,3 @@ class RewardKeys(RunKeys):
 def is_reward_run(run: str) -> bool:
     """Whether an id is that of a reward session."""
     return run.startswith(REWARDS)
-
-
-def lease(job: str) -> str:
-    """Key of the lease on ``job``; it expires if the worker that holds it dies."""
-    return f"{PREFIX}:lease:{job}"
-
-
-def woken(worker: str) -> str:
-    """Key of the list in which an idle worker receives the job that it waits for."""
-    return f"{PREFIX}:woken:{worker}"

@@ -18,7 +18,8 @@ from shared.canaries import CanaryRecord
 from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.packing import pack, unpack
-from shared.ledger.queue import RELEASE_LOCK, TAKE_LOCK, JudgeQueue, job_id, text
+from shared.ledger.pipelined import PipelinedRedis, Script
+from shared.ledger.queue import JudgeQueue, batches
 from shared.ledger.version import claim_ledger
 from shared.plan import RunPlan
 from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
@@ -29,25 +30,21 @@ from shared.versions import release
 # Exactly-once verdict: the first one wins, and a verdict on a completion that has been replaced
 # since is dropped. Returns 1 if written, 0 if there was a verdict, -1 for another completion. The
 # cases go with it, if the run records them.
-WRITE_VERDICT = """
-local function write_verdict(
-  hashes, verdicts, events, meta, cases, sample, sha, verdict, status, accepted, packed)
-  if redis.call('HGET', hashes, sample) ~= sha then return -1 end
-  if redis.call('HSETNX', verdicts, sample, verdict) == 0 then
-    if redis.call('HGET', verdicts, sample) ~= verdict then
-      redis.call('HINCRBY', meta, 'duplicate_verdicts', 1)
-    end
-    return 0
+_WRITE_VERDICT = Script("""
+local hashes, verdicts, events, meta, cases = unpack(KEYS)
+local sample, sha, verdict, status, accepted, packed = unpack(ARGV)
+if redis.call('HGET', hashes, sample) ~= sha then return -1 end
+if redis.call('HSETNX', verdicts, sample, verdict) == 0 then
+  if redis.call('HGET', verdicts, sample) ~= verdict then
+    redis.call('HINCRBY', meta, 'duplicate_verdicts', 1)
   end
-  redis.call('XADD', events, '*', 'sample', sample, 'status', status, 'accepted', accepted)
-  redis.call('HINCRBY', meta, 'verdicts_written', 1)
-  if packed then redis.call('HSET', cases, sample, packed) end
-  return 1
+  return 0
 end
-"""
-_CALL_WRITE_VERDICT = (
-    "return write_verdict(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(ARGV))"
-)
+redis.call('XADD', events, '*', 'sample', sample, 'status', status, 'accepted', accepted)
+redis.call('HINCRBY', meta, 'verdicts_written', 1)
+if packed then redis.call('HSET', cases, sample, packed) end
+return 1
+""")
 
 # The completions without a verdict, as sample and hash in turn. Asked of the server, because most
 # samples of a long run have one.
@@ -65,7 +62,18 @@ return found
 
 # A run's id is a plain file name and a hash.
 _RUN = re.compile(rb"[^/\x00-\x1f\x7f]{1,1000}")
-# Only the holder may release the lock: it may have expired, and another runner may hold it.
+# Only the holder may renew or release the lock: it may have expired, and another runner may hold
+# it.
+_TAKE_LOCK = """
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+_RELEASE_LOCK = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0
+"""
 # Problems may have large tests.
 _PROBLEMS_AT_ONCE = 20
 INCARNATION = "incarnation"
@@ -102,12 +110,12 @@ class Ledger:
 
     def __init__(self, redis: Redis, run: str) -> None:
         self.run = run
-        self.queue = JudgeQueue(redis)
+        self.queue = JudgeQueue.of_run(redis, run)
         self._redis = redis
         self._keys = keys.RunKeys(run)
-        self._write_verdict = redis.register_script(WRITE_VERDICT + _CALL_WRITE_VERDICT)
-        self._take_lock = redis.register_script(TAKE_LOCK)
-        self._release_lock = redis.register_script(RELEASE_LOCK)
+        self._write_verdict = redis.register_script(_WRITE_VERDICT.source)
+        self._take_lock = redis.register_script(_TAKE_LOCK)
+        self._release_lock = redis.register_script(_RELEASE_LOCK)
         self._find_unjudged = redis.register_script(_UNJUDGED)
 
     @property
@@ -254,8 +262,8 @@ class Ledger:
 
     def delete(self) -> None:
         """Delete the run and its jobs. The lock stays."""
-        completed = self.completed().items()
-        self.queue.forget(job_id(self.run, sample, sha) for sample, sha in completed)
+        jobs = cast(list[bytes], self._redis.hvals(self._keys.jobs))
+        self.queue.forget(map(text, jobs))
         pipe = self._transaction()
         pipe.delete(*self._keys.all)
         pipe.srem(keys.RUNS, self.run)
@@ -291,7 +299,7 @@ class Ledger:
     # Completions
 
     def record(self, generation: Generation, unjudged: Verdict | None = None) -> None:
-        """Write a completion and enqueue its job, in one transaction (idempotent).
+        """Write a completion and enqueue a job with it, in one transaction (idempotent).
 
         A completion that differs from the stored one replaces it and deletes its verdict. Nothing
         happens if the same completion is stored and judged. ``unjudged`` is the verdict of a sample
@@ -304,17 +312,20 @@ class Ledger:
         samples = [one.sample for one, _ in generations]
         stored = self._hmget(self._keys.hashes, samples)
         pipe = self._transaction()
+        to_judge = []
         for (generation, unjudged), sha in zip(generations, stored, strict=True):
             if sha is None or self._replaces(generation, text(sha)):
                 if sha is not None:
                     pipe.hdel(self._keys.cases, generation.sample.key)
                 self._write_completion(pipe, generation, unjudged)
+                if unjudged is None:
+                    to_judge.append((generation.sample, generation.completion_sha256))
+        self._put(pipe, to_judge)
         pipe.execute()
 
     def _replaces(self, generation: Generation, stored: str) -> bool:
-        """Whether a completion is to be judged although one is stored, whose job is forgotten."""
+        """Whether a completion must be judged although one is stored."""
         if stored != generation.completion_sha256:
-            self.queue.forget([job_id(self.run, generation.sample, stored)])
             return True
         verdict = self.verdict(generation.sample)
         return verdict is None or not verdict.judged
@@ -326,12 +337,9 @@ class Ledger:
         pipe.hset(self._keys.completions, sample.key, pack(generation.model_dump_json()))
         pipe.hset(self._keys.hashes, sample.key, generation.completion_sha256)
         pipe.hdel(self._keys.verdicts, sample.key)
-        pipe.hdel(self._keys.deliveries, sample.key)
         pipe.hincrby(self._keys.meta, "completions_written", 1)
         pipe.hincrby(self._keys.meta, "generation_requests", generation.requests)
-        if unjudged is None:
-            self.queue.put(pipe, self.run, sample, generation.completion_sha256)
-        else:
+        if unjudged is not None:
             pipe.hset(self._keys.verdicts, sample.key, unjudged.model_dump_json())
             pipe.xadd(self._keys.events, _event_fields(unjudged))
             pipe.hincrby(self._keys.meta, "verdicts_written", 1)
@@ -414,28 +422,34 @@ class Ledger:
 
     # Redelivery
 
-    def requeue_lost(self, suspects: set[SampleId], max_deliveries: int) -> set[SampleId]:
-        """Redeliver lost jobs (at-least-once delivery).
+    def requeue_lost(self, suspects: set[SampleId]) -> set[SampleId]:
+        """Enqueue lost jobs again (at-least-once delivery).
 
-        A job is lost if it neither waits in the queue nor has a lease: its worker was killed, or
-        Redis lost its last writes. Because a job is in neither place for an instant while a worker
-        takes it, only jobs that are missing in two consecutive calls are redelivered. After
-        ``max_deliveries`` redeliveries the job is assumed to kill its workers, and its sample
-        becomes ``api_error``.
+        RQ recovers the jobs of workers that die. A job is lost if RQ does not have it: its worker
+        died before it started the job, Redis lost its last writes, or RQ's retries are used up. A
+        job that is on its way to a worker is missing for an instant, so only jobs that are missing
+        in two consecutive calls are enqueued again.
+
+        The completions of a job that failed get jobs of their own. A completion that failed alone
+        is assumed to kill its workers, and its sample becomes ``api_error``.
 
         Args:
             suspects: The result of the previous call.
-            max_deliveries: Maximum number of redeliveries of one job.
 
         Returns:
             The samples whose job is missing now, for the next call.
         """
         unjudged = self._unjudged()
-        jobs = {job_id(self.run, sample, sha): sample for sample, sha in unjudged.items()}
-        present = self.queue.leased(list(jobs)) | self.queue.waiting()
-        missing = {sample for job, sample in jobs.items() if job not in present}
-        for sample in missing & suspects:
-            self._redeliver(sample, unjudged[sample], max_deliveries)
+        if not unjudged:
+            return set()
+        jobs = dict(zip(unjudged, self._hmget(self._keys.jobs, list(unjudged)), strict=True))
+        present = self.queue.present()
+        missing = {sample for sample, job in jobs.items() if not job or text(job) not in present}
+        lost: dict[str, list[tuple[SampleId, str]]] = {}
+        for sample in sorted(missing & suspects):
+            lost.setdefault(text(jobs[sample] or b""), []).append((sample, unjudged[sample]))
+        for job, completions in lost.items():
+            self._redeliver(job, completions)
         return missing - suspects
 
     def _unjudged(self) -> dict[SampleId, str]:
@@ -445,25 +459,37 @@ class Ledger:
         pairs = zip(found[::2], found[1::2], strict=True)
         return {self._sample(key): text(sha) for key, sha in pairs}
 
-    def rejudge(self, sample: SampleId, completion_sha256: str) -> None:
-        """Delete the verdict of a sample and enqueue its completion again."""
+    def rejudge(self, completions: Sequence[tuple[SampleId, str]]) -> None:
+        """Delete the verdicts of samples and enqueue their completions, given by hash, again."""
         pipe = self._transaction()
-        pipe.hdel(self._keys.verdicts, sample.key)
-        pipe.hdel(self._keys.cases, sample.key)
-        pipe.hdel(self._keys.deliveries, sample.key)
-        self.queue.put(pipe, self.run, sample, completion_sha256)
+        for sample, _ in completions:
+            pipe.hdel(self._keys.verdicts, sample.key)
+            pipe.hdel(self._keys.cases, sample.key)
+        self._put(pipe, completions)
         pipe.execute()
 
-    def _redeliver(self, sample: SampleId, sha: str, max_deliveries: int) -> None:
-        lost = int(self._redis.hincrby(self._keys.deliveries, sample.key, 1))
-        if lost > max_deliveries:
-            self.record_verdict(unjudged_verdict(sample, sha, FailureKind.JUDGE_WORKER_LOST))
-            return
-        self.queue.forget([job_id(self.run, sample, sha)])
+    def enqueue(self, completions: Sequence[tuple[SampleId, str]]) -> None:
+        """Enqueue completions, given by hash."""
         pipe = self._transaction()
-        self.queue.put(pipe, self.run, sample, sha, losses=lost)
-        pipe.hincrby(self._keys.meta, "jobs_redelivered", 1)
+        self._put(pipe, completions)
         pipe.execute()
+
+    def _put(self, pipe: Pipeline, completions: Sequence[tuple[SampleId, str]]) -> None:
+        for batch in batches(completions):
+            job = self.queue.put(pipe, self.run, batch)
+            pipe.hset(self._keys.jobs, mapping=dict.fromkeys((s.key for s, _ in batch), job))
+
+    def _redeliver(self, job: str, completions: Sequence[tuple[SampleId, str]]) -> None:
+        failed = bool(job) and self.queue.has_failed(job)
+        if job:
+            self.queue.forget([job])
+        if failed and len(completions) == 1:
+            reason = FailureKind.JUDGE_WORKER_LOST
+            self.record_verdict(unjudged_verdict(*completions[0], reason))
+            return
+        for part in [[one] for one in completions] if failed else [completions]:
+            self.enqueue(part)
+        self._redis.hincrby(self._keys.meta, "jobs_redelivered", len(completions))
 
     def _transaction(self) -> Pipeline:
         pipe = self._redis.pipeline(transaction=True)
@@ -531,6 +557,18 @@ def verdict_arguments(
     if cases is None:
         return [*names.of_verdicts], arguments
     return [*names.of_verdicts, names.cases], [*arguments, cases]
+
+
+async def write_verdict(
+    commands: PipelinedRedis, names: keys.RunKeys, verdict: Verdict, cases: bytes | None
+) -> bool:
+    """As :meth:`Ledger.record_verdict`, in an event loop."""
+    written = await commands.run(_WRITE_VERDICT, *verdict_arguments(names, verdict, cases))
+    return bool(written == 1)
+
+
+def text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _chunks(samples: Sequence[SampleId], size: int = 200) -> Iterator[Sequence[SampleId]]:

@@ -1,277 +1,224 @@
-"""RQ queue of judging jobs.
+"""RQ queues of judging jobs.
 
-RQ's code writes the jobs, but never reads them: it would unpickle, import and call what they name.
+A job is a batch of completions of one run. RQ queues, delivers, retries and recovers jobs: the
+registry of started jobs is the lease, and a judge that runs RQ's maintenance retries the jobs of
+dead workers. The ledger decides what a job has to judge, so a job may be delivered twice.
 """
 
 import hashlib
-import json
-import re
-import zlib
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Self, cast
 
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import ResponseError
-from redis.typing import EncodableT, FieldT
-from rq import Queue
-from rq.defaults import RQ_KEY_PREFIX
-from rq.job import Job
-from rq.registry import FailedJobRegistry, FinishedJobRegistry, StartedJobRegistry
+from rq import Queue, Retry
+from rq.exceptions import NoSuchJobError
+from rq.executions import Execution, ExecutionRegistry
+from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
-from rq.utils import utcformat, utcparse
-from rq.worker import BaseWorker
-from rq.worker_registration import WORKERS_BY_QUEUE_KEY
+from rq.utils import missing_keys, now, utcparse
+from rq.worker_registration import get_keys
 
 from shared.ledger import keys
-from shared.ledger.packing import inflate
 from shared.schemas import SampleId
 
-# Retries by RQ of a job that raised (Redis unavailable, a bug), before it counts as failed.
+BATCH = 16
+"""Completions of a job at most. With eight a judge needed a fifth more CPU per completion."""
 JOB_RETRIES = 3
-FAILURE_TTL = 7 * 24 * 3600
-_JOB_ID = re.compile(rb"[0-9a-f]{40}")
-_EXECUTION_ID = re.compile(rb"[0-9a-f]{32}")
-_MAX_DATE = 64
-# Bytes of a job's call when it is inflated. Names of problems are all that can be long in it.
-_MAX_CALL = 256 * 1024
-# Jobs in workers' hands that are looked at.
-_MAX_HELD = 10_000
-
-
-def job_id(run: str, sample: SampleId, completion_sha256: str) -> str:
-    """The id of the job that judges a completion; the same on every delivery (idempotent)."""
-    return job_id_of(run, sample.key, completion_sha256)
-
-
-def job_id_of(run: str, sample: str, completion_sha256: str) -> str:
-    """As :func:`job_id`, by the sample's key."""
-    text = f"{run}\n{sample}\n{completion_sha256}"
-    return hashlib.sha256(text.encode()).hexdigest()[:40]
-
-
-def job_call(run: str, sample: str, completion_sha256: str) -> bytes:
-    """The field ``data`` of a job, as RQ writes it: function, instance, arguments, keywords."""
-    call: list[object] = [keys.JUDGE_FUNCTION, None, [run, sample, completion_sha256], {}]
-    return zlib.compress(json.dumps(call).encode())
+"""Retries by RQ of a job that raised or whose worker died, before it counts as failed."""
+_FAILURE_TTL = 7 * 24 * 3600
+# Seconds after which another judge may run RQ's maintenance if the judge that began it was killed.
+_MAINTENANCE_TTL = 5
+# RQ names a job's function, but judges call their own.
+_FUNCTION = "services.judge.worker.judge_batch"
+# What is read of a stored job. Callbacks, webhooks, groups and the like are not.
+_FIELDS = frozenset(
+    b"data status origin description created_at enqueued_at started_at ended_at last_heartbeat"
+    b" worker_name timeout result_ttl failure_ttl retries_left retry_intervals".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
-class JobCall:
-    """The arguments of a job: run, sample and hash of the completion."""
+class Batch:
+    """The arguments of a job: a run, and samples with the hashes of their completions."""
 
     run: str
-    sample: SampleId
-    sha256: str
+    completions: tuple[tuple[SampleId, str], ...]
 
     @classmethod
-    def parse(cls, data: bytes) -> Self:
-        """Parse the field ``data`` of a job. Nothing that it names is imported or called.
+    def parse(cls, arguments: Sequence[Any]) -> Self:
+        """Parse the arguments of a stored job.
 
         Raises:
-            ValueError: :func:`job_call` did not write it.
+            ValueError: :meth:`JudgeQueue.put` did not write them.
         """
         try:
-            _, _, (run, key, sha256), _ = json.loads(inflate(data, _MAX_CALL))
-            return cls(str(run), SampleId.parse(str(key)), str(sha256))
-        except (zlib.error, TypeError, RecursionError) as error:
+            run, completions = arguments
+            named = [(SampleId.parse(str(key)), str(sha256)) for key, sha256 in completions]
+        except TypeError as error:
             raise ValueError(str(error)) from None
+        return cls(str(run), tuple(named))
+
+
+class JudgeJob(Job):
+    """RQ's job with a fixed function: nothing that a stored job names is imported or called.
+
+    ``judge`` is set by the worker that performs the job.
+    """
+
+    judge: Callable[["JudgeJob"], None]
 
     @property
-    def keys(self) -> keys.RunKeys:
-        return keys.RunKeys(self.run)
+    def batch(self) -> Batch:
+        return Batch.parse(self.args)
+
+    @classmethod
+    def fetch(cls, id: str, connection: Redis | None = None, serializer: Any = None) -> "JudgeJob":  # noqa: ANN401
+        """Read a job; a record that cannot be read is no job, so it stops no worker."""
+        try:
+            return cast(JudgeJob, super().fetch(id, connection, JSONSerializer))
+        except (ValueError, TypeError, ResponseError) as error:
+            raise NoSuchJobError(f"job {id} cannot be read: {error}") from None
+
+    def restore(self, raw_data: dict[bytes, bytes]) -> None:
+        super().restore({name: raw_data[name] for name in raw_data.keys() & _FIELDS})
+
+    def perform(self) -> None:
+        self.judge(self)
+
+    @property
+    def execution_registry(self) -> ExecutionRegistry:
+        return _Executions(self.id, connection=self.connection)
 
 
-# Fields that every job has when it is queued, as RQ writes them: no time limit, because every
-# sandbox call has a deadline of its own; no result is kept.
-_FIELDS: Mapping[Any, str | int] = {
-    "status": "queued",
-    "origin": keys.JUDGE_QUEUE,
-    "timeout": -1,
-    "result_ttl": 0,
-    "failure_ttl": FAILURE_TTL,
-    "retries_left": JOB_RETRIES,
-    "retry_intervals": "[0]",
-}
+class _Executions(ExecutionRegistry):
+    """Executions of a job.
+
+    RQ 3.0 deletes them with the job, and fails if a dead worker's has expired. They all expire, and
+    a worker deletes its own.
+    """
+
+    def get_executions(self, start: int = 0, end: int = -1) -> list[Execution]:
+        return []
 
 
-class JudgeQueue:
-    """Job queue with one job per completion; a job's arguments are run, sample and hash."""
+class JudgeQueue(Queue):
+    """RQ's queue of batches.
 
-    def __init__(self, redis: Redis) -> None:
-        self.rq = Queue(keys.JUDGE_QUEUE, connection=redis, serializer=JSONSerializer)
-        # Asked with INFO otherwise, which most services' users may not call; nobody reads it.
-        self.rq.redis_server_version = (7, 0, 0)
-        self._redis = redis
+    Args:
+        name: ``keys.JUDGE_QUEUE`` or ``keys.REWARD_QUEUE``.
+        connection: The ledger's server.
+        options: RQ's; of no effect.
+    """
+
+    job_class = JudgeJob
+    # Every call of a sandbox has a deadline of its own.
+    DEFAULT_TIMEOUT = -1
+
+    def __init__(self, name: str, connection: Redis, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(name, connection, job_class=JudgeJob, serializer=JSONSerializer)
+        # RQ would ask with INFO, which few users may call.
+        self.redis_server_version = (7, 0, 0)
+
+    @classmethod
+    def of_run(cls, redis: Redis, run: str) -> Self:
+        """The queue of a run's jobs. Rewards have their own, because a trainer waits for them."""
+        return cls(keys.REWARD_QUEUE if keys.is_reward_run(run) else keys.JUDGE_QUEUE, redis)
 
     def put(
         self,
         pipeline: Pipeline,
         run: str,
-        sample: SampleId,
-        completion_sha256: str,
-        *,
-        losses: int = 0,
-    ) -> None:
-        """Add the job to ``pipeline``; it is enqueued when the pipeline is executed.
+        completions: Sequence[tuple[SampleId, str]],
+    ) -> str:
+        """Add a job to ``pipeline``; it is enqueued when the pipeline is executed.
 
-        A job with which workers were lost (``losses``) is judged alone in its process.
+        Args:
+            pipeline: In a transaction.
+            run: The run's id.
+            completions: Samples with the hashes of their completions, at most ``BATCH``.
+
+        Returns:
+            The job's id. The same completions have the same id.
         """
-        job, date = job_id(run, sample, completion_sha256), utcformat(datetime.now(UTC))
-        fields: dict[FieldT, EncodableT] = {
-            "data": job_call(run, sample.key, completion_sha256),
-            "description": sample.key,
-            "created_at": date,
-            "enqueued_at": date,
-            **_FIELDS,
-        }
-        if losses:
-            fields["meta"] = json.dumps({"losses": losses})
-        pipeline.sadd(Queue.redis_queues_keys, self.rq.key)
-        pipeline.hset(Job.key_for(job), mapping=fields)
-        pipeline.rpush(self.rq.key, job)
+        named = [(sample.key, sha256) for sample, sha256 in completions]
+        job = self.create_job(
+            _FUNCTION,
+            args=(run, named),
+            job_id=hashlib.sha256(repr((run, named)).encode()).hexdigest()[:40],
+            description=f"{len(named)} of {run}",
+            result_ttl=0,
+            failure_ttl=_FAILURE_TTL,
+            retry=Retry(max=JOB_RETRIES),
+        )
+        self.enqueue_job(job, pipeline=pipeline)
+        return job.id
 
-    def count(self) -> int:
-        """Number of entries of the queue."""
-        return self._redis.llen(self.rq.key)
+    def present(self) -> set[str]:
+        """Ids of the jobs that wait or are being judged, those of dead workers included."""
+        started = self.started_job_registry.get_job_ids(cleanup=False)
+        return {*self.get_job_ids(), *started}
 
-    def waiting(self) -> set[str]:
-        """Ids of the jobs that wait in the queue."""
-        entries = cast(list[bytes], self._redis.lrange(self.rq.key, 0, -1))
-        return {entry.decode() for entry in entries if _JOB_ID.fullmatch(entry)}
+    def has_failed(self, job: str) -> bool:
+        """Whether RQ's retries of a job are used up."""
+        found = self.fetch_job(job)
+        return found is not None and found.get_status(refresh=False) == JobStatus.FAILED
+
+    def forget(self, jobs: Iterable[str]) -> None:
+        """Delete jobs."""
+        names = list(dict.fromkeys(jobs))
+        pipe = self.connection.pipeline(transaction=False)
+        for job in names:
+            pipe.exists(Job.key_for(job))
+        for job, exists in zip(names, pipe.execute(), strict=True):
+            if exists and (found := self.fetch_job(job)):
+                found.delete()
 
     def oldest_wait(self) -> float:
         """Seconds since the job at the head of the queue was enqueued; 0 for an empty queue."""
-        head = cast(bytes | None, self._redis.lindex(self.rq.key, 0))
-        if head is None or not _JOB_ID.fullmatch(head):
-            return 0.0
-        return self._oldest([head.decode()], "enqueued_at")
+        return self._oldest(self.get_job_ids(0, 1), "enqueued_at")
 
     def oldest_lease(self) -> float:
-        """Seconds for which a worker has had the job that it took first; 0 without any lease.
+        """Seconds since the earliest start of a job that a live worker has; 0 without a job."""
+        registry = self.started_job_registry
+        entries = self.connection.zrange(registry.key, f"{time.time()}", "+inf", byscore=True)
+        jobs = [registry.parse_job_id(entry) for entry in cast(list[str], entries)]
+        return self._oldest(jobs, "started_at")
 
-        A job whose lease has expired does not count. RQ lists it until its worker's time is up.
-        """
-        jobs = list(self._held())
-        pipe = self._redis.pipeline(transaction=False)
+    def _oldest(self, jobs: Sequence[str], field: str) -> float:
+        pipe = self.connection.pipeline(transaction=False)
         for job in jobs:
-            pipe.exists(keys.lease(job))
-        held = [job for job, lease in zip(jobs, pipe.execute(), strict=True) if lease]
-        return self._oldest(held, "started_at")
+            pipe.hget(Job.key_for(job), field)
+        dates = list(filter(None, map(_date, pipe.execute(raise_on_error=False))))
+        return max(0.0, (now() - min(dates)).total_seconds()) if dates else 0.0
 
-    def _oldest(self, jobs: list[str], field: str) -> float:
-        """Seconds since the earliest date in a field of jobs; 0 without a date.
+    def acquire_maintenance_lock(self) -> bool:
+        """RQ's lock of 15 minutes would stop recovery for as long if its holder is killed."""
+        key = self.registry_cleaning_key
+        return bool(self.connection.set(key, 1, nx=True, ex=_MAINTENANCE_TTL))
 
-        Jobs that are gone, or none of the ledger's, are left out, and nothing long is read.
-        """
-        names = [Job.key_for(job) for job in jobs]
-        pipe = self._redis.pipeline(transaction=False)
-        for name in names:
-            pipe.hstrlen(name, field)
-        sizes = pipe.execute(raise_on_error=False)
-        for name, size in zip(names, sizes, strict=True):
-            if isinstance(size, int) and 0 < size <= _MAX_DATE:
-                pipe.hget(name, field)
-        stored = pipe.execute(raise_on_error=False)
-        dates = [date for value in stored if (date := _date(value)) is not None]
-        if not dates:
-            return 0.0
-        return max(0.0, (datetime.now(UTC) - min(dates)).total_seconds())
 
-    def workers(self) -> int:
-        """Number of workers that are registered for the queue and still send heartbeats."""
-        found = cast(set[bytes], self._redis.smembers(WORKERS_BY_QUEUE_KEY % keys.JUDGE_QUEUE))
-        prefix = BaseWorker.redis_worker_namespace_prefix.encode()
-        names = [name for name in found if name.startswith(prefix)]
-        return int(self._redis.exists(*names)) if names else 0
-
-    def leased(self, jobs: list[str]) -> set[str]:
-        """The subset of ``jobs`` that a live worker holds a lease on."""
-        if not jobs:
-            return set()
-        values = self._redis.mget([keys.lease(job) for job in jobs])
-        return {job for job, value in zip(jobs, values, strict=True) if value is not None}
-
-    def forget(self, jobs: Iterable[str]) -> None:
-        """Remove jobs and all their RQ data from Redis."""
-        held: dict[str, list[str]] = {}
-        with suppress(ResponseError):  # as below
-            held = self._held()
-        for job in jobs:
-            executions = {*self._executions(job), *held.get(job, ())}
-            pipe = self._redis.pipeline(transaction=True)
-            pipe.lrem(self.rq.key, 0, job)
-            pipe.lrem(self.rq.intermediate_queue_key, 0, job)
-            for registry in (FailedJobRegistry, FinishedJobRegistry):
-                pipe.zrem(registry(keys.JUDGE_QUEUE).key, job)
-            for execution in executions:
-                pipe.zrem(StartedJobRegistry(keys.JUDGE_QUEUE).key, f"{job}:{execution}")
-                pipe.delete(f"{RQ_KEY_PREFIX}:execution:{job}:{execution}")
-            key = Job.key_for(job)
-            of_others = (f"{key}:dependents", f"{key}:dependencies")
-            results, runs = f"{RQ_KEY_PREFIX}:results:{job}", f"{RQ_KEY_PREFIX}:executions:{job}"
-            pipe.delete(key, *of_others, results, runs)
-            # Whoever wrote something else into a registry only keeps it from being tidied.
-            pipe.execute(raise_on_error=False)
-
-    def _held(self) -> dict[str, list[str]]:
-        """Executions in the registry of started jobs, by job.
-
-        Those of a worker that was lost stay there after Redis' clock was set ahead, which ends
-        what expires.
-        """
-        found: dict[str, list[str]] = {}
-        registry = StartedJobRegistry(keys.JUDGE_QUEUE).key
-        members = cast(list[bytes], self._redis.zrange(registry, 0, _MAX_HELD - 1))
-        for member in members:
-            job, _, execution = member.partition(b":")
-            if _JOB_ID.fullmatch(job) and _EXECUTION_ID.fullmatch(execution):
-                found.setdefault(job.decode(), []).append(execution.decode())
-        return found
-
-    def _executions(self, job: str) -> list[str]:
-        """Ids of the executions that a job had."""
-        try:
-            found = self._redis.zrange(f"{RQ_KEY_PREFIX}:executions:{job}", 0, -1)
-        except ResponseError:
-            return []
-        return [one.decode() for one in cast(list[bytes], found) if _EXECUTION_ID.fullmatch(one)]
+def live_workers(redis: Redis) -> list[str]:
+    """Keys of the RQ workers that send heartbeats, sorted. A judge process has several."""
+    workers = get_keys(JudgeQueue(keys.JUDGE_QUEUE, redis))
+    return sorted(workers - set(missing_keys(redis, list(workers))))
 
 
 def _date(stored: object) -> datetime | None:
-    """A date as RQ writes it; None if it is none."""
+    """A date as RQ writes it; None for anything else."""
     try:
-        return utcparse(stored.decode()).replace(tzinfo=UTC) if isinstance(stored, bytes) else None
+        return utcparse(stored.decode()) if isinstance(stored, bytes) else None
     except ValueError:
         return None
 
 
-# Queue a job as :meth:`JudgeQueue.put` does, for scripts that write it together with its input.
-# ``meta`` is empty, or counts the deliveries that were lost.
-ENQUEUE = f"""
-local function enqueue(queue, job, key, sample, call, date, meta)
-  redis.call('HSET', key, 'data', call, 'description', sample, 'created_at', date,
-    'enqueued_at', date, {", ".join(f"'{name}', '{value}'" for name, value in _FIELDS.items())})
-  if meta ~= '' then redis.call('HSET', key, 'meta', meta) end
-  redis.call('RPUSH', queue, job)
-end
-"""
-
-# Only the holder may renew or release a lease: it may have expired, and another worker may hold it.
-TAKE_LOCK = """
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
-"""
-RELEASE_LOCK = """
-if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0
-"""
-
-
-def text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+def batches(
+    completions: Sequence[tuple[SampleId, str]],
+) -> Iterable[Sequence[tuple[SampleId, str]]]:
+    """Split completions into jobs."""
+    for start in range(0, len(completions), BATCH):
+        yield completions[start : start + BATCH]

@@ -1,19 +1,17 @@
 -- Completions of a reward session: from the request to the remembered answer.
 --
--- KEYS  meta, problems, completions, hashes, verdicts, deliveries, uses, idle, queue, queues, then those of the items
+-- KEYS  meta, problems, completions, hashes, verdicts, jobs, uses, idle, queue, then those of the items
 -- ARGV  command, time (Unix), then the command's arguments
 --
 -- A sample is in flight from `submit` until `settle` or `abandon`, and has fields in completions and hashes for as
 -- long. Every command is idempotent, and says of a sample that is not in flight no more than that.
---
--- The prologue defines enqueue.
 
-local META, PROBLEMS, COMPLETIONS, HASHES, VERDICTS, DELIVERIES, USES, IDLE, QUEUE, QUEUES = unpack(KEYS)
+local META, PROBLEMS, COMPLETIONS, HASHES, VERDICTS, JOBS, USES, IDLE, QUEUE = unpack(KEYS)
 local COMMAND, NOW = ARGV[1], ARGV[2]
-local ITEMS = 10 -- keys before those of the items
+local ITEMS = 9 -- keys before those of the items
 
 -- States of a sample in a reply; a text is the remembered answer.
-local GONE, WAITING, JUDGED, NO_PROBLEM = 0, 1, 2, 3
+local GONE, WAITING, JUDGED, NO_PROBLEM, NEW = 0, 1, 2, 3, 4
 
 local function use(problem)
   redis.call('HINCRBY', USES, problem, 1)
@@ -38,33 +36,28 @@ end
 local function remove(sample, problem)
   redis.call('HDEL', COMPLETIONS, sample)
   redis.call('HDEL', HASHES, sample)
-  redis.call('HDEL', DELIVERIES, sample)
+  redis.call('HDEL', JOBS, sample)
   release(problem)
 end
 
 local commands = {}
 
--- submit DATE (SAMPLE SHA COMPLETION PROBLEM JOB CALL)...; keys (ANSWER JOB)... -> states, or nothing if the session
--- is not open. A sample whose state is NO_PROBLEM was not queued; the caller brings the problem and asks again.
-function commands.submit(date, ...)
+-- submit (SAMPLE SHA COMPLETION PROBLEM)...; keys ANSWER... -> states, or nothing if the session is not open. The
+-- caller enqueues a sample whose state is NEW, and brings the problem of one whose state is NO_PROBLEM and asks again.
+function commands.submit(...)
   if redis.call('HEXISTS', META, 'config') == 0 then return {} end
   local given, states = { ... }, {}
-  redis.call('SADD', QUEUES, QUEUE)
-  for i = 0, #given / 6 - 1 do
-    local sample, sha, completion, problem, job, call = unpack(given, 6 * i + 1, 6 * i + 6)
-    local answer_key, job_key = KEYS[ITEMS + 2 * i + 1], KEYS[ITEMS + 2 * i + 2]
-    local found = state(sample, answer_key)
+  for i = 0, #given / 4 - 1 do
+    local sample, sha, completion, problem = unpack(given, 4 * i + 1, 4 * i + 4)
+    local found = state(sample, KEYS[ITEMS + i + 1])
     if found == GONE then
       if redis.call('HEXISTS', PROBLEMS, problem) == 0 then
         found = NO_PROBLEM
       else
         redis.call('HSET', COMPLETIONS, sample, completion)
         redis.call('HSET', HASHES, sample, sha)
-        redis.call('HDEL', DELIVERIES, sample)
         use(problem)
-        redis.call('DEL', job_key)
-        enqueue(QUEUE, job, job_key, sample, call, date, '')
-        found = WAITING
+        found = NEW
       end
     end
     states[i + 1] = found
@@ -100,15 +93,12 @@ function commands.settle(seconds, ...)
   end
 end
 
--- abandon (SAMPLE PROBLEM JOB)...; keys JOB...: remove samples whose jobs still wait in the queue.
+-- abandon (SAMPLE PROBLEM)...: remove samples whose jobs still wait in the queue. A judge skips them there.
 function commands.abandon(...)
   local given = { ... }
-  for i = 0, #given / 3 - 1 do
-    local sample, problem, job = unpack(given, 3 * i + 1, 3 * i + 3)
-    if redis.call('HEXISTS', HASHES, sample) == 1 and redis.call('LREM', QUEUE, 1, job) > 0 then
-      redis.call('DEL', KEYS[ITEMS + i + 1])
-      remove(sample, problem)
-    end
+  for i = 1, #given, 2 do
+    local job = redis.call('HGET', JOBS, given[i])
+    if job and redis.call('LPOS', QUEUE, job) then remove(given[i], given[i + 1]) end
   end
 end
 

@@ -4,30 +4,27 @@ A session has the keys of a run, so that judges treat its samples as those of a 
 has no end: what was answered is dropped, and the answer itself expires.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import IntEnum
 from importlib import resources
 from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.typing import EncodableT
-from rq.job import Job
-from rq.queue import Queue
-from rq.utils import utcformat
 
 from shared.ledger import keys
-from shared.ledger.ledger import entries, problem_key
+from shared.ledger.ledger import Ledger, entries, problem_key, text
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis, Script
-from shared.ledger.queue import ENQUEUE, job_call, job_id_of, text
-from shared.schemas import Generation, Verdict, describe, sha256
+from shared.schemas import Generation, SampleId, Verdict, describe, sha256
 from shared.statuses import FinalStatus, JudgeMethod
 
-_SCRIPT = Script(ENQUEUE + resources.files(__package__).joinpath("rewards.lua").read_text())
+_SCRIPT = Script(resources.files(__package__).joinpath("rewards.lua").read_text())
 # Samples of one call of the script, which Redis runs without interruption.
 AT_ONCE = 64
 # Bytes of problems in one call.
@@ -51,6 +48,8 @@ class SampleState(IntEnum):
     """It has a verdict, which is not settled yet."""
     NO_PROBLEM = 3
     """Its problem is not in Redis, so it was not queued."""
+    NEW = 4
+    """It is in flight now, and needs a job."""
 
 
 class RewardAnswer(BaseModel):
@@ -124,12 +123,20 @@ class RewardSample:
         return cls(problem.key, problem.dataset, problem.record_id, completion, digest, key)
 
     @property
+    def sample(self) -> SampleId:
+        return SampleId(self.dataset, self.record_id, self.index)
+
+    @property
+    def index(self) -> int:
+        return int(self.sha256[:_INDEX_DIGITS], 16)
+
+    @property
     def record(self) -> bytes:
         """The completion as a run's ledger stores it."""
         generation = Generation(
             dataset=self.dataset,
             problem_id=self.record_id,
-            sample_index=int(self.sha256[:_INDEX_DIGITS], 16),
+            sample_index=self.index,
             completion=self.completion,
             completion_sha256=self.sha256,
         )
@@ -165,14 +172,16 @@ class RewardLedger:
     Args:
         redis: Connection for waiting.
         commands: Connection for all other commands.
+        jobs: Connection for enqueueing by RQ, in threads.
         run: The session's id, ``reward/<16 hex digits>``.
         remember: Seconds for which an answer is remembered.
     """
 
     def __init__(
-        self, redis: AsyncRedis, commands: PipelinedRedis, run: str, *, remember: float
+        self, redis: AsyncRedis, commands: PipelinedRedis, jobs: Redis, run: str, *, remember: float
     ) -> None:
         self.run = run
+        self._jobs = Ledger(jobs, run)
         self._redis = redis
         self._commands = commands
         self._keys = keys.RewardKeys(run)
@@ -183,11 +192,10 @@ class RewardLedger:
             self._keys.completions,
             self._keys.hashes,
             self._keys.verdicts,
-            self._keys.deliveries,
+            self._keys.jobs,
             self._keys.uses,
             self._keys.idle,
-            f"{Queue.redis_queue_namespace_prefix}{keys.JUDGE_QUEUE}",
-            Queue.redis_queues_keys,
+            self._jobs.queue.key,
         ]
 
     async def open(self, config: str) -> None:
@@ -209,17 +217,19 @@ class RewardLedger:
         """
         if not samples:
             return []
-        own_keys: list[str] = []
-        args: list[EncodableT] = [utcformat(datetime.now(UTC))]
+        args: list[EncodableT] = []
         for sample in samples:
-            job = job_id_of(self.run, sample.key, sample.sha256)
-            own_keys += (self._keys.answer(sample.key), Job.key_for(job))
-            call = job_call(self.run, sample.key, sample.sha256)
-            args += (sample.key, sample.sha256, sample.record, sample.problem, job, call)
-        found = await self._run("submit", own_keys, *args)
+            args += (sample.key, sample.sha256, sample.record, sample.problem)
+        answers = [self._keys.answer(sample.key) for sample in samples]
+        found = await self._run("submit", answers, *args)
         if not found:
             raise SessionClosedError
-        return await self._states([sample.key for sample in samples], found)
+        states = await self._states([sample.key for sample in samples], found)
+        pairs = zip(samples, states, strict=True)
+        if new := [(one.sample, one.sha256) for one, state in pairs if state is SampleState.NEW]:
+            # The upkeep enqueues them if this process ends now.
+            await asyncio.to_thread(self._jobs.enqueue, new)
+        return [SampleState.WAITING if one is SampleState.NEW else one for one in states]
 
     async def bring(self, problems: Mapping[str, bytes]) -> None:
         """Store packed problems by their keys, for samples that are submitted next."""
@@ -273,17 +283,12 @@ class RewardLedger:
                 args += (sample, problem_of(sample), answers[sample].document)
             await self._run("settle", [self._keys.answer(sample) for sample in chunk], *args)
 
-    async def abandon(self, samples: Mapping[str, str]) -> None:
-        """Drop samples that nobody waits for, if no judge has them yet.
-
-        Args:
-            samples: SHA-256 of their completions by the samples' keys.
-        """
-        named = [(key, job_id_of(self.run, key, sha)) for key, sha in samples.items()]
-        for start in range(0, len(named), AT_ONCE):
-            chunk = named[start : start + AT_ONCE]
-            args = [part for key, job in chunk for part in (key, problem_of(key), job)]
-            await self._run("abandon", [Job.key_for(job) for _, job in chunk], *args)
+    async def abandon(self, samples: Sequence[str]) -> None:
+        """Drop samples, by their keys, that nobody waits for, if no judge has them yet."""
+        for start in range(0, len(samples), AT_ONCE):
+            chunk = samples[start : start + AT_ONCE]
+            pairs = [part for key in chunk for part in (key, problem_of(key))]
+            await self._run("abandon", (), *pairs)
 
     async def last_event(self) -> str:
         """The id of the newest entry of the stream of verdicts; ``0`` if it is empty."""

@@ -9,8 +9,7 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from shared.ledger import keys
-from shared.ledger.ledger import INCARNATION, VerdictEvent, entries, event_of, list_runs
-from shared.ledger.queue import text
+from shared.ledger.ledger import INCARNATION, VerdictEvent, entries, event_of, list_runs, text
 from shared.run_record import RunState
 from shared.service.logs import get_logger
 

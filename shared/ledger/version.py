@@ -8,10 +8,10 @@ from typing import cast
 
 from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
-from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
 from shared.errors import OutputError
 from shared.ledger import keys
+from shared.ledger.queue import live_workers
 from shared.run_record import VERSION
 from shared.service.logs import get_logger
 from shared.versions import release
@@ -67,14 +67,12 @@ def claim_ledger(redis: Redis) -> None:
 
 
 def troubles_of_judges(redis: Redis) -> list[str | None]:
-    """What each judge that is there says of its sandboxes, if none of them answers.
+    """What each RQ worker says of its judge's sandboxes, if none of them answers.
 
     Raises:
         RedisError: Redis is unavailable.
     """
-    workers = cast(set[bytes], redis.smembers(WORKERS_BY_QUEUE_KEY % keys.JUDGE_QUEUE))
     pipe = redis.pipeline(transaction=False)
-    for key in sorted(workers):
-        pipe.hmget(key, "last_heartbeat", TROUBLE)
-    found = [fields for fields in pipe.execute() if fields[0]]
-    return [trouble.decode(errors="replace") if trouble else None for _, trouble in found]
+    for key in live_workers(redis):
+        pipe.hget(key, TROUBLE)
+    return [trouble.decode(errors="replace") if trouble else None for trouble in pipe.execute()]

@@ -134,7 +134,7 @@ def test_a_sample_judged_again_replaces_its_row_and_counts_as_another_verdict(
     sample = SampleId("d1", "p1")
     judged(ledger, sample, FinalStatus.API_ERROR)
     ingester.catch_up()
-    ledger.rejudge(sample, generation(sample).completion_sha256)
+    ledger.rejudge([(sample, generation(sample).completion_sha256)])
     ledger.record_verdict(verdict(generation(sample)))
     ingester.catch_up()
     assert indexed(ingester)["run-1"].statuses == {"d1": {FinalStatus.SUCCESS: 1}}
@@ -147,7 +147,7 @@ def test_a_sample_whose_verdict_was_taken_away_has_no_row(
 ) -> None:
     sample = SampleId("d1", "p1")
     judged(ledger, sample, FinalStatus.API_ERROR)
-    ledger.rejudge(sample, generation(sample).completion_sha256)
+    ledger.rejudge([(sample, generation(sample).completion_sha256)])
     ingester.catch_up()
     assert rows(ingester) == []
     assert verdict_events(ingester) == {("d1", "api_error"): 1}

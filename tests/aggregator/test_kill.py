@@ -44,7 +44,7 @@ def fill(ledger: Ledger, chance: random.Random) -> dict[SampleId, FinalStatus]:
         status = chance.choice(list(FinalStatus))
         judge(ledger, sample, status, {"output_tokens": 1})
         if status is FinalStatus.API_ERROR and chance.random() < 0.5:
-            ledger.rejudge(sample, generation(sample).completion_sha256)
+            ledger.rejudge([(sample, generation(sample).completion_sha256)])
             status = FinalStatus.TIMEOUT
             ledger.record_verdict(verdict(generation(sample, output_tokens=1), status))
         truth[sample] = status

@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import time
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -26,8 +25,9 @@ from shared.analysis.metrics import SampleResult, run_throughput, summarize
 from shared.analysis.slices import slice_summaries
 from shared.errors import UntrustedRunError
 from shared.finished_run import FinishedRun, open_run
-from shared.ledger import Ledger
-from shared.ledger.keys import is_reward_run
+from shared.ledger import JudgeQueue, Ledger
+from shared.ledger.keys import JUDGE_QUEUE, REWARD_QUEUE, is_reward_run
+from shared.ledger.queue import Batch
 from shared.outlines import ProblemOutline
 from shared.run_record import RunState
 from shared.schemas import Generation, SampleId
@@ -316,33 +316,31 @@ def ledger(redis: Redis, run: FinishedRun) -> Iterator[Violation]:
 
 def held(redis: Redis) -> Iterator[Violation]:
     """Look for what would keep a later run from working: all of it must expire by itself."""
-    rewards = {key for key in redis.scan_iter("rq:job:*") if _is_of_rewards(redis, key)}
-    for pattern in ("plumbline:lease:*", "plumbline:run:*:lock", "rq:job:*"):
+    known: set[str] = set()
+    for queue in (JudgeQueue(name, redis) for name in (JUDGE_QUEUE, REWARD_QUEUE)):
+        # RQ gives the next judge what a killed one left. A failed job expires.
+        known |= {*queue.present(), *queue.failed_job_registry.get_job_ids(cleanup=False)}
+        unfinished = [job for name in queue.present() if (job := queue.fetch_job(name))]
+        if jobs := [job for job in unfinished if _is_owed(redis, job.batch)]:
+            yield Violation(Invariant.HELD, f"{len(jobs)} jobs have something to judge")
+    for pattern in ("plumbline:run:*:lock", "rq:job:*"):
         for key in redis.scan_iter(pattern):
-            if redis.ttl(key) == _FOR_GOOD and key not in rewards:
-                yield Violation(Invariant.HELD, key.decode())
-    for key in redis.scan_iter("plumbline:woken:*"):
-        # A job that woke a worker as it was killed is forgotten with the worker.
-        worker = key.decode().removeprefix("plumbline:woken:")
-        if not redis.sismember("rq:workers:judge", f"rq:worker:{worker}"):
-            yield Violation(Invariant.HELD, key.decode())
-    for name, state in (("queue", "wait in the queue"), ("wip", "are registered as started")):
-        key = f"rq:{name}:judge"
-        found = redis.lrange(key, 0, -1) if name == "queue" else redis.zrange(key, 0, -1)
-        if jobs := [job for job in found if b"rq:job:" + job[:40] not in rewards]:
-            yield Violation(Invariant.HELD, f"{len(jobs)} jobs {state}")
+            name = key.decode()
+            if redis.ttl(key) == _FOR_GOOD and name.removeprefix("rq:job:") not in known:
+                yield Violation(Invariant.HELD, name)
     for key in redis.scan_iter("plumbline:permits:*:held:*"):
         if late := redis.zcount(key, time.time() + 60, "+inf"):
             yield Violation(Invariant.HELD, f"{late} permits do not expire")
 
 
-def _is_of_rewards(redis: Redis, job: bytes) -> bool:
-    """Whether a job is of a reward session, which goes on when its service is back."""
-    stored = redis.hget(job, "data")
-    if stored is None:
-        return False
-    _, _, (run, *_), _ = json.loads(zlib.decompress(stored))
-    return is_reward_run(run)
+def _is_owed(redis: Redis, batch: Batch) -> bool:
+    """Whether a batch has something to judge. A reward session goes on with its service."""
+    ledger = Ledger(redis, batch.run)
+    judged, completed = ledger.judged(), ledger.completed()
+    return not is_reward_run(batch.run) and any(
+        completed.get(sample) == sha256 and sample not in judged
+        for sample, sha256 in batch.completions
+    )
 
 
 @contextmanager

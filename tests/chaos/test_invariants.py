@@ -123,14 +123,14 @@ def write_to_redis(folder: Path, *command: str) -> None:
         file.write(f"*{len(command)}\r\n{words}")
 
 
-def hold_lease(folder: Path) -> None:
-    write_to_redis(folder, "SELECT", "0")
-    write_to_redis(folder, "SET", "plumbline:lease:x", "1")
-
-
 def leave_job(folder: Path) -> None:
     write_to_redis(folder, "SELECT", "0")
-    write_to_redis(folder, "RPUSH", "rq:queue:judge", "x")
+    write_to_redis(folder, "HSET", "rq:job:x", "data", "x")
+
+
+def hold_lock(folder: Path) -> None:
+    write_to_redis(folder, "SELECT", "0")
+    write_to_redis(folder, "SET", "plumbline:run:x:lock", "x")
 
 
 def leave_file(folder: Path) -> None:
@@ -153,7 +153,7 @@ def leave_file(folder: Path) -> None:
         (change_time, Invariant.LEDGER),
         (damage_index, Invariant.INDEX),
         (double_row, Invariant.INDEX),
-        (hold_lease, Invariant.HELD),
+        (hold_lock, Invariant.HELD),
         (leave_job, Invariant.HELD),
         (leave_file, Invariant.TEMPORARY),
     ],

@@ -68,7 +68,7 @@ def test_the_version() -> None:
         ("plumb ru", {"run", "runs"}),
         ("plumb data ch", {"check"}),
         ("plumb export run --format h", {"hf-parquet"}),
-        ("plumb run judge.max_d", {"judge.max_deliveries="}),
+        ("plumb run judge.max_a", {"judge.max_attempts="}),
         ("plumb judge --method s", {"submit"}),
     ],
 )

@@ -173,7 +173,7 @@ def test_a_killed_service_loses_and_doubles_nothing(
     ):
         port = url.rpartition(":")[2]
         waiting = pool.submit(Client(url, timeout=100).score, items)
-        until("jobs in the queue", lambda: redis.llen("rq:queue:judge"), every=0.01)
+        until("jobs in the queue", lambda: redis.llen("rq:queue:reward"), every=0.01)
         assert child.process is not None
         child.process.kill()
         assert not waiting.done()

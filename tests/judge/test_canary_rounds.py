@@ -100,8 +100,8 @@ async def test_a_session_ends_with_another_round(
     for _ in range(2):  # the other judge finds both rounds begun
         await judge_all(redis_server, sandbox_url)
         assert names(redis) == both
-        for sample, sha256 in ledger.completed().items():
-            ledger.rejudge(sample, sha256)
+        for one in ledger.completed().items():
+            ledger.rejudge([one])  # jobs of their own, one after the other
     enter(ledger, PROBLEMS, PLAN)
     await judge_all(redis_server, sandbox_url)
     assert names(redis) == both | {"first 2", "last 2"}

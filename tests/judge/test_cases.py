@@ -320,7 +320,7 @@ async def test_cases_go_with_their_verdict_into_the_file(
     publish(ledger)
     assert (tmp_path / "cases.jsonl.gz").read_bytes() == written
     # Judged again, the sample has no cases until its next verdict.
-    ledger.rejudge(SECOND, generation(SECOND, ECHO).completion_sha256)
+    ledger.rejudge([(SECOND, generation(SECOND, ECHO).completion_sha256)])
     assert not redis.exists(name)
     await judge(redis_server)
     assert redis.hlen(name) == 1

@@ -34,7 +34,8 @@ def put_job(ledger: Ledger, redis: Redis, completion: str) -> None:
     """Enqueue the job of a completion, whatever the ledger has."""
     pipe = redis.pipeline()
     pipe.multi()
-    ledger.queue.put(pipe, ledger.run, P1, generation(completion=completion).completion_sha256)
+    sha256 = generation(completion=completion).completion_sha256
+    ledger.queue.put(pipe, ledger.run, [(P1, sha256)])
     pipe.execute()
 
 
@@ -56,7 +57,7 @@ async def test_a_job_becomes_a_verdict(
     assert found.completion_sha256 == generation(completion=ECHO).completion_sha256
     assert found.worker == "worker-1"
     assert found.judged_at is not None
-    assert redis.keys("*lease*") == []
+    assert redis.keys("rq:job:*") == []
 
 
 async def test_what_is_judged_is_not_judged_again(ledger: Ledger, worker: Worker) -> None:
@@ -73,7 +74,7 @@ async def test_a_replaced_completion_is_not_judged(
 ) -> None:
     begin(ledger, refused_url())
     ledger.record(generation(completion="new"))
-    ledger.queue.rq.empty()
+    ledger.queue.empty()
     put_job(ledger, redis, "old")
     await worker.judge_all()
     assert ledger.verdict(P1) is None
@@ -113,7 +114,7 @@ async def test_a_problem_that_the_ledger_lacks_is_a_failed_job(
     other = SampleId("d1", "other")
     ledger.record(generation(other, ECHO))
     await worker.judge_all()
-    assert [type(error) for error in worker.errors] == [PlumblineError]
+    assert {type(error) for error in worker.errors} == {PlumblineError}
     assert "no problem 'other' in 'd1'" in str(worker.errors[0])
     assert ledger.judged() == set()
 
@@ -126,7 +127,7 @@ async def test_the_next_session_may_name_another_sandbox(
     ledger.record(generation(completion=ECHO))
     await worker.judge_all()
     begin(ledger, sandbox_url)
-    ledger.rejudge(P1, generation(completion=ECHO).completion_sha256)
+    ledger.rejudge([(P1, generation(completion=ECHO).completion_sha256)])
     await worker.judge_all()
     found = ledger.verdict(P1)
     assert found is not None
@@ -151,10 +152,9 @@ async def test_many_completions_are_judged_at_once(
 ) -> None:
     begin(ledger, sandbox_url)
     samples = [SampleId("d1", f"p{1 + n % 2}", n) for n in range(20)]
-    for sample in samples:
-        ledger.record(generation(sample, ECHO))
+    ledger.record_all([(generation(sample, ECHO), None) for sample in samples])
     await worker.judge_all()
     assert [v.final_status for v in ledger.verdicts(samples)] == [FinalStatus.SUCCESS] * 20
     assert worker.metrics.judged == 20
-    assert redis.keys("*lease*") == redis.keys("rq:job:*") == []
+    assert redis.keys("rq:job:*") == []
     assert ledger.meta().verdicts_written == 20

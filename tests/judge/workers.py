@@ -1,38 +1,35 @@
-"""A worker's loop inside the test's process."""
+"""A judge's RQ worker inside the test's process."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
+from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from services.judge.health import JudgeMetrics
-from services.judge.jobs import JudgedSample, SampleJudge
+from services.judge.jobs import JudgedSample, JudgeInput, SampleJudge
 from services.judge.settings import JudgeSettings
-from services.judge.worker import JobLoop
+from services.judge.worker import BatchJudge, JudgeWorker
 from shared.ledger import connect_async
-from shared.ledger.jobs import JobInput, TakenJob, WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.queue import JobCall
+from shared.ledger.queue import JudgeJob
 from shared.schemas import Generation, Verdict
 
 
-class StandInJudge:
+class StandInJudge(SampleJudge):
     """Judges by a function of the test."""
 
-    def __init__(self, judge: Callable[[Generation], Awaitable[Verdict]]) -> None:
-        self._judge = judge
+    judge_by: Callable[[Generation], Awaitable[Verdict]]
 
-    def knows_problem(self, _call: JobCall) -> bool:
-        return True
-
-    async def judge(self, _found: JobInput, generation: Generation) -> JudgedSample:
-        return JudgedSample(await self._judge(generation))
+    async def judge(self, _found: JudgeInput, generation: Generation) -> JudgedSample:
+        return JudgedSample(await self.judge_by(generation))
 
 
 class Worker:
-    """Takes jobs of the queue and judges them; ``errors`` are those of jobs that raised."""
+    """Takes jobs of the queues and judges them; ``errors`` are those of jobs that raised."""
 
     def __init__(
         self,
@@ -42,21 +39,35 @@ class Worker:
         sandbox_urls: str = "",
         judge: Callable[[Generation], Awaitable[Verdict]] | None = None,
         concurrency: int = 4,
-        lease_ttl: float = 10.0,
+        lease_ttl: int = 10,
     ) -> None:
         self.name = name
         self.errors: list[Exception] = []
         self.metrics = JudgeMetrics(concurrency)
         self._settings = JudgeSettings(redis_url=url, sandbox_urls=sandbox_urls)
         self._judge_by = judge
-        self._lease_ttl = lease_ttl
+        self._redis = Redis.from_url(url)
+        self._room = threading.Event()
+        self.rq = JudgeWorker(
+            name,
+            ["reward", "judge"],
+            self._redis,
+            self._perform,
+            turn=threading.Lock(),
+            room=self._room,
+            lease=lease_ttl,
+            maintains=True,
+        )
 
     async def __aenter__(self) -> Self:
         self.client: AsyncRedis = await connect_async(self._settings.redis_url)
+        self._loop = asyncio.get_running_loop()
         commands = PipelinedRedis(self.client)
-        self._judge = SampleJudge(self._settings, commands, self.name, self.metrics)
-        self._jobs = WorkerJobs(commands, self.name, lease_ttl=self._lease_ttl)
-        self.loop = self._loop()
+        kind = StandInJudge if self._judge_by else SampleJudge
+        self._judge = kind(self._settings, commands, self.name, self.metrics)
+        if isinstance(self._judge, StandInJudge) and self._judge_by:
+            self._judge.judge_by = self._judge_by
+        self._batches = BatchJudge(self._judge, commands, self.metrics, self._room)
         return self
 
     async def __aexit__(
@@ -65,21 +76,27 @@ class Worker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.rq.stop()
         await self._judge.close()
         await self.client.aclose()
+        self._redis.close()
 
     async def judge_all(self) -> None:
-        """Process the jobs that wait in the queue."""
-        self.loop = self._loop()
-        running = asyncio.create_task(self.loop.run())
-        while (await self.client.llen("rq:queue:judge")) or self.loop.held:
-            await asyncio.sleep(0.01)
-        self.loop.stop()
-        await running
+        """Process the jobs that wait in the queues."""
+        await asyncio.to_thread(self._work)
 
-    def _loop(self) -> JobLoop:
-        judge = StandInJudge(self._judge_by) if self._judge_by else self._judge
-        return JobLoop(self._jobs, self.client, judge, self._fail, self.metrics, poll=0.2)
+    async def serve(self) -> None:
+        """Process jobs until the block ends."""
+        await asyncio.to_thread(self.rq.serve)
 
-    def _fail(self, _job: TakenJob, error: Exception) -> None:
-        self.errors.append(error)
+    def _work(self) -> None:
+        while taken := self.rq.dequeue_job_and_maintain_ttl(None):
+            self.rq.execute_job(*taken)
+
+    def _perform(self, job: JudgeJob) -> None:
+        judging = self._batches.judge(job.batch)
+        try:
+            asyncio.run_coroutine_threadsafe(judging, self._loop).result()
+        except Exception as error:
+            self.errors.append(error)
+            raise

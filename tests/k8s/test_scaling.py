@@ -7,25 +7,21 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
-from rq import SimpleWorker
-from rq.registry import StartedJobRegistry
-from rq.serializers import JSONSerializer
 
 from services.generator.settings import GeneratorSettings
 from services.judge.calls import case_limits
 from services.judge.methods.base import Task
 from shared.config import Config, load_config
 from shared.harness.wire import CaseLimits
-from shared.ledger import JudgeQueue, connect_async
-from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.rewards import RewardLedger, RewardProblem, RewardSample
+from shared.ledger import JudgeQueue, Ledger, keys
+from shared.schemas import Generation, Verdict
+from tests.judge.workers import Worker
 from tests.k8s.cluster import Cluster, env_of
+from tests.shared.ledgers import generation, verdict
 from tools.k8s_validate.render import ROOT
 
 # Generated tests included, as `include_generated` and `generated_tests` take them.
 MOST_CASES = 338
-
-SEEN = "tests:k8s:seen"
 
 
 def longest_job(config: Config, cases: int) -> float:
@@ -106,8 +102,10 @@ def _queue_keys(cluster: Cluster) -> list[str]:
 
 
 def test_keda_looks_at_the_queue_and_at_the_jobs_in_hand(everything: Cluster):
-    queue = JudgeQueue(Redis.from_url("redis://127.0.0.1:1/0")).rq
-    assert _queue_keys(everything) == [queue.key, StartedJobRegistry(queue=queue).key]
+    redis = Redis.from_url("redis://127.0.0.1:1/0")
+    queues = [JudgeQueue(name, redis) for name in (keys.JUDGE_QUEUE, keys.REWARD_QUEUE)]
+    in_hand = [queue.started_job_registry.key for queue in queues]
+    assert _queue_keys(everything) == [*(queue.key for queue in queues), *in_hand]
 
 
 def test_keda_goes_down_to_none_and_a_run_waits_for_no_worker(everything: Cluster):
@@ -124,35 +122,21 @@ def test_a_fixed_number_of_workers_is_waited_for(minimal: Cluster):
     assert runner["PLUMBLINE_SANDBOX_CHECK"] == "judges"
 
 
-def look(url: str) -> None:
-    """A job that writes down what KEDA would see while it runs."""
-    redis = Redis.from_url(url)
-    queue = JudgeQueue(redis).rq
-    in_hand = StartedJobRegistry(queue=queue).key
-    seen = {"waiting": redis.llen(queue.key), "in_hand": redis.zcard(in_hand)}
-    redis.set(SEEN, json.dumps(seen))
-
-
-def test_a_job_in_hand_is_in_the_second_key_and_not_in_the_first(redis: Redis, redis_server):
-    queue = JudgeQueue(redis).rq
-    queue.enqueue(look, redis_server.url)
-    worker = SimpleWorker([queue], connection=redis, serializer=JSONSerializer)
-    worker.work(burst=True, logging_level="ERROR")
-    assert json.loads(redis.get(SEEN)) == {"waiting": 0, "in_hand": 1}
-    assert redis.zcard(StartedJobRegistry(queue=queue).key) == 0
-
-
-async def test_jobs_of_trainers_are_in_the_first_key(
+async def test_a_job_in_hand_is_in_the_second_key_and_not_in_the_first(
     everything: Cluster, redis: Redis, redis_server
 ):
-    connection = await connect_async(redis_server.url)
-    rewards = RewardLedger(connection, PipelinedRedis(connection), "reward/" + "0" * 16, remember=9)
-    await rewards.open("{}")
-    name = RewardProblem.of("d", "p", "0" * 16)
-    await rewards.bring({name.key: b"x"})
-    await rewards.submit([RewardSample.of(name, "print(1)")])
-    await connection.aclose()
-    assert redis.llen(_queue_keys(everything)[0]) == 1
+    seen: list[list[int]] = []
+    waiting, _, in_hand, _ = _queue_keys(everything)
+
+    async def look(given: Generation) -> Verdict:
+        seen.append([redis.llen(waiting), redis.zcard(in_hand)])
+        return verdict(given)
+
+    Ledger(redis, "run").record(generation())
+    async with Worker(redis_server.url, "w", judge=look) as worker:
+        await worker.judge_all()
+    assert seen == [[0, 1]]
+    assert redis.zcard(in_hand) == 0
 
 
 def test_the_reward_service_scales_by_the_core_that_it_requests(everything: Cluster):
@@ -172,7 +156,7 @@ def other_queue(c: Cluster) -> None:
 
 
 def queue_alone(c: Cluster) -> None:
-    del c.one("ScaledObject", "judge")["spec"]["triggers"][1]
+    del c.one("ScaledObject", "judge")["spec"]["triggers"][2]
 
 
 @pytest.mark.parametrize("damage", [other_queue, queue_alone])

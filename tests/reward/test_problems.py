@@ -12,7 +12,7 @@ from services.reward.errors import RefusedError
 from services.reward.models import Purpose, ScoreItem
 from services.reward.problems import ProblemStore
 from shared.errors import DataError
-from shared.ledger.jobs import parse_problem
+from shared.ledger.packing import unpack
 from shared.reference import reference_of
 from shared.schemas import Problem
 from tests.shared.ledgers import problem
@@ -33,7 +33,7 @@ def item(one: Problem) -> ScoreItem:
 
 async def resolve(store: ProblemStore, *items: ScoreItem) -> list[Problem]:
     found = await store.resolve(items, Purpose.VALIDATION, allow_eval=False)
-    return [parse_problem(store.record(one)) for one in found]
+    return [Problem.model_validate_json(unpack(store.record(one))) for one in found]
 
 
 async def test_records_are_the_problems(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from shared.ledger.queue import BATCH
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
 from tests.cli.commands import plumb
@@ -23,7 +24,7 @@ from tests.judge.workers import Worker
 from tests.reward.servers import DEMO, demo_completions, eventually, judge_process, process
 from tests.shared.ledgers import verdict
 
-QUEUE = "rq:queue:judge"
+QUEUE = "rq:queue:reward"
 COUNT = 200
 
 
@@ -59,8 +60,8 @@ async def test_killed_and_asked_again(
     async with Worker(redis_server.url, "w", judge=parity) as worker:
         with process("one", "services.reward", tmp_path, **environment) as (child, url):
             first = asyncio.create_task(asyncio.to_thread(ask, url, {"items": items}))
-            await eventually(lambda: redis.llen(QUEUE) == COUNT)
-            judging = asyncio.create_task(worker.loop.run())
+            await eventually(lambda: redis.llen(QUEUE) * BATCH >= COUNT)
+            judging = asyncio.create_task(worker.serve())
             await eventually(lambda: len(judged) > COUNT // 4)
             assert child.process is not None
             child.process.kill()
@@ -71,7 +72,7 @@ async def test_killed_and_asked_again(
             results = body["results"]
             assert [r["score"] for r in results] == [float(n % 2 == 0) for n in range(COUNT)]
             assert sorted(map(int, judged)) == list(range(COUNT))
-            worker.loop.stop()
+            worker.rq.stop()
             await judging
             await eventually(lambda: not redis.keys("plumbline:reward:*:hashes"))
 

@@ -9,10 +9,8 @@ import pytest
 from services.judge.permits import CallOutcome, SandboxPool
 from shared.canaries import CanaryReport
 from shared.ledger import CanaryLedger, Ledger, connect, connect_async, keys
-from shared.ledger.jobs import WorkerJobs
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.queue import JobCall
 from shared.ledger.rewards import RewardLedger, RewardProblem, RewardSample, SampleState
 from shared.reference import problem_digest
 from tests.redis_users import RedisWithUsers, redis_with_users
@@ -34,39 +32,36 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisWithUsers]
 async def session(server: RedisWithUsers) -> AsyncIterator[RewardLedger]:
     """An open session whose samples wait in the queue."""
     redis = await connect_async(server.url_of("reward"))
-    rewards = RewardLedger(redis, PipelinedRedis(redis), RUN, remember=60)
+    jobs = connect(server.url_of("reward"))
+    rewards = RewardLedger(redis, PipelinedRedis(redis), jobs, RUN, remember=60)
     await rewards.open("{}")
     assert await rewards.submit(SAMPLES) == [SampleState.NO_PROBLEM] * len(SAMPLES)
     await rewards.bring({NAME.key: pack(PROBLEM.model_dump_json())})
     assert await rewards.submit(SAMPLES) == [SampleState.WAITING] * len(SAMPLES)
     yield rewards
+    jobs.close()
     await redis.aclose()
 
 
-async def judge_one(server: RedisWithUsers) -> str:
-    """Take a job and write its verdict, as the user ``judge``; returns the sample's key."""
-    redis = await connect_async(server.url_of("judge"))
-    jobs = WorkerJobs(PipelinedRedis(redis), "w", lease_ttl=10)
-    [job] = (await jobs.take(1, idle=True)).jobs
-    call = JobCall.parse(job.data)
-    found = await jobs.read(call, problem=True)
-    assert found.completion is not None
-    assert await jobs.finish(job, call, verdict(found.completion), 0.1)
-    await redis.aclose()
-    return found.completion.sample.key
+def judge_one(server: RedisWithUsers) -> str:
+    """Write the verdict on the first sample, as the user ``judge``; returns the sample's key."""
+    with server.client("judge") as redis:
+        ledger = Ledger(redis, RUN)
+        [completion] = ledger.completions([SAMPLES[0].sample])
+        assert ledger.record_verdict(verdict(completion))
+    return completion.sample.key
 
 
 async def test_everything_that_the_service_does(server: RedisWithUsers) -> None:
     async with session(server) as rewards:
         after = await rewards.last_event()
-        judged = await judge_one(server)
+        judged = judge_one(server)
         after, names = await rewards.events(after, 5)
         assert names == [judged]
         assert await rewards.unsettled() == {judged}
         await rewards.settle(await rewards.verdicts([judged]))
         assert await rewards.look([judged]) != [SampleState.GONE]
-        rest = {one.key: one.sha256 for one in SAMPLES if one.key != judged}
-        await rewards.abandon(rest)
+        await rewards.abandon([one.key for one in SAMPLES if one.key != judged])
         assert await rewards.in_flight() == 0
         await rewards.tidy(now=lambda: 1e12)
     assert server.refusals() == []
@@ -77,12 +72,9 @@ async def test_everything_that_its_upkeep_does(server: RedisWithUsers) -> None:
     async with session(server):
         assert ledger.lock("me", 10)
         with server.client("default") as admin:
-            admin.delete("rq:queue:judge")
-        for _ in range(3):  # queued again, lost again, given up
-            lost = ledger.requeue_lost(ledger.requeue_lost(set(), 1), 1)
-            with server.client("default") as admin:
-                admin.delete("rq:queue:judge")
-        assert lost == set()
+            admin.delete("rq:queue:reward")
+        assert ledger.requeue_lost(ledger.requeue_lost(set())) == set()
+        assert len(ledger.queue) == 1
         with server.client("judge") as judge:
             report = CanaryReport(sandbox="http://s", profile="x", at=1, seconds=1, sent=6)
             judge.hset(keys.RunKeys(RUN).canaries, "http://s first", report.model_dump_json())

@@ -13,7 +13,7 @@ from shared.schemas import Problem
 from tests.conftest import RedisServer
 from tests.reward.servers import DEMO, Served, demo_completions, served
 
-QUEUE = "rq:queue:judge"
+QUEUE = "rq:queue:reward"
 RIGHT = demo_completions()[0]
 NAMED = {"dataset": RIGHT["dataset"], "problem_id": RIGHT["problem_id"], "completion": "x"}
 

@@ -62,4 +62,4 @@ async def test_nothing_is_left_in_redis_but_answers(service: Served, redis: Redi
             await asyncio.sleep(0.02)
     [answer] = redis.keys(f"{base}:answer:*")
     assert 0 < redis.ttl(answer) <= 86_400
-    assert redis.llen("rq:queue:judge") == 0
+    assert redis.llen("rq:queue:reward") == 0

@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
+from shared.ledger import JudgeQueue
 from shared.ledger.keys import RewardKeys
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
@@ -16,13 +17,18 @@ from tests.judge.workers import Worker
 from tests.reward.servers import Served, eventually, quick, served
 from tests.shared.ledgers import verdict
 
-QUEUE = "rq:queue:judge"
+QUEUE = "rq:queue:reward"
 INLINE = {"inputs": ["1\n"], "outputs": ["1\n"]}
 LINES = {"Accept": "application/x-ndjson"}
 
 
 def item(completion: str) -> dict[str, object]:
     return {"ground_truth": INLINE, "completion": completion}
+
+
+def queued(redis: Redis) -> int:
+    """Completions of the jobs that wait."""
+    return sum(len(job.batch.completions) for job in JudgeQueue("reward", redis).get_jobs())
 
 
 async def accept(generation: Generation) -> Verdict:
@@ -42,7 +48,7 @@ def keys_of(service: Served) -> RewardKeys:
 def left(redis: Redis, service: Served) -> dict[str, int]:
     """What is in flight in Redis, by key."""
     keys = keys_of(service)
-    flying = (keys.completions, keys.hashes, keys.verdicts, keys.deliveries, keys.uses)
+    flying = (keys.completions, keys.hashes, keys.verdicts, keys.jobs, keys.uses)
     return {key: size for key in flying if (size := redis.hlen(key))}
 
 
@@ -50,8 +56,7 @@ async def test_the_deadline_of_one_completion(service: Served, redis: Redis) -> 
     status, body = await service.score(**item("a"), deadline=0.3)
     assert status == 504
     assert "deadline of 0.3 s" in body["error"]
-    await eventually(lambda: redis.llen(QUEUE) == 0 and not left(redis, service))
-    assert not redis.keys("rq:job:*")
+    await eventually(lambda: not left(redis, service))
 
 
 async def test_the_deadline_of_a_batch(
@@ -59,7 +64,7 @@ async def test_the_deadline_of_a_batch(
 ) -> None:
     async with Worker(redis_server.url, "w", judge=accept) as worker:
         asking = asyncio.create_task(service.score(items=[item("a"), item("b")], deadline=60))
-        await eventually(lambda: redis.llen(QUEUE) == 2)
+        await eventually(lambda: queued(redis) == 2)
         await worker.judge_all()
         await asking
     status, body = await service.score(items=[item("a"), item("c")], deadline=0.3)
@@ -76,13 +81,12 @@ async def test_completions_of_a_client_that_goes_leave_the_queue(
 ) -> None:
     url = f"{service.url}/v1/score"
     staying = asyncio.create_task(service.score(items=[item("1"), item("2")], deadline=20))
-    await eventually(lambda: redis.llen(QUEUE) == 2)
-    body = {"items": [item(str(number)) for number in range(300)]}
+    await eventually(lambda: queued(redis) == 2)
+    body = {"items": [item(str(number)) for number in range(302)]}
     async with service.client.post(url, json=body, headers=LINES) as response:
         assert response.status == 200
-        await eventually(lambda: redis.llen(QUEUE) == 300)
-    await eventually(lambda: redis.llen(QUEUE) == 2)
-    assert redis.hlen(keys_of(service).completions) == 2
+        await eventually(lambda: queued(redis) == 302)
+    await eventually(lambda: redis.hlen(keys_of(service).completions) == 2)
     staying.cancel()
     await eventually(lambda: not left(redis, service))
 
@@ -101,7 +105,7 @@ async def test_two_replicas_have_one_job(redis: Redis, redis_server: RedisServer
             asyncio.create_task(each.score(items=[item("a"), item("b"), item("a")]))
             for each in (one, other)
         ]
-        await eventually(lambda: redis.llen(QUEUE) == 2)
+        await eventually(lambda: queued(redis) == 2)
         async with Worker(url, "w", judge=count) as worker:
             await worker.judge_all()
         for status, body in await asyncio.gather(*asked):
@@ -130,7 +134,7 @@ async def test_what_cannot_be_judged_is_neither_a_number_nor_remembered(
     async with Worker(redis_server.url, "w", judge=fail) as worker:
         batch = asyncio.create_task(service.score(items=[item("a")]))
         single = asyncio.create_task(service.score(**item("b")))
-        await eventually(lambda: redis.llen(QUEUE) == 2)
+        await eventually(lambda: queued(redis) == 2)
         await worker.judge_all()
     _, body = await batch
     [result] = body["results"]
@@ -143,7 +147,7 @@ async def test_what_cannot_be_judged_is_neither_a_number_nor_remembered(
 
     async with Worker(redis_server.url, "w2", judge=accept) as worker:
         again = asyncio.create_task(service.score(**item("a")))
-        await eventually(lambda: redis.llen(QUEUE) == 1)
+        await eventually(lambda: queued(redis) == 1)
         await worker.judge_all()
     assert (await again)[1]["score"] == 1.0
 
@@ -152,39 +156,42 @@ async def test_a_lost_job_is_delivered_again(
     service: Served, redis: Redis, redis_server: RedisServer
 ) -> None:
     asking = asyncio.create_task(service.score(**item("a"), deadline=40))
-    await eventually(lambda: redis.llen(QUEUE) == 1)
+    await eventually(lambda: queued(redis) == 1)
     redis.lpop(QUEUE)  # as a worker that is killed in the next instant
-    await eventually(lambda: redis.llen(QUEUE) == 1)
+    await eventually(lambda: queued(redis) == 1)
     async with Worker(redis_server.url, "w", judge=accept) as worker:
         await worker.judge_all()
     assert (await asking)[1]["score"] == 1.0
 
 
 @pytest.mark.nightly
-async def test_a_job_that_is_lost_again_and_again_is_not_judged(
+async def test_a_completion_that_fails_again_and_again_is_not_judged(
     redis: Redis, redis_server: RedisServer
 ) -> None:
-    config = quick()
-    judge = config.judge.model_copy(update={"max_deliveries": 1})
-    config = config.model_copy(update={"judge": judge})
-    async with served(redis, redis_server.url, config=config) as service:
+    async def fail(_generation: Generation) -> Verdict:
+        raise OSError
+
+    async with (
+        served(redis, redis_server.url) as service,
+        Worker(redis_server.url, "w", judge=fail) as worker,
+    ):
         asking = asyncio.create_task(service.score(**item("a"), deadline=40))
-        while not asking.done():
-            redis.lpop(QUEUE)
-            await asyncio.sleep(0.05)
+        serving = asyncio.create_task(worker.serve())
         status, body = await asking
         assert status == 503 and "judge_worker_lost" in body["error"]
         await eventually(lambda: not left(redis, service))
         assert not redis.keys("plumbline:reward:*:answer:*")
+        worker.rq.stop()
+        await serving
 
 
 async def test_a_redis_that_lost_everything(
     service: Served, redis: Redis, redis_server: RedisServer
 ) -> None:
     asking = asyncio.create_task(service.score(items=[item("a"), item("b")], deadline=40))
-    await eventually(lambda: redis.llen(QUEUE) == 2)
+    await eventually(lambda: queued(redis) == 2)
     redis.flushall()
-    await eventually(lambda: redis.llen(QUEUE) == 2)
+    await eventually(lambda: queued(redis) == 2)
     async with Worker(redis_server.url, "w", judge=accept) as worker:
         await worker.judge_all()
     _, body = await asking
@@ -196,7 +203,7 @@ async def test_redis_restarts_while_requests_wait(own_redis_server: RedisServer)
     redis = Redis.from_url(server.url)
     async with served(redis, server.url) as service:
         first = asyncio.create_task(service.score(items=[item("a")], deadline=60))
-        await eventually(lambda: redis.llen(QUEUE) == 1)
+        await eventually(lambda: queued(redis) == 1)
         await asyncio.sleep(1.2)  # the append-only file is written every second
         server.kill()
         late = asyncio.create_task(service.score(**item("late"), deadline=2))
@@ -204,7 +211,7 @@ async def test_redis_restarts_while_requests_wait(own_redis_server: RedisServer)
         status, body = await late
         assert status == 504 and "score" not in body
         server.start_again()
-        await eventually(lambda: answers(redis) and redis.llen(QUEUE) == 2, 40)
+        await eventually(lambda: answers(redis) and redis.hlen(keys_of(service).jobs) == 2, 40)
         async with Worker(server.url, "w", judge=accept) as worker:
             await worker.judge_all()
         for status, body in await asyncio.gather(first, second):
@@ -232,16 +239,16 @@ async def test_redis_is_killed_while_hundreds_are_judged(own_redis_server: Redis
     ):
         items = [item(str(number)) for number in range(count)]
         asking = asyncio.create_task(service.score(items=items, deadline=90))
-        await eventually(lambda: redis.llen(QUEUE) == count)
-        judging = asyncio.create_task(worker.loop.run())
-        await eventually(lambda: redis.llen(QUEUE) < count * 2 // 3)
+        await eventually(lambda: queued(redis) == count)
+        judging = asyncio.create_task(worker.serve())
+        await eventually(lambda: queued(redis) < count * 2 // 3)
         server.kill()
         await asyncio.sleep(0.5)
         server.start_again()
         status, body = await asking
         assert status == 200
         assert [r["score"] for r in body["results"]] == [float(n % 2 == 0) for n in range(count)]
-        worker.loop.stop()
+        worker.rq.stop()
         await judging
         await eventually(lambda: not left(redis, service))
 
@@ -265,7 +272,7 @@ async def test_a_verdict_that_nobody_waits_for_is_remembered(
 
     async with Worker(redis_server.url, "w", judge=slow) as worker:
         asking = asyncio.create_task(service.score(**item("a"), deadline=60))
-        await eventually(lambda: redis.llen(QUEUE) == 1)
+        await eventually(lambda: queued(redis) == 1)
         judging = asyncio.create_task(worker.judge_all())
         await started.wait()
         asking.cancel()
@@ -306,7 +313,7 @@ async def test_a_stream_has_results_before_the_last_one(
         url = f"{service.url}/v1/score"
         body = {"items": [item("late"), item("soon")]}
         async with service.client.post(url, json=body, headers=LINES) as response:
-            await eventually(lambda: redis.llen(QUEUE) == 2)
+            await eventually(lambda: queued(redis) == 2)
             judging = asyncio.create_task(worker.judge_all())
             first = json.loads(await response.content.readline())
             assert first["index"] == 1 and first["score"] == 1.0

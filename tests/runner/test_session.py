@@ -330,7 +330,7 @@ def test_with_force_the_ledger_is_empty(redis: Redis, folder: OutputFolder) -> N
     first.leave()
     second = enter(redis, folder, force=True)
     assert second.ledger.completed() == {}
-    assert second.ledger.queue.rq.get_job_ids() == []
+    assert second.ledger.queue.get_job_ids() == []
     assert second.ledger.meta().sessions == 1
     assert second.ledger.problem("d1", "p1") == PROBLEMS[0]
 

@@ -27,7 +27,7 @@ def enter(
 def put_meta(ledger: Ledger, **values: Any) -> None:
     """Write fields of the meta data as another version, or a fault, might have."""
     mapping = {name: json.dumps(value) for name, value in values.items()}
-    ledger.queue.rq.connection.hset(RunKeys(ledger.run).meta, mapping=mapping)
+    ledger.redis.hset(RunKeys(ledger.run).meta, mapping=mapping)
 
 
 def problem(problem_id: str = "p1", dataset: str = "d1", **fields: Any) -> Problem:

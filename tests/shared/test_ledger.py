@@ -4,11 +4,10 @@ import threading
 
 import pytest
 from redis import Redis
-from rq.job import Job
-from rq.serializers import JSONSerializer
 
 from shared.errors import OutputError
-from shared.ledger import Ledger, VerdictEvent, job_id, keys, list_runs, runs_progress
+from shared.ledger import Ledger, VerdictEvent, list_runs, runs_progress
+from shared.ledger.queue import BATCH, Batch, JudgeQueue
 from shared.plan import RunPlan
 from shared.run_record import PublishedResults, RunMeta, RunState
 from shared.schemas import SampleId
@@ -29,12 +28,12 @@ def redis_url(redis_server: RedisServer) -> str:
     return redis_server.url
 
 
-def job_of(ledger: Ledger, completion: str = "print(1)", sample: SampleId = P1) -> str:
-    return job_id(ledger.run, sample, generation(sample, completion).completion_sha256)
+def queued(ledger: Ledger) -> list[Batch]:
+    return [job.batch for job in ledger.queue.get_jobs()]
 
 
-def queued(ledger: Ledger) -> list[str]:
-    return ledger.queue.rq.get_job_ids()
+def job_of(ledger: Ledger, completion: str = "print(1)", sample: SampleId = P1) -> Batch:
+    return Batch(ledger.run, ((sample, generation(sample, completion).completion_sha256),))
 
 
 def left_behind(redis: Redis) -> set[bytes]:
@@ -50,15 +49,17 @@ import os, signal, sys
 from redis import Redis
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
-from services.judge import jobs
-from shared.ledger import JudgeQueue
+from shared.ledger.queue import JudgeJob, JudgeQueue
 
-def judge_sample(run, sample, completion_sha256):
+def judge(job):
     {what}
 
-jobs.judge_sample = judge_sample
+JudgeJob.judge = judge
 redis = Redis.from_url(sys.argv[1])
-worker = SimpleWorker([JudgeQueue(redis).rq], connection=redis, serializer=JSONSerializer)
+queue = JudgeQueue("judge", redis)
+worker = SimpleWorker(
+    [queue], connection=redis, serializer=JSONSerializer, job_class=JudgeJob, queue_class=JudgeQueue
+)
 worker.work(burst=True, logging_level="CRITICAL")
 """
     subprocess.run([sys.executable, "-c", code, redis_url], timeout=60, capture_output=True)
@@ -66,7 +67,7 @@ worker.work(burst=True, logging_level="CRITICAL")
 
 def lose_all_jobs(ledger: Ledger) -> None:
     """As workers do that take their jobs and are killed at once."""
-    ledger.queue.rq.empty()
+    ledger.queue.empty()
 
 
 # The run
@@ -100,7 +101,7 @@ def test_an_unknown_run_is_empty(ledger: Ledger, redis: Redis) -> None:
     assert ledger.verdict(P1) is None
     assert ledger.events() == []
     assert ledger.last_event() == "0"
-    assert ledger.requeue_lost(set(), 3) == set()
+    assert ledger.requeue_lost(set()) == set()
 
 
 def test_active_seconds_add_up_over_sessions(ledger: Ledger) -> None:
@@ -150,19 +151,27 @@ def test_a_completion_comes_with_its_job(ledger: Ledger) -> None:
     ledger.record(given)
     assert ledger.completion(P1) == given
     assert ledger.completed() == {P1: given.completion_sha256}
-    assert queued(ledger) == [job_id(RUN, P1, given.completion_sha256)]
+    assert queued(ledger) == [Batch(RUN, ((P1, given.completion_sha256),))]
     meta = ledger.meta()
     assert (meta.completions_written, meta.generation_requests) == (1, 2)
     assert ledger.judged() == set()
 
 
-def test_the_job_names_run_sample_and_hash_and_nothing_else(ledger: Ledger, redis: Redis) -> None:
-    ledger.record(generation(completion="x" * 100_000))
-    job = Job.fetch(queued(ledger)[0], connection=redis, serializer=JSONSerializer)
-    assert job.func_name == "services.judge.jobs.judge_sample"
-    assert job.args == [RUN, P1.key, generation(completion="x" * 100_000).completion_sha256]
-    assert job.kwargs == {}
-    assert job.retries_left == 3
+def test_completions_are_queued_in_batches(ledger: Ledger, redis: Redis) -> None:
+    given = [generation(f"p{n}", "x" * 100_000) for n in range(BATCH + 1)]
+    ledger.record_all([(one, None) for one in given])
+    named = tuple((one.sample, one.completion_sha256) for one in given)
+    assert queued(ledger) == [Batch(RUN, named[:BATCH]), Batch(RUN, named[BATCH:])]
+    [name, _] = ledger.queue.get_job_ids()
+    assert sum(map(len, redis.hgetall(f"rq:job:{name}").values())) < 2000
+
+
+def test_rewards_have_a_queue_of_their_own(redis: Redis) -> None:
+    rewards = Ledger(redis, "reward/0123456789abcdef")
+    rewards.record(generation())
+    assert [len(JudgeQueue(name, redis)) for name in ("reward", "judge")] == [1, 0]
+    rewards.delete()
+    assert left_behind(redis) == set()
 
 
 def test_completion_and_job_are_one_transaction(ledger: Ledger, redis: Redis) -> None:
@@ -347,18 +356,8 @@ def test_waiting_for_an_event_ends(ledger: Ledger) -> None:
 
 def test_a_waiting_job_is_not_missing(ledger: Ledger) -> None:
     ledger.record(generation())
-    assert ledger.requeue_lost({P1}, 3) == set()
+    assert ledger.requeue_lost({P1}) == set()
     assert queued(ledger) == [job_of(ledger)]
-
-
-def test_a_job_that_a_worker_holds_is_not_missing(ledger: Ledger, redis: Redis) -> None:
-    ledger.record(generation())
-    lose_all_jobs(ledger)
-    redis.set(keys.lease(job_of(ledger)), "worker", ex=10)
-    assert ledger.requeue_lost({P1}, 3) == set()
-    assert queued(ledger) == []
-    redis.delete(keys.lease(job_of(ledger)))
-    assert ledger.requeue_lost(set(), 3) == {P1}
 
 
 def test_a_plan_of_another_version_is_refused_by_name(ledger: Ledger) -> None:
@@ -371,10 +370,10 @@ def test_a_plan_of_another_version_is_refused_by_name(ledger: Ledger) -> None:
 def test_a_vanished_job_is_queued_again_at_the_second_look(ledger: Ledger) -> None:
     ledger.record(generation())
     lose_all_jobs(ledger)
-    suspects = ledger.requeue_lost(set(), 3)
+    suspects = ledger.requeue_lost(set())
     assert suspects == {P1}
     assert queued(ledger) == []
-    assert ledger.requeue_lost(suspects, 3) == set()
+    assert ledger.requeue_lost(suspects) == set()
     assert queued(ledger) == [job_of(ledger)]
     assert ledger.meta().jobs_redelivered == 1
 
@@ -382,51 +381,34 @@ def test_a_vanished_job_is_queued_again_at_the_second_look(ledger: Ledger) -> No
 def test_a_suspect_that_was_judged_meanwhile_is_not_queued(ledger: Ledger) -> None:
     ledger.record(generation())
     lose_all_jobs(ledger)
-    suspects = ledger.requeue_lost(set(), 3)
+    suspects = ledger.requeue_lost(set())
     ledger.record_verdict(verdict(generation()))
-    assert ledger.requeue_lost(suspects, 3) == set()
+    assert ledger.requeue_lost(suspects) == set()
     assert queued(ledger) == []
 
 
-def test_a_job_queued_again_can_be_run(ledger: Ledger, redis: Redis) -> None:
-    ledger.record(generation())
-    lose_all_jobs(ledger)
-    ledger.requeue_lost({P1}, 3)
-    job = Job.fetch(queued(ledger)[0], connection=redis, serializer=JSONSerializer)
-    assert job.args == [RUN, P1.key, generation().completion_sha256]
+def test_a_batch_that_failed_is_split_and_a_completion_that_failed_alone_is_given_up(
+    ledger: Ledger, redis: Redis, redis_url: str
+) -> None:
+    given = [generation(f"p{n}") for n in range(3)]
+    ledger.record_all([(one, None) for one in given])
+    assert ledger.record_verdict(verdict(given[0]))
+    rest = {one.sample for one in given[1:]}
 
-
-def test_a_job_that_kills_its_workers_is_given_up(ledger: Ledger) -> None:
-    ledger.record(generation())
-    for _ in range(2):
-        lose_all_jobs(ledger)
-        ledger.requeue_lost({P1}, max_deliveries=2)
-        assert queued(ledger) == [job_of(ledger)]
-        assert ledger.verdict(P1) is None
-    lose_all_jobs(ledger)
-    ledger.requeue_lost({P1}, max_deliveries=2)
-    given_up = ledger.verdict(P1)
-    assert given_up is not None
-    assert given_up.final_status is FinalStatus.API_ERROR
-    assert given_up.detail == "judge_worker_lost"
-    assert given_up.judged is False
-    assert queued(ledger) == []
+    run_worker(redis_url, "raise OSError")
+    assert ledger.requeue_lost(ledger.requeue_lost(set())) == set()
+    assert queued(ledger) == [job_of(ledger, sample=sample) for sample in sorted(rest)]
     assert ledger.meta().jobs_redelivered == 2
-    assert ledger.requeue_lost({P1}, max_deliveries=2) == set()
+    assert not ledger.queue.failed_job_registry.get_job_ids()
 
-
-def test_judging_anew_counts_lost_jobs_anew(ledger: Ledger) -> None:
-    ledger.record(generation())
-    lose_all_jobs(ledger)
-    ledger.requeue_lost({P1}, max_deliveries=0)
-    assert ledger.judged() == {P1}
-    ledger.rejudge(P1, generation().completion_sha256)
-    assert ledger.verdict(P1) is None
-    assert queued(ledger) == [job_of(ledger)]
-    lose_all_jobs(ledger)
-    ledger.requeue_lost({P1}, max_deliveries=1)
-    assert queued(ledger) == [job_of(ledger)]
-    assert ledger.record_verdict(verdict(generation())) is True
+    run_worker(redis_url, "raise OSError")
+    assert ledger.requeue_lost(rest) == set()
+    assert queued(ledger) == []
+    assert {ledger.verdict(sample).detail for sample in rest} == {"judge_worker_lost"}
+    assert {ledger.verdict(sample).judged for sample in rest} == {False}
+    ledger.rejudge([(one.sample, one.completion_sha256) for one in given])
+    assert ledger.judged() == set()
+    assert queued(ledger) == [Batch(RUN, tuple((g.sample, g.completion_sha256) for g in given))]
 
 
 # Deleting
@@ -439,11 +421,11 @@ def test_deleting_leaves_nothing_behind(ledger: Ledger, redis: Redis) -> None:
         for name in ("p1", "p2", "p3"):
             each.record(generation(name))
         each.record_verdict(verdict(generation("p2")))
-        each.requeue_lost({SampleId("d1", "p3")}, 3)
-    ledger.rejudge(SampleId("d1", "p2"), generation("p2").completion_sha256)
+        each.requeue_lost({SampleId("d1", "p3")})
+    ledger.rejudge([(SampleId("d1", "p2"), generation("p2").completion_sha256)])
     ledger.delete()
     assert list_runs(redis) == ["run-2"]
-    assert set(queued(ledger)) == {job_of(other, sample=SampleId("d1", f"p{i}")) for i in (1, 2, 3)}
+    assert queued(ledger) == [job_of(other, sample=SampleId("d1", f"p{i}")) for i in (1, 2, 3)]
     assert len(redis.keys("rq:job:*")) == 3
     other.delete()
     assert left_behind(redis) == set()
@@ -452,8 +434,7 @@ def test_deleting_leaves_nothing_behind(ledger: Ledger, redis: Redis) -> None:
 def test_deleting_takes_jobs_that_failed(ledger: Ledger, redis: Redis, redis_url: str) -> None:
     ledger.record(generation())
     run_worker(redis_url, "raise OSError")
-    failed = ledger.queue.rq.failed_job_registry
-    assert failed.get_job_ids(cleanup=False) == [job_of(ledger)]
+    assert len(ledger.queue.failed_job_registry.get_job_ids(cleanup=False)) == 1
     ledger.delete()
     assert left_behind(redis) == set()
 
@@ -464,14 +445,7 @@ def test_deleting_takes_jobs_of_killed_workers(
     ledger.record(generation())
     run_worker(redis_url, "os.kill(os.getpid(), signal.SIGKILL)")
     assert queued(ledger) == []
-    assert ledger.requeue_lost(set(), 3) == {P1}
-    ledger.delete()
-    assert left_behind(redis) == set()
-
-
-def test_deleting_takes_the_jobs_of_replaced_completions(ledger: Ledger, redis: Redis) -> None:
-    ledger.record(generation(completion="old"))
-    ledger.record(generation(completion="new"))
+    assert ledger.requeue_lost({P1}) == set(), "RQ has it"
     ledger.delete()
     assert left_behind(redis) == set()
 

@@ -155,7 +155,7 @@ def test_what_was_acknowledged_survives_a_crash(own_redis_server: RedisServer) -
         ledger.record(generation(name, completion=name))
     for name in names[:50]:
         assert ledger.record_verdict(verdict(generation(name, completion=name)))
-    jobs = ledger.queue.rq.get_job_ids()
+    jobs = ledger.queue.get_job_ids()
     own_redis_server.kill()
     own_redis_server.start_again()
     samples = [SampleId("d1", name) for name in names]
@@ -163,7 +163,7 @@ def test_what_was_acknowledged_survives_a_crash(own_redis_server: RedisServer) -
     assert [g.completion for g in ledger.completions(samples)] == names
     assert ledger.judged() == set(samples[:50])
     assert len(ledger.events()) == 50
-    assert ledger.queue.rq.get_job_ids() == jobs
+    assert ledger.queue.get_job_ids() == jobs
     assert len(jobs) == 200
     client.close()
 
@@ -190,7 +190,7 @@ def test_writes_ride_out_a_restart(own_redis_server: RedisServer) -> None:
     writer.join(60)
     assert len(written) == 400
     assert ledger.completed().keys() == {SampleId("d1", name) for name in written}
-    assert len(set(ledger.queue.rq.get_job_ids())) == 400
+    assert len(set(ledger.queue.get_job_ids())) == 400
     client.close()
 
 

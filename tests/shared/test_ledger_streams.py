@@ -65,8 +65,7 @@ def test_progress_of_all_runs(redis: Redis, ledger: Ledger) -> None:
 
 def test_the_wait_of_the_oldest_job(ledger: Ledger) -> None:
     assert ledger.queue.oldest_wait() == 0
-    assert ledger.queue.workers() == 0
     ledger.record(generation("p1", sample_index=0))
     assert 0 <= ledger.queue.oldest_wait() < 60
     ledger.record(generation(SampleId("d1", "p2")))
-    assert len(ledger.queue.waiting()) == 2
+    assert len(ledger.queue) == 2

@@ -106,7 +106,7 @@ def test_an_upgrade_in_the_middle_of_a_run_loses_nothing(
     assert {key: redis.dump(key) for key in redis.keys("*")} == before
     redis.hset(keys.VERSION, "records", VERSION)
     enter(ledger, [problem()])
-    assert ledger.judged() == {SampleId("d1", "p1")} and ledger.queue.count() == 2
+    assert ledger.judged() == {SampleId("d1", "p1")} and ledger.queue.count == 2
 
 
 async def test_a_config_of_another_release_is_api_error(
@@ -122,4 +122,4 @@ async def test_a_config_of_another_release_is_api_error(
     found = ledger.verdict(generation().sample)
     assert found is not None and not found.judged
     assert "invented_later" in (found.detail or "")
-    assert ledger.queue.count() == 0
+    assert ledger.queue.count == 0

@@ -10,21 +10,20 @@ from pathlib import Path
 import pytest
 from redis import AuthenticationError, Redis
 from redis.exceptions import ResponseError
+from rq.job import JobStatus
 
 from services.aggregator.ingest import Ingester
 from services.judge.canaries import CanaryRounds
 from services.judge.canary_programs import CanaryProfile
 from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
-from services.judge.settings import JudgeSettings
-from services.judge.worker import JudgeWorker
 from shared.config import Config
 from shared.ledger import CanaryLedger, JudgeQueue, Ledger, connect_async, keys
-from shared.ledger.jobs import WorkerJobs
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.queue import JobCall
+from shared.ledger.queue import live_workers
 from shared.run_record import RunState
-from shared.schemas import SampleId
+from shared.schemas import Generation, SampleId, Verdict
+from tests.judge.workers import Worker
 from tests.redis_users import CONFIGS, PASSWORDS, RedisWithUsers, redis_with_users, refused
 from tests.shared.ledgers import RUN, enter, generation, problem, verdict
 
@@ -79,62 +78,73 @@ def test_everything_that_a_runner_does(server: RedisWithUsers, tmp_path: Path) -
     ledger.record(generation(P1, "old"))
     ledger.record_all([(generation(P1), None), (generation(P2), verdict(generation(P2)))])
     ledger.record_verdict(verdict(generation(P1)))
-    ledger.rejudge(P1, generation(P1).completion_sha256)
+    ledger.rejudge([(P1, generation(P1).completion_sha256)])
     assert ledger.completed() and ledger.judged()
     assert list(ledger.completions([P1])) and list(ledger.problems([P1]))
     assert list(ledger.verdicts([P2])) and ledger.verdict(P1) is None
     assert ledger.events() and ledger.events(ledger.last_event(), block=0.01) == []
     redis_of_all = client(server, "default")
     redis_of_all.delete("rq:queue:judge")
-    ledger.requeue_lost(ledger.requeue_lost(set(), 1), 1)
-    redis_of_all.delete("rq:queue:judge")
-    ledger.requeue_lost(ledger.requeue_lost(set(), 1), 1)
+    ledger.requeue_lost(ledger.requeue_lost(set()))
+    ledger.rejudge([(one, generation(one).completion_sha256) for one in (P1, P2)])
+    redis_of_all.lpop("rq:queue:judge")
+    for _ in range(2):
+        fail_next_job(redis_of_all)
+        ledger.requeue_lost(ledger.requeue_lost(set()))
     canaries = CanaryLedger.of(ledger)
     assert canaries.outstanding() == 0 and canaries.record() is not None
-    ledger.rejudge(P1, generation(P1).completion_sha256)
+    ledger.rejudge([(P1, generation(P1).completion_sha256)])
     ledger.record_verdict(verdict(generation(P1)))
-    assert ledger.verdict(P1) and ledger.judged_count() == 2
+    assert ledger.verdict(P1) and ledger.judged_count() == 1
     ledger.record(generation(P1, "new"))
     ledger.add_active_seconds(1)
     ledger.finish(1)
     ledger.set_state(RunState.JUDGED)
-    assert JudgeQueue(redis).workers() == 0
+    assert live_workers(redis) == []
     ledger.delete()
     ledger.unlock("me")
     assert server.refusals() == []
+
+
+def fail_next_job(redis: Redis) -> None:
+    """As RQ does after the last retry."""
+    queue = JudgeQueue("judge", redis)
+    job = queue.fetch_job(redis.lpop(queue.key).decode())
+    job.set_status(JobStatus.FAILED)
+    queue.failed_job_registry.add(job)
 
 
 async def test_everything_that_a_judge_does(server: RedisWithUsers) -> None:
     ledger = Ledger(client(server, "runner"), RUN)
     samples = [SampleId("d1", f"p{n}") for n in range(6)]
     enter(ledger, [problem(one.problem_id) for one in samples])
-    for sample in samples:
-        ledger.record(generation(sample))
-    with client(server, "default") as redis:
-        redis.lpush("rq:queue:judge", "junk")
+    texts = ["1", "raise", "1", "1", "1", "1"]
+    pairs = zip(samples, texts, strict=True)
+    ledger.record_all([(generation(sample, text), None) for sample, text in pairs])
+
+    async def judge(given: Generation) -> Verdict:
+        worker.rq.beat()
+        if given.completion == "raise":
+            raise ZeroDivisionError
+        return verdict(given)
+
     url = server.url_of("judge")
-    worker = JudgeWorker(client(server, "judge"), JudgeSettings(redis_url=url), "w")
-    worker.bootstrap("WARNING")
+    async with Worker(url, "w", judge=judge) as worker:
+        worker.rq.bootstrap("WARNING")
+        await worker.judge_all()
+        assert len(ledger.judged()) == 5 and len(worker.errors) == 4
+        ledger.record(generation("lost"))
+        with client(server, "default") as admin:
+            lost = admin.lpop("rq:queue:judge").decode()
+            admin.hset(f"rq:job:{lost}", "status", "started")
+            admin.zadd("rq:wip:judge", {f"{lost}:{'0' * 32}": time.time() - 1})
+            admin.sadd("rq:workers:judge", "rq:worker:gone")
+        worker.rq.run_maintenance_tasks()
+        assert ledger.queue.get_job_ids() == [lost]
+        worker.rq.check_for_suspension(burst=False)
+        worker.rq.teardown()
     redis = await connect_async(url)
     commands = PipelinedRedis(redis)
-    jobs = WorkerJobs(commands, "w", lease_ttl=10)
-    await jobs.wait(redis, 0.1)
-    taken = await jobs.take(4, idle=True)
-    first, failing, foreign, _ = taken.jobs
-    call = JobCall.parse(first.data)
-    found = await jobs.read(call, problem=True)
-    assert found.completion is not None and found.problem
-    assert await jobs.finish(first, call, verdict(found.completion), 0.1, b"cases")
-    await jobs.drop(foreign)
-    for _ in range(4):
-        worker.fail(failing, ZeroDivisionError())
-    worker._held.renew(taken.jobs)
-    with client(server, "default") as admin:
-        for name, _ in admin.zscan_iter("rq:wip:judge"):
-            admin.zadd("rq:wip:judge", {name: time.time() - 1})
-        admin.sadd("rq:workers:judge", "rq:worker:gone")
-        admin.delete(*admin.keys("plumbline:lease:*"))
-    worker.run_maintenance_tasks()
     pool = SandboxPool(commands, ["http://s"], "w", max_concurrency=1)
     async with pool.permit():
         waiting = asyncio.create_task(_permit(pool))
@@ -148,9 +158,6 @@ async def test_everything_that_a_judge_does(server: RedisWithUsers) -> None:
         await rounds.start(RUN, profile, Config(), sandbox, 16)
         assert CanaryLedger(client(server, "default"), RUN).outstanding() == 1
         await rounds.close()
-    await jobs.stop_waiting()
-    worker._held.give_back()
-    worker.teardown()  # type: ignore[no-untyped-call]
     await redis.aclose()
     assert server.refusals() == []
 
@@ -176,12 +183,11 @@ def test_everything_that_an_aggregator_does(server: RedisWithUsers, tmp_path: Pa
     writer.lock("me", 10)
     ledger.fail("no")
     assert ledger.state() is not None
-    queue = JudgeQueue(redis)
-    assert (queue.count(), queue.workers()) == (1, 0)
+    queue = JudgeQueue("judge", redis)
+    assert (queue.count, live_workers(redis)) == (1, [])
     assert queue.oldest_wait() >= 0
     with client(server, "default") as judge:
         judge.zadd("rq:wip:judge", {f"{'0' * 40}:{'1' * 32}": time.time() + 60})
-        judge.set(keys.lease("0" * 40), "w")
     assert queue.oldest_lease() == 0
     assert redis.info("memory")["maxmemory"] == 0
     with redis.pubsub() as notices:
@@ -244,21 +250,20 @@ def test_nobody_may_more_than_its_trade(server: RedisWithUsers, user: str) -> No
         ("judge", ("PUBLISH", keys.JUDGED, "x")),
         ("judge", ("SET", "rq:suspended", "1")),
         ("runner", ("ZCARD", "plumbline:permits:x:held:http://s")),
-        ("runner", ("SET", keys.lease("x"), "me")),
+        ("runner", ("SET", "rq:suspended", "1")),
         ("runner", ("HSET", "rq:worker:x", "state", "busy")),
         ("aggregator", ("RPUSH", "rq:queue:judge", "x")),
         ("aggregator", ("HSET", HASHES, "s", "x")),
         ("aggregator", ("HSET", f"plumbline:run:{RUN}:verdicts", "s", "x")),
         ("aggregator", ("SREM", "plumbline:runs", RUN)),
         ("aggregator", ("EVAL", "return 1", "0")),
-        ("aggregator", ("SET", keys.lease("x"), "me")),
         ("aggregator", ("ZADD", "rq:wip:judge", "1", "x")),
         ("aggregator", ("PUBLISH", keys.JUDGED, "x")),
         ("reward", ("HSET", f"plumbline:run:{RUN}:verdicts", "s", "x")),
         ("reward", ("HGET", META, "config")),
         ("reward", ("HGETALL", f"plumbline:run:{RUN}:canaries")),
         ("reward", ("SADD", "plumbline:runs", "x")),
-        ("reward", ("SET", "plumbline:lease:x", "me")),
+        ("reward", ("RPUSH", "rq:queue:judge", "x")),
         ("reward", ("HSET", "rq:worker:x", "state", "busy")),
         ("reward", ("EVAL", "return 1", "0")),
         ("judge", ("HSET", "plumbline:reward:0123456789abcdef:problems", "p", "x")),

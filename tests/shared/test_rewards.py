@@ -6,10 +6,11 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
+from shared.ledger import Ledger
 from shared.ledger.keys import RewardKeys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.queue import JobCall, JudgeQueue
+from shared.ledger.queue import BATCH, Batch, JudgeQueue
 from shared.ledger.rewards import (
     RewardAnswer,
     RewardLedger,
@@ -18,7 +19,7 @@ from shared.ledger.rewards import (
     SampleState,
     SessionClosedError,
 )
-from shared.schemas import Generation, SampleId
+from shared.schemas import Generation
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.shared.ledgers import problem, verdict
@@ -33,7 +34,7 @@ GOOD = RewardAnswer(status=FinalStatus.SUCCESS, accepted=True, pass_ratio=1.0)
 @pytest.fixture
 async def ledger(redis: Redis, redis_server: RedisServer) -> AsyncIterator[RewardLedger]:
     client = AsyncRedis.from_url(redis_server.url)
-    found = RewardLedger(client, PipelinedRedis(client), RUN, remember=60)
+    found = RewardLedger(client, PipelinedRedis(client), redis, RUN, remember=60)
     await found.open("{}")
     await found.bring({PROBLEM.key: pack(problem().model_dump_json())})
     yield found
@@ -49,30 +50,29 @@ def judge(redis: Redis, status: FinalStatus = FinalStatus.SUCCESS) -> None:
     redis.hset(KEYS.verdicts, SAMPLE.key, found.model_dump_json())
 
 
-async def test_a_job_is_as_rq_writes_it(ledger: RewardLedger, redis: Redis) -> None:
-    assert await ledger.submit([SAMPLE]) == [SampleState.WAITING]
-    [job] = redis.lrange("rq:queue:judge", 0, -1)
-    ours = redis.hgetall(b"rq:job:" + job)
-    call = JobCall.parse(ours[b"data"])
-    assert call.sample.key == SAMPLE.key and call.run == RUN and call.sha256 == SAMPLE.sha256
+async def test_samples_are_queued_in_batches(ledger: RewardLedger, redis: Redis) -> None:
+    samples = [RewardSample.of(PROBLEM, f"print({number})") for number in range(BATCH + 1)]
+    assert await ledger.submit(samples) == [SampleState.WAITING] * len(samples)
+    named = tuple((one.sample, one.sha256) for one in samples)
+    queued = [job.batch for job in JudgeQueue("reward", redis).get_jobs()]
+    assert queued == [Batch(RUN, named[:BATCH]), Batch(RUN, named[BATCH:])]
 
-    redis.delete(b"rq:job:" + job)
-    pipe = redis.pipeline(transaction=True)
-    pipe.multi()
-    JudgeQueue(redis).put(pipe, RUN, SampleId.parse(SAMPLE.key), SAMPLE.sha256)
-    pipe.execute()
-    theirs = redis.hgetall(b"rq:job:" + job)
-    times = {b"created_at", b"enqueued_at"}
-    assert {name: value for name, value in theirs.items() if value and name not in times} == {
-        name: value for name, value in ours.items() if name not in times
-    }
-    assert times <= ours.keys()
+
+async def test_a_sample_whose_job_was_not_queued_is_found(
+    ledger: RewardLedger, redis: Redis
+) -> None:
+    """The service may end between the two."""
+    await ledger.submit([SAMPLE])
+    redis.delete("rq:queue:reward", KEYS.jobs, *redis.keys("rq:job:*"))
+    found = Ledger(redis, RUN)
+    assert found.requeue_lost(found.requeue_lost(set())) == set()
+    assert len(JudgeQueue("reward", redis)) == 1
 
 
 async def test_submitting_twice_queues_once(ledger: RewardLedger, redis: Redis) -> None:
     for _ in range(3):
         assert await ledger.submit([SAMPLE]) == [SampleState.WAITING]
-    assert redis.llen("rq:queue:judge") == 1
+    assert redis.llen("rq:queue:reward") == 1
     assert redis.hgetall(KEYS.uses) == {PROBLEM.key.encode(): b"1"}
 
 
@@ -81,14 +81,14 @@ async def test_a_sample_without_its_problem_is_not_queued(
 ) -> None:
     other = RewardSample.of(RewardProblem.of("d1", "p2", "f" * 16), "print(1)")
     assert await ledger.submit([other, SAMPLE]) == [SampleState.NO_PROBLEM, SampleState.WAITING]
-    assert redis.llen("rq:queue:judge") == 1
+    assert redis.llen("rq:queue:reward") == 1
 
 
 async def test_a_session_must_be_open(ledger: RewardLedger, redis: Redis) -> None:
     redis.delete(KEYS.meta)
     with pytest.raises(SessionClosedError):
         await ledger.submit([SAMPLE])
-    assert not redis.exists("rq:queue:judge")
+    assert not redis.exists("rq:queue:reward")
 
 
 async def test_settling_leaves_the_answer_alone(ledger: RewardLedger, redis: Redis) -> None:
@@ -130,12 +130,13 @@ async def test_an_unreadable_answer_is_dropped(ledger: RewardLedger, redis: Redi
 
 async def test_abandoning(ledger: RewardLedger, redis: Redis) -> None:
     await ledger.submit([SAMPLE])
-    await ledger.abandon({SAMPLE.key: SAMPLE.sha256})
+    await ledger.abandon([SAMPLE.key])
     assert await ledger.look([SAMPLE.key]) == [SampleState.GONE]
-    assert not redis.exists("rq:queue:judge") and not redis.keys("rq:job:*")
+    assert not redis.exists(KEYS.jobs, KEYS.completions, KEYS.uses)
+    redis.delete("rq:queue:reward")
     await ledger.submit([SAMPLE])
-    redis.lpop("rq:queue:judge")  # a judge has it
-    await ledger.abandon({SAMPLE.key: SAMPLE.sha256})
+    redis.lpop("rq:queue:reward")  # a judge has it
+    await ledger.abandon([SAMPLE.key])
     assert await ledger.look([SAMPLE.key]) == [SampleState.WAITING]
 
 
