@@ -112,7 +112,9 @@ class CanaryRounds:
                 await self._commands.send([("HSET", *claim, report.model_dump_json())])
         except RedisError as error:
             log.warning("canaries not recorded", reason=str(error))
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):
+                log.exception("canaries failed", sandbox_and_round=claim[1])
             with suppress(RedisError):
                 await self._commands.send([("HDEL", *claim)])
             raise
