@@ -29,7 +29,7 @@ from shared.redaction import redact_values
 from shared.schemas import RecordedCases, describe
 from shared.statuses import FinalStatus, TokenSource
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 JsonObject = dict[str, JsonValue]
 
@@ -286,7 +286,7 @@ class RunRecord(_Measured):
     counted by an engine.
     """
 
-    version: Literal[3] = VERSION
+    version: Literal[4] = VERSION
     run: str
     complete: bool = False
     samples: int = 0

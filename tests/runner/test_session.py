@@ -12,7 +12,7 @@ from shared.environment import REJUDGE
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger, list_runs
 from shared.plan import RunPlan, make_plan
-from shared.run_record import Provenance, RunMeta, RunRecord, RunState, SandboxFacts
+from shared.run_record import VERSION, Provenance, RunMeta, RunRecord, RunState, SandboxFacts
 from shared.schemas import SampleId
 from tests.shared.ledgers import generation, problem
 
@@ -242,7 +242,7 @@ def test_a_run_is_entered(
     run = folder.read_json(artifacts.RUN)
     assert run is not None
     assert (run["complete"], run["fingerprint"]) == (False, identity.fingerprint)
-    assert (run["version"], run["state"], run["samples"]) == (3, "running", 2)
+    assert (run["version"], run["state"], run["samples"]) == (VERSION, "running", 2)
     claim_output(folder, identity, force=False)
 
 

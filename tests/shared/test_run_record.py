@@ -11,6 +11,7 @@ from shared.errors import OutputError
 from shared.plan import PlannedDataset
 from shared.protocol import Protocol
 from shared.run_record import (
+    VERSION,
     DatasetRecord,
     QaLogRecord,
     RunMeta,
@@ -79,12 +80,12 @@ def test_a_record_of_a_folder_is_read() -> None:
     assert record.qa_logs["humaneval"].chosen[FinalStatus.SUCCESS] == 7
 
 
-@pytest.mark.parametrize("version", [0, 2, 4, "3", None])
+@pytest.mark.parametrize("version", [0, VERSION - 1, VERSION + 1, str(VERSION), None])
 def test_an_unknown_version_is_refused_by_name(version: object) -> None:
     with pytest.raises(OutputError, match="run record of version") as caught:
         read_record(document(version=version), "a/run.json")
     assert str(caught.value).startswith(f"a/run.json: run record of version {version!r}")
-    assert "reads version 3" in str(caught.value)
+    assert f"reads version {VERSION}" in str(caught.value)
 
 
 @pytest.mark.parametrize(
