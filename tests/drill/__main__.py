@@ -2,7 +2,7 @@
 
 Prometheus has the committed rules, with times that are a sixtieth. For each fault: its alerts are
 inactive, fire after the fault, what docs/alerts.md says to look at is looked at, and they end after
-the remedy. Prints the table at the end of docs/alerts.md.
+the remedy. Prints how long each alert took to fire and to end.
 """
 
 import argparse
