@@ -194,7 +194,7 @@ types: $(DEV_STAMP) ## mypy --strict on plumbline/, shared/, services/, tools/ a
 bench-generate: $(DEV_STAMP) # tokens per second behind the router against `vllm serve` (ARGS: see docs/benchmarks.md)
 	$(or $(VERL_PYTHON),$(VERL_VENV)/bin/python) -m tests.bench.generate $(ARGS)
 
-reference: $(DEV_STAMP) ## regenerate the tables in docs/reference.md and the READMEs
+reference: $(DEV_STAMP) ## regenerate the tables in docs/reference.md and docs/metrics.md
 	$(BIN)/python -m tools.reference
 
 lock: ## update the locks from pyproject.toml and packaging/ (needs uv)

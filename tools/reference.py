@@ -35,7 +35,7 @@ from shared.verl_keys import SAME_NAMES, VERL_KEYS, Fate, Values
 from tools.field_docs import describe_fields, with_subclasses
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("docs/reference.md", "docs/metrics.md", "README.md", "README.zh-CN.md")
+DOCUMENTS = ("docs/reference.md", "docs/metrics.md")
 SETTINGS: Mapping[str, type[BaseSettings]] = {
     "sandbox": SandboxSettings,
     "generator": GeneratorSettings,
@@ -148,14 +148,14 @@ def _shown_values(before: str, values: Values) -> str:
     return f" ({before}{', '.join(f'`{one}`' for one in given)})" if given else ""
 
 
-def protocol_keys(header: tuple[str, str]) -> str:
+def protocol_keys() -> str:
     """Keys that must be equal in two runs for a comparison, one row per section."""
     sections = _by_section(leaf for leaf in leaves(Config) if role(leaf.declared) == "protocol")
     rows = [
         (f"`{name}`", ", ".join(f"`{_key(leaf)}`" for leaf in keys))
         for name, keys in sections.items()
     ]
-    return _table(header, rows)
+    return _table(("section", "keys"), rows)
 
 
 def role(declared: LeafRole) -> str:
@@ -200,8 +200,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "config-keys": config_keys,
     "verl-keys": verl_keys,
     "metrics": metrics,
-    "protocol-keys": lambda: protocol_keys(("section", "keys")),
-    "protocol-keys-zh": lambda: protocol_keys(("节", "键")),
+    "protocol-keys": protocol_keys,
 }
 
 
