@@ -106,18 +106,20 @@ class CanaryRounds:
         """Replace the claim by the report, unless the run was deleted meanwhile."""
         try:
             report = await round_()
-            self._on_report(report)
+        except BaseException as error:
+            if not isinstance(error, asyncio.CancelledError):
+                log.exception("canaries failed", round=claim[1])
+            with suppress(RedisError):
+                await self._commands.send([("HDEL", *claim)])
+            raise
+        self._on_report(report)
+        # A judge that is stopped here may have stored it: the claim must not be deleted any more.
+        try:
             [claimed] = await self._commands.send([("HEXISTS", *claim)])
             if claimed:
                 await self._commands.send([("HSET", *claim, report.model_dump_json())])
         except RedisError as error:
             log.warning("canaries not recorded", reason=str(error))
-        except BaseException as error:
-            if not isinstance(error, asyncio.CancelledError):
-                log.exception("canaries failed", sandbox_and_round=claim[1])
-            with suppress(RedisError):
-                await self._commands.send([("HDEL", *claim)])
-            raise
 
 
 async def judge_canaries(

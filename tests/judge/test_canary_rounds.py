@@ -55,7 +55,7 @@ async def test_every_sandbox_gets_a_round_beside_the_samples(
     async with faulty(sandbox_url, faults.NO_MEMORY_LIMIT) as other:
         worker = await judge_all(redis_server, sandbox_url, other)
     record = CanaryLedger(redis, RUN).record()
-    assert {one.sandbox for one in record.sandboxes} == {sandbox_url, other}
+    assert {one.sandbox for one in record.sandboxes} == {sandbox_url, other}, redis.hgetall(KEY)
     assert [one.sent for one in record.sandboxes] == [6, 6]
     lines = record.distrust  # on a busy machine a program may be late besides
     fault = f"sandbox {other}: memory limit not enforced: 1190 MiB allocated"
