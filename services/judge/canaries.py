@@ -89,7 +89,7 @@ class CanaryRounds:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _due(self, run: str, ending: int, *, first: bool) -> str | None:
-        """Name of the round that a session has now; None if it has none."""
+        """Return the name of the round that is due now, or None."""
         run_keys = keys.RunKeys(run)
         [planned, session], judged = await self._commands.send(
             [("HMGET", run_keys.meta, PLANNED, "sessions"), ("HLEN", run_keys.verdicts)]

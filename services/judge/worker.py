@@ -45,8 +45,10 @@ _STUCK_AFTER = 300.0
 # Seconds for which a thread may keep the interpreter from the others. By default 5 ms, for which a
 # worker would wait after each reply of Redis.
 _SWITCH = 0.001
-# Seconds until a worker tries again after an error, and of one wait for a job.
+# Seconds until a worker tries again after an error, and of one wait for its turn.
 _PAUSE = 1
+# Seconds of one wait for a job, for which a judge that is stopped waits, too.
+_WAIT = 0.25
 
 
 class JudgeWorker(SimpleWorker):
@@ -106,13 +108,13 @@ class JudgeWorker(SimpleWorker):
                 time.sleep(_PAUSE)
 
     def _take(self) -> tuple[Job, Queue] | None:
-        """Wait for a job up to a pause, if it is this worker's turn."""
+        """Wait for a job for a while, if it is this worker's turn."""
         if not self._taking.acquire(timeout=_PAUSE):
             return None
         try:
-            if not self._room.wait(_PAUSE) or self._stop_requested or is_suspended(self.connection):
+            if self._stop_requested or not self._room.wait(_WAIT) or is_suspended(self.connection):
                 return None
-            return self.dequeue_job_and_maintain_ttl(_PAUSE, max_idle_time=_PAUSE)
+            return self.dequeue_job_and_maintain_ttl(_WAIT, _WAIT)  # type: ignore[arg-type]
         finally:
             self._taking.release()
 
@@ -268,8 +270,8 @@ class BatchJudge:
         judge: Judges a sample.
         commands: Connection for verdicts.
         metrics: Metrics of the process, which have its concurrency.
-        room: Set while fewer completions are unjudged than twice those that the process may judge
-            at once, so none waits for RQ.
+        room: Set while the process has fewer completions than twice its concurrency, so the next
+            ones are there when places become free.
     """
 
     def __init__(

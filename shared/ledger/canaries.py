@@ -32,7 +32,7 @@ class CanaryLedger:
         return cls(ledger.redis, ledger.run)
 
     def outstanding(self) -> int:
-        """Number of rounds whose report is to be expected."""
+        """Number of rounds that were begun in the last minute and have no report yet."""
         _, claims = self._rounds()
         return sum(time.time() - _LONGEST < claimed for claimed in claims)
 

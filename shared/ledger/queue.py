@@ -116,7 +116,7 @@ class JudgeQueue(Queue):
     """
 
     job_class = JudgeJob
-    # Every call of a sandbox has a deadline of its own.
+    # No limit for a job, because each call of a sandbox has one.
     DEFAULT_TIMEOUT = -1
 
     def __init__(self, name: str, connection: Redis, **options: Any) -> None:  # noqa: ANN401

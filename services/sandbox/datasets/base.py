@@ -114,7 +114,7 @@ def read_record(request: SubmitRequest, model: type[Model]) -> Model:
     data = request.config.provided_data
     if not data:
         raise bad_request(
-            "this server has no records of its own: send the record in config.provided_data"
+            "this server stores no data sets; send the record in config.provided_data"
         )
     if isinstance(data, list):
         raise bad_request("request.config.provided_data should be a dict with str -> str | int")
