@@ -233,14 +233,8 @@ EARLY = {
             [
                 "#define assert(x) ((void)0)\n#define NDEBUG",
                 "%:define candidate(...) Liar()",
-                'const char *text = "/*";\n#define/**/candidate(...) Liar()',
-                "#define /* a\n comment */ candidate(...) Liar()",
                 "#def\\\nine candi\\ \t\ndate(...) Liar()",
-                "#define candidate(...) Liar()\n// \\",
-                "// define /*\n#define candidate(...) Liar()\n// */ y",
                 'const char *t = R"(define /*)";\n#define candidate(...) Liar()\n// */ y',
-                "#\tdefine\fcandidate(...) Liar()",
-                "#ifndef candidate\n#  define candidate(...) Liar()\n#endif",
             ]
         )
     },
@@ -266,6 +260,24 @@ async def test_an_answer_that_ends_before_its_tests_is_not_accepted(judge: Judge
     if "cpp" in verdicts:
         early = verdicts["cpp"]
         assert (early.final_status, early.detail) == ("runtime_error", VerdictDetail.EARLY_EXIT)
+
+
+# Each is a compilation.
+MORE_MACROS = [
+    'const char *text = "/*";\n#define/**/candidate(...) Liar()',
+    "#define /* a\n comment */ candidate(...) Liar()",
+    "#define candidate(...) Liar()\n// \\",
+    "// define /*\n#define candidate(...) Liar()\n// */ y",
+    "#\tdefine\fcandidate(...) Liar()",
+    "#ifndef candidate\n#  define candidate(...) Liar()\n#endif",
+]
+
+
+@pytest.mark.nightly
+async def test_no_macro_of_an_answer_reaches_its_tests(judge: Judge) -> None:
+    answers = {f"cpp {number}": f"{LIAR}{macro}" for number, macro in enumerate(MORE_MACROS)}
+    verdicts = await judge_all(judge, answers)
+    assert [name for name, one in verdicts.items() if one.accepted or one.infra_failures] == []
 
 
 BROKEN = {
