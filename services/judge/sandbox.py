@@ -26,7 +26,13 @@ from shared.address import Address
 from shared.environment import PROGRAM, SandboxEnvironment
 from shared.foreign_json import JsonError, has_many_values
 from shared.function_plan import IMPORT_SECONDS, failed_trials, trial_program
-from shared.harness.wire import CALL_RESULT, CallResult, CaseLimits, RunCasesRequest
+from shared.harness.wire import (
+    CALL_RESULT,
+    RUN_CASES_VERSION,
+    CallResult,
+    CaseLimits,
+    RunCasesRequest,
+)
 from shared.outages import Outage
 from shared.redaction import redact
 from shared.schemas import InfraFailure
@@ -41,8 +47,6 @@ log = get_logger(__name__)
 
 # Calls of a sandbox that tells how many programs it runs at once: so many run or wait in it.
 _CALLS_PER_SLOT = 2
-# The version of ``/run_cases`` that this client speaks.
-_RUN_CASES = "3"
 # Longest retries of calls to one sandbox of a pool, in seconds.
 _PINNED_BUDGET = 30.0
 _OF_QUESTIONS = CaseLimits(
@@ -348,7 +352,7 @@ class SandboxClient:
                     slots = response.headers.get("Plumbline-Concurrency", "")
                     if slots.isdecimal():
                         self.pool.limit(url, _CALLS_PER_SLOT * int(slots))
-                    return response.headers.get("Plumbline-Run-Cases") == _RUN_CASES
+                    return response.headers.get("Plumbline-Run-Cases") == RUN_CASES_VERSION
         except (aiohttp.ClientError, TimeoutError):
             return None
 

@@ -33,7 +33,7 @@ from services.sandbox.schemas import (
 )
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError, remove_abandoned, require_space
-from shared.harness.wire import CALL_RESULT, RunCasesRequest
+from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, RunCasesRequest
 from shared.service.access import Access
 from shared.service.bodies import Bodies
 from shared.service.health import Readiness
@@ -46,9 +46,6 @@ NO_ISOLATION = (
     "Install bubblewrap, allow user namespaces, or use a kernel with Landlock (5.13 or later); see "
     "'tried' in /readyz."
 )
-
-# Clients that know this version send their cases to ``/run_cases``.
-RUN_CASES_VERSION = "3"
 
 log = get_logger(__name__)
 

@@ -18,8 +18,10 @@ from typing import Literal, TypeVar
 
 from services.sandbox.slots import EndReason, Order, Report, Slot
 from shared.harness import wire
-from shared.harness.wire import CallResult, RunCasesRequest
+from shared.harness.wire import CallResult, CaseRun, FunctionEnd, RunCasesRequest
 
+# Bytes of the report of function tests.
+MAX_REPORT = 1 << 24
 # Bytes from which a file is written and read beside the event loop.
 LARGE = 1024 * 1024
 
@@ -92,6 +94,8 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
         OSError: The files could not be created.
         SlotLostError: The slot ended before the cases did.
     """
+    if request.language == "functions" and len(request.inputs) == 1:
+        return await run_functions(request, slot)
     key, name = secrets.token_bytes(32), secrets.token_hex(8)
     answer = request.code.encode()
     spec = wire.encode_spec(
@@ -106,6 +110,58 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
         records = await _read(results, wire.longest_results(request.limits))
     result = wire.decode_results(records, key)
     result.seconds = report.seconds
+    return result
+
+
+async def run_functions(request: RunCasesRequest, slot: Slot) -> CallResult:
+    """Run the tests of an answer's functions once, in two children of the slot's init.
+
+    Raises:
+        OSError: The files could not be created.
+        SlotLostError: The slot ended before the tests did.
+    """
+    limits, (tests,) = request.limits, request.inputs
+    answer, prelude = request.code.encode(), tests.partition("\n")[0].encode()
+    order = Order(
+        kind="functions", seconds=limits.call, name=secrets.token_hex(8), case_limits=limits
+    )
+    with memory_files("answer", "tests", "report") as files:
+        await _write(files[0], b"%d\n%b%b" % (len(answer), answer, prelude))
+        await _write(files[1], tests.encode())
+        report = await slot.run(order, [os.dup(fd) for fd in files])
+        text = await _read(files[2], MAX_REPORT)
+    result = _function_result(report, text)
+    if not request.timed:
+        result.compile_seconds = None
+    return result
+
+
+def _function_result(report: Report, text: bytes) -> CallResult:
+    """Make the result of function tests, which is incomplete if the init had to end them."""
+    result, case = CallResult(seconds=report.seconds), report.case
+    if case is None or case.compiled is None or report.reason not in ("ended", "timeout"):
+        return result
+    if case.compiled == "lost":
+        result.end = "lost"
+        return result
+    result.compiled, result.compile_seconds = case.compiled, case.compile_seconds
+    if case.compiled != "ok":
+        result.end, result.compile_output = "compile", text.decode("utf-8", "replace")
+        return result
+    codes, _, failure = text.partition(b"\n\n")
+    lost = case.tester == 0 and codes.endswith(FunctionEnd.LOST.encode())
+    status = case.answer if lost else case.tester
+    result.end = "done"
+    result.cases[0] = CaseRun(
+        exit_code=-signal.SIGKILL if status is None else status,
+        cpu=case.cpu,
+        user=case.user,
+        wall=case.wall,
+        memory=case.memory,
+        limit=case.limit,
+        stdout=codes,
+        stderr=failure.decode("utf-8", "replace"),
+    )
     return result
 
 

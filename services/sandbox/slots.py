@@ -31,6 +31,7 @@ from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError, Workspace, require_space, reserved
 from shared.harness.cases.entry import ONE_THREAD
 from shared.harness.sources import harness_sources, module_source
+from shared.harness.wire import CaseLimits, Limit
 from shared.service.logs import get_logger
 
 SETUP_SECONDS = 30.0
@@ -42,6 +43,8 @@ REPORT_LIMIT = 4096
 ERRORS_LIMIT = 8192
 # Seconds between two looks at an init that reports nothing.
 HEARTBEAT_SECONDS = 0.5
+# Modules of the init, in the order in which they are loaded.
+INIT = ("runs", "functions", "init")
 # The init's control socket is its descriptor 3; the counter of its control group follows, if any.
 BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 
@@ -62,7 +65,7 @@ class EndReason(StrEnum):
 
 
 class Order(BaseModel):
-    """Order to the init: execute a command line, run a Python script, or the cases of an answer.
+    """Order to the init: a command line, a Python script, the cases of an answer, function tests.
 
     A ``python`` order runs ``argv``, an interpreter and a file, in the init's warmed interpreter.
 
@@ -70,11 +73,12 @@ class Order(BaseModel):
         seconds: Wall-clock limit; infinity for none.
         cwd: The command's folder, which the server removes.
         compiles: Whether it runs a compiler, which must be able to change attributes of files.
-        name: Name of the folder that the init makes and removes for the cases of an answer.
+        name: Name of the folder that the init makes and removes for an answer.
+        case_limits: Limits of function tests; an answer's cases have theirs in their request.
         output_limit: Bytes of each output stream of a command, beyond which it is killed.
     """
 
-    kind: Literal["exec", "python", "cases"]
+    kind: Literal["exec", "python", "cases", "functions"]
     seconds: float
     argv: list[str] = []
     cwd: str | None = None
@@ -82,6 +86,7 @@ class Order(BaseModel):
     limits: list[tuple[int, int]] = []
     compiles: bool = False
     name: str = ""
+    case_limits: CaseLimits | None = None
     output_limit: int = 0
 
     def encode(self) -> bytes:
@@ -96,6 +101,26 @@ class Ready(BaseModel):
     ready: list[str]
 
 
+class FunctionResult(BaseModel):
+    """What became of function tests; see ``CaseRun`` for the units.
+
+    Attributes:
+        compiled: ``lost`` if the answer's process ended before its code ran, for no known reason.
+        answer: Exit code of the answer's process; None if it has none.
+        tester: Exit code of the tests' process.
+    """
+
+    compiled: Literal["ok", "error", "timeout", "lost"] | None
+    compile_seconds: float
+    answer: int | None
+    tester: int | None
+    cpu: float
+    user: float
+    wall: float
+    memory: int
+    limit: Limit | None
+
+
 class Report(BaseModel):
     """Report of the init after a program: all its processes are dead.
 
@@ -103,6 +128,7 @@ class Report(BaseModel):
     """
 
     status: int | None
+    case: FunctionResult | None = None
     reason: EndReason
     seconds: float
     clean: bool
@@ -362,7 +388,7 @@ class Slot:
         modules = {
             **harness_sources(functions=True),
             "shared.harness.confinement": _source("confinement"),
-            "services.sandbox.slot.init": _source("init"),
+            **{f"services.sandbox.slot.{name}": _source(name) for name in INIT},
         }
         return [self._settings_message([*modules]), *modules.values()]
 

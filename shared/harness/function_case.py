@@ -1,9 +1,11 @@
 """Case of function tests: the answer in a child of the zygote, its tests in a process of their own.
 
-It runs in the sandbox, in the supervisor. Standard library and Python 3.8 syntax only. The tester
-is forked from the supervisor, which forked the zygote before it read the tests. Neither its memory
-nor its descriptors are within the answer's reach, as the supervisor's are not; between the two are
-a pipe with calls and one with replies. The limits apply to both processes together.
+It runs in the sandbox, in the supervisor of several cases, or of one that arrived as files. A slot
+runs a single one without a supervisor (``services.sandbox.slot.functions``). Standard library and
+Python 3.8 syntax only. The tester is forked from the supervisor, which forked the zygote before it
+read the tests. Neither its memory nor its descriptors are within the answer's reach, as the
+supervisor's are not; between the two are a pipe with calls and one with replies. The limits apply
+to both processes together.
 """
 
 from __future__ import annotations
@@ -121,7 +123,6 @@ class FunctionCase:
         """Run the tests; nothing of the supervisor's secrets is needed any more."""
         supervisor = self.supervisor
         os.setpgid(0, 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL)
         spec = supervisor.spec
         for fd in (supervisor.requests.detach(), supervisor.replies, supervisor.results.file):
             if fd >= 0:
@@ -130,12 +131,7 @@ class FunctionCase:
         del supervisor.results, spec.key
         Zygote.leave_streams()
         os.chdir(supervisor.folder + "/case")
-        limit(resource.RLIMIT_CORE, 0)
-        limit(resource.RLIMIT_CPU, int(spec.cpu_limit) + 2)
-        if spec.memory > 0:
-            for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
-                limit(kind, spec.memory)
-        renew()
+        limit_tester(spec.cpu_limit, spec.memory)
         function_tester.run(*channel, report, self.payload, supervisor.forked_pid)
         os._exit(0)
 
@@ -183,3 +179,14 @@ class FunctionCase:
         clock.beside = max(clock.beside, clock_of(self.tester) or 0.0)
         used = clock.used(supervisor.waited()) + clock.beside
         return used, min(sum(self.delays), longest)
+
+
+def limit_tester(cpu: float, memory: int) -> None:
+    """Prepare this process, a fresh fork, for tests: limits in seconds and bytes."""
+    prctl(PR_SET_PDEATHSIG, SIGKILL)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_CPU, int(cpu) + 2)
+    if memory > 0:
+        for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+            limit(kind, memory)
+    renew()

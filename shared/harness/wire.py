@@ -25,6 +25,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
+# Version of ``/run_cases``, which both sides must have.
+RUN_CASES_VERSION = "4"
 RESULTS = "results"
 ANSWER = "answer"
 # The same value as in ``cases/supervisor.py``.
@@ -178,10 +180,13 @@ class FunctionTests:
 
     @property
     def payload(self) -> str:
-        """Python literal in ASCII: the tests may contain lone surrogates."""
+        """Two lines, of which the answer may know the first: the prelude, and all the rest.
+
+        Each is a Python literal in ASCII, because the tests may contain lone surrogates.
+        """
         parts = (self.tests, self.names, self.modules, self.classes, self.call_limits)
         lists = [list(part) for part in parts]
-        return ascii((self.prelude, self.setup, *lists))
+        return f"{self.prelude!a}\n{(self.setup, *lists)!a}"
 
 
 class FunctionEnd(StrEnum):

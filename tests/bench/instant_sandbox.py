@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
-from services.sandbox.app import RUN_CASES_VERSION
-from shared.harness.wire import CALL_RESULT, CallResult, CaseRun
+from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, CallResult, CaseRun
 
 OUTPUT = "3\n"
 

@@ -15,6 +15,7 @@ from services.sandbox.app import create_app
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from shared.harness.wire import (
     CALL_RESULT,
+    RUN_CASES_VERSION,
     CallResult,
     CaseLimits,
     RunCasesRequest,
@@ -31,7 +32,7 @@ class Recorded:
     """A real sandbox behind a list of the requests; ``offers`` may change at any time."""
 
     def __init__(self) -> None:
-        self.offers: str | None = "3"
+        self.offers: str | None = RUN_CASES_VERSION
         self.asked: list[str] = []
         self.answers: list[web.Response] = []
         self.url = ""
@@ -96,7 +97,7 @@ def test_the_time_of_compiling_is_on_the_wire_only_where_it_is_wanted() -> None:
 async def test_the_time_of_compiling(stack: AsyncExitStack, sandbox: Recorded, timed: bool):
     client = await client_of(stack, sandbox.url)
     request = REQUEST.model_copy(update={"timed": timed})
-    for offers in ("3", None):  # in a slot, and where the harness travels along
+    for offers in (RUN_CASES_VERSION, None):  # in a slot, and where the harness travels along
         sandbox.offers = offers
         result = await client.run_cases(request, Attempts())
         assert printed(result) == PRINTED
@@ -110,7 +111,7 @@ async def test_a_sandbox_that_offers_cases_gets_them(stack: AsyncExitStack, sand
     assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases", "POST /run_cases"]
 
 
-@pytest.mark.parametrize("offers", [None, "1", "2", ""])
+@pytest.mark.parametrize("offers", [None, "1", "3", ""])
 async def test_any_other_sandbox_gets_the_harness(
     stack: AsyncExitStack, sandbox: Recorded, offers: str | None
 ):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shared.harness.wire import RUN_CASES_VERSION
 from tests.sandbox.conftest import Sandbox, needs_cpp
 from tests.sandbox.test_channels import run_cases
 
@@ -33,7 +34,7 @@ def printed(result: Any) -> list[bytes]:
 async def test_it_is_announced(sandbox: Sandbox):
     async with sandbox.session.head(f"{sandbox.url}/run_cases") as answer:
         assert answer.status == 200
-        assert answer.headers["Plumbline-Run-Cases"] == "3"
+        assert answer.headers["Plumbline-Run-Cases"] == RUN_CASES_VERSION
 
 
 async def test_cases_in_every_isolation(every_isolation: Sandbox):

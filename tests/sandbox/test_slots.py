@@ -26,7 +26,7 @@ from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.slots import Order, Slot, SlotLostError
 from services.sandbox.workspace import Workspace
 from shared.harness.sources import harness_sources
-from shared.harness.wire import CaseLimits, RunCasesRequest
+from shared.harness.wire import CaseLimits, FunctionTests, RunCasesRequest
 from tests.sandbox.conftest import alive, next_user, unavailable, until
 from tests.sandbox.installations import python_for
 from tests.sandboxes import rungs
@@ -106,7 +106,15 @@ async def check_slot_is_kept(runner: Runner):
             RunCasesRequest(code="print(input())", inputs=["a", "b"], limits=LIMITS), slot=0
         )
         assert [case.stdout for case in cases.cases.values()] == [b"a\n", b"b\n"]
+        assert await passes(runner, "open('left', 'x')\ndef f(x): return x")
     assert slot.started == started
+
+
+async def passes(runner: Runner, code: str) -> bool:
+    payload = FunctionTests("", "", ["assert f(1) == 1"], ["f"]).payload
+    request = RunCasesRequest(code=code, language="functions", inputs=[payload], limits=LIMITS)
+    result = await runner.run_cases(request, slot=0)
+    return [case.stdout for case in result.cases.values()] == [b"1\ndone"]
 
 
 UNTIL_KILLED = "import os, time\nprint(len(os.listdir()), flush=True)\nopen('left', 'x')\n"

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import gc
 import json
-import math
 import os
 import resource
 import select
@@ -30,6 +29,8 @@ import stat
 import sys
 import time
 
+from services.sandbox.slot.functions import Functions
+from services.sandbox.slot.runs import Cases, Ended, Run
 from shared.harness import cases, confinement
 
 TYPE_CHECKING = False
@@ -155,6 +156,7 @@ class Init:
             os.set_blocking(fd, False)
         self.watch_children()
         self.attributes = attributes()
+        self.ended = Ended()
 
     def watch_children(self) -> None:
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -167,34 +169,52 @@ class Init:
             order, fds = self.receive()
             if order["kind"] == "kill":
                 continue  # the program has ended in the meantime
-            began = time.monotonic()
-            streams = None if order["kind"] == "cases" else Streams(fds, order["output_limit"])
-            pid = cases.fork()
-            if pid == 0:
-                try:
-                    return self.child(order, fds, streams)
-                except BaseException:
-                    os._exit(CANNOT_EXECUTE)
-            if streams is not None:
-                streams.close_given()
-            self.report(pid, began, order, streams)
+            self.ended = Ended()
+            start = self.start_functions if order["kind"] == "functions" else self.start
+            program = start(order, fds)
+            if program is not None:
+                return program
             for fd in fds:
                 os.close(fd)
 
-    def report(
-        self, pid: int, began: float, order: dict[str, Any], streams: Streams | None
-    ) -> None:
-        status, reason = self.wait(pid, began, order["seconds"], streams)
+    def start(self, order: dict[str, Any], fds: list[int]) -> cases.Program | None:
+        """Run a command, or the cases of an answer; returns only in those."""
+        seconds = order["seconds"]
+        if order["kind"] == "cases":
+            run: Run = Cases(seconds, self.ended)
+        else:
+            run = Command(seconds, self.ended, fds, order["output_limit"])
+        run.pid = cases.fork()
+        if run.pid == 0:
+            try:
+                return self.child(order, fds, run)
+            except BaseException:
+                os._exit(CANNOT_EXECUTE)
+        self.report(run, order)
+        return None
+
+    def start_functions(self, order: dict[str, Any], fds: list[int]) -> cases.Program | None:
+        """Run the tests of an answer's functions; returns only in the answer's process."""
+        folder = self.scratch + "/" + order["name"]
+        functions = Functions(order, fds, folder, self.group, self.ended, self.leave)
+        program = functions.start(self.confinement)
+        if program is None:
+            self.report(functions, order)
+        return program
+
+    def report(self, run: Run, order: dict[str, Any]) -> None:
+        run.close_given()
+        reason = self.wait(run)
+        run.stop()
         if self.disk.full():
-            status, reason = None, "disk full"
-        seconds = time.monotonic() - began
+            reason = "disk full"
+        seconds = time.monotonic() - run.began
         clean = self.sweep()
-        if streams is not None:
-            streams.finish()
-            if streams.full and reason not in ("disk full", "disk limit"):
-                status, reason = None, "output limit"
+        run.close()
+        if run.full and reason not in ("disk full", "disk limit"):
+            reason = "output limit"
         clean = clean and self.tidy(order.get("cwd")) and self.attributes == attributes()
-        message = {"status": status, "reason": reason, "seconds": seconds, "clean": clean}
+        message = {"reason": reason, "seconds": seconds, "clean": clean, **run.result(reason)}
         self.control.send(json.dumps(message).encode())
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
@@ -203,51 +223,43 @@ class Init:
             raise ServerLostError
         return json.loads(message), list(fds)
 
-    def wait(
-        self, pid: int, began: float, limit: float | None, streams: Streams | None
-    ) -> tuple[int | None, str]:
-        """Wait until the program ends, exceeds a limit, or the server wants it killed.
-
-        Without ``streams`` it is the supervisor of cases, which only an answer would stop.
-        """
-        look, pause = began + DISK_SECONDS, DISK_SECONDS
+    def wait(self, run: Run) -> str:
+        """Wait until a run ends, exceeds a limit, or the server wants it killed; returns which."""
+        look = run.began + DISK_SECONDS
         while True:
-            ended = reap(pid)
+            self.ended.reap()
             now = time.monotonic()
-            left = math.inf if limit is None else began + limit - now
+            left = run.left(now)
             if left <= 0:  # also of a program that ended while this process had no processor
-                return None, "timeout"
-            if ended is not None:
-                return ended, "ended"
+                return "timeout"
+            if run.has_ended():
+                return "ended"
             if now >= look:
                 if self.disk.full():
-                    return None, "disk full"
-                if self.disk.exceeded(pid):
-                    return None, "disk limit"
-                if streams is None and cases.stat_of(pid)[:1] == [b"T"]:
-                    return None, "killed"
-                pause = max(DISK_SECONDS, DISK_SHARE * (time.monotonic() - now))
-                look = now + pause
-            until = min(left, max(0.0, look - now))
-            if self.sleep(until, streams):
-                return None, "killed"
-            if streams is not None and streams.full:
-                return None, "output limit"
+                    return "disk full"
+                if self.disk.exceeded(run.pid):
+                    return "disk limit"
+                if run.is_stopped():
+                    return "killed"
+                look = now + max(DISK_SECONDS, DISK_SHARE * (time.monotonic() - now))
+            if self.sleep(min(left, max(0.0, look - now)), run):
+                return "killed"
+            if run.full:
+                return "output limit"
 
-    def sleep(self, seconds: float, streams: Streams | None) -> bool:
+    def sleep(self, seconds: float, run: Run) -> bool:
         """Wait for something to do, at most ``seconds``; returns whether the server wants an end.
 
         What a program prints is read a little later, so that many small prints cost little.
         """
         readers, writers = [self.control.fileno(), self.wake_in], []
-        if streams is not None and streams.quiet:
-            readers += streams.readers()
-            writers = streams.writers()
-        elif streams is not None:
+        if run.quiet:
+            readers += run.readers()
+            writers = run.writers()
+        else:
             seconds = min(seconds, TICK)
         ready, _, _ = select.select(readers, writers, [], seconds)
-        if streams is not None:
-            streams.move()
+        run.move()
         if self.wake_in in ready:
             drain(self.wake_in)
         if self.control.fileno() in ready:
@@ -257,16 +269,18 @@ class Init:
 
     # In the child
 
-    def child(
-        self, order: dict[str, Any], fds: list[int], streams: Streams | None
-    ) -> cases.Program:
+    def leave(self) -> None:
+        """Make this process, a fresh fork, an ordinary one in a session of its own."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for fd in (self.wake_in, self.wake_out, self.disk.fd, self.control.detach()):
             os.close(fd)
         os.setsid()
-        if streams is None:
+
+    def child(self, order: dict[str, Any], fds: list[int], run: Run) -> cases.Program:
+        self.leave()
+        if not isinstance(run, Command):
             folder = self.scratch + "/" + order["name"]
             os.mkdir(folder, 0o700)
             os.environ["PWD"] = folder + "/case"
@@ -277,7 +291,7 @@ class Init:
         self.confinement.enter_program(order["cwd"])
         if not order["compiles"]:
             self.confinement.fix_attributes()
-        streams.adopt()
+        run.adopt()
         if order["kind"] == "python":
             return become_script(order)
         return execute(order)
@@ -294,10 +308,7 @@ class Init:
                 for number in (signal.SIGSTOP, signal.SIGKILL):
                     for child in cases.children():
                         cases.kill(os.kill, child, number)
-            try:
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            except ChildProcessError:
+            if not self.ended.reap():
                 drain(self.wake_in)
                 return True
             left = give_up - time.monotonic()
@@ -319,17 +330,15 @@ class Init:
         return True
 
 
-class Streams:
-    """Standard streams of a command: pipes that are fed from a file and drained into files.
+class Command(Run):
+    """A command, and its standard streams: pipes that are fed from a file and drained into files.
 
-    Nothing of them stays in this process, whose memory the next program inherits.
-
-    Attributes:
-        full: Whether more was printed than may be.
-        quiet: Whether the last move found nothing, or so much that more is to be expected.
+    Nothing of them stays in this process, whose memory the next program inherits. Once a move found
+    nothing, or so much that more is to be expected, it is ``quiet``.
     """
 
-    def __init__(self, files: list[int], limit: int) -> None:
+    def __init__(self, seconds: float | None, ended: Ended, files: list[int], limit: int) -> None:
+        super().__init__(seconds, ended)
         self.source, self.sent = files[0], 0
         self.size = os.fstat(self.source).st_size
         given, self.feed = os.pipe()
@@ -341,10 +350,6 @@ class Streams:
         self.quiet = False  # a short program is read at its end
         self.write()
 
-    @property
-    def full(self) -> bool:
-        return any(output.room < 0 for output in self.outputs)
-
     def readers(self) -> list[int]:
         return [output.fd for output in self.outputs if output.fd >= 0]
 
@@ -352,9 +357,9 @@ class Streams:
         return [self.feed] if self.feed >= 0 else []
 
     def move(self) -> None:
-        """Move what can be moved without waiting."""
         moved = self.write() + sum(output.read() for output in self.outputs)
         self.quiet = not 0 < moved < MUCH
+        self.full = any(output.room < 0 for output in self.outputs)
 
     def write(self) -> int:
         """Write what fits into the pipe of the input; returns the number of bytes."""
@@ -382,12 +387,12 @@ class Streams:
             os.dup2(fd, number)
         os.closerange(3, self.highest + 1)
 
-    def finish(self) -> None:
-        """Read what is left in the pipes; nothing writes to them any more."""
+    def close(self) -> None:
         for output in self.outputs:
-            while output.read():
+            while output.read():  # what is left in the pipe
                 pass
             output.close()
+        self.full = any(output.room < 0 for output in self.outputs)
         if self.feed >= 0:
             os.close(self.feed)
         BUFFER[:] = bytes(CHUNK)
@@ -524,20 +529,6 @@ def attributes() -> object:
     limits = [resource.getrlimit(kind) for kind in range(16)]
     scheduling = os.sched_getscheduler(0), sorted(os.sched_getaffinity(0))
     return os.getpriority(os.PRIO_PROCESS, 0), scheduling, limits
-
-
-def reap(pid: int) -> int | None:
-    """Reap all dead children; return the exit code of ``pid`` if it is one of them."""
-    found = None
-    try:
-        while True:
-            ended, status = os.waitpid(-1, os.WNOHANG)
-            if ended == 0:
-                return found
-            if ended == pid:
-                found = cases.exit_code(status)
-    except ChildProcessError:
-        return found
 
 
 def drain(fd: int) -> None:

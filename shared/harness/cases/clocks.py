@@ -84,19 +84,24 @@ class TreeClock(CaseClock):
         pass
 
     def used(self, waited: float) -> float:
-        todo, used = children(self.zygote), waited
-        while todo:
-            pid = todo.pop()
-            fields = stat_of(pid)
-            if fields:
-                own = clock_of(pid)
-                used += seconds(fields[11:13]) if own is None else own
-                used += seconds(fields[13:15])  # of the children that it waited for
-                todo += children(pid)
-        return used
+        return waited + tree_seconds(self.zygote)
 
     def unwaited(self, reported: float) -> float:
         return 0.0
+
+
+def tree_seconds(parent: int) -> float:
+    """Return the CPU seconds of the descendants of a process, and of those that they reaped."""
+    todo, used = children(parent), 0.0
+    while todo:
+        pid = todo.pop()
+        fields = stat_of(pid)
+        if fields:
+            own = clock_of(pid)
+            used += seconds(fields[11:13]) if own is None else own
+            used += seconds(fields[13:15])  # of the children that it waited for
+            todo += children(pid)
+    return used
 
 
 def group_seconds(text: bytes) -> float:

@@ -67,10 +67,11 @@ class Program:
         )
         sys.modules["__main__"] = module
 
-    def serve(self, function_server: types.ModuleType, prelude: str, source: str) -> None:
+    def serve(self, function_server: types.ModuleType, prelude: bytes, source: bytes) -> None:
         """Serve the program's functions, instead of running it as the main program."""
         hide_frames(0, function_server.FRAMES)
-        server = function_server.Server(prelude, source, self.code)
+        texts = [text.decode("utf-8", "replace") for text in (prelude, source)]
+        server = function_server.Server(*texts, self.code)
         self.code, self.module = server.launch, server.launcher
 
     def end(self) -> NoReturn:

@@ -270,5 +270,5 @@ class Supervisor:
 
 def prelude_of(payload: bytes) -> bytes:
     """Return the part of function tests that the answer may know (see ``wire.FunctionTests``)."""
-    prelude: str = eval(payload.decode("ascii"), {"__builtins__": {}})[0]
+    prelude: str = eval(payload.partition(b"\n")[0].decode("ascii"), {"__builtins__": {}})
     return prelude.encode("utf-8", "replace")

@@ -36,6 +36,7 @@ from shared.harness.cases.syscalls import (
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
+    import types
     from typing import NoReturn
 
     from shared.harness.cases.privileges import Confinement
@@ -96,7 +97,10 @@ class Zygote:
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
         if self.user is None and self.processes > 0:
             self.processes += tasks_of_user() + (self.language == FUNCTIONS)  # the tester
-        self.limits = self.find_limits()
+        self.limits = case_limits(self.cpu, self.memory, self.output, self.processes)
+        if self.language == "cpp" and self.memory > 0:
+            stack = within(resource.RLIMIT_STACK, min(self.memory // STACK_SHARE, MAX_STACK))
+            self.limits.append((resource.RLIMIT_STACK, (stack, stack)))
         gc.freeze()  # keeps pages shared with the children (copy on write)
         if self.language != "cpp" and kind == b"ok":
             self.program = self.prepare_program()
@@ -130,8 +134,7 @@ class Zygote:
         """Make the program with streams of the same kinds as it will have."""
         if self.language == FUNCTIONS:
             program = Program(self.code, self.case + "/solution.py")
-            texts = [text.decode("utf-8", "replace") for text in (self.prelude, self.source)]
-            program.serve(self.server, *texts)
+            program.serve(self.server, self.prelude, self.source)
             return program
         streams = Streams(self.folder, b"", bool(self.pipe), None, 0)
         for fd, given in enumerate(streams.given):
@@ -181,21 +184,12 @@ class Zygote:
         os.dup2(warnings, 2)
         os.close(warnings)
         try:
-            self.code = compile(self.source, path, "exec", dont_inherit=True)
-        except Exception as error:
-            import traceback
-
-            lines = traceback.format_exception_only(type(error), error)
-            return b"error", "".join(lines).encode("utf-8", "backslashreplace")
-        flush(sys.stderr)
+            self.code = compile_answer(self.source, path)
+        except SourceError as error:
+            return b"error", error.text
         self.warned = os.pread(2, MAX_STDERR, 0)
         self.leave_streams()
-        for name in imported(self.prelude + b"\n" + self.source):
-            try:
-                __import__(name)
-            except Exception:
-                pass  # the answer will get the same error
-        hide_modules(self.source)
+        load_modules(self.source, self.prelude)
         return b"ok", b""
 
     def compile_cpp(self) -> tuple[bytes, bytes]:
@@ -235,7 +229,7 @@ class Zygote:
             os.dup2(given, fd)
         if not self.pipe:
             reopen_input(streams[0])
-        kept = self.keep(streams[3:])
+        kept = keep(streams[3:])
         last = max(self.requests.detach(), self.replies, self.forked, *streams)
         os.closerange(3 + kept, 3 + last)
         os.chdir(self.case)
@@ -254,31 +248,6 @@ class Zygote:
         renew()
         return self.program
 
-    @staticmethod
-    def keep(channel: list[int]) -> int:
-        """Give the channel the first descriptors after the standard streams."""
-        copies = [os.dup(fd) for fd in channel]  # the lowest free ones, in this order
-        for place, fd in enumerate(copies):
-            os.dup2(fd, 3 + place, inheritable=False)
-        return len(copies)
-
-    def find_limits(self) -> list[tuple[int, tuple[int, int]]]:
-        # At least a second more than the supervisor's limit: a fallback if many threads exceed that
-        # before the supervisor notices.
-        seconds = int(self.cpu) + 2
-        limits = [
-            (resource.RLIMIT_CPU, seconds),
-            (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_FSIZE, self.output),
-        ]
-        if self.processes > 0:
-            limits.append((resource.RLIMIT_NPROC, self.processes))
-        if self.memory > 0:
-            limits += [(resource.RLIMIT_AS, self.memory), (resource.RLIMIT_DATA, self.memory)]
-            if self.language == "cpp":
-                limits.append((resource.RLIMIT_STACK, min(self.memory // STACK_SHARE, MAX_STACK)))
-        return [(kind, (within(kind, value),) * 2) for kind, value in limits]
-
     def become_program(self) -> NoReturn:
         for number in (SIGPIPE, SIGXFSZ):
             _signal.signal(number, _signal.SIG_DFL)
@@ -287,6 +256,68 @@ class Zygote:
         except OSError as error:
             os.write(2, ("cannot start the program: %s\n" % error).encode())
         os._exit(126)
+
+
+class SourceError(Exception):
+    """The compiler rejects the answer; ``text`` is its message."""
+
+    def __init__(self, text: bytes) -> None:
+        super().__init__()
+        self.text = text
+
+
+def compile_answer(source: bytes, path: str) -> types.CodeType:
+    """Compile an answer; warnings are in the standard error then.
+
+    Raises:
+        SourceError: It is no program.
+    """
+    try:
+        code: types.CodeType = compile(source, path, "exec", dont_inherit=True)
+    except Exception as error:
+        import traceback
+
+        lines = traceback.format_exception_only(type(error), error)
+        raise SourceError("".join(lines).encode("utf-8", "backslashreplace")) from None
+    flush(sys.stderr)
+    return code
+
+
+def load_modules(source: bytes, prelude: bytes) -> None:
+    """Load what an answer imports at its top, before its limits hold; hide what it does not."""
+    for name in imported(prelude + b"\n" + source):
+        try:
+            __import__(name)
+        except Exception:
+            pass  # the answer will get the same error
+    hide_modules(source)
+
+
+def case_limits(
+    cpu: float, memory: int, output: int, processes: int
+) -> list[tuple[int, tuple[int, int]]]:
+    """Return the resource limits of a case's process; 0 is no limit of memory or processes."""
+    limits = [
+        # At least a second more than the supervisor's limit: a fallback if many threads exceed that
+        # before the supervisor notices.
+        (resource.RLIMIT_CPU, int(cpu) + 2),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, output),
+    ]
+    if processes > 0:
+        limits.append((resource.RLIMIT_NPROC, processes))
+    if memory > 0:
+        limits += [(resource.RLIMIT_AS, memory), (resource.RLIMIT_DATA, memory)]
+    return [(kind, (within(kind, value),) * 2) for kind, value in limits]
+
+
+def keep(channel: list[int]) -> int:
+    """Give descriptors the first numbers after the standard streams; returns how many there are."""
+    copies = [os.dup(fd) for fd in channel]  # the lowest free ones, in this order
+    for place, fd in enumerate(copies):
+        if fd != 3 + place:
+            os.dup2(fd, 3 + place, inheritable=False)
+    return len(copies)
 
 
 def install(made: str, program: str) -> None:

@@ -1,0 +1,104 @@
+"""Function tests by ``POST /run_cases``: one call, in two children of the slot's init."""
+
+import base64
+import json
+from typing import Any
+
+from shared.harness.wire import FunctionTests
+from tests.sandbox.conftest import Sandbox
+
+LIMITS: dict[str, Any] = {
+    "cpu": 2, "wall": 4, "compile": 30, "budget": 60, "memory": 1 << 30, "output": 1000,
+    "processes": 8,
+}  # fmt: skip
+SPIN = "def f(x):\n    while True: pass"
+MANY = (
+    "import os, time\ndef f(x):\n    made = 0\n    try:\n        while made < 100:\n"
+    "            if os.fork() == 0: time.sleep(60)\n            made += 1\n"
+    "    except OSError: pass\n    return made"
+)
+BURNT = (
+    "import os\ndef f(x):\n    if os.fork() == 0:\n        while True: pass\n"
+    "    os.wait()\n    return x"
+)
+WRITES = "def f(x):\n    with open('a', 'w') as file: file.write('a' * 5000)"
+# Answer, limits, then expected: how it compiled, codes and end, limit, exit code (None: any).
+Row = tuple[str, dict[str, Any], str, str, str | None, int | None]
+ROWS: list[Row] = [
+    ("def f(x): return x", {}, "ok", "1\n0\ndone", None, 0),
+    ("def f(x): return 3 - x", {}, "ok", "0\n1\ndone", None, 0),
+    ("def f(x: return x", {}, "error", "", None, None),
+    ("def f(x): return x", {"compile": 0}, "timeout", "", None, None),
+    (SPIN, {"cpu": 0.3}, "ok", "", "cpu", -9),
+    (BURNT, {"cpu": 0.3}, "ok", "", "cpu", -9),
+    ("import time\ndef f(x): time.sleep(60)", {"wall": 0.3}, "ok", "", "wall", -9),
+    ("def f(x): return len(bytearray(2 << 30))", {}, "ok", "-2\n-2\ndone", None, 0),
+    (WRITES, {}, "ok", "-2\n-2\ndone", None, 0),
+    ("import os\ndef f(x): os._exit(7)", {}, "ok", "-2\n-2\nlost", None, 7),
+    ("import os\ndef f(x): os.kill(0, 9)", {}, "ok", "-2\n-2\nlost", None, -9),
+]  # fmt: skip
+
+
+async def run(
+    sandbox: Sandbox, code: str, *tests: str, prelude: str = "", **limits: Any
+) -> dict[str, Any]:
+    payload = FunctionTests(prelude, "", tests, ["f"]).payload
+    body = {"code": code, "language": "functions", "inputs": [payload], "limits": LIMITS | limits,
+            "timed": True}  # fmt: skip
+    status, result = await sandbox.send("POST", "/run_cases", json.dumps(body).encode())
+    assert status == 200, result
+    return dict(result)
+
+
+def codes(result: dict[str, Any]) -> str:
+    cases = result["cases"].values()
+    return "".join(base64.b64decode(case["stdout"]).decode() for case in cases)
+
+
+async def test_ends_and_limits_in_every_isolation(every_isolation: Sandbox):
+    failures = {}
+    for code, limits, compiled, report, limit, status in ROWS:
+        result = await run(every_isolation, code, "assert f(1) == 1", "assert f(2) == 1", **limits)
+        case = result["cases"].get("0", {})
+        found = result["compiled"], codes(result), case.get("limit")
+        exit_code = case.get("exit_code") if status is not None else None
+        if (*found, exit_code) != (compiled, report, limit, status):
+            failures[code, *limits] = result
+        assert result["end"] == ("done" if compiled == "ok" else "compile"), code
+    assert not failures
+
+
+async def test_processes_in_every_isolation(every_isolation: Sandbox):
+    ready = await every_isolation.ready()
+    result = await run(every_isolation, MANY, "assert 1 <= f(1) <= 8")
+    if ready["identity"] != "server":  # the limit would count the processes of the server
+        assert codes(result) == "1\ndone", result
+    assert codes(await run(every_isolation, "def f(x): return x", "assert f(1)")) == "1\ndone"
+
+
+async def test_compiling_and_loading_modules_count_for_no_limit(sandbox: Sandbox):
+    slow = f"import statistics, random, decimal\n{'x = [' + '1, ' * 300_000}]\ndef f(x): return x"
+    result = await run(sandbox, slow, "assert f(1) == 1", "assert f(2) == 2")
+    assert codes(result) == "1\n1\ndone"
+    assert result["cases"]["0"]["cpu"] < result["compile_seconds"] / 2
+
+
+async def test_an_answer_is_a_child_of_the_init(namespaced: Sandbox):
+    """Nothing of the harness is between them, and the tests are a child beside it."""
+    code = "import os\ndef f(x): return os.getppid(), len([n for n in os.listdir('/proc')" + (
+        " if n.isdigit()])"
+    )
+    result = await run(namespaced, code, "assert f(1)[0] == 1", "assert f(1)[1] <= 4, f(1)")
+    assert codes(result) == "1\n1\ndone", result
+
+
+async def test_an_answer_has_its_own_descriptors_alone(every_isolation: Sandbox):
+    code = "import os\ndef f(x): return sorted(map(int, os.listdir('/proc/self/fd')))"
+    # The last one is that of the folder itself.
+    result = await run(every_isolation, code, "assert f(1) == [0, 1, 2, 3, 4, 5]")
+    assert codes(result) == "1\ndone", result
+
+
+async def test_a_prelude_is_in_both_processes(sandbox: Sandbox):
+    code = "def f(x): return N + x"
+    assert codes(await run(sandbox, code, "assert f(1) == 6", prelude="N = 5")) == "1\ndone"
