@@ -12,22 +12,25 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from redis import Redis
 from redis.client import Pipeline
 from redis.exceptions import RedisError
 from rq import Queue, SimpleWorker
+from rq.exceptions import DequeueTimeout
 from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.suspension import is_suspended
 from rq.timeouts import TimerDeathPenalty
+from rq.worker import WorkerStatus
 from rq.worker_registration import register
 
 from services.judge.health import JudgeMetrics
 from services.judge.jobs import JudgedSample, SampleJudge
 from services.judge.settings import JudgeSettings
-from shared.ledger import connect_async, keys
+from shared.ledger import connect_async, fail_fast, keys
 from shared.ledger.ledger import write_verdict
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.queue import JOB_RETRIES, Batch, JudgeJob, JudgeQueue
@@ -49,6 +52,8 @@ _SWITCH = 0.001
 _PAUSE = 1
 # Seconds of one wait for a job, for which a judge that is stopped waits, too.
 _WAIT = 0.25
+# Seconds for returning permits at the end.
+_CLOSE_SECONDS = 10.0
 
 
 class JudgeWorker(SimpleWorker):
@@ -114,9 +119,24 @@ class JudgeWorker(SimpleWorker):
         try:
             if self._stop_requested or not self._room.wait(_WAIT) or is_suspended(self.connection):
                 return None
-            return self.dequeue_job_and_maintain_ttl(_WAIT, _WAIT)  # type: ignore[arg-type]
+            return self._next()
         finally:
             self._taking.release()
+
+    def _next(self) -> tuple[Job, Queue] | None:
+        """Take the next job. RQ's own method would not return before Redis answers."""
+        self.set_state(WorkerStatus.IDLE)
+        self.heartbeat()
+        with suppress(DequeueTimeout):
+            return self.queue_class.dequeue_any(
+                self.queues,
+                _WAIT,  # type: ignore[arg-type]
+                self.connection,
+                job_class=JudgeJob,
+                serializer=JSONSerializer,
+                death_penalty_class=TimerDeathPenalty,
+            )
+        return None
 
     def stop(self) -> None:
         """Take no further job."""
@@ -124,6 +144,7 @@ class JudgeWorker(SimpleWorker):
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         job.judge = self._judge  # type: ignore[attr-defined]
+        job.redis_server_version = self.redis_server_version
         try:
             super().execute_job(job, queue)
         finally:
@@ -232,11 +253,19 @@ class JudgeProcess:
             await drained
             ended.set()
             await beating
-            for worker in self.workers:
-                await self._loop.run_in_executor(threads, worker.teardown)
+            await self._loop.run_in_executor(threads, self._deregister)
         await cancel_and_wait(*upkeep, force)
-        await judge.close()
+        with suppress(TimeoutError):  # without Redis, permits cannot be returned: they expire
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await judge.close()
         await redis.aclose()
+
+    def _deregister(self) -> None:
+        """Remove the workers from RQ's list, where they expire while Redis is down."""
+        with suppress(RedisError), fail_fast(self._redis) as redis:
+            for worker in self.workers:
+                worker.connection = redis
+                worker.teardown()  # type: ignore[no-untyped-call]
 
     def _perform(self, job: JudgeJob) -> None:
         """Judge a job's batch in the event loop; called in a worker's thread."""

@@ -4,6 +4,7 @@ import json
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,6 +77,9 @@ return 0
 """
 # Problems may have large tests.
 _PROBLEMS_AT_ONCE = 20
+# Times that a runner enqueues a completion again whose jobs end without a verdict. Redis loses
+# writes once in a failover, not five times.
+MAX_REDELIVERIES = 5
 INCARNATION = "incarnation"
 _PLAN = "plan"
 # Number of planned samples.
@@ -117,6 +121,7 @@ class Ledger:
         self._take_lock = redis.register_script(_TAKE_LOCK)
         self._release_lock = redis.register_script(_RELEASE_LOCK)
         self._find_unjudged = redis.register_script(_UNJUDGED)
+        self._redeliveries: Counter[tuple[SampleId, str]] = Counter()
 
     @property
     def redis(self) -> Redis:
@@ -431,7 +436,8 @@ class Ledger:
         in two consecutive calls are enqueued again.
 
         The completions of a job that failed get jobs of their own. A completion that failed alone
-        is assumed to kill its workers, and its sample becomes ``api_error``.
+        is assumed to kill its workers, and its sample becomes ``api_error``, as does one that was
+        enqueued again ``MAX_REDELIVERIES`` times.
 
         Args:
             suspects: The result of the previous call.
@@ -483,10 +489,13 @@ class Ledger:
         failed = bool(job) and self.queue.has_failed(job)
         if job:
             self.queue.forget([job])
-        if failed and len(completions) == 1:
-            reason = FailureKind.JUDGE_WORKER_LOST
-            self.record_verdict(unjudged_verdict(*completions[0], reason))
-            return
+        self._redeliveries.update(completions)
+        alone = failed and len(completions) == 1
+        for one in completions:
+            if alone or self._redeliveries[one] > MAX_REDELIVERIES:
+                self.record_verdict(unjudged_verdict(*one, FailureKind.JUDGE_WORKER_LOST))
+                del self._redeliveries[one]
+        completions = [one for one in completions if one in self._redeliveries]
         for part in [[one] for one in completions] if failed else [completions]:
             self.enqueue(part)
         self._redis.hincrby(self._keys.meta, "jobs_redelivered", len(completions))

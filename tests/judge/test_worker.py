@@ -217,6 +217,14 @@ def test_sigterm_ends_an_idle_judge(redis: Redis, redis_server: RedisServer) -> 
     assert rq_workers(redis) == []
 
 
+def test_sigterm_ends_a_judge_whose_redis_is_down(own_redis_server: RedisServer) -> None:
+    with Redis.from_url(own_redis_server.url) as redis, judging(own_redis_server.url) as process:
+        until(lambda: redis.info("clients")["blocked_clients"])
+        own_redis_server.kill()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
 @pytest.mark.parametrize("drain", [0.5, 1000.0])
 def test_after_the_drain_limit_or_a_second_signal_rq_retries_the_jobs(
     ledger: Ledger, redis: Redis, redis_server: RedisServer, drain: float

@@ -7,6 +7,7 @@ from redis import Redis
 
 from shared.errors import OutputError
 from shared.ledger import Ledger, VerdictEvent, list_runs, runs_progress
+from shared.ledger.ledger import MAX_REDELIVERIES
 from shared.ledger.queue import BATCH, Batch, JudgeQueue
 from shared.plan import RunPlan
 from shared.run_record import PublishedResults, RunMeta, RunState
@@ -379,6 +380,18 @@ def test_a_vanished_job_is_queued_again_at_the_second_look(ledger: Ledger) -> No
     assert ledger.requeue_lost(suspects) == set()
     assert queued(ledger) == [job_of(ledger)]
     assert ledger.meta().jobs_redelivered == 1
+
+
+def test_a_completion_whose_jobs_leave_no_verdict_is_given_up(ledger: Ledger) -> None:
+    ledger.record(generation())
+    for _ in range(MAX_REDELIVERIES):
+        lose_all_jobs(ledger)
+        assert ledger.requeue_lost({P1}) == set()
+        assert queued(ledger) == [job_of(ledger)]
+    lose_all_jobs(ledger)
+    ledger.requeue_lost({P1})
+    assert queued(ledger) == []
+    assert ledger.verdict(P1).detail == "judge_worker_lost"
 
 
 def test_a_suspect_that_was_judged_meanwhile_is_not_queued(ledger: Ledger) -> None:
