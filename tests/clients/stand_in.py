@@ -43,7 +43,6 @@ class Received:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
-    client_address: tuple[str, int]
 
 
 class Request(BaseHTTPRequestHandler):
@@ -66,9 +65,7 @@ class Request(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         with self.server.lock:
-            self.server.requests.append(
-                Received(self.path, dict(self.headers), self.body, self.client_address)
-            )
+            self.server.requests.append(Received(self.path, dict(self.headers), self.body))
             number = len(self.server.requests)
         fault = self.server.fault
         try:

@@ -222,7 +222,6 @@ def test_what_is_unjudged_is_asked_for_again_and_never_a_number(server: Server) 
     server.once(half)
     assert scores(Client(server.url), 4) == expected(4)
     assert [item["completion"][-1] for item in server.bodies[1]["items"]] == ["1", "3"]
-    assert len({request.client_address for request in server.requests}) == 1
 
 
 def test_blank_lines_keep_a_stream_alive(server: Server) -> None:
@@ -262,7 +261,7 @@ def test_a_service_that_never_answers_is_given_up_at_the_limit(
     begin = time.monotonic()
     with pytest.raises(NotJudgedError, match=r"0\.3 s by http"):
         Client(server.url, timeout=0.3).score(items(3))
-    with pytest.raises(NotJudgedError, match=r"0\.3 s from http\S+/v1/run"):
+    with pytest.raises(NotJudgedError, match=r"0\.3 s by http"):
         Client(server.url, timeout=0.3).run("1")
     assert time.monotonic() - begin > 0.55
 
@@ -452,7 +451,7 @@ def test_a_bug_reaches_those_who_wait(server: Server, monkeypatch: pytest.Monkey
     def bug(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(delivery.Batch, "ask", bug)
+    monkeypatch.setattr(delivery.Delivery, "_ask", bug)
     with pytest.raises(ZeroDivisionError):
         Client(server.url).score(items(2))
 
@@ -470,12 +469,12 @@ def test_a_process_without_a_thread_to_spare_goes_on_later(
 
     monkeypatch.setattr(threading.Thread, "start", start_later)
     client = Client(server.url, timeout=5)
-    for _ in range(2):  # the dispatcher's thread: the caller knows
+    for _ in range(2):  # the first thread: the caller knows
         with pytest.raises(RuntimeError, match="thread"):
             client.submit(items(1)[0])
     futures = [client.submit(item) for item in items(3)]
     assert [future.result(timeout=60).score for future in futures] == expected(3)
-    assert refused.count("plumbline-reward") == 2
+    assert server.asked() == ["pass 0.0 0", "pass 0.01 1", "pass 0.02 2"]
 
 
 def test_what_was_not_judged_is_told_to_its_caller_alone(server: Server) -> None:

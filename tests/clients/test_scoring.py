@@ -78,13 +78,6 @@ def test_a_single_call_waits_at_most_ten_milliseconds_for_others(server: Server)
     assert sorted(seconds)[10] < 0.025  # with the stand-in's own time
 
 
-def test_connections_are_used_again(server: Server) -> None:
-    client = Client(server.url)
-    for _ in range(5):
-        client.score([item("pass 1")])
-    assert len({request.client_address for request in server.requests}) == 1
-
-
 def test_calls_with_other_rules_and_purposes_do_not_mix(server: Server) -> None:
     async def calls() -> list[dict[str, float]]:
         return await asyncio.gather(

@@ -7,8 +7,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from plumbline_reward import process
-from plumbline_reward.batches import LONGEST_DEADLINE, Terms
+from plumbline_reward.delivery import Terms, delivery
 from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.responses import ProgramResult, Verdict, parse_program_result
 from plumbline_reward.settings import Rule, load_settings
@@ -127,9 +126,7 @@ class Client:
             RefusedError: The service refuses the request, for example without its token.
             NotJudgedError: It did not answer within the client's time limit.
         """
-        future = process.service(self.settings).calls.submit(
-            "GET", "/v1/info", lambda _: None, dict, self.settings.timeout
-        )
+        future = delivery(self.settings).call("GET", "/v1/info", None, dict, self.settings.timeout)
         try:
             return future.result()
         finally:
@@ -145,10 +142,9 @@ class Client:
 
     def _submit_all(self, items: Iterable[Mapping[str, object]]) -> "list[Future[Verdict]]":
         settings = self.settings
-        return process.service(settings).delivery.submit(
+        return delivery(settings).submit(
             [_encode_item(item) for item in items],
-            Terms(settings.score, settings.purpose),
-            settings.timeout,
+            Terms(settings.score, settings.purpose, settings.timeout),
         )
 
     def _submit_program(
@@ -158,13 +154,9 @@ class Client:
         program["timeout"] = timeout
         if memory_limit_mb is not None:
             program["memory_limit_mb"] = memory_limit_mb
-
-        def body(left: float) -> bytes:
-            return _encode({**program, "deadline": round(min(left, LONGEST_DEADLINE), 3)})
-
-        body(1.0)  # what cannot be sent is refused here
-        return process.service(self.settings).calls.submit(
-            "POST", "/v1/run", body, parse_program_result, self.settings.timeout
+        _encode(program)  # what cannot be sent is refused here
+        return delivery(self.settings).call(
+            "POST", "/v1/run", program, parse_program_result, self.settings.timeout
         )
 
     def _outcome(self, future: "Future[Verdict]") -> Verdict | None:

@@ -1,57 +1,78 @@
-"""Delivery of items to the service: coalescing, retries, time limits and cancellation.
+"""Requests to one service from all threads and event loops of a process.
 
-Calls that come at about the same time, from any thread or event loop, share a request. The answers
-of a request are a stream; if it is cut, only the items that are still missing are asked for again.
+Trainers call once for each completion. Calls that come at about the same time share a request. Its
+answers are a stream. If it is cut, only the items that are still missing are asked for again.
 """
 
-import heapq
-import itertools
-import logging
+import json
+import os
 import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Sequence
-from concurrent.futures import Future
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from plumbline_reward.batches import Batch, Item, Terms, settle
 from plumbline_reward.errors import NotJudgedError, RefusedError
-from plumbline_reward.responses import Refusal, Unjudged, Verdict
-from plumbline_reward.retries import NoServiceError, RetryableError, delay, warn_of_no_service
-from plumbline_reward.transport import Connections
+from plumbline_reward.responses import (
+    Refusal,
+    Unjudged,
+    Verdict,
+    failure,
+    parse_object,
+    parse_stream,
+)
+from plumbline_reward.retries import Attempts, RetryableError
+from plumbline_reward.settings import Purpose, Settings, wire_rule
+from plumbline_reward.transport import Exchange
 from plumbline_reward.workers import Workers
 
 WINDOW_SECONDS = 0.008
 """How long an item waits for others that come at about the same time."""
 LARGEST_BATCH = 1024
 LARGEST_BODY = 8 * 2**20
-STREAMS = 64
+AT_ONCE = 64
 """Requests under way at once; while all are, items wait and the next batch is larger."""
+LONGEST_DEADLINE = 3600.0
+"""Seconds that the service accepts as a request's deadline; the client asks again after them."""
+# Items of one request expire with the last of them, at most so many seconds later than they would.
+_TOGETHER = 1.0
 
-_log = logging.getLogger("plumbline_reward")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all items of a request share: rule in its short form, purpose, time limit (seconds)."""
+
+    score: str
+    purpose: Purpose
+    timeout: float
+
+
+@dataclass(eq=False)
+class _Item:
+    """One completion to score: its JSON, and the future of its verdict."""
+
+    body: bytes
+    terms: Terms
+    expires: float
+    future: "Future[Verdict]" = field(default_factory=Future)
 
 
 class Delivery:
-    """Items to one service, from all threads and event loops of a process."""
+    """Requests to the service at ``url``."""
 
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-        self._senders = Workers(STREAMS, "plumbline-reward")
-        self._changed = threading.Condition()
-        self._order = itertools.count()
-        self._new: defaultdict[Terms, deque[Item]] = defaultdict(deque)
-        self._window_ends = 0.0
-        self._parts: deque[list[Item]] = deque()
-        self._delayed: list[tuple[float, int, Item]] = []
-        self._limits: list[tuple[float, int, Item]] = []
-        self._open = 0
-        self._warned = -60.0
-        self._started = False
+    def __init__(self, url: str, token: str | None) -> None:
+        self._url, self._token = url, token
+        self._scores = Workers(AT_ONCE, "plumbline-reward")
+        self._calls = Workers(AT_ONCE, "plumbline-reward-call")
+        self._lock = threading.Lock()
+        self._new: list[_Item] = []
+        self._collecting = False
 
-    def submit(
-        self, bodies: Sequence[bytes], terms: Terms, timeout: float
-    ) -> "list[Future[Verdict]]":
-        """Have items scored, together; a body is an item's JSON, ``timeout`` in seconds.
+    def submit(self, bodies: Sequence[bytes], terms: Terms) -> "list[Future[Verdict]]":
+        """Have items scored; a body is an item's JSON.
 
         The futures raise :class:`NotJudgedError` or :class:`RefusedError`. Cancelling one drops
         its item.
@@ -59,193 +80,200 @@ class Delivery:
         Raises:
             RuntimeError: The first thread cannot be started.
         """
-        expires = time.monotonic() + timeout
-        items = [Item(body, terms, expires, timeout) for body in bodies]
-        with self._changed:
-            if not self._started:
-                threading.Thread(
-                    target=self._dispatch, name="plumbline-reward-dispatch", daemon=True
-                ).start()
-                self._started = True
-            for item in items:
-                heapq.heappush(self._limits, (expires, next(self._order), item))
-                self._enqueue(item)
-        for item in items:
-            item.future.add_done_callback(partial(self._settled, item))
+        expires = time.monotonic() + terms.timeout
+        items = [_Item(body, terms, expires) for body in bodies]
+        with self._lock:
+            if items and not self._collecting:
+                self._scores.submit(self._collect)
+                self._collecting = True
+            self._new += items
         return [item.future for item in items]
 
-    def _enqueue(self, item: Item) -> None:
-        if not any(self._new.values()):
-            self._window_ends = time.monotonic() + WINDOW_SECONDS
-            self._changed.notify()
-        queue = self._new[item.terms]
-        queue.append(item)
-        if len(queue) == LARGEST_BATCH:
-            self._changed.notify()
+    def call(
+        self,
+        method: str,
+        path: str,
+        fields: Mapping[str, object] | None,
+        parse: Callable[[Mapping[str, Any]], Answer],
+        timeout: float,
+    ) -> "Future[Answer]":
+        """Make one request; the fields of a body get the deadline beside them.
 
-    def _settled(self, item: Item, _: object) -> None:
-        with self._changed:
-            item.body = b""  # the item itself stays until its time limit comes up
-            if item.batch is not None:
-                item.batch.forget()
-                item.batch = None
+        The future raises :class:`NotJudgedError` or :class:`RefusedError`; cancelling it aborts the
+        request.
+        """
+        attempts = Attempts(self._url, timeout, time.monotonic() + timeout)
+        future: Future[Answer] = Future()
 
-    # The dispatcher's thread.
+        def once() -> Answer:
+            exchange = self._exchange(method, path, "application/json", attempts.expires)
+            future.add_done_callback(lambda _: exchange.abort() if future.cancelled() else None)
+            with exchange:
+                body = None if fields is None else {**fields, "deadline": _left(attempts.expires)}
+                exchange.start(None if body is None else json.dumps(body).encode())
+                answer = exchange.body()
+            if exchange.status == 200:
+                return parse(parse_object(answer))
+            refusal = failure(exchange.status, exchange.retry_after, answer)
+            raise RefusedError(f"{self._url} refuses it: {refusal.text}", refusal.status)
 
-    def _dispatch(self) -> None:
-        while True:
-            with self._changed:
-                expired = self._expired()
-                self._wake_delayed()
-                while self._open < STREAMS and (items := self._next_items()):
-                    self._send(items)
-                if not expired:
-                    self._changed.wait(self._rest())
-            for item in expired:
-                settle(item.future, self._not_judged(item))
-            del expired
+        def answer() -> None:
+            try:
+                while not future.done():
+                    try:
+                        settle(future, once())
+                    except RetryableError as error:
+                        if not future.done():
+                            attempts.wait(error)
+            except Exception as error:  # whoever waits gets it, a bug too
+                settle(future, error)
 
-    def _expired(self) -> list[Item]:
-        now = time.monotonic()
-        expired = []
-        while self._limits and (self._limits[0][0] <= now or self._limits[0][2].future.done()):
-            item = heapq.heappop(self._limits)[2]
-            if not item.future.done():
-                expired.append(item)
-        return expired
+        self._calls.submit(answer)
+        return future
 
-    def _wake_delayed(self) -> None:
-        now = time.monotonic()
-        while self._delayed and self._delayed[0][0] <= now:
-            item = heapq.heappop(self._delayed)[2]
-            if not item.future.done():
-                self._enqueue(item)
+    def _exchange(self, method: str, path: str, accept: str, expires: float) -> Exchange:
+        return Exchange(self._url, self._token, method, path, accept, expires)
 
-    def _next_items(self) -> list[Item]:
-        if self._parts:
-            return self._parts.popleft()
-        ended = time.monotonic() >= self._window_ends
-        for queue in self._new.values():
-            if queue and (ended or len(queue) >= LARGEST_BATCH):
-                items: list[Item] = []
-                size = 0
-                while queue and len(items) < LARGEST_BATCH:
-                    size += len(queue[0].body)
-                    if items and size > LARGEST_BODY:
-                        break
-                    item = queue.popleft()
-                    if not item.future.done():
-                        items.append(item)
-                if items:
-                    return items
-        return []
+    # The threads of scores
 
-    def _rest(self) -> float | None:
-        """Return the seconds until the dispatcher has something to do, None for nothing known."""
-        moments = [heap[0][0] for heap in (self._delayed, self._limits) if heap]
-        if self._open < STREAMS and any(self._new.values()):
-            moments.append(self._window_ends)
-        return max(0.0, min(moments) - time.monotonic()) if moments else None
+    def _collect(self) -> None:
+        time.sleep(WINDOW_SECONDS)
+        with self._lock:
+            items = self._next_items()
+            self._collecting = bool(self._new)
+            if self._collecting:
+                self._scores.submit(self._collect)
+        self._deliver(items)
 
-    def _send(self, items: list[Item]) -> None:
-        batch = Batch(self._connections, items)
-        for item in items:
-            item.batch = batch
-            if item.future.done():  # between the check and here
-                item.batch = None
-                batch.forget()
+    def _next_items(self) -> list[_Item]:
+        """Take the oldest item and those that can share its request."""
+        first, size = self._new[0], 0
+        items: list[_Item] = []
+        later: list[_Item] = []
+        for item in self._new:
+            size += len(item.body)
+            fits = len(items) < LARGEST_BATCH and size <= LARGEST_BODY
+            alike = item.terms == first.terms and item.expires - first.expires <= _TOGETHER
+            (items if item is first or (fits and alike) else later).append(item)
+        self._new = later
+        return items
+
+    def _deliver(self, items: list[_Item]) -> None:
+        """Ask until all items are settled or their time limit has passed."""
+        attempts = Attempts(self._url, items[0].terms.timeout, items[-1].expires)
         try:
-            self._senders.submit(lambda: self._ask(batch))
-        except RuntimeError as error:  # the process cannot have another thread now
+            while items := [item for item in items if not item.future.done()]:
+                try:
+                    self._ask(items, attempts.expires)
+                except RetryableError as error:
+                    if any(not item.future.done() for item in items):
+                        attempts.wait(error)
+        except NotJudgedError as error:
             for item in items:
-                item.batch = None
-            self._retry(items, {}, RetryableError(str(error)))
-        else:
-            self._open += 1
-
-    # The senders' threads.
-
-    def _ask(self, batch: Batch) -> None:
-        unjudged: list[tuple[Item, Unjudged]] = []
-
-        def answered(item: Item, answer: Verdict | Unjudged) -> None:
-            if isinstance(answer, Unjudged) and answer.reason == "test_error":
-                text = "its tests cannot run, whatever the completion is"
-                settle(item.future, RefusedError(f"{self._connections.url}: {text}", 422))
-            elif isinstance(answer, Unjudged):
-                unjudged.append((item, answer))
-            else:
-                settle(item.future, answer)
-
-        refusal: Refusal | None = None
-        trouble: RetryableError | None = None
-        try:
-            refusal = batch.ask(answered)
-        except RetryableError as error:
-            trouble = error
-        except Exception as error:
-            # A bug must not leave callers waiting for their time limit.
-            _log.exception("the client failed")
-            for item in batch.items:
-                settle(item.future, error)
-        if refusal is not None:
-            self._refuse(batch, refusal)
-        with self._changed:
-            self._open -= 1
-            missing = [item for item in batch.items if item.batch is batch]
-            for item in missing:
-                item.batch = None
-            if refusal is not None:
-                self._split(missing)
-            else:
-                again = {id(item): RetryableError(u.reason, u.retry_after) for item, u in unjudged}
-                cut = trouble or RetryableError("the stream was cut before its end")
-                self._retry(missing, again, cut)
-            self._changed.notify()
-
-    def _refuse(self, batch: Batch, refusal: Refusal) -> None:
-        """Settle the items that the service refuses, if it says which or leaves no doubt."""
-        everything = len(batch.items) == 1 or refusal.status == 401
-        for index, item in enumerate(batch.items):
-            if everything or index in refusal.items:
-                text = refusal.items.get(index, refusal.text)
-                error = RefusedError(f"{self._connections.url} refuses it: {text}", refusal.status)
+                settle(item.future, NotJudgedError(str(error)))
+        except Exception as error:  # a bug must not leave callers waiting
+            for item in items:
                 settle(item.future, error)
 
-    def _split(self, items: list[Item]) -> None:
-        """Ask again in two halves: one bad item must not fail the calls that it met by chance."""
-        middle = (len(items) + 1) // 2
-        self._parts.extend(part for part in (items[:middle], items[middle:]) if part)
+    def _ask(self, items: list[_Item], expires: float) -> None:
+        """Send a request, and settle the items that the service judges or refuses.
 
-    def _retry(
-        self, items: list[Item], again: dict[int, RetryableError], cut: RetryableError
-    ) -> None:
-        now = time.monotonic()
-        waits: dict[tuple[int, float | None], float] = {}  # one draw, so that they meet again
+        Raises:
+            RetryableError: The request failed, or an item was not judged.
+        """
+        exchange = self._exchange("POST", "/v1/score", "application/x-ndjson", expires)
+
+        def cancelled(future: "Future[Verdict]") -> None:
+            # The service drops the work of a client that goes.
+            if future.cancelled() and all(item.future.done() for item in items):
+                exchange.abort()
+
         for item in items:
-            trouble = again.get(id(item), cut)
-            item.attempts += 1
-            item.trouble = str(trouble)
-            key = (item.attempts, trouble.retry_after)
-            wait = waits.setdefault(key, delay(*key))
-            # Beyond its limit it is left to the limit.
-            if now + wait < item.expires:
-                heapq.heappush(self._delayed, (now + wait, next(self._order), item))
-        if items and isinstance(cut, NoServiceError):
-            warn_of_no_service(self._connections.url, cut, items[0].timeout)
-        elif items and now - self._warned >= 60:
-            self._warned = now
-            first = items[0]
-            _log.warning(
-                "%s: %s; %d completions are tried again until their time limit",
-                self._connections.url,
-                first.trouble,
-                len(items),
-            )
+            item.future.add_done_callback(cancelled)
+        unjudged: RetryableError | None = None
+        with exchange:
+            exchange.start(_body(items, expires))
+            if exchange.status != 200:
+                refusal = failure(exchange.status, exchange.retry_after, exchange.body())
+                self._refuse(items, refusal)
+                return
+            for index, answer in parse_stream(exchange.lines(), len(items)):
+                if isinstance(answer, Verdict):
+                    settle(items[index].future, answer)
+                elif answer.reason == "test_error":
+                    text = "its tests cannot run, whatever the completion is"
+                    settle(items[index].future, RefusedError(f"{self._url}: {text}", 422))
+                else:
+                    unjudged = _longer(unjudged, answer)
+        if unjudged is not None:
+            raise unjudged
 
-    def _not_judged(self, item: Item) -> NotJudgedError:
-        trouble = item.trouble or "no verdict has come yet"
-        return NotJudgedError(
-            f"not judged within {item.timeout:g} s by {self._connections.url}: {trouble}"
-            f" ({item.attempts} failed attempts)"
-        )
+    def _refuse(self, items: list[_Item], refusal: Refusal) -> None:
+        """Settle the items that the service refuses, if it says which or leaves no doubt."""
+        refused = refusal.items
+        if len(items) == 1 or refusal.status == 401:
+            refused = dict.fromkeys(range(len(items)), refusal.text) | dict(refused)
+        if not all(0 <= index < len(items) for index in refused):
+            raise RetryableError("its answer is malformed: it refuses an unknown item")
+        for index, text in refused.items():
+            error = RefusedError(f"{self._url} refuses it: {text}", refusal.status)
+            settle(items[index].future, error)
+        if not refused:  # a bad item must not fail the calls that it met by chance
+            middle = len(items) // 2
+            self._deliver(items[:middle])
+            self._deliver(items[middle:])
+
+
+def _body(items: Sequence[_Item], expires: float) -> bytes:
+    terms = items[0].terms
+    head = {
+        "score": wire_rule(terms.score),
+        "purpose": terms.purpose,
+        "deadline": _left(expires),
+    }
+    listed = b",".join(item.body for item in items)
+    return json.dumps(head).encode()[:-1] + b', "items": [' + listed + b"]}"
+
+
+def _left(expires: float) -> float:
+    """The seconds until a moment, as the service takes them for a deadline."""
+    return round(max(0.001, min(expires - time.monotonic(), LONGEST_DEADLINE)), 3)
+
+
+def _longer(before: RetryableError | None, answer: Unjudged) -> RetryableError:
+    """What was unjudged, with the longest wait that the service asks for."""
+    waits = (before and before.retry_after, answer.retry_after)
+    return RetryableError(answer.reason, max((w for w in waits if w), default=None))
+
+
+def settle(future: "Future[Answer]", outcome: Answer | Exception) -> None:
+    """Complete a future, unless somebody else did or it was cancelled."""
+    try:
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+    except InvalidStateError:
+        pass
+
+
+_services: dict[tuple[str, str | None], Delivery] = {}
+_lock = threading.Lock()
+
+
+def delivery(settings: Settings) -> Delivery:
+    """The requests to the service that the settings name, which all clients of a process share."""
+    key = (settings.url, settings.token)
+    with _lock:
+        return _services.setdefault(key, Delivery(*key))
+
+
+def _forget() -> None:
+    # Threads do not survive a fork.
+    global _lock
+    _lock = threading.Lock()
+    _services.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

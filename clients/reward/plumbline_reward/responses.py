@@ -6,7 +6,7 @@ a number.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -72,6 +72,31 @@ class Refusal:
     text: str
     status: int
     items: Mapping[int, str] = field(default_factory=dict)
+
+
+def parse_stream(lines: Iterator[bytes], number: int) -> Iterator[tuple[int, Verdict | Unjudged]]:
+    """Parse a stream of answers about ``number`` items, each of which must come exactly once.
+
+    Raises:
+        RetryableError: The stream is malformed or was cut.
+    """
+    missing = set(range(number))
+    unjudged = 0
+    for line in lines:
+        answer = parse_object(line)
+        if answer.get("done") is True and "index" not in answer:
+            counts = (answer.get("judged"), answer.get("unjudged"))
+            if missing or counts != (number - unjudged, unjudged) or next(lines, None) is not None:
+                _malformed("the stream's end does not fit")
+            return
+        index = answer.get("index")
+        if not isinstance(index, int) or isinstance(index, bool) or index not in missing:
+            _malformed(f"index {str(index)[:40]}")
+        outcome = parse_verdict(answer)
+        missing.remove(index)
+        unjudged += isinstance(outcome, Unjudged)
+        yield index, outcome
+    raise RetryableError("the stream was cut before its end")
 
 
 def parse_verdict(answer: Mapping[str, Any]) -> Verdict | Unjudged:
@@ -155,11 +180,13 @@ def parse_object(data: bytes) -> dict[str, Any]:
     return value
 
 
-def failure(status: int, retry_after: str | None, body: bytes) -> Refusal | RetryableError:
-    """Decide whether an answer other than 200 is final.
+def failure(status: int, retry_after: str | None, body: bytes) -> Refusal:
+    """Parse an answer other than 200.
 
-    It is if it is a 4xx in the service's own form, ``{"error": "..."}``. A 4xx of a proxy in
-    between, 408, 425, 429 and 5xx are retried.
+    It is final if it is a 4xx in the service's own form, ``{"error": "..."}``.
+
+    Raises:
+        RetryableError: It is not: 408, 425, 429, 5xx, or a 4xx of a proxy in between.
     """
     try:
         answer = parse_object(body)
@@ -171,7 +198,7 @@ def failure(status: int, retry_after: str | None, body: bytes) -> Refusal | Retr
     if not 400 <= status < 500 or status in (408, 425, 429) or not said:
         hint = "" if said or status >= 500 else " without a reason; is it the reward service?"
         reason = f": {_cut(text)}" if said else hint
-        return RetryableError(f"it answered {status}{reason}", wait)
+        raise RetryableError(f"it answered {status}{reason}", wait)
     return Refusal(_cut(text), status, _refused_items(answer))
 
 

@@ -5,12 +5,15 @@ import logging
 import random
 import time
 
+from plumbline_reward.errors import NotJudgedError
+
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 10.0
 LONGEST_RETRY_AFTER = 60.0
+_WARN_EVERY = 60.0
 
 _log = logging.getLogger("plumbline_reward")
-_warned: set[str] = set()
+_warned: dict[str, float] = {}
 
 
 class RetryableError(Exception):
@@ -24,16 +27,42 @@ class RetryableError(Exception):
         self.retry_after = retry_after
 
 
-class NoServiceError(RetryableError):
-    """Nothing listens at the service's address."""
+class Attempts:
+    """Attempts at one request, until its time limit.
 
+    Args:
+        url: Address of the service, for messages.
+        timeout: The time limit in seconds.
+        expires: Time on the monotonic clock at which it ends.
+    """
 
-def warn_of_no_service(url: str, trouble: NoServiceError, timeout: float) -> None:
-    """Log, once for each service, that nothing listens there, the time limit and the remedy."""
-    if url not in _warned:
-        _warned.add(url)
-        advice = "to start one: plumb reward --embedded --config FILE"
-        _log.warning("%s: %s; trying for %g s; %s", url, trouble, timeout, advice)
+    def __init__(self, url: str, timeout: float, expires: float) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._failed = 0
+        self.expires = expires
+
+    def wait(self, error: RetryableError) -> None:
+        """Wait for the next attempt after a failure.
+
+        Raises:
+            NotJudgedError: The time limit would pass before.
+        """
+        self._failed += 1
+        seconds = delay(self._failed, error.retry_after)
+        if time.monotonic() + seconds >= self.expires:
+            raise self.given_up(error)
+        if time.monotonic() - _warned.get(self._url, -_WARN_EVERY) >= _WARN_EVERY:
+            _warned[self._url] = time.monotonic()
+            _log.warning("%s: %s; trying for %g s", self._url, error, self._timeout)
+        time.sleep(seconds)
+
+    def given_up(self, reason: object) -> NotJudgedError:
+        """The error at the time limit."""
+        return NotJudgedError(
+            f"not judged within {self._timeout:g} s by {self._url}: {reason}"
+            f" ({self._failed} failed attempts)"
+        )
 
 
 def delay(attempts: int, retry_after: float | None) -> float:

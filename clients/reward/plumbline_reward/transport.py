@@ -1,4 +1,4 @@
-"""HTTP/1.1 to the service: a pool of persistent connections, and requests that can be aborted.
+"""One HTTP/1.1 request to the service, which another thread can abort.
 
 No proxy is ever used: the service is a neighbour, and many trainers' machines have ``http_proxy``
 set for downloads. ``SSL_CERT_FILE`` names the authorities of a private certificate.
@@ -10,135 +10,65 @@ import socket
 import ssl
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
-from types import TracebackType
+from functools import lru_cache
 from urllib.parse import urlsplit
 
-from plumbline_reward.retries import NoServiceError, RetryableError
+from plumbline_reward.retries import RetryableError
 from plumbline_reward.version import VERSION
 
 CONNECT_SECONDS = 10.0
-IDLE_SECONDS = 30.0
-"""Age up to which an idle connection is used again; the service closes it after 75 s."""
-IDLE_CONNECTIONS = 64
 LONGEST_BODY = 64 * 2**20
 LONGEST_LINE = 2**20
 _FAILURES = (OSError, http.client.HTTPException, ValueError)
 
 
-class Connections:
-    """Connections to one service, for any number of threads."""
-
-    def __init__(self, url: str, token: str | None) -> None:
-        parts = urlsplit(url)
-        self.url = url
-        self._host = parts.hostname or ""
-        self._port = parts.port
-        self._path = parts.path
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._headers = {"User-Agent": f"plumbline-reward/{VERSION}"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
-        self._lock = threading.Lock()
-        self._idle: deque[tuple[float, http.client.HTTPConnection]] = deque()
-
-    def exchange(self, method: str, path: str, accept: str, expires: float) -> "Exchange":
-        """Prepare a request; nothing is sent before :meth:`Exchange.start`.
-
-        ``expires`` on the monotonic clock is when the exchange fails, whatever it is doing.
-        """
-        headers = {**self._headers, "Accept": accept, "Content-Type": "application/json"}
-        return Exchange(self, method, self._path + path, headers, expires)
-
-    def take(self) -> http.client.HTTPConnection | None:
-        """Take the idle connection that was used last, if one is fresh enough."""
-        with self._lock:
-            while self._idle:
-                since, connection = self._idle.pop()
-                if time.monotonic() - since < IDLE_SECONDS:
-                    return connection
-                connection.close()
-        return None
-
-    def give_back(self, connection: http.client.HTTPConnection) -> None:
-        """Keep a connection, whose answer was read to its end, for the next request."""
-        with self._lock:
-            self._idle.append((time.monotonic(), connection))
-            if len(self._idle) > IDLE_CONNECTIONS:
-                self._idle.popleft()[1].close()
-
-    def open(self, timeout: float) -> http.client.HTTPConnection:
-        """Open a connection.
-
-        Raises:
-            OSError: It could not be opened.
-        """
-        connection: http.client.HTTPConnection
-        if self._tls is not None:
-            connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=timeout, context=self._tls
-            )
-        else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
-        connection.connect()
-        for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
-            if hasattr(socket, name):  # Linux; a machine that vanished is noticed after 40 s
-                connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return connection
-
-
 class Exchange:
-    """One request and its answer, used as a context manager by one thread.
+    """A request on a connection of its own, and the answer; used by one thread, in ``with``.
 
     Only :meth:`abort` may be called by another one.
+
+    Args:
+        url: Address of the service.
+        token: Its bearer token.
+        method: HTTP method.
+        path: Path below the address.
+        accept: Media type of the answer.
+        expires: Time on the monotonic clock at which the exchange fails, whatever it is doing.
     """
 
     status: int
     retry_after: str | None
 
     def __init__(
-        self,
-        connections: Connections,
-        method: str,
-        path: str,
-        headers: dict[str, str],
-        expires: float,
+        self, url: str, token: str | None, method: str, path: str, accept: str, expires: float
     ) -> None:
-        self._connections = connections
-        self._request = (method, path, headers)
+        parts = urlsplit(url)
+        self._connection = _connection(parts.scheme, parts.hostname or "", parts.port)
+        self._method, self._path = method, parts.path + path
+        self._headers = {
+            "User-Agent": f"plumbline-reward/{VERSION}",
+            "Accept": accept,
+            "Content-Type": "application/json",
+            **({"Authorization": f"Bearer {token}"} if token else {}),
+        }
         self._expires = expires
         self._lock = threading.Lock()
-        self._aborted = False
-        self._connection: http.client.HTTPConnection | None = None
         self._socket: socket.socket | None = None
-        self._response: http.client.HTTPResponse | None = None
-        self._finished = False
+        self._aborted = False
 
     def __enter__(self) -> "Exchange":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
-            connection, self._connection, self._socket = self._connection, None, None
-        if connection is None:
-            return
-        response = self._response
-        if self._finished and not self._aborted and response and not response.will_close:
-            self._connections.give_back(connection)
-            return
-        if response is not None:
-            response.close()
-        connection.close()
+            self._socket = None
+        if hasattr(self, "_response"):
+            self._response.close()
+        self._connection.close()
 
     def abort(self) -> None:
-        """Make the thread that waits for this exchange fail now; the service sees the end."""
+        """Make the thread that waits for this exchange fail; the service sees the end."""
         with self._lock:
             self._aborted = True
             if self._socket is not None:
@@ -152,25 +82,20 @@ class Exchange:
         Raises:
             RetryableError: The connection failed, or the answer is no HTTP.
         """
-        connection = self._connections.take()
-        if connection is not None:
-            try:
-                return self._send(connection, body)
-            except _FAILURES as error:
-                # The service closed it while it was idle, perhaps as it was restarted: the
-                # request had no effect, or one that is the same the second time.
-                self._drop(connection)
-                if isinstance(error, TimeoutError):
-                    raise self._failure(error) from None
         try:
-            connection = self._connections.open(min(self._left(), CONNECT_SECONDS))
+            self._connection.timeout = min(self._left(), CONNECT_SECONDS)
+            self._connection.connect()
         except _FAILURES as error:
-            raise NoServiceError(str(self._failure(error))) from None
+            advice = "to start a service: plumb reward --embedded"
+            raise RetryableError(f"{_failure(error)}; {advice}") from None
         try:
-            self._send(connection, body)
+            self._take(self._connection.sock)
+            self._connection.request(self._method, self._path, body, self._headers)
+            self._response = self._connection.getresponse()
         except _FAILURES as error:
-            self._drop(connection)
-            raise self._failure(error) from None
+            raise _failure(error) from None
+        self.status = self._response.status
+        self.retry_after = self._response.headers.get("Retry-After")
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the body as it arrives.
@@ -178,19 +103,18 @@ class Exchange:
         Raises:
             RetryableError: The connection broke, or the answer is no HTTP.
         """
-        response, sock = self._response, self._socket
-        assert response is not None and sock is not None, "start() comes first"
+        sock = self._socket
+        assert sock is not None, "start() comes first"
         try:
             while not self._aborted:
                 sock.settimeout(self._left())
-                data = response.read1(65536)
+                data = self._response.read1(65536)
                 if not data:
-                    self._finished = response.isclosed()
                     return
                 yield data
         except _FAILURES as error:
-            raise self._failure(error) from None
-        raise self._failure(ConnectionAbortedError("aborted"))
+            raise _failure(error) from None
+        raise RetryableError("aborted")
 
     def body(self) -> bytes:
         """Read the whole body.
@@ -203,7 +127,7 @@ class Exchange:
             data += chunk
             if len(data) > LONGEST_BODY:
                 raise RetryableError(f"its answer is longer than {LONGEST_BODY >> 20} MiB")
-        expected = self._response.headers.get("Content-Length") if self._response else None
+        expected = self._response.headers.get("Content-Length")
         if expected is not None and expected.strip() != str(len(data)):
             raise RetryableError("the connection broke within an answer")
         return bytes(data)
@@ -223,24 +147,16 @@ class Exchange:
         if rest.strip():
             raise RetryableError("the stream was cut within a line")
 
-    def _send(self, connection: http.client.HTTPConnection, body: bytes | None) -> None:
+    def _take(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+            if hasattr(socket, name):  # Linux; a machine that vanished is noticed after 40 s
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        sock.settimeout(self._left())
         with self._lock:
             if self._aborted:
                 raise ConnectionAbortedError("aborted")
-            self._connection, self._socket = connection, connection.sock
-        connection.sock.settimeout(self._left())
-        method, path, headers = self._request
-        connection.request(method, path, body, headers)
-        connection.sock.settimeout(self._left())
-        response = connection.getresponse()
-        self._response = response
-        self.status = response.status
-        self.retry_after = response.headers.get("Retry-After")
-
-    def _drop(self, connection: http.client.HTTPConnection) -> None:
-        with self._lock:
-            self._connection = self._socket = None
-        connection.close()
+            self._socket = sock
 
     def _left(self) -> float:
         left = self._expires - time.monotonic()
@@ -248,10 +164,20 @@ class Exchange:
             raise TimeoutError("the time limit has passed")
         return left
 
-    def _failure(self, error: Exception) -> RetryableError:
-        if isinstance(error, TimeoutError):
-            return RetryableError("it does not answer in time")
-        if isinstance(error, OSError) and error.strerror:
-            return RetryableError(f"the connection failed: {error.strerror}")
-        text = str(error) or type(error).__name__
-        return RetryableError(f"the connection failed: {text}")
+
+def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme == "https":
+        return http.client.HTTPSConnection(host, port, context=_tls())
+    return http.client.HTTPConnection(host, port)
+
+
+@lru_cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _failure(error: Exception) -> RetryableError:
+    if isinstance(error, TimeoutError):
+        return RetryableError("it does not answer in time")
+    reason = error.strerror if isinstance(error, OSError) else None
+    return RetryableError(f"the connection failed: {reason or str(error) or type(error).__name__}")
