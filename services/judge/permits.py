@@ -19,7 +19,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.errors import ServiceError
-from shared.ledger.pipelined import MERGED, RUN_COMMANDS, PipelinedRedis, Script
+from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
@@ -32,9 +32,8 @@ _WOKEN = 2
 
 # KEYS: of each sandbox held (permit -> expiry), alone (the exclusive permit), paused, and broken
 # (failures in a row). ARGV: the command, the seconds of a lease, and the command's arguments.
-_SCRIPT = Script(
-    """
-local COMMAND, LEASE, FIRST = ARGV[1], tonumber(ARGV[2]), 3
+_SCRIPT = Script("""
+local COMMAND, LEASE = ARGV[1], tonumber(ARGV[2])
 local RESERVED, LEAST_PAUSE, LONGEST_PAUSE, ALLOWED_FAILURES, KEPT = 2, 0.5, 60, 2, 24 * 3600
 local COUNT = #KEYS / 4
 local time = redis.call('TIME')
@@ -127,10 +126,8 @@ function commands.used()
   return used
 end
 
-local function conclude() end
-"""
-    + RUN_COMMANDS
-)
+return commands[COMMAND](unpack(ARGV, 3))
+""")
 
 
 class CallOutcome(StrEnum):
@@ -302,10 +299,7 @@ class SandboxPool:
 
     async def _run(self, command: str, *args: str | float) -> Any:  # noqa: ANN401 - per command
         with _service_errors():
-            return await self._commands.run_merged(_SCRIPT, self._keys, self._head, command, *args)
-
-    def _head(self) -> tuple[str | float, ...]:
-        return MERGED, self._lease
+            return await self._commands.run(_SCRIPT, self._keys, [command, self._lease, *args])
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 import asyncio
 import hashlib
+import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio import Redis
@@ -12,8 +13,6 @@ from redis.exceptions import NoScriptError
 from redis.typing import EncodableT
 
 Command = tuple[EncodableT, ...]
-# Calls of a script in one command; Redis does nothing else meanwhile.
-_MERGED_AT_ONCE = 64
 
 
 class Script:
@@ -27,55 +26,12 @@ class Script:
         return ("EVALSHA", self.sha, len(keys), *keys, *args)
 
 
-MERGED = "merged"
-"""The command of a call that consists of several."""
-
-# The last lines of a script whose calls can be merged. It defines ``commands``, ``COMMAND``,
-# ``FIRST`` (the number of the first argument after the head) and ``conclude``, which is done once
-# for all calls. A merged call is its number of arguments, its command and what that takes. One that
-# fails leaves the others alone, as a command of its own would.
-RUN_COMMANDS = f"""
-if COMMAND ~= '{MERGED}' then
-  local reply = commands[COMMAND](unpack(ARGV, FIRST))
-  conclude()
-  return reply
-end
-local replies, at = {{}}, FIRST
-while at <= #ARGV do
-  local last = at + tonumber(ARGV[at])
-  local fine, reply = pcall(commands[ARGV[at + 1]], unpack(ARGV, at + 2, last))
-  if not fine and type(reply) ~= 'table' then reply = {{ err = 'ERR ' .. tostring(reply) }} end
-  if reply == nil then reply = false end
-  replies[#replies + 1], at = reply, last + 1
-end
-conclude()
-return replies
-"""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """Commands of one task, or a call that may be merged with those of others."""
-
-    replies: asyncio.Future[Any]
-    commands: Sequence[Command] = ()
-    call: "_Call | None" = None
-
-
 @dataclass(frozen=True, slots=True)
-class _Call:
-    script: Script
-    keys: tuple[str, ...]
-    head: Callable[[], Sequence[EncodableT]]
-    args: Sequence[EncodableT]
-
-
-@dataclass(slots=True)
-class _Sent:
-    """Commands of a pipeline, and who waits for them; several wait for a merged one."""
+class _Waiting:
+    """Commands of one task, which waits for the replies."""
 
     commands: Sequence[Command]
-    waiting: list[_Waiting] = field(default_factory=list)
+    replies: asyncio.Future[list[Any]]
 
 
 class PipelinedRedis:
@@ -106,27 +62,6 @@ class PipelinedRedis:
         self._scripts[script.sha] = script
         return (await self.send([script.call(keys, args)]))[0]
 
-    async def run_merged(
-        self,
-        script: Script,
-        keys: tuple[str, ...],
-        head: Callable[[], Sequence[EncodableT]],
-        *args: EncodableT,
-    ) -> Any:  # noqa: ANN401
-        """Run one command of a script, in one call with others that wait at the same time.
-
-        Args:
-            script: It ends with ``RUN_COMMANDS``.
-            keys: All keys. Calls with the same script, keys and head are merged.
-            head: Makes the arguments that all of them have in common, ``MERGED`` first.
-            args: The command and its own arguments.
-
-        Raises:
-            RedisError: As :meth:`run`.
-        """
-        self._scripts[script.sha] = script
-        return await self._wait(_Waiting(_future(), call=_Call(script, keys, head, args)))
-
     async def send(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands that stay together and in order, and return their replies.
 
@@ -137,10 +72,7 @@ class PipelinedRedis:
         """
         if not commands:
             return []
-        found: list[Any] = await self._wait(_Waiting(_future(), commands))
-        return found
-
-    async def _wait(self, waiting: _Waiting) -> Any:  # noqa: ANN401
+        waiting = _Waiting(commands, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         if self._sending is None:
             self._start_sending()
@@ -168,8 +100,7 @@ class PipelinedRedis:
 
     async def _send_batch(self, batch: Sequence[_Waiting]) -> None:
         try:
-            sent = _merge(batch)
-            found = await self._execute([command for one in sent for command in one.commands])
+            found = await self._execute([command for one in batch for command in one.commands])
         except Exception as error:  # noqa: BLE001 - whatever it is, those that wait must know
             for waiting in batch:
                 if not waiting.replies.done():
@@ -179,11 +110,9 @@ class PipelinedRedis:
             for waiting in batch:
                 waiting.replies.cancel()
             raise
-        start = 0
-        for one in sent:
-            own = found[start : start + len(one.commands)]
-            start += len(one.commands)
-            _deliver(one, own)
+        replies = iter(found)
+        for waiting in batch:
+            _deliver(waiting, list(itertools.islice(replies, len(waiting.commands))))
 
     async def _execute(self, commands: Sequence[Command]) -> list[Any]:
         replies = await self._pipeline(commands)
@@ -203,50 +132,11 @@ class PipelinedRedis:
             return await pipe.execute(raise_on_error=False)
 
 
-def _future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
-
-
-def _merge(batch: Sequence[_Waiting]) -> list[_Sent]:
-    """Put calls of the same script with the same keys and head into one command."""
-    sent: list[_Sent] = []
-    merged: dict[object, _Sent] = {}
-    for waiting in batch:
-        call = waiting.call
-        if call is None:
-            sent.append(_Sent(waiting.commands, [waiting]))
-            continue
-        key = (call.script.sha, call.keys, call.head)
-        into = merged.get(key)
-        if into is None or len(into.waiting) >= _MERGED_AT_ONCE:
-            into = merged[key] = _Sent(())
-            sent.append(into)
-        into.waiting.append(waiting)
-    for into in sent:
-        if calls := [one.call for one in into.waiting if one.call]:
-            into.commands = [_merged_command(calls)]
-    return sent
-
-
-def _merged_command(calls: Sequence[_Call]) -> Command:
-    first = calls[0]
-    args = [part for call in calls for part in (len(call.args), *call.args)]
-    return first.script.call(first.keys, [*first.head(), *args])
-
-
-def _deliver(sent: _Sent, replies: Sequence[Any]) -> None:
-    """Hand replies to those that wait for them; an error to whom it concerns."""
-    if sent.waiting[0].call is None:
-        refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
-        each = [replies if refused is None else refused]
-    elif isinstance(replies[0], Exception):
-        each = [replies[0]] * len(sent.waiting)
+def _deliver(waiting: _Waiting, replies: list[Any]) -> None:
+    if waiting.replies.done():  # cancelled
+        return
+    refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
+    if refused is None:
+        waiting.replies.set_result(replies)
     else:
-        each = replies[0]
-    for waiting, reply in zip(sent.waiting, each, strict=True):
-        if waiting.replies.done():  # cancelled
-            continue
-        if isinstance(reply, Exception):
-            waiting.replies.set_exception(reply)
-        else:
-            waiting.replies.set_result(reply)
+        waiting.replies.set_exception(refused)

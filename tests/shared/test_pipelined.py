@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from shared.ledger import connect_async
-from shared.ledger.pipelined import MERGED, RUN_COMMANDS, PipelinedRedis, Script
+from shared.ledger.pipelined import PipelinedRedis, Script
 from tests.conftest import RedisServer
 
 ECHO = Script("return ARGV[1]")
@@ -55,56 +55,6 @@ async def test_concurrent_tasks_share_pipelines_and_get_their_own_replies(
     assert [reply[1] for reply in found] == [str(number).encode() for number in range(50)]
     assert sizes == [100]
     assert await pipelined.send([]) == []
-
-
-COUNT = Script(
-    """
-local COMMAND, FIRST, commands, counted = ARGV[1], 3, {}, 0
-function commands.add(key, by) return { ARGV[2], redis.call('INCRBY', key, by) } end
-function commands.nothing() counted = counted + 1 end
-local function conclude() redis.call('INCR', 'tests:concluded') end
-"""
-    + RUN_COMMANDS
-)
-
-
-async def test_calls_of_a_script_are_merged_and_each_gets_its_own_reply(
-    pipelined: PipelinedRedis, redis: Redis, sizes: list[int]
-) -> None:
-    redis.set("tests:text", "x")
-
-    def head() -> list[str]:
-        return [MERGED, "head"]
-
-    async def add(key: str, by: int) -> object:
-        return await pipelined.run_merged(COUNT, (), head, "add", key, by)
-
-    for script_is_known in (False, True):
-        sizes.clear()
-        found = await asyncio.gather(
-            *(add("tests:n", 1) for _ in range(70)),
-            add("tests:text", 1),
-            pipelined.run_merged(COUNT, (), head, "nothing"),
-            pipelined.run_merged(COUNT, ("tests:other",), head, "add", "tests:n", 0),
-            pipelined.run(COUNT, [], ["add", "alone", "tests:n", 0]),
-            return_exceptions=True,
-        )
-        total = 70 * (1 + script_is_known)
-        assert [one[1] for one in found[:70]] == [*range(total - 69, total + 1)]
-        assert isinstance(found[70], ResponseError)
-        assert found[71:] == [None, [b"head", total], [b"alone", total]]
-        # 64 calls, the 8 others, those with another key, and the one that was not to be merged.
-        assert sizes[0] == 4
-    assert redis.get("tests:concluded") == b"8"
-
-
-async def test_a_merged_call_that_fails_as_a_whole_is_an_error_of_all(
-    pipelined: PipelinedRedis,
-) -> None:
-    broken = Script("return redis.error_reply('ERR broken')")
-    calls = (pipelined.run_merged(broken, (), list, "x") for _ in range(3))
-    found = await asyncio.gather(*calls, return_exceptions=True)
-    assert [type(one) for one in found] == [ResponseError] * 3
 
 
 async def test_commands_that_come_meanwhile_share_the_next_pipeline(
