@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from shared.foreign_json import JsonError, decode_json
 from shared.schemas import describe
-from shared.service.bodies import BodiesFullError, BodyTooLargeError
+from shared.service.bodies import BodyTooLargeError
 from shared.statuses import TokenSource
 from shared.text import shorten_end
 
@@ -56,13 +56,10 @@ def refused(status: int, message: str, headers: Mapping[str, str]) -> web.Respon
     return response
 
 
-def as_request_error(error: RequestError | BodyTooLargeError | BodiesFullError) -> RequestError:
-    """Return a 413 for a body that is too large, a 429 where all bodies together are."""
-    match error:
-        case BodyTooLargeError():
-            return RequestError(413, str(error), code="too_large")
-        case BodiesFullError():
-            return RequestError(429, str(error), code="queue_full", retry_after=error.retry_after)
+def as_request_error(error: RequestError | BodyTooLargeError) -> RequestError:
+    """Return a 413 for a body that is too large."""
+    if isinstance(error, BodyTooLargeError):
+        return RequestError(413, str(error), code="too_large")
     return error
 
 

@@ -36,7 +36,7 @@ from shared.harness.wire import (
 from shared.outages import Outage
 from shared.redaction import redact
 from shared.schemas import InfraFailure
-from shared.service.answers import Answers, AnswerTooLargeError
+from shared.service.answers import AnswerTooLargeError, read_answer
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
 
@@ -70,7 +70,7 @@ _SLOW, _MOST_SLOW = (FailureKind.READ_TIMEOUT, "http_504"), 2
 
 # Bytes of an answer, and of all that are read at once. The largest honest ones are of a submit,
 # and of a call with the largest ``judge.max_output_mb``.
-_MAX_ANSWER, _MAX_ANSWERS = 256 * 2**20, 2**30
+_MAX_ANSWER = 256 * 2**20
 # Values of an answer: a case of a submit has about 30.
 _MAX_VALUES = 10**6
 
@@ -210,7 +210,6 @@ class SandboxClient:
         self._retry_budget = retry_budget
         self._timings = timings or RetryTimings()
         self._clock = clock
-        self._answers = Answers(max_answer=_MAX_ANSWER, max_held=_MAX_ANSWERS)
         self._outage = Outage(retry_budget, clock)
         self._looked = clock()
         self._offers_cases: dict[str, tuple[bool | None, float]] = {}
@@ -454,7 +453,7 @@ class SandboxClient:
             JsonError: It has too many values.
             _RejectedError, _AttemptFailedError: It has another status.
         """
-        body = await self._answers.read(response)
+        body = await read_answer(response, _MAX_ANSWER)
         retry_after = _seconds(response.headers.get("Retry-After"), self._timings.max_retry_after)
         _check_status(response.status, retry_after, body)
         if has_many_values(body, _MAX_VALUES):

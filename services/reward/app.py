@@ -12,6 +12,7 @@ from redis import Redis
 from services.reward.description import add_description
 from services.reward.errors import RefusedError
 from services.reward.models import (
+    MAX_RUN_BODY,
     BatchRequest,
     ScoreItem,
     ScoreOptions,
@@ -19,14 +20,13 @@ from services.reward.models import (
     ServiceInfo,
     SingleRequest,
     parse_request,
+    parse_run,
 )
 from services.reward.requests import body_of, counted, retry_after
-from services.reward.run import RunRoute
 from services.reward.scorer import DEADLINE_PASSED, why_not_judged
 from services.reward.service import RewardService
 from shared.ledger import ping_error
 from shared.service.access import Access
-from shared.service.bodies import Bodies
 from shared.service.health import Readiness
 from shared.service.server import add_operations, json_error, json_http_errors, make_application
 from shared.versions import release
@@ -44,10 +44,7 @@ def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.App
     app = make_application(access, middlewares=[json_http_errors()], errors=refused)
     readiness = Readiness(partial(ping_error, redis), details=service.details)
     add_operations(app, readiness, service.metrics.registry)
-    most = service.settings.max_body
-    bodies = Bodies(max_body=most, max_held=2 * most, setting="PLUMBLINE_REWARD_MAX_BODY")
-    _Routes(service, bodies).add(app)
-    RunRoute(service.programs, service.metrics).add(app)
+    _Routes(service).add(app)
     add_description(app)
     return app
 
@@ -55,13 +52,13 @@ def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.App
 class _Routes:
     """Handlers of ``/v1``."""
 
-    def __init__(self, service: RewardService, bodies: Bodies) -> None:
+    def __init__(self, service: RewardService) -> None:
         self._service = service
-        self._bodies = bodies
 
     def add(self, app: web.Application) -> None:
         metrics = self._service.metrics
         app.router.add_post("/v1/score", counted("/v1/score", metrics, self._score))
+        app.router.add_post("/v1/run", counted("/v1/run", metrics, self._run))
         app.router.add_get("/v1/info", counted("/v1/info", metrics, self._info))
 
     async def _info(self, _request: web.Request) -> web.Response:
@@ -78,13 +75,14 @@ class _Routes:
         return _json(info.model_dump_json())
 
     async def _score(self, request: web.Request) -> web.StreamResponse:
-        async with body_of(request, self._bodies, parse_request) as body:
-            items, options = body.split()
-            if isinstance(body, SingleRequest):
-                return await self._single(items, options)
-            if LINES in request.headers.get("Accept", ""):
-                return await self._stream(request, items, options)
-            return await self._batch(body)
+        limit, setting = self._service.settings.max_body, "PLUMBLINE_REWARD_MAX_BODY"
+        body = await body_of(request, parse_request, limit=limit, setting=setting)
+        items, options = body.split()
+        if isinstance(body, SingleRequest):
+            return await self._single(items, options)
+        if LINES in request.headers.get("Accept", ""):
+            return await self._stream(request, items, options)
+        return await self._batch(body)
 
     async def _single(self, items: list[ScoreItem], options: ScoreOptions) -> web.Response:
         try:
@@ -121,6 +119,12 @@ class _Routes:
             await response.write(f"{json.dumps(last)}\n".encode())
             await response.write_eof()
             return response
+
+    async def _run(self, request: web.Request) -> web.Response:
+        body = await body_of(request, parse_run, limit=MAX_RUN_BODY)
+        result = await self._service.programs.run(body.program, body.deadline)
+        self._service.metrics.count_program(result.status)
+        return _json(result.model_dump_json())
 
 
 def _batch_document(results: list[ScoreResult]) -> str:

@@ -5,11 +5,11 @@ from aiohttp import web
 from services.reward.models import (
     BatchRequest,
     BatchResponse,
+    RunRequest,
     ScoreResult,
     ServiceInfo,
     SingleRequest,
 )
-from services.reward.run import RunRequest
 from shared.programs import ProgramResult
 from shared.service import openapi
 from shared.service.openapi import Failure, Route

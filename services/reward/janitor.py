@@ -15,7 +15,6 @@ from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.rewards import AT_ONCE, RewardLedger
 from shared.schemas import SampleId
 from shared.service.logs import get_logger
-from shared.service.tasks import pause_after
 
 log = get_logger(__name__)
 
@@ -31,10 +30,10 @@ class Janitor:
     Args:
         rewards: The session.
         redis: A client without retries, so that an outage does not hold a thread.
-        every: Seconds between two rounds, if little is in flight.
+        every: Seconds between two rounds.
     """
 
-    def __init__(self, rewards: RewardLedger, redis: Redis, *, every: float = 2.0) -> None:
+    def __init__(self, rewards: RewardLedger, redis: Redis, *, every: float) -> None:
         self._rewards = rewards
         self._redis = redis
         self._ledger = Ledger(redis, rewards.run)
@@ -48,18 +47,14 @@ class Janitor:
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            began = time.monotonic()
-            pause = self._every
             try:
-                if await self._locked(pause):
+                if await self._locked():
                     await self._round()
-                    pause = pause_after(time.monotonic() - began, self._every)
-                    await self._locked(pause)
                 else:
                     self._forget()
             except RedisError as error:
                 log.warning("upkeep delayed, retrying", reason=str(error))
-            await asyncio.sleep(pause)
+            await asyncio.sleep(self._every)
 
     def distrust(self) -> list[str]:
         """What sandboxes judged wrongly in the latest rounds of canaries, a line each; blocks.
@@ -76,9 +71,9 @@ class Janitor:
         except RedisError:
             return  # the lock expires
 
-    async def _locked(self, pause: float) -> bool:
-        """Take or renew the session's lock until after the next round."""
-        return await asyncio.to_thread(self._ledger.lock, self._holder, pause + _LOCK_TTL)
+    async def _locked(self) -> bool:
+        """Take or renew the session's lock."""
+        return await asyncio.to_thread(self._ledger.lock, self._holder, _LOCK_TTL)
 
     def _forget(self) -> None:
         """Another replica does the upkeep: what was found here is old by the time it is ours."""

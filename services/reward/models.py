@@ -1,12 +1,23 @@
 """Requests and results of the reward service's API."""
 
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 
+from services.reward.errors import RefusedError
 from shared.foreign_json import few
 from shared.ledger.rewards import RewardAnswer
+from shared.programs import MAX_CODE, MAX_STDIN, Program
 from shared.schemas import without_surrogates
 from shared.statuses import FinalStatus
 
@@ -15,6 +26,8 @@ INLINE = "inline"
 """Data set of inline tests that name none."""
 _MAX_NAME = 500
 _MAX_ITEMS = 65_536
+MAX_RUN_BODY = 6 * (MAX_CODE + MAX_STDIN) + 4096
+"""Bytes of a body with a program: in JSON a byte may take six."""
 
 
 class Purpose(StrEnum):
@@ -119,6 +132,35 @@ def parse_request(document: object) -> SingleRequest | BatchRequest:
     batch = isinstance(document, dict) and "items" in document
     kind: type[SingleRequest | BatchRequest] = BatchRequest if batch else SingleRequest
     return kind.model_validate(document)
+
+
+class RunRequest(Program):
+    """Body of ``/v1/run``; ``deadline`` is in seconds, the wait for a sandbox included."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    deadline: float = Field(default=DEADLINE, gt=0, le=MAX_DEADLINE)
+
+    @property
+    def program(self) -> Program:
+        return Program.model_construct(**self.model_dump(exclude={"deadline"}))
+
+
+def parse_run(document: object) -> RunRequest:
+    """Validate a decoded body.
+
+    Raises:
+        RefusedError: The program or its input is too large.
+        ValidationError: It has another shape.
+    """
+    try:
+        return RunRequest.model_validate(document)
+    except ValidationError as error:
+        for found in error.errors(include_url=False, include_input=False):
+            if found["type"] == "too_large":
+                text = f"{'.'.join(map(str, found['loc']))}: {found['msg']}"
+                raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text) from None
+        raise
 
 
 class ScoreResult(BaseModel):

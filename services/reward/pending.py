@@ -23,7 +23,6 @@ from shared.ledger.rewards import (
     SessionClosedError,
 )
 from shared.service.logs import get_logger
-from shared.service.tasks import pause_after
 
 log = get_logger(__name__)
 
@@ -61,7 +60,7 @@ class PendingAnswers:
         ledger: The session.
         problems: The source of problems' records.
         config: The session's config as JSON.
-        look_every: Seconds between two looks at samples that wait, if they are few.
+        look_every: Seconds between two looks at samples that wait.
         pause: Seconds until the next attempt while Redis is unavailable.
     """
 
@@ -190,12 +189,9 @@ class PendingAnswers:
             await self._look_at(missed)
 
     async def _look_forever(self) -> None:
-        took = 0.0
         while True:
-            await asyncio.sleep(pause_after(took, self._look_every))
-            began = time.monotonic()
-            # An outage is no reason to look less often behind it.
-            took = time.monotonic() - began if await self._guarded(self._look) else 0.0
+            await asyncio.sleep(self._look_every)
+            await self._guarded(self._look)
 
     async def _look(self) -> None:
         """Find what the stream did not tell about the samples that have waited for a while."""
@@ -226,15 +222,13 @@ class PendingAnswers:
         for listener in waiting.listeners:
             listener(answered)
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Whether the work was done; if not, after a pause."""
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work, or pause while Redis is unavailable."""
         try:
             await work()
         except RedisError as error:
             log.error("Redis unavailable, retrying", reason=str(error))
             await asyncio.sleep(self._pause)
-            return False
-        return True
 
 
 _NO_PROBLEM, _JUDGED = SampleState.NO_PROBLEM, SampleState.JUDGED

@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 from services.reward.errors import RefusedError
 from services.reward.metrics import RewardMetrics
 from shared.foreign_json import JsonError, decode_json, first_errors
-from shared.service.bodies import Bodies, BodiesFullError, BodyTooLargeError
+from shared.service.bodies import BodyTooLargeError, read_body
 from shared.service.server import json_error
 
 T = TypeVar("T")
@@ -22,15 +21,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _CLIENT_GONE = 499
 
 
-@asynccontextmanager
 async def body_of(
-    request: web.Request, bodies: Bodies, parse: Callable[[object], T]
-) -> AsyncIterator[T]:
-    """Read, decode and validate a body, which counts as held until the block ends.
+    request: web.Request, parse: Callable[[object], T], *, limit: int, setting: str = ""
+) -> T:
+    """Read, decode and validate a body.
 
     Args:
         request: The request.
-        bodies: The limits of the service.
+        limit: The largest size of a body in bytes.
+        setting: The variable that sets the limit.
         parse: Makes a model of the decoded JSON; called in a thread if the body is large.
 
     Raises:
@@ -50,14 +49,9 @@ async def body_of(
         raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, text)
 
     try:
-        async with bodies.read(request, decode) as value:
-            yield value
+        return await read_body(request, decode, limit=limit, setting=setting)
     except BodyTooLargeError as error:
         raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
-    except BodiesFullError as error:
-        raise RefusedError(
-            HTTPStatus.TOO_MANY_REQUESTS, str(error), retry_after=error.retry_after
-        ) from None
 
 
 def counted(route: str, metrics: RewardMetrics, handler: Handler) -> Handler:

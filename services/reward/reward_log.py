@@ -6,11 +6,9 @@ remembered answer is not logged again. Of completions in which a guard stopped s
 
 import json
 import logging
-import queue
 import socket
 import time
-from contextlib import suppress
-from logging.handlers import QueueListener, RotatingFileHandler
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +23,6 @@ from shared.text import shorten_middle
 log = get_logger(__name__)
 
 _MAX_BYTES, _OLD_FILES = 32 * 1024 * 1024, 3
-# Lines that wait for the disk; further ones are left out.
-_MOST_WAITING = 1000
 # Characters of a completion that are hashed, and that are written.
 _HASHED, _WRITTEN = 64 * 1024, 64 * 1024
 
@@ -46,35 +42,37 @@ class RewardLog:
     ) -> None:
         self._session = session
         self._every = every
-        self._lines: queue.Queue[logging.LogRecord] = queue.Queue(_MOST_WAITING)
-        self._listener: QueueListener | None = None
+        self._file: RotatingFileHandler | None = None
         if folder is not None:
-            handler = _Files(folder / f"rewards-{socket.gethostname()}.jsonl", max_bytes)
-            self._listener = QueueListener(self._lines, handler)
-            self._listener.start()
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError:
+                log.exception("rewards are not logged")
+                return
+            self._file = _File(
+                folder / f"rewards-{socket.gethostname()}.jsonl",
+                maxBytes=max_bytes,
+                backupCount=_OLD_FILES,
+                encoding="utf-8",
+                errors="replace",
+                delay=True,
+            )
 
     def record(
         self, item: ScoreItem, problem: ProblemReference, result: ScoreResult, step: int | None
     ) -> None:
-        """Log a result if it is chosen; does not block."""
-        if self._listener is None or not result.judged or result.cached:
+        """Log a result if it is chosen."""
+        if self._file is None or not result.judged or result.cached:
             return
-        if not self._is_chosen(item, problem, result):
-            return
-        head = {"at": round(time.time(), 3), "session": self._session, "step": step}
-
-        def line() -> str:
-            return json.dumps(head | _document(item, problem, result), ensure_ascii=False)
-
-        with suppress(queue.Full):
-            self._lines.put_nowait(logging.makeLogRecord({"line": line}))
+        if self._is_chosen(item, problem, result):
+            head = {"at": round(time.time(), 3), "session": self._session, "step": step}
+            line = json.dumps(head | _document(item, problem, result), ensure_ascii=False)
+            self._file.emit(logging.makeLogRecord({"msg": line}))
 
     def close(self) -> None:
-        """Write what is waiting; blocks."""
-        if self._listener is not None:
-            self._listener.stop()
-            for handler in self._listener.handlers:
-                handler.close()
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
 
     def _is_chosen(self, item: ScoreItem, problem: ProblemReference, result: ScoreResult) -> bool:
         if result.detail in GUARDED:
@@ -83,28 +81,10 @@ class RewardLog:
         return int(digest[:15], 16) % self._every == 0
 
 
-class _Files(RotatingFileHandler):
-    """Creates its folder, and reports a disk that cannot be written once."""
+class _File(RotatingFileHandler):
+    """Reports a disk that cannot be written once."""
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
-        super().__init__(
-            path,
-            maxBytes=max_bytes,
-            backupCount=_OLD_FILES,
-            encoding="utf-8",
-            errors="replace",
-            delay=True,
-        )
-        self._failed = False
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
-            record.msg = record.line()  # type: ignore[attr-defined]
-        except Exception:  # noqa: BLE001 - as logging's own handlers do
-            self.handleError(record)
-            return
-        super().emit(record)
+    _failed = False
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not self._failed:

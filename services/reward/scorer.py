@@ -205,16 +205,9 @@ def make_result(
     answer: RewardAnswer = answered.answer
     waited = 0.0 if answered.cached else max(0.0, answered.waited - answer.judge_seconds)
     return ScoreResult(
+        **answer.model_dump(),
         id=item.id,
         score=score_of(rule, answer),
-        accepted=answer.accepted,
-        pass_ratio=answer.pass_ratio,
-        status=answer.status,
-        detail=answer.detail,
-        cases_passed=answer.cases_passed,
-        cases_total=answer.cases_total,
-        cases_not_run=answer.cases_not_run,
-        judge_seconds=answer.judge_seconds,
         queue_seconds=round(waited, 6),
         judged=True,
         cached=answered.cached,

@@ -75,6 +75,7 @@ class RewardService:
         redis: Redis,
         *,
         config: Config | None = None,
+        upkeep_every: float = 2.0,
     ) -> AsyncIterator[Self]:
         """Connect and run a service in the block.
 
@@ -82,6 +83,7 @@ class RewardService:
             settings: Its settings.
             redis: A client of the ledger's server, for jobs and the upkeep.
             config: Replaces the config that the settings name.
+            upkeep_every: Seconds between two looks for lost jobs and unsettled verdicts.
 
         Raises:
             PlumblineError: Config or data cannot be used, or Redis is not reachable.
@@ -92,7 +94,7 @@ class RewardService:
         session = RewardSession(config, settings.environment)
         async with AsyncExitStack() as opened:
             log = RewardLog(settings.samples_folder, session.run, every=settings.sample_every)
-            opened.push_async_callback(asyncio.to_thread, log.close)
+            opened.callback(log.close)
             problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
             opened.callback(problems.close)
             await asyncio.to_thread(claim_ledger, redis)
@@ -104,7 +106,7 @@ class RewardService:
             commands = PipelinedRedis(shared)
             remember = settings.remember
             ledger = RewardLedger(waiting, commands, redis, session.run, remember=remember)
-            janitor = Janitor(ledger, upkeep)
+            janitor = Janitor(ledger, upkeep, every=upkeep_every)
             sandbox = await opened.enter_async_context(sandbox_client(config, settings, commands))
             programs = Programs(
                 config,

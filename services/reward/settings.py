@@ -43,7 +43,7 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     )
     """Bytes of one completion."""
     max_body: int = Field(default=256 * _MIB, ge=1024, validation_alias="PLUMBLINE_REWARD_MAX_BODY")
-    """Bytes of one request; all requests in flight together may have twice as many."""
+    """Bytes of one request."""
     max_deadline: float = Field(
         default=3600,
         gt=0,

@@ -39,11 +39,11 @@ from shared.outages import Outage
 from shared.redaction import redact, remember_secrets
 from shared.run_record import JsonObject
 from shared.schemas import Generation, SampleId, sha256
-from shared.service.answers import Answers, AnswerTooLargeError
+from shared.service.answers import AnswerTooLargeError, read_answer
 from shared.service.tokens import authorization
 
 # Bytes of an answer, and of all that are read at once. A completion of a million tokens has 4 MiB.
-_MAX_ANSWER, _MAX_ANSWERS = 64 * 2**20, 2**30
+_MAX_ANSWER = 64 * 2**20
 # Seconds without any answer until the servers are asked for a sign of life, and for that sign.
 _SILENCE, _SIGN_OF_LIFE = 20.0, 10.0
 _OF_REFUSAL = "see the account and the server, or name another one (generation.base_urls)"
@@ -129,7 +129,6 @@ class GeneratorClient:
         self._unusable: set[tuple[str, str]] = set()
         self._verb = ""
         self._looked = time.monotonic()
-        self._answers = Answers(max_answer=_MAX_ANSWER, max_held=_MAX_ANSWERS)
         self._opened_session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -310,7 +309,7 @@ class GeneratorClient:
                 headers=headers,
                 allow_redirects=False,  # a redirected POST becomes a GET
             ) as response:
-                body = await self._answers.read(response)
+                body = await read_answer(response, _MAX_ANSWER)
         except AnswerTooLargeError as error:
             raise RetryableError(f"bad_answer: {endpoint.name}: {error}") from None
         except aiohttp.ConnectionTimeoutError:

@@ -37,12 +37,12 @@ from shared.schemas import (
     StdioTests,
     sha256,
 )
-from shared.service.answers import Answers
+from shared.service.answers import read_answer
 
 if TYPE_CHECKING:
     import aiohttp
 
-_ANSWERS = Answers(max_answer=2**24, max_held=2**26)
+_MAX_ANSWER = 2**24
 
 
 def check_judging(config: Config, problems: Sequence[Problem]) -> None:
@@ -317,7 +317,7 @@ async def _packages(session: "aiohttp.ClientSession", address: Address) -> str:
     with suppress(aiohttp.ClientError, TimeoutError, ValueError, TypeError, KeyError):
         # Ours says it, and a program that finds it out takes a tenth of a second.
         async with session.get(f"{address.url}/readyz", headers=address.headers) as response:
-            found = json.loads(await _ANSWERS.read(response))["environment"]
+            found = json.loads(await read_answer(response, _MAX_ANSWER))["environment"]
             return json.dumps([found["python"], found["packages"]])
     answer = await _run(session, address, "python", PACKAGES + "print(found)")
     return "" if answer is None else _stdout(answer).decode()
@@ -353,7 +353,7 @@ async def _run(
     }
     try:
         async with session.post(f"{base}/run_code", json=body, headers=address.headers) as response:
-            text = await _ANSWERS.read(response)
+            text = await read_answer(response, _MAX_ANSWER)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         cause = exception_message(error)
         raise UnavailableError(f"{base}: no answer to a program in {language} ({cause})") from None
@@ -413,7 +413,7 @@ async def _ping(session: "aiohttp.ClientSession", address: Address) -> None:
     advice = "start it, set sandbox.url (or SANDBOX_URLS), or use --embedded"
     try:
         async with session.get(f"{url}/v1/ping", headers=address.headers) as response:
-            body = await _ANSWERS.read(response)
+            body = await read_answer(response, _MAX_ANSWER)
         async with session.head(f"{url}/run_cases", headers=address.headers) as offer:
             admitted = offer.status != HTTPStatus.UNAUTHORIZED
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):

@@ -26,7 +26,7 @@ from shared.foreign_json import decode_json
 from shared.redaction import redact
 from shared.run_record import JsonObject
 from shared.schemas import describe, without_surrogates
-from shared.service.answers import Answers, AnswerTooLargeError
+from shared.service.answers import AnswerTooLargeError, read_answer
 from shared.statuses import TokenSource
 from shared.text import shorten_end
 
@@ -55,7 +55,7 @@ _UNAVAILABLE_STATUSES = (
 _LONGEST_MESSAGE = 500
 _READ_OF_MESSAGE = 4 * _LONGEST_MESSAGE
 # Pages about a server, of which there are few at once.
-_SMALL = Answers(max_answer=2**20, max_held=2**26)
+_SMALL = 2**20
 
 
 class RetryableError(Exception):
@@ -406,7 +406,7 @@ async def served_models(
     try:
         limit = aiohttp.ClientTimeout(total=timeout)
         async with session.get(url, timeout=limit, headers=headers) as response:
-            body = await _SMALL.read(response)
+            body = await read_answer(response, _SMALL)
     except AnswerTooLargeError as error:
         raise ServiceError(f"generator {url}: {error}") from None
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
@@ -493,7 +493,7 @@ async def server_info(
     try:
         limit = aiohttp.ClientTimeout(total=timeout)
         async with session.get(url, timeout=limit, headers=headers) as response:
-            body = await _SMALL.read(response) if response.status == HTTPStatus.OK else b""
+            body = await read_answer(response, _SMALL) if response.status == HTTPStatus.OK else b""
     # TimeoutError is an OSError.
     except (aiohttp.ClientError, OSError, AnswerTooLargeError):
         return None

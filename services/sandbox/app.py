@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 
 from aiohttp import web
@@ -35,7 +34,7 @@ from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError, remove_abandoned, require_space
 from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, RunCasesRequest
 from shared.service.access import Access
-from shared.service.bodies import Bodies
+from shared.service.bodies import read_body
 from shared.service.health import Readiness
 from shared.service.logs import get_logger
 from shared.service.server import add_operations, json_error, json_http_errors, make_application
@@ -57,11 +56,6 @@ class Server:
         self._settings = settings
         self._admission = Admission(settings.concurrency, settings.queue_limit)
         self._metrics = SandboxMetrics(self._admission)
-        self._bodies = Bodies(
-            max_body=settings.body_limit_bytes,
-            max_held=settings.held_limit_bytes,
-            setting="PLUMBLINE_SANDBOX_BODY_LIMIT_BYTES",
-        )
         self._chosen: ChosenIsolation | None = None
 
     def application(self) -> web.Application:
@@ -143,8 +137,8 @@ class Server:
         return await respond(self._run(http), self._metrics.requests)
 
     async def _run(self, http: web.Request) -> RequestOutcome:
-        async with self._body(http, RunCodeRequest) as request:
-            answer = await self._execution().run(request)
+        request = await self._body(http, RunCodeRequest)
+        answer = await self._execution().run(request)
         if answer.status is RunStatus.SANDBOX_ERROR:
             message = answer.message[:LOGGED_CHARS]
             log.warning("sandbox error", language=request.language, message=message)
@@ -159,18 +153,18 @@ class Server:
         return await respond(self._cases(http), self._metrics.run_cases)
 
     async def _cases(self, http: web.Request) -> RequestOutcome:
-        async with self._body(http, RunCasesRequest) as request:
-            result = await self._execution().run_cases(request)
+        request = await self._body(http, RunCasesRequest)
+        result = await self._execution().run_cases(request)
         return result.end or "incomplete", CALL_RESULT.dump_json(result)
 
     async def _submit(self, http: web.Request) -> web.Response:
         return await respond(self._judge(http), self._metrics.submits)
 
     async def _judge(self, http: web.Request) -> RequestOutcome:
-        async with self._body(http, SubmitRequest) as request:
-            # In a thread: a huge record must not block the event loop.
-            plan = await asyncio.to_thread(make_plan, request)
-            result = await judge(request, plan, self._execution())
+        request = await self._body(http, SubmitRequest)
+        # In a thread: a huge record must not block the event loop.
+        plan = await asyncio.to_thread(make_plan, request)
+        result = await judge(request, plan, self._execution())
         return "accepted" if result.accepted else "not_accepted", result
 
     async def _get_prompts(self, http: web.Request) -> web.Response:
@@ -187,11 +181,16 @@ class Server:
         kind: type[Request],
         write: Callable[[Request], BaseModel],
     ) -> RequestOutcome:
-        async with self._body(http, kind) as request:
-            return "answered", await asyncio.to_thread(write, request)
+        request = await self._body(http, kind)
+        return "answered", await asyncio.to_thread(write, request)
 
-    def _body(self, http: web.Request, kind: type[Request]) -> AbstractAsyncContextManager[Request]:
-        return self._bodies.read(http, lambda body: parse(body, http.content_type, kind))
+    async def _body(self, http: web.Request, kind: type[Request]) -> Request:
+        return await read_body(
+            http,
+            lambda body: parse(body, http.content_type, kind),
+            limit=self._settings.body_limit_bytes,
+            setting="PLUMBLINE_SANDBOX_BODY_LIMIT_BYTES",
+        )
 
     def _execution(self) -> Execution:
         assert self._chosen is not None, "requests arrive only after start-up"

@@ -18,7 +18,7 @@ from services.sandbox.datasets.base import DatasetError
 from services.sandbox.slots import SlotLostError
 from services.sandbox.workspace import DiskFullError
 from shared.foreign_json import ErrorDetail, JsonError, decode_json, first_errors
-from shared.service.bodies import BodiesFullError, BodyTooLargeError
+from shared.service.bodies import BodyTooLargeError
 from shared.service.logs import get_logger
 from shared.service.server import json_error
 
@@ -62,7 +62,7 @@ async def respond(work: Awaitable[RequestOutcome], counter: Counter) -> web.Resp
             "dataset request failed", detail=str(error)[:LOGGED_CHARS]
         )
         return json_error(error.status, str(error), field=FIELD)
-    except (QueueFullError, DiskFullError, BodiesFullError) as error:
+    except (QueueFullError, DiskFullError) as error:
         counter.labels("rejected").inc()
         (log.error if isinstance(error, DiskFullError) else log.info)(
             "request rejected", reason=str(error)

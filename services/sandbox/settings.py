@@ -71,8 +71,6 @@ class SandboxSettings(ServiceSettings):
     """Open files of one process (RLIMIT_NOFILE)."""
     body_limit_bytes: int = Field(64 * MIB, ge=1)
     """Largest request body. The judge sends about 16 MiB of inputs per call, or one input."""
-    held_limit_bytes: int = Field(512 * MIB, ge=1)
-    """Bytes of all request bodies held at once; beyond it clients get 503."""
     shutdown_seconds: float = Field(30.0, ge=0)
     """Seconds for running requests after SIGTERM."""
 

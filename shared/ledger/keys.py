@@ -100,17 +100,13 @@ class RunKeys:
 class RewardKeys(RunKeys):
     """The keys of a reward session: those of a run, and further ones.
 
-    ``uses`` is a hash, samples in flight by problem key; ``idle`` a sorted set of the problems
-    without any, by the time since when; an ``answer`` is a string that expires.
+    ``used`` is a sorted set of the problems by the time of their last sample; an ``answer`` is a
+    string that expires.
     """
 
     @property
-    def uses(self) -> str:
-        return f"{self._base}:uses"
-
-    @property
-    def idle(self) -> str:
-        return f"{self._base}:idle"
+    def used(self) -> str:
+        return f"{self._base}:used"
 
     def answer(self, sample: str) -> str:
         """Key of the remembered answer on a sample, by the sample's key."""
@@ -119,7 +115,7 @@ class RewardKeys(RunKeys):
     @property
     def kept(self) -> tuple[str, ...]:
         """The keys that expire with the session, unless it is in use."""
-        return (*self._own, self.uses, self.idle)
+        return (*self._own, self.used)
 
 
 def is_reward_run(run: str) -> bool:

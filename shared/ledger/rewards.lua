@@ -1,43 +1,30 @@
 -- Completions of a reward session: from the request to the remembered answer.
 --
--- KEYS  meta, problems, completions, hashes, verdicts, jobs, uses, idle, queue, then those of the items
+-- KEYS  meta, problems, completions, hashes, verdicts, jobs, used, queue, then those of the items
 -- ARGV  command, time (Unix), then the command's arguments
 --
 -- A sample is in flight from `submit` until `settle` or `abandon`, and has fields in completions and hashes for as
--- long. Every command is idempotent, and says of a sample that is not in flight no more than that.
+-- long. Every command is idempotent.
 
-local META, PROBLEMS, COMPLETIONS, HASHES, VERDICTS, JOBS, USES, IDLE, QUEUE = unpack(KEYS)
+local META, PROBLEMS, COMPLETIONS, HASHES, VERDICTS, JOBS, USED, QUEUE = unpack(KEYS)
 local COMMAND, NOW = ARGV[1], ARGV[2]
-local ITEMS = 9 -- keys before those of the items
+local ITEMS = 8 -- keys before those of the items
 
 -- States of a sample in a reply; a text is the remembered answer.
 local GONE, WAITING, JUDGED, NO_PROBLEM, NEW = 0, 1, 2, 3, 4
 
-local function use(problem)
-  redis.call('HINCRBY', USES, problem, 1)
-  redis.call('ZREM', IDLE, problem)
-end
-
-local function release(problem)
-  if redis.call('HINCRBY', USES, problem, -1) > 0 then return end
-  redis.call('HDEL', USES, problem)
-  redis.call('ZADD', IDLE, NOW, problem)
-end
-
-local function state(sample, answer_key)
-  local answer = redis.call('GET', answer_key)
-  if answer then return answer end
+local function state(sample, answer)
+  local remembered = redis.call('GET', answer)
+  if remembered then return remembered end
   if redis.call('HEXISTS', VERDICTS, sample) == 1 then return JUDGED end
   if redis.call('HEXISTS', HASHES, sample) == 1 then return WAITING end
   return GONE
 end
 
--- Remove a sample that is in flight, and let its problem go.
-local function remove(sample, problem)
+local function remove(sample)
   redis.call('HDEL', COMPLETIONS, sample)
   redis.call('HDEL', HASHES, sample)
   redis.call('HDEL', JOBS, sample)
-  release(problem)
 end
 
 local commands = {}
@@ -56,7 +43,7 @@ function commands.submit(...)
       else
         redis.call('HSET', COMPLETIONS, sample, completion)
         redis.call('HSET', HASHES, sample, sha)
-        use(problem)
+        redis.call('ZADD', USED, NOW, problem)
         found = NEW
       end
     end
@@ -70,7 +57,7 @@ function commands.bring(...)
   local given = { ... }
   for i = 1, #given, 2 do
     redis.call('HSET', PROBLEMS, given[i], given[i + 1])
-    if redis.call('HEXISTS', USES, given[i]) == 0 then redis.call('ZADD', IDLE, NOW, given[i]) end
+    redis.call('ZADD', USED, NOW, given[i])
   end
 end
 
@@ -81,33 +68,32 @@ function commands.look(...)
   return states
 end
 
--- settle SECONDS (SAMPLE PROBLEM ANSWER)...; keys ANSWER...: remember answers for so long, an empty one not at all.
+-- settle SECONDS (SAMPLE ANSWER)...; keys ANSWER...: remember answers for so long, an empty one not at all.
 function commands.settle(seconds, ...)
   local given = { ... }
-  for i = 0, #given / 3 - 1 do
-    local sample, problem, answer = unpack(given, 3 * i + 1, 3 * i + 3)
+  for i = 0, #given / 2 - 1 do
+    local sample, answer = unpack(given, 2 * i + 1, 2 * i + 2)
     if redis.call('HDEL', VERDICTS, sample) == 1 then
-      if redis.call('HEXISTS', HASHES, sample) == 1 then remove(sample, problem) end
+      remove(sample)
       if answer ~= '' then redis.call('SET', KEYS[ITEMS + i + 1], answer, 'EX', seconds) end
     end
   end
 end
 
--- abandon (SAMPLE PROBLEM)...: remove samples whose jobs still wait in the queue. A judge skips them there.
+-- abandon SAMPLE...: remove samples whose jobs still wait in the queue. A judge skips them there.
 function commands.abandon(...)
-  local given = { ... }
-  for i = 1, #given, 2 do
-    local job = redis.call('HGET', JOBS, given[i])
-    if job and redis.call('LPOS', QUEUE, job) then remove(given[i], given[i + 1]) end
+  for _, sample in ipairs({ ... }) do
+    local job = redis.call('HGET', JOBS, sample)
+    if job and redis.call('LPOS', QUEUE, job) then remove(sample) end
   end
 end
 
 -- forget BEFORE MOST: remove problems that no sample has used since a time (Unix). -> how many
 function commands.forget(before, most)
-  local found = redis.call('ZRANGE', IDLE, '-inf', before, 'BYSCORE', 'LIMIT', 0, most)
+  local found = redis.call('ZRANGE', USED, '-inf', before, 'BYSCORE', 'LIMIT', 0, most)
   for _, problem in ipairs(found) do
-    if redis.call('HEXISTS', USES, problem) == 0 then redis.call('HDEL', PROBLEMS, problem) end
-    redis.call('ZREM', IDLE, problem)
+    redis.call('HDEL', PROBLEMS, problem)
+    redis.call('ZREM', USED, problem)
   end
   return #found
 end

@@ -22,15 +22,15 @@ from shared.ledger.ledger import Ledger, entries, problem_key, text
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.schemas import Generation, SampleId, Verdict, describe, sha256
-from shared.statuses import FinalStatus, JudgeMethod
+from shared.statuses import FinalStatus
 
 _SCRIPT = Script(resources.files(__package__).joinpath("rewards.lua").read_text())
 # Samples of one call of the script, which Redis runs without interruption.
 AT_ONCE = 64
 # Bytes of problems in one call.
 _PROBLEM_BYTES = 8 * 1024 * 1024
-# Seconds for which a problem that no sample uses stays in Redis: the next sample is often near.
-_PROBLEM_IDLE = 300.0
+# Seconds for which a problem stays in Redis after its last sample: longer than any request waits.
+_PROBLEM_KEPT = 7200.0
 _FORGOTTEN_AT_ONCE = 200
 # Seconds for which entries of the stream are kept; who misses one finds the verdict anyway.
 _STREAM_KEPT = 120.0
@@ -55,8 +55,7 @@ class SampleState(IntEnum):
 class RewardAnswer(BaseModel):
     """The part of a verdict that is answered and remembered.
 
-    ``judge_seconds`` is the sum of the cases' durations. ``guarded``: the answer was rejected
-    without a sandbox. Fields with their default are not stored.
+    ``judge_seconds`` is the sum of the cases' durations. Fields with their default are not stored.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -69,7 +68,6 @@ class RewardAnswer(BaseModel):
     cases_total: int = Field(default=0, ge=0)
     cases_not_run: int = Field(default=0, ge=0)
     judge_seconds: float = Field(default=0.0, ge=0)
-    guarded: bool = False
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
@@ -82,7 +80,6 @@ class RewardAnswer(BaseModel):
             cases_total=verdict.cases_total,
             cases_not_run=verdict.cases_not_run,
             judge_seconds=round(verdict.total_judge_time, 6),
-            guarded=verdict.method is JudgeMethod.GUARD,
         )
 
     @property
@@ -157,11 +154,6 @@ class RewardProblem:
         return cls(dataset, record_id, problem_key(dataset, record_id))
 
 
-def problem_of(sample: str) -> str:
-    """The key of a sample's problem, by the sample's key."""
-    return sample.rpartition("/")[0]
-
-
 class SessionClosedError(Exception):
     """The session is not in Redis, because it is new or Redis lost its data."""
 
@@ -193,8 +185,7 @@ class RewardLedger:
             self._keys.hashes,
             self._keys.verdicts,
             self._keys.jobs,
-            self._keys.uses,
-            self._keys.idle,
+            self._keys.used,
             self._jobs.queue.key,
         ]
 
@@ -280,15 +271,13 @@ class RewardLedger:
             chunk = names[start : start + AT_ONCE]
             args: list[EncodableT] = [self._remember]
             for sample in chunk:
-                args += (sample, problem_of(sample), answers[sample].document)
+                args += (sample, answers[sample].document)
             await self._run("settle", [self._keys.answer(sample) for sample in chunk], *args)
 
     async def abandon(self, samples: Sequence[str]) -> None:
         """Drop samples, by their keys, that nobody waits for, if no judge has them yet."""
         for start in range(0, len(samples), AT_ONCE):
-            chunk = samples[start : start + AT_ONCE]
-            pairs = [part for key in chunk for part in (key, problem_of(key))]
-            await self._run("abandon", (), *pairs)
+            await self._run("abandon", (), *samples[start : start + AT_ONCE])
 
     async def last_event(self) -> str:
         """The id of the newest entry of the stream of verdicts; ``0`` if it is empty."""
@@ -325,7 +314,7 @@ class RewardLedger:
 
     async def tidy(self, *, now: Callable[[], float] = time.time) -> None:
         """Drop problems without use and old entries of the stream; let a left session expire."""
-        before = now() - _PROBLEM_IDLE
+        before = now() - _PROBLEM_KEPT
         # All of them: trainers with inline tests may bring hundreds of problems a second.
         while await self._run("forget", (), before, _FORGOTTEN_AT_ONCE) == _FORGOTTEN_AT_ONCE:
             pass

@@ -166,6 +166,10 @@ def _timed(metric: str) -> bool:
     return "time" in metric.removesuffix("timeout_rate") or metric in _TIMES
 
 
+# Seconds until the work of a judge that a test kills is judged again.
+SHORT_LEASE = {"PLUMBLINE_JUDGE_LEASE_TTL": "3"}
+
+
 def environment() -> dict[str, str]:
     """The environment without what tests and their runner set for services."""
     ours = ("REDIS_URL", "SANDBOX_URLS", "COVERAGE")

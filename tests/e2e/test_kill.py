@@ -13,10 +13,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 # Slow enough to be hit in mid-run, small enough to be run seven times.
 _SMALL = (
-    "data.limit=4",
+    "data.limit=3",
     "generation.concurrency=2",
     "generation.replay.latency=0.3",
     "sandbox.timeout=2",
+    # The round of a killed judge would be waited for.
+    "judge.canaries.enabled=false",
 )
 # For what stops a run before its end, however late a busy machine is with it.
 _SLOW = (*_SMALL, "generation.replay.latency=2")
@@ -48,6 +50,12 @@ def kill_first(url):
 execute.connect = kill_first
 __main__.main()
 """
+
+
+@pytest.fixture(autouse=True)
+def _short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in plumb.SHORT_LEASE.items():
+        monkeypatch.setenv(name, seconds)
 
 
 @pytest.fixture(scope="module")

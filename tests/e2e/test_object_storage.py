@@ -12,6 +12,7 @@ import s3fs
 from moto.server import ThreadedMotoServer
 
 from tests.cli.commands import Outcome
+from tests.cli.fork_server import fork_server
 from tests.e2e import plumb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -56,11 +57,8 @@ def command(server: str, tmp_path: Path) -> Command:
             # Nothing listens there: what is on loopback is reached without a proxy.
             "http_proxy": "http://127.0.0.1:9",
         }
-        done = subprocess.run(
-            plumb.command(*arguments), cwd=plumb.REPOSITORY, env=given | changed,
-            capture_output=True, text=True, timeout=240,
-        )  # fmt: skip
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        found = fork_server().run(list(arguments), plumb.REPOSITORY, given | changed, seconds=240)
+        return Outcome(*found)
 
     return run
 

@@ -56,8 +56,12 @@ def plumb(server: RedisWithUsers, sandbox: str, *arguments: str) -> str:
 @pytest.mark.timeout(300)
 def test_a_whole_run_with_a_user_per_service(server: RedisWithUsers, tmp_path: Path) -> None:
     output = tmp_path / "output"
+    recorded = demo_completions()
+    kept = [one for one in recorded if one["expected_status"] == "wrong_answer"][:4]
+    completions = tmp_path / "completions.jsonl"
+    completions.write_text("".join(json.dumps(one) + "\n" for one in kept))
     run = (
-        *("judge", "--config", "configs/demo.yaml", "--completions", "demo/completions.jsonl"),
+        *("judge", "--config", "configs/demo.yaml", "--completions", str(completions)),
         *("--data", "demo/data", "--output", str(output)),
     )
     index = {"PLUMBLINE_INDEX_DIR": str(tmp_path / "index")}

@@ -17,13 +17,14 @@ from aiohttp import web
 from services.data.records import write_dataset
 from shared.reference import reference_of
 from shared.schemas import Problem, StdioTests
+from tests.e2e.plumb import SHORT_LEASE
 from tests.e2e.reward import RewardService, reward_service, stdio_problem
 from tests.judge.faulty_sandbox import Body, Call, Send, faulty
 from tests.sandboxes import own_sandbox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
-IN_FLIGHT = 400
+IN_FLIGHT = 200
 PROBLEMS = 40
 # The pass ratio of each kind of answer to a problem with two cases, sums of two numbers.
 ANSWERS = {
@@ -72,7 +73,8 @@ def answers(problems: list[Problem]) -> list[Answer]:
 
 def test_every_part_is_killed(data: Path, answers: list[Answer]) -> None:
     victims = ["services.reward", "services.judge", "services.sandbox", "redis"]
-    with reward_service(data, "judge.workers=2", allow_eval=True) as service:
+    given: dict[str, Any] = {"allow_eval": True, **SHORT_LEASE}
+    with reward_service(data, "judge.workers=2", **given) as service:
         found = _rewards(service, answers, lambda done: _kill(service, victims, done))
     assert found == [answer.score for answer in answers]
 

@@ -56,7 +56,7 @@ async def test_nothing_is_left_in_redis_but_answers(service: Served, redis: Redi
         dataset=given["dataset"], problem_id=given["problem_id"], completion=given["completion"]
     )
     base = f"plumbline:{service.service.session.run.replace('/', ':')}"
-    names = [f"{base}:{one}" for one in ("completions", "hashes", "verdicts", "uses", "deliveries")]
+    names = [f"{base}:{one}" for one in ("completions", "hashes", "verdicts", "jobs")]
     async with asyncio.timeout(20):  # an answer is given before its sample is forgotten
         while redis.exists(*names):
             await asyncio.sleep(0.02)

@@ -48,7 +48,7 @@ def keys_of(service: Served) -> RewardKeys:
 def left(redis: Redis, service: Served) -> dict[str, int]:
     """What is in flight in Redis, by key."""
     keys = keys_of(service)
-    flying = (keys.completions, keys.hashes, keys.verdicts, keys.jobs, keys.uses)
+    flying = (keys.completions, keys.hashes, keys.verdicts, keys.jobs)
     return {key: size for key in flying if (size := redis.hlen(key))}
 
 

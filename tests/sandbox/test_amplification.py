@@ -72,7 +72,7 @@ async def test_strings_full_of_commas_are_not_values(sandbox: Sandbox):
 
 
 async def test_bodies_have_a_limit(start_sandbox: StartSandbox):
-    sandbox = await start_sandbox(body_limit_bytes=MIB, held_limit_bytes=2 * MIB)
+    sandbox = await start_sandbox(body_limit_bytes=MIB)
 
     async def pieces() -> AsyncIterator[bytes]:  # without a length told beforehand
         for _ in range(3):
@@ -85,22 +85,6 @@ async def test_bodies_have_a_limit(start_sandbox: StartSandbox):
             assert response.status == 413
             text = "the request is larger than 1 MiB (PLUMBLINE_SANDBOX_BODY_LIMIT_BYTES)"
             assert await response.json() == {"detail": text}
-
-
-async def test_bodies_together_have_a_limit(start_sandbox: StartSandbox, tmp_path: Path):
-    sandbox = await start_sandbox(concurrency=2, held_limit_bytes=MIB)
-    path, request = run_code(code="input()\nimport time; time.sleep(1)", stdin="x" * (MIB - 1000))
-    first = asyncio.create_task(sandbox.send("POST", path, json.dumps(request).encode()))
-    while await sandbox.metric("plumbline_sandbox_in_flight") == 0:
-        await asyncio.sleep(0.01)
-    url, data = sandbox.url + path, json.dumps(request).encode()
-    headers = {"Content-Type": "application/json"}
-    async with sandbox.session.post(url, data=data, headers=headers) as response:
-        assert (response.status, response.headers["Retry-After"]) == (503, "5")
-    status, _ = await first
-    assert status == 200
-    status, _ = await sandbox.send("POST", path, data)
-    assert status == 200
 
 
 # The server as a process

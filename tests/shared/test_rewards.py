@@ -73,7 +73,6 @@ async def test_submitting_twice_queues_once(ledger: RewardLedger, redis: Redis) 
     for _ in range(3):
         assert await ledger.submit([SAMPLE]) == [SampleState.WAITING]
     assert redis.llen("rq:queue:reward") == 1
-    assert redis.hgetall(KEYS.uses) == {PROBLEM.key.encode(): b"1"}
 
 
 async def test_a_sample_without_its_problem_is_not_queued(
@@ -100,7 +99,7 @@ async def test_settling_leaves_the_answer_alone(ledger: RewardLedger, redis: Red
     found = await ledger.verdicts([SAMPLE.key])
     for _ in range(2):
         await ledger.settle(found)
-    for key in (KEYS.completions, KEYS.hashes, KEYS.verdicts, KEYS.uses):
+    for key in (KEYS.completions, KEYS.hashes, KEYS.verdicts):
         assert not redis.exists(key), key
     [remembered] = await ledger.submit([SAMPLE])
     assert isinstance(remembered, RewardAnswer) and remembered.status is FinalStatus.SUCCESS
@@ -132,7 +131,7 @@ async def test_abandoning(ledger: RewardLedger, redis: Redis) -> None:
     await ledger.submit([SAMPLE])
     await ledger.abandon([SAMPLE.key])
     assert await ledger.look([SAMPLE.key]) == [SampleState.GONE]
-    assert not redis.exists(KEYS.jobs, KEYS.completions, KEYS.uses)
+    assert not redis.exists(KEYS.jobs, KEYS.completions)
     redis.delete("rq:queue:reward")
     await ledger.submit([SAMPLE])
     redis.lpop("rq:queue:reward")  # a judge has it
@@ -143,13 +142,11 @@ async def test_abandoning(ledger: RewardLedger, redis: Redis) -> None:
 async def test_tidying(ledger: RewardLedger, redis: Redis) -> None:
     later = redis.time()[0] + 10_000
     redis.xadd(KEYS.events, {"sample": SAMPLE.key})
+    await ledger.bring({"other": b""})
+    redis.zadd(KEYS.used, {PROBLEM.key: 0, "other": 0})
     await ledger.submit([SAMPLE])
-    await ledger.tidy(now=lambda: later)
-    assert redis.hexists(KEYS.problems, PROBLEM.key), "it is in use"
-    judge(redis)
-    await ledger.settle(await ledger.verdicts([SAMPLE.key]))
     await ledger.tidy()
-    assert redis.hexists(KEYS.problems, PROBLEM.key), "it was used just now"
+    assert redis.hkeys(KEYS.problems) == [PROBLEM.key.encode()], "it was used just now"
     await ledger.tidy(now=lambda: later)
     assert not redis.exists(KEYS.problems)
     assert redis.ttl(KEYS.meta) > 0
@@ -159,4 +156,4 @@ async def test_tidying_keeps_up_with_inline_tests(ledger: RewardLedger, redis: R
     later = redis.time()[0] + 10_000
     await ledger.bring({f"inline/{number}": b"" for number in range(1000)})
     await ledger.tidy(now=lambda: later)
-    assert not redis.exists(KEYS.problems, KEYS.idle)
+    assert not redis.exists(KEYS.problems, KEYS.used)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from shared.service.tasks import cancel_and_wait, pause_after
+from shared.service.tasks import cancel_and_wait
 
 
 async def test_a_swallowed_cancellation_is_repeated() -> None:
@@ -32,10 +32,3 @@ async def test_a_task_that_never_began_is_cancelled() -> None:
     task = asyncio.create_task(asyncio.Event().wait())
     await cancel_and_wait(task)
     assert task.cancelled()
-
-
-def test_upkeep_takes_a_small_share_of_a_core() -> None:
-    assert pause_after(0.0, 2.0) == 2.0
-    assert pause_after(0.1, 2.0) == 10.0
-    assert pause_after(60.0, 2.0) == 30.0
-    assert pause_after(60.0, 40.0) == 40.0

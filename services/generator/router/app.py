@@ -34,7 +34,7 @@ from services.generator.router.requests import (
 from services.generator.router.supervisor import ReplicaPool, SupervisorContext
 from services.generator.settings import GeneratorSettings
 from shared.service.access import Access
-from shared.service.bodies import Bodies, BodiesFullError, BodyTooLargeError
+from shared.service.bodies import BodyTooLargeError, read_body
 from shared.service.health import Readiness
 from shared.service.server import add_operations, make_application, serve
 
@@ -135,11 +135,6 @@ class RouterServer:
         self._settings = settings
         self._components = components
         self._info = info
-        self._bodies = Bodies(
-            max_body=settings.router_max_body,
-            max_held=settings.router_max_held,
-            setting="PLUMBLINE_GENERATOR_ROUTER_MAX_BODY",
-        )
         self._started = int(time.time())
 
     def application(self) -> web.Application:
@@ -177,11 +172,16 @@ class RouterServer:
         name, outcome = request_id(request.headers), "cancelled"
         client = ClientStream(request)
         try:
-            async with self._bodies.read(request, partial(self._parse, request.path)) as routed:
-                self._check_model(routed)
-                response = await self._components.forwarder.forward(request, routed, name, client)
+            routed = await read_body(
+                request,
+                partial(self._parse, request.path),
+                limit=self._settings.router_max_body,
+                setting="PLUMBLINE_GENERATOR_ROUTER_MAX_BODY",
+            )
+            self._check_model(routed)
+            response = await self._components.forwarder.forward(request, routed, name, client)
             outcome = "answered" if response.status == 200 else f"http_{response.status}"
-        except (RequestError, BodyTooLargeError, BodiesFullError) as error:
+        except (RequestError, BodyTooLargeError) as error:
             refusal = as_request_error(error)
             outcome, response = f"http_{refusal.status}", refusal.response()
         except AttemptError:

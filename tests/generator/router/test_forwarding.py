@@ -229,18 +229,6 @@ async def test_too_large_a_body_is_413(start: Start, factory: FakeFactory) -> No
         assert response.status == 200
 
 
-async def test_bodies_together_are_bounded(start: Start, factory: FakeFactory) -> None:
-    factory.behave = wait_for_gate
-    service = await start(router_max_held=1000)
-    first = asyncio.create_task(service.ask(padding="x" * 600))
-    await factory.engine(0).has_received(1)
-    status, answered, _ = await service.ask(padding="x" * 600)
-    assert (status, answered["error"]["code"]) == (429, "queue_full")
-    factory.engine(0).gate.set()
-    assert (await first)[0] == 200
-    assert (await service.ask(padding="x" * 600))[0] == 200
-
-
 async def test_bearer_token(start: Start) -> None:
     service = await start(api_key="s3cret\n")
     for token in ("", "Bearer wrong", "s3cret"):

@@ -31,13 +31,13 @@ from shared.completions import read_completions
 from shared.errors import ConfigError
 from shared.schemas import Problem
 from shared.service.access import Access
-from shared.service.bodies import Bodies, BodiesFullError, BodyTooLargeError
+from shared.service.bodies import BodyTooLargeError, read_body
 from shared.service.health import Readiness
 from shared.service.logs import get_logger
 from shared.service.server import add_operations, make_application, serve
 
 log = get_logger(__name__)
-_MAX_BODY, _MAX_HELD, _LARGE = 16 * 2**20, 256 * 2**20, 64 * 2**10
+_MAX_BODY, _LARGE = 16 * 2**20, 64 * 2**10
 _CHUNK_CHARACTERS = 16
 
 
@@ -114,7 +114,6 @@ class ReplayServer:
             # Injected failures come before the token, which the handlers check.
             without_token=WITHOUT_TOKEN | {"/v1/chat/completions", "/v1/completions"},
         )
-        self._bodies = Bodies(max_body=_MAX_BODY, max_held=_MAX_HELD)
         self._stopping = asyncio.Event()
         self._started = int(time.time())
 
@@ -151,7 +150,7 @@ class ReplayServer:
                 try:
                     outcome, response = await self._respond(request, kind)
                     return response
-                except (RequestError, BodyTooLargeError, BodiesFullError) as error:
+                except (RequestError, BodyTooLargeError) as error:
                     refusal = as_request_error(error)
                     outcome = f"http_{refusal.status}"
                     return refusal.response()
@@ -163,12 +162,7 @@ class ReplayServer:
     async def _respond(
         self, request: web.Request, kind: type[CompletionRequest]
     ) -> tuple[str, web.StreamResponse]:
-        async with self._bodies.read(request, bytes) as body:
-            return await self._respond_to(request, kind, body)
-
-    async def _respond_to(
-        self, request: web.Request, kind: type[CompletionRequest], body: bytes
-    ) -> tuple[str, web.StreamResponse]:
+        body = await read_body(request, bytes, limit=_MAX_BODY)
         request_id = request.headers.get("X-Request-Id", "")
         fault = self._plan.next()
         if fault.status is not None:
