@@ -1,18 +1,16 @@
 """Sources of a run's completions: a generator, or a file of recorded completions."""
 
 import asyncio
-import weakref
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from tempfile import TemporaryFile, gettempdir
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from services.runner.sampling import sampling_params
 from services.runner.verl_responses import read_responses
 from shared.completions import RecordedCompletion, evalplus_id, read_completions
 from shared.config import Config
-from shared.errors import DataError, OutputError
+from shared.errors import DataError
+from shared.ledger.packing import pack, unpack
 from shared.prompts import chat_messages
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
 
@@ -20,8 +18,6 @@ from shared.schemas import Generation, Problem, SampleId, sha256, without_surrog
 _AT_ONCE = 32
 # Seconds for which further completions are awaited, which then share a transaction and a job.
 _GATHER = 0.005
-# Bytes of recorded completions that are written to their temporary file at once.
-_BUFFER = 2**18
 
 if TYPE_CHECKING:
     from services.runner.client import GeneratorClient
@@ -74,19 +70,12 @@ class GeneratorSource:
 class RecordedSource(Mapping[SampleId, RecordedCompletion]):
     """Recorded completions by sample, and a source of them.
 
-    They are in a temporary file, with lone surrogates replaced: a million completions would need
-    gigabytes of memory.
+    They are compressed in memory, with lone surrogates replaced.
     """
 
     def __init__(self, completions: Iterable[tuple[SampleId, RecordedCompletion]] = ()) -> None:
-        """Add ``completions``; raises as :meth:`add`."""
-        self._file = TemporaryFile(  # noqa: SIM115 - closed with this
-            buffering=_BUFFER, prefix="plumbline-completions-"
-        )
-        weakref.finalize(self, self._file.close)
-        self._size = 0
-        self._written = True  # whether the file's position is its end
-        self._places: dict[SampleId, _Place] = {}
+        self._packed: dict[SampleId, bytes] = {}
+        self._hashes: dict[SampleId, str] = {}
         for sample, recorded in completions:
             self.add(sample, recorded)
 
@@ -94,39 +83,28 @@ class RecordedSource(Mapping[SampleId, RecordedCompletion]):
         """Add the completion of a sample that has none yet.
 
         Raises:
-            OutputError: The folder of temporary files has no room for it.
+            OversizedRecordError: It is larger than the ledger takes.
         """
         if (completion := without_surrogates(recorded.completion)) != recorded.completion:
             recorded = recorded.model_copy(update={"completion": completion})
-        line = recorded.model_dump_json(exclude_defaults=True).encode() + b"\n"
-        with _naming_the_folder():
-            if not self._written:
-                self._file.seek(self._size)
-                self._written = True
-            self._file.write(line)
-        self._places[sample] = _Place(self._size, bytes.fromhex(sha256(completion)))
-        self._size += len(line)
+        self._packed[sample] = pack(recorded.model_dump_json(exclude_defaults=True))
+        self._hashes[sample] = sha256(completion)
 
     def __getitem__(self, sample: SampleId) -> RecordedCompletion:
-        offset = self._places[sample].offset
-        with _naming_the_folder():  # what was added may be written only now
-            self._file.seek(offset)
-            self._written = False
-            line = self._file.readline()
-        return RecordedCompletion.model_validate_json(line)
+        return RecordedCompletion.model_validate_json(unpack(self._packed[sample]))
 
     def __contains__(self, sample: object) -> bool:
-        return sample in self._places
+        return sample in self._packed
 
     def __iter__(self) -> Iterator[SampleId]:
-        return iter(self._places)
+        return iter(self._packed)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._packed)
 
     def hashes(self) -> Mapping[SampleId, str]:
         """SHA-256 of every completion."""
-        return _Hashes(self._places)
+        return self._hashes
 
     async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:
         for start in range(0, len(samples), _AT_ONCE):
@@ -139,7 +117,7 @@ class RecordedSource(Mapping[SampleId, RecordedCompletion]):
             problem_id=sample.problem_id,
             sample_index=sample.sample_index,
             completion=recorded.completion,
-            completion_sha256=self._places[sample].sha256.hex(),
+            completion_sha256=self._hashes[sample],
             completion_from=recorded.completion_from,
             reasoning=recorded.reasoning,
             finish_reason=recorded.finish_reason,
@@ -150,38 +128,6 @@ class RecordedSource(Mapping[SampleId, RecordedCompletion]):
             replica="recorded",
             requests=0,
         )
-
-
-@contextmanager
-def _naming_the_folder() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(
-            f"{gettempdir()}: cannot keep the recorded completions here ({error.strerror}); set "
-            "TMPDIR to a folder with more room"
-        ) from None
-
-
-class _Place(NamedTuple):
-    """Where a completion begins in the file, in bytes, and its SHA-256."""
-
-    offset: int
-    sha256: bytes
-
-
-class _Hashes(Mapping[SampleId, str]):
-    def __init__(self, places: Mapping[SampleId, _Place]) -> None:
-        self._places = places
-
-    def __getitem__(self, sample: SampleId) -> str:
-        return self._places[sample].sha256.hex()
-
-    def __iter__(self) -> Iterator[SampleId]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
 
 
 # Files of recorded completions
@@ -210,7 +156,7 @@ def match_completions(
     Raises:
         DataError: The file cannot be used, has two completions of one sample, does not name the
             data set of a problem id that occurs in several, or matches no problem at all.
-        OutputError: As :meth:`RecordedSource.add`.
+        OversizedRecordError: As :meth:`RecordedSource.add`.
     """
     datasets: dict[str, list[str]] = {}
     for problem in problems:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from random import Random
-from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -23,9 +22,8 @@ from services.runner.sources import (
 )
 from shared.completions import RecordedCompletion
 from shared.config import load_config
-from shared.errors import DataError, OutputError
+from shared.errors import DataError
 from shared.schemas import SampleId, sha256
-from tests.disks import files_up_to
 from tests.runner.generators import Servers, answer
 from tests.shared.ledgers import problem
 
@@ -61,18 +59,6 @@ def test_recorded_completions_are_kept_in_whatever_order_they_are_read(
     assert dict(source.items()) == kept
     assert dict(source.hashes()) == {s: sha256(one.completion) for s, one in kept.items()}
     assert SampleId("d", "p", len(texts)) not in source
-
-
-@pytest.mark.parametrize("read_at_once", [False, True])
-def test_without_room_for_recorded_completions_the_folder_is_named(read_at_once: bool) -> None:
-    source = RecordedSource()
-    message = f"{gettempdir()}: cannot keep .* set TMPDIR"
-    with files_up_to(50_000), pytest.raises(OutputError, match=message):
-        for number in range(1000):
-            sample = SampleId("d", "p", number)
-            source.add(sample, RecordedCompletion(problem_id="p", completion="a" * 1000))
-            if read_at_once:
-                source[sample]
 
 
 async def test_each_sample_is_asked_with_the_seed_that_is_stored_with_it(servers: Servers) -> None:
