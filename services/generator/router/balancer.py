@@ -2,10 +2,7 @@
 
 import asyncio
 import itertools
-import math
-import time
 from bisect import bisect_left, insort
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from services.generator.protocol import RequestError
@@ -13,6 +10,8 @@ from services.generator.router.replica import Engine, ReplicaSlot
 from services.generator.router.requests import RoutedRequest
 
 STOPPING = "the generator is shutting down"
+# Seconds.
+_RETRY_AFTER = 5
 
 
 @dataclass(slots=True, eq=False)
@@ -23,50 +22,6 @@ class Ticket:
     request: RoutedRequest
     tried: set[Engine] = field(default_factory=set)
     granted: asyncio.Future[ReplicaSlot] | None = None
-
-
-class CompletionRate:
-    """Completed requests per second, decaying exponentially; basis of ``Retry-After``.
-
-    Args:
-        clock: Seconds.
-        window: Time constant of the decay, in seconds.
-        longest: Upper limit of :meth:`retry_after`, in seconds.
-        unknown: :meth:`retry_after` before any request has been completed, in seconds.
-    """
-
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        window: float = 30.0,
-        longest: int = 60,
-        unknown: int = 5,
-    ) -> None:
-        self._clock = clock
-        self._window, self._longest, self._unknown = window, longest, unknown
-        self._began = self._last = clock()
-        self._count = 0.0
-
-    def finished(self) -> None:
-        self._count = self._decayed() + 1
-        self._last = self._clock()
-
-    @property
-    def per_second(self) -> float:
-        age = self._clock() - self._began
-        # Correct for a window that is not full yet.
-        seen = self._window * -math.expm1(-age / self._window)
-        return self._decayed() / seen if seen > 0 else 0.0
-
-    def retry_after(self, waiting: int) -> int:
-        """Whole seconds until ``waiting`` requests are completed, from 1 to ``longest``."""
-        if self.per_second < 1e-3:
-            return self._unknown
-        return min(self._longest, max(1, math.ceil(waiting / self.per_second)))
-
-    def _decayed(self) -> float:
-        return self._count * math.exp((self._last - self._clock()) / self._window)
 
 
 class Balancer:
@@ -90,7 +45,6 @@ class Balancer:
         self._closed = False
         self._idle = asyncio.Event()
         self._in_flight = 0
-        self.rate = CompletionRate()
 
     @property
     def queued(self) -> int:
@@ -133,15 +87,13 @@ class Balancer:
                 429,
                 f"the queue is full: {len(self._queue)} requests are waiting; retry later",
                 code="queue_full",
-                retry_after=self.rate.retry_after(len(self._queue)),
+                retry_after=_RETRY_AFTER,
             )
         return await self._wait(ticket)
 
-    def release(self, slot: ReplicaSlot, *, finished: bool) -> None:
+    def release(self, slot: ReplicaSlot) -> None:
         slot.close()
         self._in_flight -= 1
-        if finished:
-            self.rate.finished()
         self.dispatch()
         if not self._in_flight:
             self._idle.set()
@@ -178,12 +130,11 @@ class Balancer:
             engine.evict(reason)
 
     def refusal(self) -> RequestError:
-        retry_after = self.rate.retry_after(max(1, len(self._queue)))
         if self._closed:
             message, code = STOPPING, "stopping"
         else:
             message, code = "no replica was available in time", "no_replica"
-        return RequestError(503, message, code=code, retry_after=retry_after)
+        return RequestError(503, message, code=code, retry_after=_RETRY_AFTER)
 
     async def _wait(self, ticket: Ticket) -> ReplicaSlot:
         ticket.granted = asyncio.get_running_loop().create_future()
@@ -200,7 +151,7 @@ class Balancer:
         if granted is not None and granted.done() and not granted.cancelled():
             # The request was cancelled after its slot was granted.
             if granted.exception() is None:
-                self.release(granted.result(), finished=False)
+                self.release(granted.result())
             return
         index = bisect_left(self._queue, ticket.number, key=_arrival)
         if index < len(self._queue) and self._queue[index] is ticket:

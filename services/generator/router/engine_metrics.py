@@ -33,7 +33,7 @@ async def _fetch(connections: Connections, url: str, timeout: float) -> str:
 
 
 def merge(texts: Mapping[str, str]) -> bytes:
-    """Merge expositions of several replicas into one; skips lines that cannot be parsed.
+    """Merge expositions of several replicas into one; skips those that cannot be parsed.
 
     The samples of a metric are grouped under the first engine's ``HELP`` and ``TYPE``. If an engine
     has a label ``replica`` itself, it becomes ``exported_replica``, as in Prometheus.
@@ -74,41 +74,15 @@ class _Parsed(Collector):
 
 
 def _families(text: str) -> list[Metric]:
+    """Parse an exposition; nothing of one that is damaged, or cannot be written again."""
     try:
-        return _parsed(text)
-    except _PARSE_ERRORS:
-        pass
-    lines = [line for line in text.split("\n") if line.startswith("#") or _parsed_line(line)]
-    try:
-        return _parsed("\n".join([*lines, ""]))  # so that the other lines keep their types
-    except _PARSE_ERRORS:
-        return [family for line in lines for family in _parsed_line(line)]
-
-
-def _parsed_line(line: str) -> list[Metric]:
-    """Parse one line by itself, without its type, from a text that is damaged elsewhere."""
-    try:
-        return _parsed(line)
+        families = list(text_string_to_metric_families(text))
+        for sample in (one for family in families for one in family.samples):
+            int(float(sample.timestamp or 0) * 1000)
+            float(sample.value)
     except _PARSE_ERRORS:
         return []
-
-
-def _parsed(text: str) -> list[Metric]:
-    families = list(text_string_to_metric_families(text))
-    for family in families:
-        family.samples = [_checked(sample) for sample in family.samples]
     return families
-
-
-def _checked(sample: Sample) -> Sample:
-    """Check that a sample can be written again.
-
-    Raises:
-        ValueError, OverflowError: Its timestamp is not finite, or its value is too large.
-    """
-    if sample.timestamp is not None:
-        int(float(sample.timestamp) * 1000)
-    return sample._replace(value=float(sample.value))
 
 
 def _labelled(sample: Sample, replica: str) -> Sample:

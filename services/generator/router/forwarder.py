@@ -110,19 +110,16 @@ class Forwarder:
     async def _try(
         self, attempt: "_Attempt", slot: ReplicaSlot, deadline: float, client: ClientStream
     ) -> web.StreamResponse:
-        finished = False
         try:
             async with slot.until(deadline):
-                response = await attempt.send(slot)
-            finished = True
-            return response
+                return await attempt.send(slot)
         except TimeoutError:
             message = f"no answer within {self._policy.deadline:g} s"
             if client.started:
                 raise AttemptError(FailureReason.TIMEOUT, message) from None
             raise RequestError(504, message, code="deadline_exceeded") from None
         finally:
-            self._balancer.release(slot, finished=finished)
+            self._balancer.release(slot)
 
     def _log(self, failure: AttemptError, slot: ReplicaSlot, request_id: str) -> None:
         log.debug(

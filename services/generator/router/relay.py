@@ -2,23 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import aiohttp
 from aiohttp import web
 
 from services.generator.router.replica import AttemptError, FailureReason, ReplicaSlot
-from services.generator.router.responses import (
-    EventSplitter,
-    Usage,
-    find_usage,
-    has_no_content,
-    is_done,
-    split_at_failure,
-)
+from services.generator.router.responses import Usage, find_usage
 
-_MAX_HELD = 2**16
+# Last bytes of a stream, which have its usage and its end.
+_END_BYTES = 2**14
 _LAST_BYTES_SECONDS = 1.0
 _FAIL_SECONDS = 5.0
 
@@ -102,7 +96,8 @@ class ClientStream:
         try:
             async with asyncio.timeout(self._fail_timeout):
                 if not self.complete:
-                    await self.write(f"data: {json.dumps({'error': error})}\n\n".encode())
+                    # The stream may have broken within an event.
+                    await self.write(f"\n\ndata: {json.dumps({'error': error})}\n\n".encode())
                 await self.end()
         except TimeoutError:
             raise ClientGoneError from None
@@ -114,36 +109,28 @@ async def relay_stream(
     client: ClientStream,
     start: Callable[[], Awaitable[None]],
 ) -> Usage | None:
-    """Forward whole events as they arrive; awaits ``start`` before the first event with content.
+    """Forward a stream as it arrives; awaits ``start`` before its first bytes.
 
     Raises:
-        AttemptError: The stream broke or reported a failure. Another replica can take over unless
+        AttemptError: The stream ended early. Another replica can take over unless
             ``client.started``.
         ClientGoneError: The client has disconnected.
         aiohttp.ClientError: The connection to the replica broke.
     """
-    held, usage, done = b"", None, False
-    async for block, failure in _blocks(upstream):
-        if block:
-            slot.progressed(block.count(b"data:"))
-            usage = find_usage(block) or usage
-            held += block
-            if client.started or len(held) > _MAX_HELD or not has_no_content(held):
-                if not client.started:
-                    await start()
-                await client.write(held)
-                held = b""
-        if failure:
-            raise failure
-        if done := is_done(block):
-            break
-    if not done:
-        message = "the replica's stream ended without [DONE]"
-        raise AttemptError(FailureReason.BROKEN_STREAM, message)
-    client.complete = True
-    await _read_rest(upstream)
-    await client.end()
-    return usage
+    end = b"\n"
+    async for data in upstream.content.iter_any():
+        slot.progressed(data.count(b"data:"))
+        if not client.started:
+            await start()
+        await client.write(data)
+        end = (end + data)[-_END_BYTES:]
+        if end.rstrip().endswith(b"\ndata: [DONE]"):
+            client.complete = True
+            await _read_rest(upstream)
+            await client.end()
+            return find_usage(end)
+    message = "the replica's stream ended without [DONE]"
+    raise AttemptError(FailureReason.BROKEN_STREAM, message)
 
 
 async def _read_rest(upstream: aiohttp.ClientResponse) -> None:
@@ -151,12 +138,3 @@ async def _read_rest(upstream: aiohttp.ClientResponse) -> None:
     with suppress(aiohttp.ClientError, TimeoutError):
         async with asyncio.timeout(_LAST_BYTES_SECONDS):
             await upstream.content.read()
-
-
-async def _blocks(
-    upstream: aiohttp.ClientResponse,
-) -> AsyncIterator[tuple[bytes, AttemptError | None]]:
-    splitter = EventSplitter()
-    async for data in upstream.content.iter_any():
-        if block := splitter.feed(data):
-            yield split_at_failure(block)

@@ -58,7 +58,7 @@ async def test_equal_ones_take_turns() -> None:
     slots = []
     for _ in range(6):
         slots.append(await acquire(b))
-        b.release(slots[-1], finished=True)
+        b.release(slots[-1])
     assert [one.engine.rank for one in slots] == [0, 1, 2, 0, 1, 2]
 
 
@@ -73,7 +73,7 @@ async def test_a_stream_weighs_less_the_more_of_it_is_written() -> None:
     assert engine.load == 100
     long.progressed(500)  # more than estimated
     assert engine.load == 0
-    b.release(long, finished=True)
+    b.release(long)
     assert engine.load == 0
 
 
@@ -82,7 +82,7 @@ async def test_slots_are_limited_and_granted_in_the_order_of_arrival() -> None:
     held = [await acquire(b) for _ in range(2)]
     queue = [await waiting(b) for _ in range(3)]
     for index in range(2):
-        b.release(held[index], finished=True)
+        b.release(held[index])
         await queue[index]
         assert not queue[index + 1].done()
     assert b.queued == 1
@@ -93,11 +93,11 @@ async def test_requests_do_not_overtake_each_other() -> None:
     b = balancer(1, slots=1)
     held = await acquire(b)
     first = await waiting(b)
-    b.release(held, finished=True)  # the slot is granted, though its task has not run yet
+    b.release(held)  # the slot is granted, though its task has not run yet
     late = asyncio.create_task(acquire(b))
     held = await first
     assert not late.done()
-    b.release(held, finished=True)
+    b.release(held)
     await late
 
 
@@ -118,14 +118,14 @@ async def test_a_retried_request_may_exceed_the_queue_and_keeps_its_position() -
     early = b.ticket(routed())
     held = await b.acquire(early)
     queued = await waiting(b)
-    b.release(held, finished=False)
+    b.release(held)
     held = await queued
     queued = await waiting(b)
     early.tried.add(held.engine)
     again = asyncio.create_task(b.acquire(early))
     while b.queued < 2:
         await asyncio.sleep(0)
-    b.release(held, finished=True)
+    b.release(held)
     await again
     assert not queued.done()
     queued.cancel()
@@ -138,7 +138,7 @@ async def test_engines_that_were_tried_come_last() -> None:
     ticket.tried.add(first.engine)
     other = await b.acquire(ticket)
     assert other.engine is not first.engine
-    b.release(first, finished=True)
+    b.release(first)
     again = asyncio.create_task(b.acquire(ticket))
     while not b.queued:
         await asyncio.sleep(0)
@@ -147,7 +147,7 @@ async def test_engines_that_were_tried_come_last() -> None:
     # ... and nobody behind it has to wait for that.
     first = await acquire(b)
     b.remove(other.engine)
-    b.release(first, finished=True)
+    b.release(first)
     assert (await again).engine is first.engine
 
 
@@ -166,10 +166,10 @@ async def test_a_cancelled_waiter_returns_its_slot() -> None:
     b = balancer(1, slots=1)
     held = await acquire(b)
     leaves, stays = await waiting(b), await waiting(b)
-    b.release(held, finished=True)  # granted to the one that is cancelled now
+    b.release(held)  # granted to the one that is cancelled now
     leaves.cancel()
     last = await stays
-    b.release(last, finished=True)
+    b.release(last)
     await asyncio.wait_for(b.idle(), 1)
     assert b.queued == 0
     assert last.engine.load == 0
@@ -181,9 +181,9 @@ async def test_a_waiter_that_is_cancelled_in_the_same_moment_gets_no_slot() -> N
     held = await acquire(b)
     leaves, stays = await waiting(b), await waiting(b)
     leaves.cancel()
-    b.release(held, finished=True)
+    b.release(held)
     last = await asyncio.wait_for(stays, 1)
-    b.release(last, finished=True)
+    b.release(last)
     await asyncio.wait_for(b.idle(), 1)
     assert (b.queued, last.engine.load, len(last.engine.slots)) == (0, 0, 0)
 
@@ -221,7 +221,7 @@ async def test_a_closed_balancer_refuses_requests() -> None:
     idle = asyncio.create_task(b.idle())
     await asyncio.sleep(0)
     assert not idle.done()
-    b.release(held, finished=True)
+    b.release(held)
     await idle
 
 
@@ -335,7 +335,7 @@ def test_no_request_waits_while_a_replica_has_a_free_slot(
                 ticket = b.ticket(routed(output, prompt))
                 asked.append(asyncio.create_task(b.acquire(ticket)))
             elif in_flight:
-                b.release(in_flight.pop(what % len(in_flight)), finished=True)
+                b.release(in_flight.pop(what % len(in_flight)))
             await asyncio.sleep(0)
             await asyncio.sleep(0)  # a request that was waiting goes on
             # In the order of arrival, so the granted ones are the first.

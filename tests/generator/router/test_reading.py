@@ -1,4 +1,4 @@
-"""Parsing of requests, responses and server-sent events, as functions of their bytes."""
+"""Parsing of requests and responses, as functions of their bytes."""
 
 import json
 from typing import Any
@@ -7,16 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from services.generator.router.replica import AttemptError, FailureReason
 from services.generator.router.requests import parse_routed_request
-from services.generator.router.responses import (
-    EventSplitter,
-    Usage,
-    find_usage,
-    has_no_content,
-    is_aborted_body,
-    split_at_failure,
-)
+from services.generator.router.responses import Usage, find_usage, is_aborted_body
 from tests.generator.router.engines import DONE, USAGE, event
 
 PATH = "/v1/chat/completions"
@@ -128,66 +120,3 @@ def test_usage_before_other_things_of_that_name() -> None:
 def test_usage_of_a_stream_is_the_last() -> None:
     early = USAGE.replace(b'completion_tokens": 2', b'completion_tokens": 1')
     assert find_usage(early + event("x") + USAGE + DONE) == Usage(3, 2)
-
-
-@settings(max_examples=40)
-@given(st.lists(st.sampled_from([event("a"), USAGE, b"data: x\r\n\r\n", b": p\n\n"])), st.data())
-def test_split_stream_is_the_stream(events: list[bytes], data: st.DataObject) -> None:
-    stream = b"".join(events)
-    splitter, got = EventSplitter(), []
-    while stream:
-        size = data.draw(st.integers(1, len(stream)))
-        got.append(splitter.feed(stream[:size]))
-        stream = stream[size:]
-    assert b"".join(got) == b"".join(events)
-    for block in got:
-        assert block == b"" or block.endswith((b"\n\n", b"\r\n\r\n"))
-
-
-def test_an_event_that_does_not_end_is_cut() -> None:
-    splitter = EventSplitter()
-    with pytest.raises(AttemptError):
-        for _ in range(10):
-            splitter.feed(b"x" * 2**20)
-
-
-ERROR = b'data: {"error": {"message": "dead"}}\n\n'
-
-
-@pytest.mark.parametrize(
-    ("block", "valid", "reason"),
-    [
-        (event("a") + event("b"), event("a") + event("b"), None),
-        (event("a") + event("", "abort") + event("b"), event("a"), FailureReason.ABORT),
-        (ERROR + DONE, b"", FailureReason.SERVER_ERROR),
-        (event("a") + b'data: {"error": "dead"}\n\n', event("a"), FailureReason.SERVER_ERROR),
-        (b'data: {"error": null}\n\n', b'data: {"error": null}\n\n', None),
-        (b'data: "error"\n\n', b'data: "error"\n\n', None),
-        (b'event: error\ndata:{"error":{"code":500}}\r\n\r\n', b"", FailureReason.SERVER_ERROR),
-    ],
-)
-def test_sound_part(block: bytes, valid: bytes, reason: FailureReason | None) -> None:
-    got, failure = split_at_failure(block)
-    assert got == valid
-    assert (failure.reason if failure else None) is reason
-
-
-@pytest.mark.parametrize(
-    ("block", "hollow"),
-    [
-        (event(), True),
-        (b": ping\n\n" + event(), True),
-        (event("a"), False),
-        (event() + event("a"), False),
-        (event("", "stop"), False),
-        (DONE, False),
-        (USAGE, False),
-        (b'data: {"choices": [{"text": ""}]}\n\n', True),
-        (b'data: {"choices": [{"text": "a"}]}\n\n', False),
-        (b'data: {"choices": [{"delta": {"reasoning_content": "a"}}]}\n\n', False),
-        (b'data: {"choices": [{"delta": {"tool_calls": [{}]}}]}\n\n', False),
-        (b"data: ?\n\n", False),
-    ],
-)
-def test_hollow_events(block: bytes, hollow: bool) -> None:
-    assert has_no_content(block) is hollow

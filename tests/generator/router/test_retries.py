@@ -84,7 +84,7 @@ async def test_no_progress_is_a_reason_too(start: Start, factory: FakeFactory) -
 
 
 async def test_a_stream_that_stands_still_is_none(start: Start, factory: FakeFactory) -> None:
-    factory.behaviours[0, 0] = streaming(b": ping\n\n", "gate")
+    factory.behaviours[0, 0] = streaming("gate")
     service = await start(2, router_progress_timeout=0.3)
     assert {(await service.ask())[2] for _ in range(2)} == {"replica-1.0"}
 
