@@ -1,11 +1,11 @@
-"""Redaction: removal of user names, passwords and tokens from addresses and texts.
+"""Redaction: removal of passwords and tokens from addresses and texts.
 
 :func:`redact` is for a text that may contain addresses (an error, a log line),
-:func:`redact_address` for a value that is an address, in which a password may also have blanks and
-quotes. Where it is ambiguous whether a part is secret, it is removed. Both are idempotent.
+:func:`redact_address` for a value that is an address, in which a password may have any character.
+Where it is ambiguous whether a part is secret, it is removed. Both are idempotent.
 
-A text that quotes an address or a header in an unknown way is covered by *known secrets*: values of
-the environment and of addresses in use, which are removed in every usual encoding.
+*Known secrets*, values of the environment and of addresses in use, are removed from every text in
+every usual encoding.
 """
 
 import base64
@@ -29,18 +29,15 @@ _WORD = re.compile(r"[a-z_]{1,11}")
 _LARGEST_FILE = 64 * 1024
 
 _SCHEME_NAME = r"[A-Za-z][A-Za-z0-9+.\-]{0,30}"
+_SCHEME = re.compile(rf"(?:{_SCHEME_NAME}:)?/{{2,}}")
 # In a list of addresses a comma also separates; it may be part of a password otherwise.
 # A run of blanks is tried once, so that a megabyte of them takes no time.
 _SEPARATOR = re.compile(rf"((?:[,;|]|(?<!\s)\s)\s*+(?={_SCHEME_NAME}://))")
-_SCHEME = re.compile(rf"(?:{_SCHEME_NAME}:)?/{{2,}}")
-_TOKEN = re.compile(r"[^\s\"'<>`]+")
-# A password with blanks or quotes: after "user:", which is no host with its port.
-_SPACED = re.compile(
-    r"(?<=//)(?=[^/\s])(?![^\s\"'<>`]{0,500}@)[^\s/@?#\"'<>`:]{0,200}:"
-    r"(?!\d{1,5}(?:[^\w@]|$))(?:(?!://)[^\n]){0,256}@(?=[\w\[%.-])"
+# With a scheme, or as user:password@host.
+_ADDRESS = re.compile(
+    rf"(?<![A-Za-z0-9+.\-]){_SCHEME_NAME}://[^\s\"'<>`]+"
+    r"|(?<![\w.@/:-])[\w.-]{0,64}:[^\s\"'<>`/@]{1,256}@[^\s\"'<>`]+"
 )
-_HOST = re.compile(r"[^:@/]*(?::\d{1,5})?|\[[0-9A-Fa-f:.%]*\](?::\d{1,5})?")
-_WITH_PORT = re.compile(r"[\w.-]+:\d{1,5}(?:/|$)")
 _PATH = ("/", "./", "../", "~")
 
 # Query parameters that are shown; a value of any other one is removed.
@@ -49,41 +46,26 @@ _SHOWN_PARAMETERS = frozenset(
      "page", "protocol", "raw", "ref", "region", "revision", "split", "timeout", "version",
      "versionid")
 )  # fmt: skip
-_SECRET_PARAMETER = (
-    r"[\w.\-]{0,60}(?:pass|passwd|password|pwd|secret|token|key|keyid|sig|signature|credential|"
-    r"credentials|auth|authorization)"
-)
-_QUERY_START = re.compile(
-    rf"[?#](?=(?:{_SECRET_PARAMETER}|{'|'.join(sorted(_SHOWN_PARAMETERS))})=)", re.IGNORECASE
-)
 _PARAMETER = re.compile(r"([?&#;])([^=&#;?]+)=([^&#;]*)")
+_NAMES = "password|passwd|secret|token|api_?key|access_?key"
 _ASSIGNMENT = re.compile(
-    r"((?:password|passwd|secret|token|api_?key|access_?key|signature|sig|auth)=)"
-    r"(?!\*\*\*)[^\s&\"',;)]+",
-    re.IGNORECASE,
+    rf"((?:{_NAMES}|signature|sig|auth)=)(?!\*\*\*)[^\s&\"',;)]+", re.IGNORECASE
 )
 # As in JSON or repr: only quoted, because a message may say "password: wrong".
 _QUOTED_ASSIGNMENT = re.compile(
-    r"((?:password|passwd|secret|token|api_?key|access_?key)"
-    r"[\"']?\s{0,3}[:=]\s{0,3}([\"']))(?!\*\*\*)[^\"'\n]+(?=\2)",
-    re.IGNORECASE,
+    rf"((?:{_NAMES})[\"']?\s{{0,3}}[:=]\s{{0,3}}([\"']))(?!\*\*\*)[^\"'\n]+(?=\2)", re.IGNORECASE
 )
-_HEADER = re.compile(
-    r"((?:proxy-)?authorization|(?:set-)?cookie|api-key|(?<=\w)-(?:token|key))([\"']?\s{0,3}[:=,]\s{0,3}(?:b?[\"'])?)"
-    r"(?!(?:\w+\s+)?\*\*\*)((?:bearer|basic|digest|token|negotiate)\s+)?[^\s\"',}\]]+",
-    re.IGNORECASE,
-)
-_COOKIES = re.compile(r"((?:set-)?cookie[\"']?\s{0,3}[:=]\s{0,3}[\"']?)[^\"'\n]+", re.IGNORECASE)
+_COOKIE = re.compile(r"((?:set-)?cookie[\"']?\s{0,3}[:=]\s{0,3}[\"']?)[^\"'\n]+", re.IGNORECASE)
 _DIGEST = re.compile(r"(authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?digest\s)[^\n]+", re.IGNORECASE)
-_CREDENTIALS = re.compile(r"\b([Bb]earer|[Bb]asic)(\s+)(?=\S{0,200}[\dA-Z=_])[\w.~+/=-]{6,}")
+_HEADER = re.compile(
+    r"((?:authorization|api-key|(?<=\w)-(?:token|key))[\"']?\s{0,3}[:=,]\s{0,3}(?:b?[\"'])?"
+    r"(?!(?:\w+\s+)?\*\*\*)(?:(?:bearer|basic|digest|token|negotiate)\s+)?)[^\s\"',}\]]+",
+    re.IGNORECASE,
+)
+_CREDENTIALS = re.compile(r"\b((?:[Bb]earer|[Bb]asic)\s+)(?=\S{0,200}[\dA-Z=_])[\w.~+/=-]{6,}")
 _KEYS = re.compile(
     r"\b(?:sk-(?=[A-Za-z_-]{0,200}+\d)[\w-]{8,}|hf_[A-Za-z0-9]{8,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|"
     r"gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|xox[abeprs]-[\w-]{8,})"
-)
-_HINTS = re.compile(
-    r"[@?=]|authorization|cookie|-key|-token|password|passwd|secret|bearer|basic|sk-|hf_|AKIA|ASIA|"
-    r"gh\w_|github_pat_|glpat-|xox",
-    re.IGNORECASE,
 )
 
 _SECRET_VARIABLE = re.compile(
@@ -94,23 +76,11 @@ _SECRET_VARIABLE = re.compile(
 _ADDRESS_VARIABLE = re.compile(r"(?:_URLS?|_PROXY|_ENDPOINT|_ADDRESS)$", re.IGNORECASE)
 
 
-# Texts
-
-
 def redact(text: str) -> str:
     """Remove credentials and tokens from a text with addresses, headers or keys."""
-    text = _known.remove(text)
-    if not _HINTS.search(text):
-        return text
-    if "@" in text:
-        text = _SPACED.sub(f"{REDACTED}@", text)
-    text = _TOKEN.sub(lambda token: _redact_token(token[0]), text)
-    text = _COOKIES.sub(rf"\1{REDACTED}", text)
-    text = _DIGEST.sub(rf"\1{REDACTED}", text)
-    text = _HEADER.sub(lambda found: f"{found[1]}{found[2]}{found[3] or ''}{REDACTED}", text)
-    text = _CREDENTIALS.sub(rf"\1\2{REDACTED}", text)
-    text = _ASSIGNMENT.sub(rf"\1{REDACTED}", text)
-    text = _QUOTED_ASSIGNMENT.sub(rf"\1{REDACTED}", text)
+    text = _ADDRESS.sub(lambda found: _redact_list(found[0]), _known.remove(text))
+    for pattern in (_COOKIE, _DIGEST, _HEADER, _CREDENTIALS, _ASSIGNMENT, _QUOTED_ASSIGNMENT):
+        text = pattern.sub(rf"\1{REDACTED}", text)
     return _KEYS.sub(REDACTED, text)
 
 
@@ -119,9 +89,7 @@ def redact_address(text: str) -> str:
 
     Host, port and path stay; a value that is no address is treated as a text.
     """
-    if "@" not in text and "://" not in text:
-        return redact(text)
-    return redact("".join(map(_redact_one, _SEPARATOR.split(text))))
+    return redact(_redact_list(text) if "@" in text or "://" in text else text)
 
 
 def redact_values(value: "JsonValue") -> "JsonValue":
@@ -138,29 +106,19 @@ def is_redacted(address: str) -> bool:
     return f"{REDACTED}@" in address or f"={REDACTED}" in address
 
 
-def _redact_token(token: str) -> str:
-    if "@" not in token and "?" not in token and "#" not in token:
-        return token
-    return "".join(map(_redact_one, _SEPARATOR.split(token)))
+def _redact_list(text: str) -> str:
+    return "".join(map(_redact_one, _SEPARATOR.split(text)))
 
 
 def _redact_one(text: str) -> str:
-    parts = split_address(text)
-    userinfo = "" if parts.userinfo is None else f"{REDACTED}@"
-    query = _redact_query(parts.query)
-    if parts.scheme and query == parts.query and query.strip("?!.,;:)]}") and query[0] == "?":
-        query = query if "=" in query else f"?{REDACTED}"  # a token without a name
-    return f"{parts.scheme}{userinfo}{parts.rest}{query}"
-
-
-def _redact_query(query: str) -> str:
-
     def shown(found: re.Match[str]) -> str:
         mark, name, value = found.groups()
         keep = not value or name.lower() in _SHOWN_PARAMETERS
         return f"{mark}{name}={value if keep else REDACTED}"
 
-    return _PARAMETER.sub(shown, query)
+    parts = split_address(text)
+    userinfo = "" if parts.userinfo is None else f"{REDACTED}@"
+    return f"{parts.scheme}{userinfo}{parts.rest}{_PARAMETER.sub(shown, parts.query)}"
 
 
 # Addresses
@@ -184,36 +142,13 @@ def split_address(text: str) -> AddressParts:
     The userinfo ends at the last ``@``. An ``@`` belongs to the path only if no colon comes before
     it; elsewhere it must be quoted as ``%40``.
     """
-    scheme, rest = _split_scheme(text)
-    rest, query = _split_query(rest)
-    userinfo, at, host = rest.rpartition("@")
-    if not at or not (_is_userinfo(userinfo, scheme) or (not scheme and _WITH_PORT.match(host))):
-        return AddressParts(scheme, None, rest, query)
-    return AddressParts(scheme, userinfo, host, query)
-
-
-def _split_scheme(text: str) -> tuple[str, str]:
-    found = _SCHEME.search(text)
-    if found is None:
-        return "", text
-    before = text[: found.start()]
-    bare = found[0].startswith("/")
-    # "user:a//b@host" has no scheme, and "user:a://b@host" probably none.
-    if (bare and before[-1:].isalnum()) or (":" in before and "::" not in before):
-        return "", text
-    return text[: found.end()], text[found.end() :]
-
-
-def _split_query(rest: str) -> tuple[str, str]:
-    at, slash = rest.find("@"), rest.find("/")
-    for found in _QUERY_START.finditer(rest):
-        start = found.start()
-        # Otherwise it is a part of the password.
-        if at < start or _HOST.fullmatch(rest, 0, slash if 0 <= slash < start else start):
-            return rest[:start], rest[start:]
-    after = rest.rfind("@") + 1
-    start = min((at for mark in "?#" if (at := rest.find(mark, after)) >= 0), default=len(rest))
-    return rest[:start], rest[start:]
+    found = _SCHEME.match(text)
+    scheme = found[0] if found else ""
+    userinfo, at, rest = text[len(scheme) :].rpartition("@")
+    if at and not _is_userinfo(userinfo, scheme):
+        at, rest = "", text[len(scheme) :]
+    query = min((start for mark in "?#" if (start := rest.find(mark)) >= 0), default=len(rest))
+    return AddressParts(scheme, userinfo if at else None, rest[:query], rest[query:])
 
 
 def _is_userinfo(before: str, scheme: str) -> bool:
