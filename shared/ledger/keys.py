@@ -1,7 +1,5 @@
 """Names of all Redis keys."""
 
-from dataclasses import dataclass
-
 PREFIX = "plumbline"
 RUNS = f"{PREFIX}:runs"
 # Channel with the id of each run that was judged.
@@ -14,108 +12,52 @@ VERSION = f"{PREFIX}:version"
 REWARDS = "reward/"
 
 
-@dataclass(frozen=True, slots=True)
 class RunKeys:
     """The keys of one run.
 
     ``meta`` is a hash; ``problems``, ``completions``, ``hashes``, ``verdicts`` and ``cases`` are
     hashes by problem or sample key; ``events`` is the stream of verdicts; ``jobs`` has the id of
     each sample's job; ``canaries`` is a hash, reports by sandbox, profile and round;
-    ``lock`` names the runner at work.
+    ``lock`` names the runner at work. ``of_verdicts`` are the keys that a verdict is written to,
+    without its cases; ``all`` those that are deleted with the run, that is, all but the lock.
     """
 
-    run: str
-
-    @property
-    def _base(self) -> str:
-        if is_reward_run(self.run):
-            return f"{PREFIX}:reward:{self.run.removeprefix(REWARDS)}"
-        return f"{PREFIX}:run:{self.run}"
-
-    @property
-    def meta(self) -> str:
-        return f"{self._base}:meta"
-
-    @property
-    def problems(self) -> str:
-        return f"{self._base}:problems"
-
-    @property
-    def completions(self) -> str:
-        return f"{self._base}:completions"
-
-    @property
-    def hashes(self) -> str:
-        return f"{self._base}:hashes"
-
-    @property
-    def verdicts(self) -> str:
-        return f"{self._base}:verdicts"
-
-    @property
-    def events(self) -> str:
-        return f"{self._base}:events"
-
-    @property
-    def cases(self) -> str:
-        return f"{self._base}:cases"
-
-    @property
-    def jobs(self) -> str:
-        return f"{self._base}:jobs"
-
-    @property
-    def lock(self) -> str:
-        return f"{self._base}:lock"
-
-    @property
-    def canaries(self) -> str:
-        return f"{self._base}:canaries"
-
-    @property
-    def of_verdicts(self) -> tuple[str, ...]:
-        """The keys that a verdict is written to, without its cases."""
-        return self.hashes, self.verdicts, self.events, self.meta
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """The keys that are deleted with the run, that is, all but the lock."""
-        return (*self._own, self.cases)
-
-    @property
-    def _own(self) -> tuple[str, ...]:
-        return (
-            self.meta,
-            self.problems,
-            self.completions,
-            self.hashes,
-            self.verdicts,
-            self.events,
-            self.jobs,
-            self.canaries,
+    def __init__(self, run: str) -> None:
+        kind = "reward" if is_reward_run(run) else "run"
+        self.base = base = f"{PREFIX}:{kind}:{run.removeprefix(REWARDS)}"
+        self.run = run
+        self.meta = f"{base}:meta"
+        self.problems = f"{base}:problems"
+        self.completions = f"{base}:completions"
+        self.hashes = f"{base}:hashes"
+        self.verdicts = f"{base}:verdicts"
+        self.events = f"{base}:events"
+        self.jobs = f"{base}:jobs"
+        self.canaries = f"{base}:canaries"
+        self.cases = f"{base}:cases"
+        self.lock = f"{base}:lock"
+        self.of_verdicts = self.hashes, self.verdicts, self.events, self.meta
+        self.all = (
+            *(*self.of_verdicts, self.problems, self.completions),
+            *(self.jobs, self.canaries, self.cases),
         )
 
 
-@dataclass(frozen=True, slots=True)
 class RewardKeys(RunKeys):
     """The keys of a reward session: those of a run, and further ones.
 
     ``used`` is a sorted set of the problems by the time of their last sample; an ``answer`` is a
-    string that expires.
+    string that expires. ``kept`` are the keys that expire with the session, unless it is in use.
     """
 
-    @property
-    def used(self) -> str:
-        return f"{self._base}:used"
+    def __init__(self, run: str) -> None:
+        super().__init__(run)
+        self.used = f"{self.base}:used"
+        self.kept = (*self.all, self.used)
 
     def answer(self, sample: str) -> str:
         """Key of the remembered answer on a sample, by the sample's key."""
-        return f"{self._base}:answer:{sample}"
-
-    @property
-    def kept(self) -> tuple[str, ...]:
-        """The keys that expire with the session, unless it is in use."""
-        return (*self._own, self.used)
+        return f"{self.base}:answer:{sample}"
 
 
 def is_reward_run(run: str) -> bool:

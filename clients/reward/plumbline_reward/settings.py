@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal, cast
 from urllib.parse import urlsplit
@@ -18,7 +17,6 @@ OnUnjudged = Literal["raise", "none"]
 Rule = str | Mapping[str, object]
 """``pass_ratio``, ``accepted``, ``threshold:0.9``, or ``{"rule": "threshold", "at": 0.9}``."""
 
-_VARIABLES = ("URL", "TOKEN", "TOKEN_FILE", "TIMEOUT", "SCORE", "ON_UNJUDGED")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -52,34 +50,18 @@ def load_settings(
     Raises:
         ValueError: A setting is invalid; the text names it.
     """
-    variables = tuple(os.environ.get(f"PLUMBLINE_REWARD_{name}") or None for name in _VARIABLES)
-    short = None if score is None else score_rule(score)
-    return _settings(variables, url, token, timeout, short, purpose, on_unjudged)
 
+    def variable(name: str) -> str | None:
+        return os.environ.get(f"PLUMBLINE_REWARD_{name}") or None
 
-@lru_cache(maxsize=256)
-def _settings(
-    variables: tuple[str | None, ...],
-    url: str | None,
-    token: str | None,
-    timeout: float | str | None,
-    score: str | None,
-    purpose: str | None,
-    on_unjudged: str | None,
-) -> Settings:
-    environment = dict(zip(_VARIABLES, variables, strict=True))
+    unjudged = on_unjudged or variable("ON_UNJUDGED") or "raise"
     return Settings(
-        url=service_url(url or environment["URL"] or DEFAULT_URL),
-        token=_token(token or environment["TOKEN"], environment["TOKEN_FILE"]),
-        timeout=_seconds(timeout if timeout is not None else environment["TIMEOUT"]),
-        score=score or score_rule(environment["SCORE"] or "pass_ratio"),
+        url=service_url(url or variable("URL") or DEFAULT_URL),
+        token=_token(token or variable("TOKEN"), variable("TOKEN_FILE")),
+        timeout=_seconds(variable("TIMEOUT") if timeout is None else timeout),
+        score=score_rule(variable("SCORE") or "pass_ratio" if score is None else score),
         purpose=cast("Purpose", _one_of("purpose", purpose or "train", "train", "validation")),
-        on_unjudged=cast(
-            "OnUnjudged",
-            _one_of(
-                "on_unjudged", on_unjudged or environment["ON_UNJUDGED"] or "raise", "raise", "none"
-            ),
-        ),
+        on_unjudged=cast("OnUnjudged", _one_of("on_unjudged", unjudged, "raise", "none")),
     )
 
 
