@@ -96,14 +96,12 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
     """
     if request.language == "functions" and len(request.inputs) == 1:
         return await run_functions(request, slot)
-    key, name = secrets.token_bytes(32), secrets.token_hex(8)
+    key = secrets.token_bytes(32)
     answer = request.code.encode()
     spec = wire.encode_spec(
         key, request.language, request.limits, request.inputs, timed=request.timed
     ).encode()
-    order = Order(
-        kind="cases", seconds=request.limits.call, name=name, compiles=request.language == "cpp"
-    )
+    order = Order(kind="cases", seconds=request.limits.call, compiles=request.language == "cpp")
     with memory_files("request", "results") as (call, results):
         await _write(call, b"%d\n%b%b" % (len(answer), answer, spec))
         report = await slot.run(order, [os.dup(fd) for fd in (call, results)])
@@ -122,9 +120,7 @@ async def run_functions(request: RunCasesRequest, slot: Slot) -> CallResult:
     """
     limits, (tests,) = request.limits, request.inputs
     answer, prelude = request.code.encode(), tests.partition("\n")[0].encode()
-    order = Order(
-        kind="functions", seconds=limits.call, name=secrets.token_hex(8), case_limits=limits
-    )
+    order = Order(kind="functions", seconds=limits.call, case_limits=limits)
     with memory_files("answer", "tests", "report") as files:
         await _write(files[0], b"%d\n%b%b" % (len(answer), answer, prelude))
         await _write(files[1], tests.encode())

@@ -73,7 +73,6 @@ class Order(BaseModel):
         seconds: Wall-clock limit; infinity for none.
         cwd: The command's folder, which the server removes.
         compiles: Whether it runs a compiler, which must be able to change attributes of files.
-        name: Name of the folder that the init makes and removes for an answer.
         case_limits: Limits of function tests; an answer's cases have theirs in their request.
         output_limit: Bytes of each output stream of a command, beyond which it is killed.
     """
@@ -85,7 +84,6 @@ class Order(BaseModel):
     env: dict[str, str] = {}
     limits: list[tuple[int, int]] = []
     compiles: bool = False
-    name: str = ""
     case_limits: CaseLimits | None = None
     output_limit: int = 0
 

@@ -16,6 +16,7 @@ then the traceback of the first failure, or the result of a call if it is wrong.
 from __future__ import annotations
 
 import _thread
+import json
 import os
 import re
 import select
@@ -59,6 +60,7 @@ STEERING: dict[str, tuple[str, ...]] = {
 EMPTY: list[Any] = []  # the class of empty arrays, once there is one
 NUMBER = "__plumbline_number__"
 STAR = re.compile(r"\bimport\s*\*")
+RAISED, WORD = re.compile(r"\braise\s+\w+"), re.compile(r"\w+")
 LIBRARIES: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
 
 
@@ -544,7 +546,7 @@ class Tester:
         self,
         answer: Answer,
         setup: str,
-        tests: list[str | tuple[str, str, str]],
+        tests: list[str | list[str]],
         names: list[str],
         modules: list[str],
         classes: list[str],
@@ -560,8 +562,7 @@ class Tester:
         self.end = DONE
         self.strict = False  # whether numpy's comparisons are
         texts = [setup, *(test for test in tests if isinstance(test, str))]
-        unraised = re.sub(r"\braise\s+\w+", "", " ".join(texts))
-        answer.named = frozenset(re.findall(r"\w+", unraised))
+        answer.named = frozenset(WORD.findall(RAISED.sub("", " ".join(texts))))
         module = types.ModuleType("answer")
         sys.modules["answer"] = sys.modules["__main__"] = module
         self.namespace = module.__dict__
@@ -598,7 +599,7 @@ class Tester:
             if (place == 0 and not STAR.search(self.setup)) or name not in self.namespace:
                 self.namespace[name] = self.answer.function(name)
 
-    def run_test(self, test: str | tuple[str, str, str]) -> int:
+    def run_test(self, test: str | list[str]) -> int:
         self.answer.refused = False
         if isinstance(test, str):
             code = self.attempt(lambda: self.execute(test, TEST), AssertionError)
@@ -676,8 +677,7 @@ def run(
     here = os.getcwd()
     reachable = ("", here, os.path.dirname(here))
     sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) not in reachable]
-    tests = payload.partition(b"\n")[2].decode("ascii")
-    *parts, limits = eval(tests, {"__builtins__": {}})
+    *parts, limits = json.loads(payload.partition(b"\n")[2])
 
     def write(data: bytes) -> None:
         while data:

@@ -8,6 +8,7 @@
 import base64
 import binascii
 import hmac
+import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -182,11 +183,11 @@ class FunctionTests:
     def payload(self) -> str:
         """Two lines, of which the answer may know the first: the prelude, and all the rest.
 
-        Each is a Python literal in ASCII, because the tests may contain lone surrogates.
+        Each is JSON in ASCII, because the tests may contain lone surrogates.
         """
         parts = (self.tests, self.names, self.modules, self.classes, self.call_limits)
         lists = [list(part) for part in parts]
-        return f"{self.prelude!a}\n{(self.setup, *lists)!a}"
+        return f"{json.dumps(self.prelude)}\n{json.dumps([self.setup, *lists])}"
 
 
 class FunctionEnd(StrEnum):

@@ -42,7 +42,7 @@ def folders():
     return sorted({os.path.realpath(path) for path in roots if os.path.isdir(path)})
 def shared():
     # The folder of a case is a new one each time.
-    return [path for path in folders() if not re.search("/[0-9a-f]{16}(/case)?$", path)]
+    return [path for path in folders() if not re.search("/answer(/case)?$", path)]
 def ours():
     # A test that fails must not change the permissions of the system.
     system = ("/proc", "/sys", "/usr", "/etc", "/opt", "/run", "/home", "/mnt", "/srv", sys.prefix)

@@ -11,6 +11,7 @@ answer takes to compile and to load modules has a limit of its own and counts fo
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import resource
@@ -205,22 +206,15 @@ class Functions(Run):
 
     # In the children
 
-    def enter(self) -> None:
-        """Begin a child of the init."""
-        self.leave()
-        for name in ("PWD", "HOME", "TMPDIR"):
-            if name != "TMPDIR" or name in os.environ:
-                os.environ[name] = self.case
-        os.chdir(self.case)
-
     def become_answer(self, confinement: cases.Confinement) -> cases.Program:
-        self.enter()
+        self.leave()
+        os.chdir(self.case)
         cases.prctl(PR_SET_PDEATHSIG, SIGKILL)
         confinement.enter_program(self.folder)
         confinement.fix_attributes()
         with open(self.source, "rb") as file:
             source = file.read(int(file.readline()))
-            prelude: str = eval(file.read(), {"__builtins__": {}})
+            prelude: str = json.loads(file.read())
         with open("solution.py", "wb") as file:
             file.write(source)
         try:
@@ -230,7 +224,7 @@ class Functions(Run):
             os._exit(NOT_COMPILED)
         before = prelude.encode("utf-8", "replace")
         load_modules(source, before)
-        program = cases.Program(code, self.case + "/solution.py")
+        program = cases.Program(code, self.case + "/solution.py", streams=False)
         program.serve(function_server, before, source)
         self.begin()
         return program
@@ -251,7 +245,8 @@ class Functions(Run):
         cases.renew()
 
     def run_tests(self) -> NoReturn:
-        self.enter()
+        self.leave()
+        os.chdir(self.case)
         limit_tester(self.limits["cpu"], self.limits["memory"])
         kept = keep([self.calls[1], self.results[0], self.report, self.tests])
         os.closerange(3 + kept, HIGHEST)

@@ -18,6 +18,7 @@ of a program's reach; a seccomp filter denies what would change its priority, li
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import gc
 import json
 import os
@@ -141,7 +142,11 @@ class Init:
             os.close(self.group)  # the slot could not join it
             self.group = None
         self.owns_processes: bool = settings["owns_processes"]
-        self.scratch: str = settings["scratch"]
+        self.folder: str = settings["scratch"] + "/answer"  # of one answer after another
+        # Once for all of them; commands have an environment of their own.
+        for name in ("PWD", "HOME", "TMPDIR"):
+            if name != "TMPDIR" or name in os.environ:
+                os.environ[name] = self.folder + "/case"
         self.disk = Disk(settings["folder"], settings["disk_limit"], settings["disk_reserve"])
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
         self.roots: list[cases.SharedFolder] = [
@@ -195,8 +200,7 @@ class Init:
 
     def start_functions(self, order: dict[str, Any], fds: list[int]) -> cases.Program | None:
         """Run the tests of an answer's functions; returns only in the answer's process."""
-        folder = self.scratch + "/" + order["name"]
-        functions = Functions(order, fds, folder, self.group, self.ended, self.leave)
+        functions = Functions(order, fds, self.folder, self.group, self.ended, self.leave)
         program = functions.start(self.confinement)
         if program is None:
             self.report(functions, order)
@@ -271,9 +275,10 @@ class Init:
 
     def leave(self) -> None:
         """Make this process, a fresh fork, an ordinary one in a session of its own."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # Not by the module signal, whose enumerations take a quarter of a millisecond here.
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
         for fd in (self.wake_in, self.wake_out, self.disk.fd, self.control.detach()):
             os.close(fd)
         os.setsid()
@@ -281,11 +286,9 @@ class Init:
     def child(self, order: dict[str, Any], fds: list[int], run: Run) -> cases.Program:
         self.leave()
         if not isinstance(run, Command):
-            folder = self.scratch + "/" + order["name"]
-            os.mkdir(folder, 0o700)
-            os.environ["PWD"] = folder + "/case"
-            shared = self.roots
-            return cases.run_in_slot(folder, fds[0], fds[1], self.group, self.confinement, shared)
+            os.mkdir(self.folder, 0o700)
+            ends = fds[0], fds[1], self.group
+            return cases.run_in_slot(self.folder, *ends, self.confinement, self.roots)
         if self.group is not None:
             os.close(self.group)
         self.confinement.enter_program(order["cwd"])

@@ -88,9 +88,6 @@ def run_in_slot(
     """
     for root in shared:
         root.keep |= {folder}
-    os.environ["HOME"] = folder + "/case"
-    if "TMPDIR" in os.environ:
-        os.environ["TMPDIR"] = folder + "/case"
     private = (request, results) if group is None else (request, results, group)
     supervisor, program = fork_zygote(folder, None, private, confinement, shared, group)
     if program is not None:

@@ -26,6 +26,9 @@ OWN_PACKAGES = ("services", "shared")
 # Modules of the standard library that a slot's init has loaded for itself.
 INIT_MODULES = frozenset(("ctypes", "dis", "inspect", "json", "selectors", "socket"))
 
+# Modules that are hidden from the program; to free them would take longer.
+HIDDEN: list[object] = []
+
 
 def imported(source: bytes) -> Iterator[str]:
     """Yield the preloadable modules that a program imports at its top."""
@@ -50,4 +53,4 @@ def hide_modules(source: bytes) -> None:
         top = name.partition(".")[0]
         unwanted = top in INIT_MODULES and top.encode() not in imports
         if unwanted or top in OWN_PACKAGES:
-            del sys.modules[name]
+            HIDDEN.append(sys.modules.pop(name))

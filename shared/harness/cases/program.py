@@ -40,10 +40,10 @@ class Program:
     ``finish`` performs, in the interpreter's order, every observable step of the shutdown of
     ``python path``: join threads, run exit functions, flush streams, finalize the objects of
     the main module. It skips the finalization of the interpreter itself, the slowest part of an
-    exit.
+    exit. Without ``streams`` the standard streams stay as they are.
     """
 
-    def __init__(self, code: types.CodeType, path: str) -> None:
+    def __init__(self, code: types.CodeType, path: str, streams: bool = True) -> None:
         self.code = code
         self.status = 0
         self.failure: list[BaseException] = []
@@ -52,7 +52,7 @@ class Program:
         self.collect, self.collects = gc.collect, gc.isenabled
         self.exit_functions = atexit._run_exitfuncs
         self.shutdown = getattr(sys.modules.get("threading"), "_shutdown", None)
-        for name in ("stdin", "stdout", "stderr"):
+        for name in ("stdin", "stdout", "stderr") if streams else ():
             reopen(name)
         sys.argv[:] = [path]
         sys.path[0] = os.path.dirname(path)

@@ -133,7 +133,7 @@ class Zygote:
     def prepare_program(self) -> Program:
         """Make the program with streams of the same kinds as it will have."""
         if self.language == FUNCTIONS:
-            program = Program(self.code, self.case + "/solution.py")
+            program = Program(self.code, self.case + "/solution.py", streams=False)
             program.serve(self.server, self.prelude, self.source)
             return program
         streams = Streams(self.folder, b"", bool(self.pipe), None, 0)
