@@ -48,9 +48,6 @@ class GeneratorSettings(ServiceSettings):
     """Comma-separated faults that the next requests get instead of an answer."""
     replay_time_scale: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Multiplies the recorded ``gen_time``, which the backend then waits; 0 for no wait."""
-    spare_host: bool | None = None
-    """Keep a host process with its libraries imported (0.5 GB), for a replica that is lost. Unset:
-    with GPUs only."""
     router_max_in_flight: int = Field(default=512, ge=1)
     """Concurrent requests per replica. Keep it below the engine's own limit, so that probes are
     served at once."""

@@ -54,7 +54,7 @@ async def serve_verl(settings: GeneratorSettings) -> None:
     settings = _with_config(settings, config)
     log.info("serving", model=settings.model, replicas=n_replicas)
     cluster = RayCluster(config)
-    factory = VerlReplicaFactory(config, _hosts(settings, config), cluster)
+    factory = VerlReplicaFactory(config, cluster)
 
     def info() -> Mapping[str, object]:
         facts = {} if factory.facts is None else factory.facts.model_dump(mode="json")
@@ -63,14 +63,7 @@ async def serve_verl(settings: GeneratorSettings) -> None:
     try:
         await serve_router(settings, factory, n_replicas, info)
     finally:
-        await asyncio.shield(factory.close())
         await asyncio.shield(cluster.close())
-
-
-def _hosts(settings: GeneratorSettings, config: Config) -> "HostProcesses":
-    spare = settings.spare_host
-    keeps_spare = not config.generation.verl.cpu_engine if spare is None else spare
-    return HostProcesses(config, keeps_spare=keeps_spare)
 
 
 def _is_installed(package: str) -> bool:
@@ -184,65 +177,6 @@ class VerlReplica:
         await _stop(self._child, self._tag, self._ready.shm)
 
 
-class HostProcesses:
-    """Host processes of replicas; each has imported its libraries before it gets its replica.
-
-    Args:
-        config: The configuration of all replicas.
-        keeps_spare: Keep one more process ready, so that a lost replica need not wait for imports.
-    """
-
-    def __init__(self, config: Config, *, keeps_spare: bool) -> None:
-        self._config = config
-        self._keeps_spare = keeps_spare
-        self._spare: asyncio.Task[Child] | None = None
-        self._closed = False
-
-    async def take(self, rank: int, generation: int) -> Child:
-        """Return the spare process, or a new one.
-
-        Raises:
-            ServiceError: The system has no room for a process.
-        """
-        child = await self._take_spare() or await self._new()
-        child.rename(f"replica {rank}", replica=rank, generation=generation)
-        return child
-
-    def prepare(self) -> None:
-        """Start the spare process in the background, unless there is one."""
-        if self._keeps_spare and self._spare is None and not self._closed:
-            self._spare = asyncio.create_task(self._new())
-
-    async def close(self) -> None:
-        self._closed = True
-        if spare := await self._take_spare():
-            await spare.stop(_STOP_SECONDS)
-
-    async def _take_spare(self) -> Child | None:
-        task, self._spare = self._spare, None
-        if task is None:
-            return None
-        try:
-            spare = await task
-        except ServiceError as error:
-            log.warning("no spare host process", reason=str(error))
-            return None
-        if spare.running:
-            return spare
-        await spare.stop()
-        return None
-
-    async def _new(self) -> Child:
-        child = Child(_HOST_MODULE, "host", engine_config.child_environment(self._config))
-        try:
-            await child.start()
-            await child.send(HostSpec(config=self._config))
-        except BaseException:
-            await asyncio.shield(child.stop())
-            raise
-        return child
-
-
 class VerlReplicaFactory:
     """Starts replicas of one configuration, each in a child process.
 
@@ -250,32 +184,21 @@ class VerlReplicaFactory:
         facts: Facts about the most recently started replica, for ``/info``.
     """
 
-    def __init__(self, config: Config, hosts: HostProcesses, cluster: RayCluster) -> None:
+    def __init__(self, config: Config, cluster: RayCluster) -> None:
         self._config = config
-        self._hosts = hosts
         self._cluster = cluster
-        self._starting = 0
         self.facts: ReplicaFacts | None = None
-
-    async def close(self) -> None:
-        await self._hosts.close()
 
     async def start(self, rank: int, generation: int) -> VerlReplica:
         """See :class:`services.generator.router.replica.ReplicaFactory`."""
-        self._starting += 1
-        try:
-            replica = await self._start(rank, generation)
-        finally:
-            self._starting -= 1
-        if not self._starting:  # otherwise the spare's imports would slow down the other starts
-            self._hosts.prepare()
-        return replica
-
-    async def _start(self, rank: int, generation: int) -> VerlReplica:
         tag = uuid.uuid4().hex
-        child = await self._hosts.take(rank, generation)
+        environment = engine_config.child_environment(self._config)
+        labels = {"replica": rank, "generation": generation}
+        child = Child(_HOST_MODULE, f"replica {rank}", environment, **labels)
         shm: list[str] = []
         try:
+            await child.start()
+            await child.send(HostSpec(config=self._config))
             # The cluster starts while the child imports its libraries, which takes longer.
             cluster = await self._cluster.join()
             await child.send(

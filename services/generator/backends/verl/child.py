@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,8 +74,8 @@ class Child:
         labels: Fields of the child's log lines.
 
     Attributes:
-        seconds: How long each phase took since :meth:`rename`, and each step of an engine's start
-            that was in the output. The engine's warm-up includes ``compile`` and ``graphs``.
+        seconds: How long each phase took, and each step of an engine's start that was in the
+            output. The engine's warm-up includes ``compile`` and ``graphs``.
     """
 
     def __init__(
@@ -95,14 +94,7 @@ class Child:
         self._reader: asyncio.Task[None] | None = None
         self._pipes: list[_Pipe] = []
         self._events = asyncio.StreamReader()
-        self._named = 0.0
         self.seconds: dict[str, float] = {}
-
-    def rename(self, name: str, **labels: object) -> None:
-        """Give the child another name and labels, because its purpose is known only now."""
-        self._named = time.monotonic()
-        self._name = name
-        self._log = log.bind(**labels)
 
     @property
     def running(self) -> bool:
@@ -174,8 +166,7 @@ class Child:
                 raise ServiceError(f"{self._name} sent an invalid event: {reason}") from None
             if isinstance(event, Phase):
                 self._log.info("phase done", phase=event.phase, seconds=event.seconds)
-                waited = max(0.0, event.ended - self._named)
-                self.seconds[event.phase] = min(event.seconds, waited)
+                self.seconds[event.phase] = event.seconds
                 continue
             if isinstance(event, Failed):
                 raise self._failure(event)

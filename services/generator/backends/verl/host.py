@@ -93,7 +93,7 @@ class Host:
             model = self._model()
             self._check_engine(model)
         if not (line := sys.stdin.readline()):
-            return  # a spare that is not needed any more
+            return  # the service has ended
         self._spec = ReplicaSpec.model_validate_json(line)
         try:
             with self._phase("join"):

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from typing import Annotated, ClassVar, Literal, TextIO
 
 from pydantic import (
@@ -124,12 +123,11 @@ class ReplicaFacts(_Message):
 
 
 class Phase(_Message):
-    """A finished step of the start; ``seconds`` is its duration, ``ended`` is monotonic time."""
+    """A finished step of the start; ``seconds`` is its duration."""
 
     kind: Literal["phase"] = "phase"
     phase: str
     seconds: float
-    ended: float = Field(default_factory=time.monotonic)
 
 
 class ClusterReady(_Message):
