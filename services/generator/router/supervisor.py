@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from services.generator.router.balancer import Balancer
@@ -56,30 +56,6 @@ class RestartBudget:
         return pause
 
 
-class Outage:
-    """Seconds from the loss of a replica until it serves again, by step of ours."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._began = self._last = clock()
-        self._steps: dict[str, float] = {}
-
-    def done(self, step: str) -> None:
-        """End a step, which began with the end of the one before; a repeated one adds up."""
-        now = self._clock()
-        self._steps[step] = self._steps.get(step, 0.0) + now - self._last
-        self._last = now
-
-    def describe(self, start: Mapping[str, float]) -> str:
-        """Text for the log; ``start`` has the steps of which the last start consisted."""
-        text = f"replica back after {self._last - self._began:.1f} s: {_in_seconds(self._steps)}"
-        return f"{text} (start: {_in_seconds(start)})" if start else text
-
-
-def _in_seconds(steps: Mapping[str, float]) -> str:
-    return ", ".join(f"{step} {seconds:.1f}" for step, seconds in steps.items())
-
-
 @dataclass(frozen=True, slots=True)
 class SupervisorContext:
     """Dependencies that the supervisors of all replicas share."""
@@ -107,7 +83,6 @@ class ReplicaSupervisor:
         self.error = ""
         self.was_ready = False
         self._unplaced = False
-        self._outage: Outage | None = None
         self._context = context
         self._on_failed_start = on_failed_start
         self._state = ReplicaState.STARTING
@@ -144,7 +119,6 @@ class ReplicaSupervisor:
                 self._state = ReplicaState.RESTARTING
                 self._log.info("restarting", in_seconds=pause, reason=self.error)
                 await asyncio.sleep(pause)
-                self._step_done("pause")
                 self.generation += 1
                 self._context.metrics.restarts.labels(str(self.rank)).inc()
         finally:
@@ -181,7 +155,6 @@ class ReplicaSupervisor:
                 "start failed", generation=self.generation, seconds=seconds, reason=self.error
             )
             await self.stop()
-            self._step_done("failed start")
             self._on_failed_start(self)
             return
         self._unplaced = False
@@ -190,11 +163,9 @@ class ReplicaSupervisor:
             self._context.health.until_unhealthy(engine), engine.replica.ended()
         )
         self._state = ReplicaState.EJECTED
-        self._outage = Outage()
         moved = self._withdraw(f"replica {engine.name} was ejected: {self.error}")
         self._log.warning("ejected", name=engine.name, reason=self.error, moved=moved)
         await self.stop()
-        self._step_done("stop")
 
     async def _start(self) -> Engine:
         limit = self._context.settings.router_start_timeout
@@ -202,9 +173,7 @@ class ReplicaSupervisor:
             async with asyncio.timeout(limit):
                 replica = await self._context.factory.start(self.rank, self.generation)
                 self.engine = Engine(self.rank, self.generation, replica)
-                self._step_done("start")
                 await self._context.health.admit(self.engine)
-                self._step_done("first token")
         except TimeoutError:
             raise ServiceError(f"replica {self.rank} was not ready within {limit:g} s") from None
         return self.engine
@@ -222,15 +191,6 @@ class ReplicaSupervisor:
             facts=dict(engine.replica.describe()),
             start_seconds=dict(engine.replica.start_seconds),
         )
-        if self._outage is not None:
-            self._log.info(
-                self._outage.describe(engine.replica.start_seconds), generation=self.generation
-            )
-            self._outage = None
-
-    def _step_done(self, step: str) -> None:
-        if self._outage is not None:
-            self._outage.done(step)
 
     def _withdraw(self, reason: str) -> int:
         """Remove the engine from load balancing, and evict its requests; returns their number."""

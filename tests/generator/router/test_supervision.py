@@ -2,14 +2,12 @@
 
 import asyncio
 import gc
-import re
 
 import pytest
-from structlog.testing import capture_logs
 
 from services.generator.router.app import serve_router
 from services.generator.router.replica import Engine
-from services.generator.router.supervisor import Outage, RestartBudget
+from services.generator.router.supervisor import RestartBudget
 from services.generator.settings import GeneratorSettings
 from shared.errors import ServiceError
 from tests.generator.router.conftest import FAST, PROBING, Start
@@ -290,31 +288,3 @@ def test_restarts_come_slower_and_slower_until_they_are_forgotten() -> None:
 def test_pauses_are_bounded() -> None:
     restarts = RestartBudget(first_pause=1, per_hour=5000, clock=lambda: 0.0)
     assert max(restarts.next_pause() or 0 for _ in range(3000)) == 120
-
-
-def test_an_outage_is_told_by_step() -> None:
-    times = iter([100.0, 101.5, 102.5, 150.0, 151.0, 153.0, 160.25, 160.5])
-    outage = Outage(lambda: next(times))
-    for step in ("stop", "pause", "failed start", "stop", "pause", "start", "first token"):
-        outage.done(step)
-    assert outage.describe({"imports": 0.04, "engine": 7.0}) == (
-        "replica back after 60.5 s: stop 2.5, pause 3.0, failed start 47.5, start 7.2, "
-        "first token 0.2 (start: imports 0.0, engine 7.0)"
-    )
-
-
-async def test_a_replica_that_is_back_says_where_the_time_went(
-    start: Start, factory: FakeFactory
-) -> None:
-    with capture_logs() as lines:
-        service = await start(1)
-        factory.replicas[0, 0].end.set()
-        async with asyncio.timeout(10):
-            while (await service.state())["replicas"][0]["generation"] == 0:
-                await asyncio.sleep(0.01)
-        await service.are("healthy")
-    (back,) = (line for line in lines if line["event"].startswith("replica back"))
-    steps = r"stop [\d.]+, pause [\d.]+, start [\d.]+, first token [\d.]+"
-    text = rf"replica back after [\d.]+ s: {steps} \(start: imports 12.2, engine 60.0\)"
-    assert re.fullmatch(text, back["event"])
-    assert (back["replica"], back["generation"]) == (0, 1)
