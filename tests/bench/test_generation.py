@@ -82,7 +82,7 @@ async def test_answers_are_counted_in_the_order_of_the_questions() -> None:
 
 
 async def test_a_server_that_is_away_is_trouble_of_each_request() -> None:
-    load = await asyncio.to_thread(ask, questions("http://127.0.0.1:9", "m", [[1], [2]], 1))
+    load = await asyncio.to_thread(ask, questions(["http://127.0.0.1:9"], "m", [[1], [2]], 1))
 
     assert [answer.status for answer in load.failed] == [0, 0]
 

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ def prompts(count: int, tokens: int, vocabulary: int, seed: int) -> list[list[in
     return [chance.choices(ids, k=chance.randint(low, high)) for _ in range(count)]
 
 
-def questions(url: str, model: str, given: Sequence[list[int]], new_tokens: int) -> list[Question]:
-    """One greedy answer of exactly ``new_tokens`` for each prompt."""
+def questions(
+    urls: Sequence[str], model: str, given: Sequence[list[int]], new_tokens: int
+) -> list[Question]:
+    """One greedy answer of exactly ``new_tokens`` for each prompt, from the servers in turn."""
     return [
         Question(
             f"{url}/v1/completions",
@@ -39,5 +42,5 @@ def questions(url: str, model: str, given: Sequence[list[int]], new_tokens: int)
                 "ignore_eos": True,
             },
         )
-        for prompt in given
+        for url, prompt in zip(cycle(urls), given, strict=False)
     ]

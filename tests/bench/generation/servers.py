@@ -27,11 +27,11 @@ SIDES = (OURS, VLLM, VLLM_DEFAULTS)
 class Server:
     """A server that gives tokens. ``start_seconds`` go from its process's start to the first one.
 
-    ``replicas`` are the addresses of the engines behind it.
+    It is asked at ``urls`` in turn; ``replicas`` are the addresses of the engines behind it.
     """
 
     side: str
-    url: str
+    urls: Sequence[str]
     model: str
     replicas: Sequence[str]
     start_seconds: float
@@ -54,7 +54,7 @@ def serving(side: str, config: Config, folder: Path) -> Iterator[Server]:
         url, replicas = found[-1]
         model = model_of(url)
         _first_token(url, model)
-        yield Server(side, url, model, replicas, time.monotonic() - process.began, process)
+        yield Server(side, [url], model, replicas, time.monotonic() - process.began, process)
 
 
 _Ready = tuple[str, Sequence[str]] | None

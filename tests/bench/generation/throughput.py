@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+import psutil
+
 from tests.bench.generation.bench import Bench
 from tests.bench.generation.client import Load, ask
 from tests.bench.generation.questions import prompts, questions
@@ -16,7 +18,7 @@ class Plan:
     """What to measure.
 
     ``together``: both servers run all the time, share the GPU's memory and take turns.
-    ``direct``: our replica is asked without the router between as well.
+    ``direct``: our replicas are asked without the router between as well, all and the first alone.
     """
 
     sides: Sequence[str]
@@ -66,26 +68,38 @@ def _passes(bench: Bench, plan: Plan, replicas: int) -> Iterator[Pass]:
                     )
                     for side in group
                 ]
-                if plan.direct and replicas == 1:
-                    servers += [unrouted(server) for server in servers if server.side == OURS]
+                if plan.direct:
+                    servers += unrouted(servers)
                 for number in range(plan.passes + 1):
                     for server in servers:
-                        yield one_pass(bench, server, replicas, number)
+                        direct = server.side not in SIDES
+                        load = len(server.urls) if direct else replicas
+                        yield one_pass(bench, server, load, number)
 
 
-def unrouted(server: Server) -> Server:
-    """The engine behind our router."""
-    (url,) = server.replicas
-    return replace(server, side=f"{server.side}-direct", url=url, model=model_of(url))
+def unrouted(servers: Sequence[Server]) -> list[Server]:
+    """The engines behind our router: the first one alone, and all of them."""
+    return [
+        replace(
+            server,
+            side=f"{OURS}-direct",
+            urls=server.replicas[:count],
+            model=model_of(server.replicas[0]),
+        )
+        for server in servers
+        if server.side == OURS
+        for count in sorted({1, len(server.replicas)})
+    ]
 
 
 def one_pass(bench: Bench, server: Server, replicas: int, number: int) -> Pass:
     """All prompts at once; those of another number are others."""
     size = bench.size
-    # Asked without the router the replica would have the prompts in its cache otherwise.
-    seed = number if server.side in SIDES else -1 - number
+    # Asked without the router the replicas would have the prompts in their caches otherwise.
+    seed = number if server.side in SIDES else -(2 * number + (replicas > 1)) - 1
     given = prompts(size.prompts * replicas, size.prompt_tokens, bench.vocabulary, seed)
-    asked = questions(server.url, server.model, given, size.new_tokens)
+    asked = questions(server.urls, server.model, given, size.new_tokens)
+    before = _cpu_seconds(server)
     load = ask(asked, processes=replicas)
     bench.report.line(
         "pass",
@@ -93,12 +107,19 @@ def one_pass(bench: Bench, server: Server, replicas: int, number: int) -> Pass:
         replicas=replicas,
         number=number,
         start_seconds=server.start_seconds,
+        server_cpu_seconds=_cpu_seconds(server) - before,
         **figures(load),
     )
     trouble = f", {len(load.failed)} failed: {load.failed[0].trouble}" if load.failed else ""
     rate = f"{load.tokens_per_second:,.0f} tokens/s"
     print(f"  {server.side} x{replicas}, pass {number}: {rate}{trouble}")
     return Pass(server.side, replicas, number, load.tokens_per_second)
+
+
+def _cpu_seconds(server: Server) -> float:
+    """Those of the process that is asked: of our generator it is the router's."""
+    times = psutil.Process(server.running.process.pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def figures(load: Load) -> dict[str, object]:
