@@ -257,7 +257,8 @@ def _ping(url: str, wait: float = 0.0) -> None:
 
     A wrong password fails at once; redis-py's own retries would also retry it.
     """
-    client = _client(url, socket_connect_timeout=5, socket_timeout=5)
+    retry = Retry(NoBackoff(), 0)
+    client = _client(url, socket_connect_timeout=5, socket_timeout=5, retry=retry)
     deadline = time.monotonic() + wait
     while True:
         try:

@@ -13,9 +13,12 @@ from urllib.parse import unquote, urlsplit
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import sentinel as async_sentinel
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
 from redis.connection import URL_QUERY_ARGUMENT_PARSERS, parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
+from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 URL_FORM = "redis+sentinel://USER:PASSWORD@HOST:26379,HOST2:26379/SERVICE/DB"
@@ -117,7 +120,12 @@ def sentinel_client(url: str, **settings: Any) -> Redis:  # noqa: ANN401 - redis
     options = {**settings, **parsed.options}
     kind = _TLSMasterConnection if options.pop("ssl", False) else _MasterConnection
     sentinel = Sentinel(  # type: ignore[no-untyped-call]
-        parsed.hosts, sentinel_kwargs=_SENTINEL_SETTINGS | parsed.sentinel_options
+        parsed.hosts,
+        sentinel_kwargs={
+            **_SENTINEL_SETTINGS,
+            "retry": Retry(NoBackoff(), 0),
+            **parsed.sentinel_options,
+        },
     )
     return cast(Redis, sentinel.master_for(parsed.service, connection_class=kind, **options))  # type: ignore[no-untyped-call]
 
@@ -128,7 +136,12 @@ def async_sentinel_client(url: str, **settings: Any) -> AsyncRedis:  # noqa: ANN
     options = {**settings, **parsed.options}
     kind = _AsyncTLSMasterConnection if options.pop("ssl", False) else _AsyncMasterConnection
     sentinel = async_sentinel.Sentinel(  # type: ignore[no-untyped-call]
-        parsed.hosts, sentinel_kwargs=_SENTINEL_SETTINGS | parsed.sentinel_options
+        parsed.hosts,
+        sentinel_kwargs={
+            **_SENTINEL_SETTINGS,
+            "retry": AsyncRetry(NoBackoff(), 0),
+            **parsed.sentinel_options,
+        },
     )
     client = sentinel.master_for(
         parsed.service, connection_pool_class=_AsyncPool, connection_class=kind, **options

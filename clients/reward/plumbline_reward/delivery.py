@@ -265,7 +265,9 @@ def delivery(settings: Settings) -> Delivery:
     """The requests to the service that the settings name, which all clients of a process share."""
     key = (settings.url, settings.token)
     with _lock:
-        return _services.setdefault(key, Delivery(*key))
+        if key not in _services:
+            _services[key] = Delivery(*key)
+        return _services[key]
 
 
 def _forget() -> None:
