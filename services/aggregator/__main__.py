@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from redis import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from services.aggregator.app import make_app
 from services.aggregator.folders.watch import RunFolders
@@ -15,8 +15,7 @@ from services.aggregator.repeat import repeat
 from services.aggregator.settings import AggregatorSettings
 from shared.analysis.gate_policy import default_policy
 from shared.errors import OutputError, ServiceError
-from shared.ledger import Ledger, connect_async, keys, list_runs, wait_for_redis
-from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, report_unreadable
+from shared.ledger import connect_async, keys, list_runs, wait_for_redis
 from shared.service.access import Access
 from shared.service.logs import get_logger
 from shared.service.main import run_service
@@ -114,25 +113,14 @@ def publish_due(ingester: Ingester, roots: OutputRoots | None = None) -> bool:
             log.info("published", run=ledger.run)
         except OutputError as error:
             log.error("cannot publish", run=ledger.run, reason=str(error))
-            _fail(ledger, str(error))
-        except OF_THE_SERVER:
-            raise
-        except UNREADABLE as error:
-            reason = f"{type(error).__name__}: {str(error)[:500]}"
+            ledger.fail(str(error))
+        except ValueError as error:
             log.exception("cannot publish", run=ledger.run)
-            _fail(
-                ledger,
-                f"the run's records in Redis cannot be read ({reason}); restore Redis' data, or "
-                "start the run over with --force",
+            ledger.fail(
+                f"the run's records in Redis cannot be read ({str(error)[:500]}); restore Redis' "
+                "data, or start the run over with --force"
             )
     return bool(due)
-
-
-def _fail(ledger: Ledger, reason: str) -> None:
-    try:
-        ledger.fail(reason)
-    except ResponseError as error:  # its meta data are something else by now
-        report_unreadable(ledger.run, str(error))
 
 
 if __name__ == "__main__":

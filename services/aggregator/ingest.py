@@ -3,29 +3,25 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
-from pydantic import BaseModel
 from redis import Redis
 
 from services.aggregator.index.database import Database, open_database
-from services.aggregator.index.rows import MAX_INTEGER
 from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
 from services.aggregator.metrics import IngestMetrics
 from shared.errors import OutputError
-from shared.ledger import Ledger, RunProgress, StreamEntry, read_stream, runs_progress
-from shared.ledger.streams import OF_THE_SERVER, UNREADABLE, entry_order, report_unreadable
+from shared.ledger import Ledger, RunProgress, VerdictEvent, runs_progress
+from shared.ledger.streams import entry_order
 from shared.outlines import ProblemOutline
 from shared.run_record import Provenance, RunState
-from shared.schemas import Problem, SampleId, Verdict
+from shared.schemas import Verdict
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 
 _FACTS_INTERVAL = 1.0
-
-Record = TypeVar("Record", bound=BaseModel)
 
 
 class Ingester:
@@ -81,13 +77,8 @@ class Ingester:
         """Follow a run; what cannot be read in one run holds up no other."""
         try:
             return self._follow(progress, run)
-        except OF_THE_SERVER:
-            raise
-        except OutputError as error:
-            report_unreadable(progress.run, str(error)[:1000])
-            return False
-        except UNREADABLE as error:
-            report_unreadable(progress.run, f"{type(error).__name__}: {str(error)[:200]}")
+        except (OutputError, ValueError) as error:
+            _report_unreadable(progress.run, str(error)[:1000])
             return False
 
     def _follow(self, progress: RunProgress, run: KnownRun | None) -> bool:
@@ -109,25 +100,24 @@ class Ingester:
         """Read the stream to its end; the position is stored with the rows of each batch."""
         busy, position = False, run.position
         while not self._stopping.is_set() and (
-            entries := read_stream(self._redis, run.run, position, self._batch_size)
+            events := ledger.events(position, count=self._batch_size)
         ):
-            batch = self._batch(ledger, run, [_storable(entry) for entry in entries])
+            batch = self._batch(ledger, run, events)
             if ledger.incarnation() != run.incarnation:
                 return True  # the run was restarted from scratch meanwhile: drop the batch
             self.metrics.record(self._writer.apply(run, batch))
-            busy, position = True, entries[-1].id
-            if len(entries) < self._batch_size:
+            busy, position = True, events[-1].entry
+            if len(events) < self._batch_size:
                 break
         return busy
 
-    def _batch(self, ledger: Ledger, run: KnownRun, entries: Sequence[StreamEntry]) -> Batch:
-        samples = list(dict.fromkeys(e.event.sample for e in entries if e.event))
-        verdicts = _readable(samples, ledger.verdicts, ledger.verdict)
-        generations = _readable(samples, ledger.completions, ledger.completion)
+    def _batch(self, ledger: Ledger, run: KnownRun, events: Sequence[VerdictEvent]) -> Batch:
+        samples = list(dict.fromkeys(event.sample for event in events))
+        verdicts = list(ledger.verdicts(samples))
         return Batch(
-            entries,
+            events,
             {one.sample: one for one in verdicts},
-            {one.sample: one for one in generations},
+            {one.sample: one for one in ledger.completions(samples)},
             self._new_outlines(ledger, run, verdicts),
         )
 
@@ -139,8 +129,7 @@ class Ingester:
         known = self._writer.known_problems(run, problems)
         unknown = [sample for problem, sample in problems.items() if problem not in known]
         provenance = Provenance.read(ledger.meta_document()) if unknown else Provenance()
-        found = _readable(unknown, ledger.problems, _problem_of(ledger))
-        return [ProblemOutline.of(problem, provenance) for problem in found]
+        return [ProblemOutline.of(problem, provenance) for problem in ledger.problems(unknown)]
 
     def _update_facts(self, ledger: Ledger, run: KnownRun, progress: RunProgress) -> None:
         """Store state and metadata: immediately on a change of state, otherwise once a second."""
@@ -151,6 +140,12 @@ class Ingester:
         if progress.state != run.state or first or (due and not finished):
             self._writer.set_facts(run, progress, ledger.meta_document())
             self._facts_stored_at[run.id] = now
+
+
+@lru_cache(maxsize=1000)
+def _report_unreadable(run: str, reason: str) -> None:
+    """Log that records of a run cannot be read, once for each run and reason."""
+    log.error("a run's records in Redis cannot be read", run=run, reason=reason)
 
 
 def _before(one: str, other: str) -> bool:
@@ -167,35 +162,3 @@ def _planned(ledger: Ledger) -> tuple[dict[str, tuple[int, int]], dict[str, str]
     datasets = plan.datasets if plan else []
     counts = {one.name: (one.problems, len(one.owed)) for one in datasets}
     return counts, {one.name: one.sha256 for one in datasets}
-
-
-def _problem_of(ledger: Ledger) -> Callable[[SampleId], Problem | None]:
-    return lambda sample: ledger.problem(sample.dataset, sample.problem_id)
-
-
-def _storable(entry: StreamEntry) -> StreamEntry:
-    """Treat an entry as unreadable if SQLite cannot store its sample index."""
-    if entry.event is None or entry.event.sample.sample_index <= MAX_INTEGER:
-        return entry
-    return StreamEntry(entry.id, None)
-
-
-def _readable(
-    samples: Sequence[SampleId],
-    read_many: Callable[[Sequence[SampleId]], Iterator[Record]],
-    read_one: Callable[[SampleId], Record | None],
-) -> list[Record]:
-    """Read records in bulk; one by one if some are invalid (written by another version)."""
-    try:
-        return list(read_many(samples))
-    except ValueError:
-        found = []
-    for sample in samples:
-        try:
-            record = read_one(sample)
-        except ValueError as error:
-            log.error("invalid record skipped", sample=sample.key, reason=str(error)[:500])
-            continue
-        if record is not None:
-            found.append(record)
-    return found

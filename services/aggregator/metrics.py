@@ -63,9 +63,6 @@ class IngestMetrics:
             ["reason"],
             registry=None,
         )
-        self._unreadable = Counter(
-            "plumbline_unreadable_entries", "Stream entries that cannot be parsed.", registry=None
-        )
         self._tokens = Counter(
             "plumbline_generated_tokens", "Tokens of all completions.", ["dataset"], registry=None
         )
@@ -96,12 +93,9 @@ class IngestMetrics:
 
     def record(self, applied: AppliedBatch) -> None:
         """Count the entries and changes of a committed batch; call once per batch."""
-        for entry in applied.entries:
-            if entry.event is None:
-                self._unreadable.inc()
-            else:
-                dataset = self.dataset_label(entry.event.sample.dataset)
-                self._verdicts.labels(dataset, entry.event.status.value).inc()
+        for event in applied.events:
+            dataset = self.dataset_label(event.sample.dataset)
+            self._verdicts.labels(dataset, event.status.value).inc()
         for change in applied.changes:
             self._record_change(change)
 
@@ -121,7 +115,7 @@ class IngestMetrics:
 
     def collect(self) -> Iterator[Metric]:
         for metric in (
-            *(self._verdicts, self._infra_failures, self._unreadable, self._tokens),
+            *(self._verdicts, self._infra_failures, self._tokens),
             *(self._pass_ratio, self._cut, self._judge_seconds),
             *(self._generation_seconds, self._output_tokens),
         ):

@@ -80,11 +80,7 @@ class RecordedSource(Mapping[SampleId, RecordedCompletion]):
             self.add(sample, recorded)
 
     def add(self, sample: SampleId, recorded: RecordedCompletion) -> None:
-        """Add the completion of a sample that has none yet.
-
-        Raises:
-            OversizedRecordError: It is larger than the ledger takes.
-        """
+        """Add the completion of a sample that has none yet."""
         if (completion := without_surrogates(recorded.completion)) != recorded.completion:
             recorded = recorded.model_copy(update={"completion": completion})
         self._packed[sample] = pack(recorded.model_dump_json(exclude_defaults=True))
@@ -156,7 +152,6 @@ def match_completions(
     Raises:
         DataError: The file cannot be used, has two completions of one sample, does not name the
             data set of a problem id that occurs in several, or matches no problem at all.
-        OversizedRecordError: As :meth:`RecordedSource.add`.
     """
     datasets: dict[str, list[str]] = {}
     for problem in problems:

@@ -8,21 +8,19 @@ from shared.ledger.canaries import CanaryLedger
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
 from shared.ledger.ledger import Ledger, VerdictEvent, list_runs
 from shared.ledger.queue import JudgeQueue
-from shared.ledger.streams import RunProgress, StreamEntry, read_stream, runs_progress
+from shared.ledger.streams import RunProgress, runs_progress
 
 __all__ = [
     "CanaryLedger",
     "JudgeQueue",
     "Ledger",
     "RunProgress",
-    "StreamEntry",
     "VerdictEvent",
     "connect",
     "connect_async",
     "fail_fast",
     "list_runs",
     "ping_error",
-    "read_stream",
     "runs_progress",
     "wait_for_redis",
 ]

@@ -1,7 +1,6 @@
 """Ledger of one run in Redis: idempotent writes, exactly-once verdicts, redelivery of lost jobs."""
 
 import json
-import re
 import time
 import uuid
 from collections import Counter
@@ -61,8 +60,6 @@ end
 return found
 """
 
-# A run's id is a plain file name and a hash.
-_RUN = re.compile(rb"[^/\x00-\x1f\x7f]{1,1000}")
 # Only the holder may renew or release the lock: it may have expired, and another runner may hold
 # it.
 _TAKE_LOCK = """
@@ -182,18 +179,6 @@ class Ledger:
         """The meta data as stored, for display; includes ``results`` once they are published."""
         return self._document(_NOT_SHOWN)
 
-    def _damaged(self, what: str, error: Exception) -> OutputError:
-        return OutputError(
-            f"the {what} of run {self.run} in Redis cannot be read ({type(error).__name__}: "
-            f"{str(error)[:200]}); something else than Plumbline wrote them"
-        )
-
-    def _sample(self, key: bytes) -> SampleId:
-        try:
-            return SampleId.parse(text(key))
-        except ValueError as error:
-            raise self._damaged("names of samples", error) from None
-
     def _document(self, without: Sequence[bytes]) -> JsonObject:
         found = cast(list[bytes], self._redis.hkeys(self._keys.meta))
         names = [name for name in found if name not in without]
@@ -201,10 +186,7 @@ class Ledger:
             return {}
         values = cast(list[bytes | None], self._redis.hmget(self._keys.meta, names))
         stored = zip(names, values, strict=True)
-        try:
-            return {text(name): json.loads(value) for name, value in stored if value is not None}
-        except (ValueError, RecursionError) as error:
-            raise self._damaged("meta data", error) from None
+        return {text(name): json.loads(value) for name, value in stored if value is not None}
 
     def plan(self) -> RunPlan | None:
         """The run's plan; None if it is not stored.
@@ -222,11 +204,6 @@ class Ledger:
         """Unique id that distinguishes a run from a deleted one of the same id; None if no run."""
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, INCARNATION))
         return None if stored is None else str(json.loads(stored))
-
-    def config(self) -> str | None:
-        """The config of the run's latest session as JSON; None if the run does not exist."""
-        stored = cast(bytes | None, self._redis.hget(self._keys.meta, "config"))
-        return None if stored is None else text(stored)
 
     def set_state(self, state: RunState) -> None:
         """Write the state; aggregators are notified of a judged run."""
@@ -361,7 +338,7 @@ class Ledger:
 
     def completed(self) -> dict[SampleId, str]:
         """SHA-256 of every completion."""
-        return {self._sample(key): text(sha) for key, sha in self._hashes().items()}
+        return {sample_of(key): text(sha) for key, sha in self._hashes().items()}
 
     def completed_count(self) -> int:
         """The number of samples that have a completion."""
@@ -398,27 +375,22 @@ class Ledger:
     def judged(self) -> set[SampleId]:
         """The samples with a verdict, including those that could not be judged."""
         found = cast(list[bytes], self._redis.hkeys(self._keys.verdicts))
-        return {self._sample(key) for key in found}
+        return {sample_of(key) for key in found}
 
     def judged_count(self) -> int:
         """The number of samples with a verdict."""
         return self._redis.hlen(self._keys.verdicts)
 
-    def events(self, after: str = "0", block: float | None = None) -> list[VerdictEvent]:
-        """Read up to 1000 stream entries after ``after``; waits up to ``block`` seconds for one.
-
-        Raises:
-            OutputError: An entry is none of a verdict.
-        """
+    def events(
+        self, after: str = "0", block: float | None = None, count: int = 1000
+    ) -> list[VerdictEvent]:
+        """Read up to ``count`` entries after ``after``; waits up to ``block`` seconds for one."""
         found = self._redis.xread(
             {self._keys.events: after},
-            count=1000,
+            count=count,
             block=None if block is None else max(1, int(block * 1000)),
         )
-        try:
-            return [event_of(entry, fields) for entry, fields in entries(found)]
-        except (KeyError, ValueError) as error:
-            raise self._damaged("stream of verdicts", error) from None
+        return [event_of(entry, fields) for entry, fields in entries(found)]
 
     def last_event(self) -> str:
         """The id of the newest entry of the stream; ``0`` if the stream is empty."""
@@ -463,7 +435,7 @@ class Ledger:
         names = [self._keys.hashes, self._keys.verdicts]
         found = cast(list[bytes], self._find_unjudged(keys=names))
         pairs = zip(found[::2], found[1::2], strict=True)
-        return {self._sample(key): text(sha) for key, sha in pairs}
+        return {sample_of(key): text(sha) for key, sha in pairs}
 
     def rejudge(self, completions: Sequence[tuple[SampleId, str]]) -> None:
         """Delete the verdicts of samples and enqueue their completions, given by hash, again."""
@@ -513,17 +485,8 @@ class Ledger:
 
 
 def list_runs(redis: Redis) -> list[str]:
-    """The ids of all runs in the ledger, sorted; what cannot be one is left out."""
-    found = cast(set[bytes], redis.smembers(keys.RUNS))
-    return sorted(run.decode() for run in found if _RUN.fullmatch(run) and _is_utf8(run))
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    """The ids of all runs in the ledger, sorted."""
+    return sorted(map(text, cast(set[bytes], redis.smembers(keys.RUNS))))
 
 
 def problem_key(dataset: str, problem_id: str) -> str:
@@ -574,6 +537,11 @@ async def write_verdict(
     """As :meth:`Ledger.record_verdict`, in an event loop."""
     written = await commands.run(_WRITE_VERDICT, *verdict_arguments(names, verdict, cases))
     return bool(written == 1)
+
+
+def sample_of(key: bytes) -> SampleId:
+    """Parse the key of a sample."""
+    return SampleId.parse(text(key))
 
 
 def text(value: bytes | str) -> str:

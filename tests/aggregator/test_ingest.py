@@ -215,22 +215,6 @@ def test_state_plan_and_facts_of_a_run(ledger: Ledger, ingester: Ingester) -> No
     assert indexed(ingester)["run-1"].state == "judged"
 
 
-def test_an_entry_nobody_can_read_holds_nothing_up(
-    redis: Redis, ledger: Ledger, ingester: Ingester
-) -> None:
-    stream = "plumbline:run:run-1:events"
-    redis.xadd(stream, {"sample": "no sample", "status": "success", "accepted": 1})
-    redis.xadd(stream, {"sample": "d1/p9/0", "status": "of the future", "accepted": 1})
-    redis.hset("plumbline:run:run-1:verdicts", "d1/p1/0", "no verdict")
-    redis.xadd(stream, {"sample": "d1/p1/0", "status": "success", "accepted": 1})
-    judged(ledger, SampleId("d1", "p1", 10**30))
-    ledger.record(generation("p2", output_tokens=10**30))
-    ledger.record_verdict(verdict(generation("p2")))
-    ingester.catch_up()
-    assert [(row.problem_id, row.output_tokens) for row in rows(ingester)] == [("p2", None)]
-    assert counted(ingester.metrics, "unreadable_entries_total") == {(): 3}
-
-
 class CrashError(Exception):
     pass
 

@@ -74,7 +74,6 @@ def test_verdicts_samples_and_shares(redis: Redis, ledger: Ledger, ingester: Ing
     assert of(found, "samples", dataset="d1", state="open") == 2
     assert of(found, "accepted_ratio", dataset="d1") == pytest.approx(2 / 3)
     assert of(found, "run_progress_ratio") == pytest.approx(4 / 6)
-    assert of(found, "unreadable_entries_total") == 0
 
 
 def test_counters_begin_with_zero(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:

@@ -267,12 +267,12 @@ def test_leases_of_a_long_job_are_renewed(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
     record(ledger, *NAMES, completion="wait")
-    with judging(redis_server.url, lease_ttl=1) as process:
+    with judging(redis_server.url, lease_ttl=2) as process:
         until(lambda: counted(redis, WAITING) == len(NAMES))
-        time.sleep(2.5)
+        time.sleep(4)
         assert counted(redis, WAITING) == len(NAMES)
         assert len(live_workers(redis)) == 16
-        assert ledger.queue.oldest_lease() > 2
+        assert ledger.queue.oldest_lease() > 3
         process.send_signal(signal.SIGSTOP)
         until(lambda: not live_workers(redis))
         redis.delete("rq:workers", "rq:workers:judge")

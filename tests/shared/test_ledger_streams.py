@@ -1,7 +1,7 @@
 import pytest
 from redis import Redis
 
-from shared.ledger import Ledger, RunProgress, read_stream, runs_progress
+from shared.ledger import Ledger, RunProgress, runs_progress
 from shared.ledger.streams import entry_order
 from shared.schemas import SampleId
 from tests.shared.ledgers import enter, generation, verdict
@@ -22,23 +22,14 @@ def judged(ledger: Ledger, *problems: str) -> None:
         ledger.record_verdict(verdict(generation(name)))
 
 
-def names(entries) -> list[str]:
-    return [entry.event.sample.problem_id for entry in entries]
-
-
-def test_entries_are_read_from_a_position(redis: Redis, ledger: Ledger) -> None:
-    assert read_stream(redis, RUN, "0") == []
+def test_entries_are_read_from_a_position(ledger: Ledger) -> None:
+    assert ledger.events() == []
     judged(ledger, "p1", "p2", "p3")
-    first = read_stream(redis, RUN, "0", count=2)
-    assert names(first) == ["p1", "p2"]
-    assert names(read_stream(redis, RUN, first[-1].id)) == ["p3"]
-    assert read_stream(redis, RUN, ledger.last_event()) == []
-
-
-def test_an_entry_nobody_can_read_is_delivered_as_such(redis: Redis, ledger: Ledger) -> None:
-    redis.xadd("plumbline:run:run-1:events", {"sample": "x", "status": "y"})
-    (entry,) = read_stream(redis, RUN, "0")
-    assert entry.event is None
+    first = ledger.events(count=2)
+    assert [event.sample.problem_id for event in first] == ["p1", "p2"]
+    (last,) = ledger.events(first[-1].entry)
+    assert last.sample.problem_id == "p3"
+    assert ledger.events(ledger.last_event()) == []
 
 
 def test_entry_order_is_that_of_the_stream() -> None:

@@ -17,7 +17,7 @@ from services.aggregator.index.problems import ProblemKey, put_methods, put_outl
 from services.aggregator.index.records import Record
 from services.aggregator.index.rows import COLUMNS, SampleRow
 from services.aggregator.index.search import SampleTexts, put_texts
-from shared.ledger import RunProgress, StreamEntry
+from shared.ledger import RunProgress, VerdictEvent
 from shared.ledger.streams import entry_order
 from shared.outlines import ProblemOutline
 from shared.redaction import redact_address
@@ -97,7 +97,7 @@ class Batch:
     are those of problems that are not in the index yet.
     """
 
-    entries: Sequence[StreamEntry]
+    events: Sequence[VerdictEvent]
     verdicts: Mapping[SampleId, Verdict]
     generations: Mapping[SampleId, Generation] = field(default_factory=dict)
     outlines: Sequence[ProblemOutline] = ()
@@ -124,7 +124,7 @@ class SampleChange:
 class AppliedBatch:
     """Entries and changes of a batch that were new to the index."""
 
-    entries: Sequence[StreamEntry] = ()
+    events: Sequence[VerdictEvent] = ()
     changes: Sequence[SampleChange] = ()
 
 
@@ -323,13 +323,13 @@ class IndexWriter:
             (position,) = connection.execute(
                 "SELECT position FROM runs WHERE id = ?", (run.id,)
             ).fetchone()
-            new = [e for e in batch.entries if entry_order(e.id) > entry_order(position)]
+            new = [e for e in batch.events if entry_order(e.entry) > entry_order(position)]
             if not new:
                 return AppliedBatch()
             put_outlines(connection, run.id, batch.outlines, searched=self._searched)
             facts = _prepare(connection, run.id, batch.verdicts.values())
             changes = []
-            for sample in dict.fromkeys(e.event.sample for e in new if e.event):
+            for sample in dict.fromkeys(event.sample for event in new):
                 verdict = batch.verdicts.get(sample)
                 if verdict is None:
                     _remove(connection, run.id, sample)
@@ -342,7 +342,7 @@ class IndexWriter:
             connection.execute(
                 "UPDATE runs SET position = ?, events = events + ?, version = version + 1 "
                 "WHERE id = ?",
-                (new[-1].id, len(new), run.id),
+                (new[-1].entry, len(new), run.id),
             )
         return AppliedBatch(new, changes)
 
