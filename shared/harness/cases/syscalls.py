@@ -12,9 +12,11 @@ import sys
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
+    import types
     from collections.abc import Callable
     from typing import Any
 
+KEPT: list[types.FrameType] = []
 SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
@@ -92,7 +94,20 @@ def fork() -> int:
     pid: int = _fork()
     if pid < 0:
         raise OSError("cannot fork")
+    if pid == 0:
+        keep_frames()
     return pid
+
+
+def keep_frames() -> None:
+    """Let what the callers' frames refer to outlive them.
+
+    A child that returns to the outermost frame would otherwise free it all, and so copy its pages.
+    """
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        KEPT.append(frame)
+        frame = frame.f_back
 
 
 def renew() -> None:
