@@ -32,6 +32,9 @@ from shared.text import shorten_end
 
 log = get_logger(__name__)
 
+# Modules that a second container of a slot has loaded, for function tests that use them: to load
+# them takes ten times as long as such tests do, but makes every fork slower.
+LARGE_MODULES = ("numpy", "numpy.testing")
 # A program that ends its slot twice is at fault itself.
 ATTEMPTS = 2
 LONGEST_MESSAGE = 1000  # of an error, which may quote a path of the request
@@ -68,12 +71,12 @@ class Runner:
         self._settings = settings
         self._reaper = reaper
         self._commands = CommandRunner(settings, isolation)
-        self._slots: dict[int, Slot] = {}
+        self._slots: dict[tuple[int, bool], Slot] = {}
         self._toolchains = toolchains(settings.python)
         self.languages = installed(settings.python, search_path(settings))
         # Process limits count per user on the whole machine: two servers on one machine should use
         # different users.
-        spread = max(1, LAST_UID - FIRST_UID - settings.concurrency)
+        spread = max(1, LAST_UID - FIRST_UID - 2 * settings.concurrency)
         self._first_uid = FIRST_UID + random.SystemRandom().randrange(spread)
 
     async def run(
@@ -122,7 +125,8 @@ class Runner:
         Raises:
             SlotLostError: The slot does not start.
         """
-        container = self._slot(slot)
+        large = request.language == "functions" and LARGE_MODULES[0] in "".join(request.inputs)
+        container = self._slot(slot, large=large and len(request.inputs) == 1)
         if self.isolation.identity is Identity.SERVER:
             # The limit would include the processes of all slots, and of the server.
             limits = replace(request.limits, processes=0)
@@ -233,12 +237,16 @@ class Runner:
             files=files,
         )
 
-    def _slot(self, number: int) -> Slot:
-        if number not in self._slots:
+    def _slot(self, number: int, *, large: bool = False) -> Slot:
+        """Return the container of a slot, or its second one with the ``LARGE_MODULES``."""
+        if (number, large) not in self._slots:
             own = self.isolation.identity is Identity.SLOT
-            uid = self._first_uid + number if own else None
-            self._slots[number] = Slot(self.isolation, self._settings, self._reaper, uid)
-        return self._slots[number]
+            user = self._first_uid + number + self._settings.concurrency * large
+            modules = LARGE_MODULES if large else ()
+            self._slots[number, large] = Slot(
+                self.isolation, self._settings, self._reaper, user if own else None, modules
+            )
+        return self._slots[number, large]
 
 
 def sandbox_error(message: str) -> RunCodeResponse:

@@ -137,6 +137,7 @@ class Slot:
     """One container, started when it is first used; one command at a time.
 
     Attributes:
+        modules: Modules that the init loads, if they are installed, besides the usual ones.
         workspace: Folder of the programs, at the same path inside and outside.
         uid: User of the programs; None for the server's own.
         started: How many containers this slot has had.
@@ -147,6 +148,7 @@ class Slot:
     settings: SandboxSettings
     reaper: Reaper
     uid: int | None
+    modules: Sequence[str] = ()
     workspace: Workspace = field(init=False)
     started: int = 0
     covered: list[str] = field(default_factory=list)
@@ -405,6 +407,7 @@ class Slot:
                     "disk_limit": self.settings.disk_limit_bytes,
                     "disk_reserve": reserved(folder, self.settings.disk_reserve_bytes),
                     "roots": [str(path) for path in shared],
+                    "warm": list(self.modules),
                     "own_user": self.isolation.shares_folders and self.uid is not None,
                     "keep": [str(path) for path in (folder, *folder.parents)],
                     "confinement": self._confinement(self.isolation.writable(folder)),

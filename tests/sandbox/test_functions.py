@@ -102,3 +102,11 @@ async def test_an_answer_has_its_own_descriptors_alone(every_isolation: Sandbox)
 async def test_a_prelude_is_in_both_processes(sandbox: Sandbox):
     code = "def f(x): return N + x"
     assert codes(await run(sandbox, code, "assert f(1) == 6", prelude="N = 5")) == "1\ndone"
+
+
+async def test_tests_that_use_numpy_find_it_loaded(sandbox: Sandbox):
+    """The answer neither pays for it nor has it where they do not use it."""
+    code = "import sys\ndef f(x): return 'numpy' in sys.modules, len(bytearray(950 << 20))"
+    used = "import numpy\nassert f(1)[0] and numpy.allclose(f(1)[1], 950 << 20)"
+    assert codes(await run(sandbox, code, used, wall=60, cpu=60)) == "1\ndone"
+    assert codes(await run(sandbox, code, "assert not f(1)[0]", wall=60, cpu=60)) == "1\ndone"

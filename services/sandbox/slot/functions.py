@@ -56,7 +56,12 @@ class Functions(Run):
         group: Descriptor of the usage of the slot's control group, if it has one.
         ended: The children of the init that have ended.
         leave: Makes a fork of the init an ordinary process.
+
+    Attributes:
+        extra_memory: Bytes of modules that only the tests use, in the answer's memory too.
     """
+
+    extra_memory = 0
 
     def __init__(
         self,
@@ -233,6 +238,8 @@ class Functions(Run):
         """Let the limits hold, and have the tests started."""
         names = ("cpu", "memory", "output", "processes")
         cpu, memory, output, processes = (self.limits[name] for name in names)
+        if memory > 0:
+            memory += self.extra_memory
         if processes > 0:
             processes += tasks_of_user()  # without the tests, which come later
         for kind, value in case_limits(cpu + time.process_time(), memory, output, processes):

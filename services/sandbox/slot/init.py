@@ -134,7 +134,8 @@ class Confinement(cases.Confinement):
 class Init:
     """State of the init: its settings, the shared folders, and its own process attributes."""
 
-    def __init__(self, control: int, settings: dict[str, Any]) -> None:
+    def __init__(self, control: int, settings: dict[str, Any], extra_memory: int) -> None:
+        self.extra_memory = extra_memory  # bytes that no program has to pay for
         self.confinement = Confinement(settings["confinement"])
         self.control = socket.socket(fileno=control)
         self.group = control + 1 if settings["cpu_group"] else None
@@ -201,6 +202,7 @@ class Init:
     def start_functions(self, order: dict[str, Any], fds: list[int]) -> cases.Program | None:
         """Run the tests of an answer's functions; returns only in the answer's process."""
         functions = Functions(order, fds, self.folder, self.group, self.ended, self.leave)
+        functions.extra_memory = self.extra_memory
         program = functions.start(self.confinement)
         if program is None:
             self.report(functions, order)
@@ -527,6 +529,12 @@ def descendants(pid: int) -> Iterator[int]:
                 continue
 
 
+def address_space() -> int:
+    """Return the bytes of this process's address space."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
 def attributes() -> object:
     """Return the process attributes that children inherit and others with this user may change."""
     limits = [resource.getrlimit(kind) for kind in range(16)]
@@ -588,7 +596,13 @@ def main(control: int, settings: dict[str, Any]) -> cases.Program:
     os.umask(0o022)
     for name in WARM:
         __import__(name)
-    init = Init(control, settings)
+    before = address_space()
+    for name in settings["warm"]:
+        try:
+            __import__(name)
+        except ImportError:
+            break
+    init = Init(control, settings, address_space() - before)
     covered = init.confinement.enter()
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
