@@ -147,12 +147,10 @@ class HealthServer:
         """The endpoints."""
         # Imported here because commands import this module and make no server.
         from shared.service.access import Access
-        from shared.service.openapi import Failure, add_description
         from shared.service.server import add_operations, make_application
 
         app = make_application(Access(self._settings.hosts, self._settings.bearer))
         add_operations(app, self.readiness, self.registry)
-        add_description(app, "Plumbline worker", (), Failure)
         self.add_others(app)
         return app
 

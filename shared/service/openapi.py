@@ -54,7 +54,6 @@ class Route:
         failures: Expected statuses of 400 and above, with their meanings, beside those that every
             route has (the access rules', 404, 405, 413).
         media: Media type of a 200 response; empty if all responses are.
-        stream: Whether it can also be a stream of server-sent events.
         integers: Parameters of the path that are integers.
         failure: Type of an error response if it is not that of the service.
     """
@@ -68,7 +67,6 @@ class Route:
     query: type[BaseModel] | None = None
     failures: tuple[tuple[int, str], ...] = ()
     media: str = "application/json"
-    stream: bool = False
     integers: tuple[str, ...] = ()
     failure: object = None
 
@@ -163,10 +161,7 @@ def _answer(route: Route, schemas: _Schemas) -> JsonObject:
         content: JsonObject = {"schema": schemas[id(route.answer), "serialization"]}
     else:
         content = {} if route.media == "application/json" else {"schema": {"type": "string"}}
-    kinds: JsonObject = {route.media: content}
-    if route.stream:
-        kinds["text/event-stream"] = {"schema": {"type": "string"}}
-    return {"description": route.summary, "content": kinds}
+    return {"description": route.summary, "content": {route.media: content}}
 
 
 def _failure(route: Route, schemas: _Schemas, kind: object, meaning: str) -> JsonObject:

@@ -24,6 +24,8 @@ MODULES = {
     "judge": "services.judge",
     "reward": "services.reward",
 }
+# Servers with an OpenAPI description.
+DESCRIBED = ("sandbox", "aggregator", "reward")
 # With these in its log a server has met a request that nobody thought of.
 _TRACES = ("Traceback (most recent call last)", "Unhandled exception", "Error handling request")
 # What a request may leave behind. Interpreters keep memory that they needed once.

@@ -1,14 +1,15 @@
 """Large wrong bodies for every list and map of every request.
 
-Each gets a short answer in little memory. The places are those of each server's own description,
-so a new field is tried as well. Code whose time is quadratic would not answer for minutes.
+Each gets a short answer in little memory. The places are those of each server's own description or
+model, so a new field is tried as well. Code whose time is quadratic would not answer for minutes.
 """
 
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
 
-from tests.fuzz.servers import Server, failures
+from services.generator.protocol import ChatRequest, TextRequest
+from tests.fuzz.servers import DESCRIBED, Server, failures
 
 _MEMBERS = 100_000
 _SECONDS = 60.0
@@ -24,19 +25,31 @@ _WHOLE = {
     "a long number": b'{"id": ' + b"9" * _MEMBERS + b"}",
 }
 
+_GENERATOR = {"/v1/chat/completions": ChatRequest, "/v1/completions": TextRequest}
+
 Json = dict[str, Any]
 
 
 def wrong_bodies(server: Server) -> Iterator[tuple[str, str, bytes]]:
     """Path, place and body, for every place of every request."""
-    description: Any = server.description()
-    for path, operations in description["paths"].items():
-        body = operations.get("post", {}).get("requestBody")
-        if body is None:
-            continue
-        schema = resolve(body["content"]["application/json"]["schema"], description)
+    for path, schema, description in requests_of(server):
         wrong = [*_WHOLE.items(), *places(schema, description)]
         yield from ((path, place, document) for place, document in wrong)
+
+
+def requests_of(server: Server) -> Iterator[tuple[str, Json, Json]]:
+    """Path, schema of the body, and the document with the schemas that it refers to."""
+    if server.name in ("replay", "router"):
+        for path, kind in _GENERATOR.items():
+            schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+            yield path, schema, {"components": {"schemas": schema.get("$defs", {})}}
+    if server.name not in DESCRIBED:
+        return
+    description: Any = server.description()
+    for path, operations in description["paths"].items():
+        if body := operations.get("post", {}).get("requestBody"):
+            schema = body["content"]["application/json"]["schema"]
+            yield path, resolve(schema, description), description
 
 
 def places(schema: Json, description: Any, depth: int = 0) -> Iterator[tuple[str, bytes]]:

@@ -1,7 +1,6 @@
 """Each service serves what it describes, and describes what it serves."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +11,9 @@ from redis import Redis
 
 from services.aggregator.app import STATIC, make_app
 from services.aggregator.ingest import Ingester
-from services.generator.backends.replay.app import build_app as build_replay
-from services.generator.router.app import build_app as build_router
-from services.generator.settings import GeneratorSettings
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
 from shared.service.openapi import OPERATIONS, Failure, Route, document
-from tests.generator.router.engines import FakeFactory
 
 _PAGE = {"/", *(f"/static/{path.name}" for path in STATIC.iterdir())}
 
@@ -41,25 +36,12 @@ def described(description: Mapping[str, Any]) -> set[tuple[str, str]]:
     }
 
 
-def application(name: str, redis: Redis, completions: Path) -> web.Application:
-    match name:
-        case "sandbox":
-            return create_app(SandboxSettings())
-        case "replay":
-            settings = GeneratorSettings.model_construct(replay_completions=str(completions))
-            return build_replay(settings)
-        case "router":
-            return build_router(GeneratorSettings(), FakeFactory(), 1)
-    return make_app(redis, Ingester(redis))
-
-
-@pytest.mark.parametrize("name", ["sandbox", "replay", "router", "aggregator"])
+@pytest.mark.parametrize("name", ["sandbox", "aggregator"])
 async def test_every_route_is_described_and_every_description_is_a_route(
-    name: str, redis: Redis, tmp_path: Path
+    name: str, redis: Redis
 ) -> None:
-    completions = tmp_path / "completions.jsonl"
-    completions.write_text('{"problem_id": "p1", "completion": "print(1)"}\n')
-    app = application(name, redis, completions)
+    sandbox = name == "sandbox"
+    app = create_app(SandboxSettings()) if sandbox else make_app(redis, Ingester(redis))
     path = "/api/openapi.json" if name == "aggregator" else "/openapi.json"
     async with TestClient(TestServer(app)) as client, client.get(path) as answer:
         description = await answer.json()

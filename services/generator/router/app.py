@@ -18,7 +18,6 @@ from services.generator.protocol import (
 )
 from services.generator.router.balancer import Balancer
 from services.generator.router.connections import Connections
-from services.generator.router.description import add_description
 from services.generator.router.draining import DrainOnSignal, drain
 from services.generator.router.engine_metrics import scrape
 from services.generator.router.forwarder import Forwarder, RetryPolicy
@@ -150,7 +149,6 @@ class RouterServer:
         app.router.add_get("/health", self._health)
         readiness = Readiness(self._not_ready, details=self._status)
         add_operations(app, readiness, self._metrics)
-        add_description(app)
         app.cleanup_ctx.append(self._running)
         app.on_shutdown.append(self._drain)
         return app

@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from services.generator.backends.replay import faults
 from services.generator.backends.replay.faults import FaultPlan, parse_faults
 from services.generator.backends.replay.recordings import Recordings, estimate_tokens, sample_of
-from services.generator.description import ROUTES, add_description
 from services.generator.protocol import (
     WITHOUT_TOKEN,
     Answer,
@@ -125,7 +124,6 @@ class ReplayServer:
         # The recordings are loaded before the port is bound, so a server that answers is ready.
         readiness = Readiness(details=lambda: {"completions": len(self._recordings)})
         add_operations(app, readiness, self._metrics.registry)
-        add_description(app, ROUTES)
         app.on_shutdown.append(self._stop)
         return app
 
