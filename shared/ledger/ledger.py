@@ -331,14 +331,13 @@ class Ledger:
 
     def completions(self, samples: Sequence[SampleId]) -> Iterator[Generation]:
         """Yield the completions of ``samples`` in their order; skips samples without one."""
-        for chunk in _chunks(samples):
-            for packed in self._hmget(self._keys.completions, chunk):
-                if packed is not None:
-                    yield Generation.model_validate_json(unpack(packed))
+        for _, packed in self._stored(self._keys.completions, samples):
+            yield Generation.model_validate_json(unpack(packed))
 
     def completed(self) -> dict[SampleId, str]:
         """SHA-256 of every completion."""
-        return {sample_of(key): text(sha) for key, sha in self._hashes().items()}
+        found = cast(dict[bytes, bytes], self._redis.hgetall(self._keys.hashes))
+        return {sample_of(key): text(sha) for key, sha in found.items()}
 
     def completed_count(self) -> int:
         """The number of samples that have a completion."""
@@ -359,18 +358,12 @@ class Ledger:
 
     def verdicts(self, samples: Sequence[SampleId]) -> Iterator[Verdict]:
         """Yield the verdicts of ``samples`` in their order; skips samples without one."""
-        for chunk in _chunks(samples):
-            for document in self._hmget(self._keys.verdicts, chunk):
-                if document is not None:
-                    yield Verdict.model_validate_json(document)
+        for _, document in self._stored(self._keys.verdicts, samples):
+            yield Verdict.model_validate_json(document)
 
     def cases(self, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, bytes]]:
         """Yield samples whose cases were recorded, with what ``shared.case_records`` packed."""
-        for chunk in _chunks(samples):
-            stored = self._hmget(self._keys.cases, chunk)
-            for sample, packed in zip(chunk, stored, strict=True):
-                if packed is not None:
-                    yield sample, packed
+        yield from self._stored(self._keys.cases, samples)
 
     def judged(self) -> set[SampleId]:
         """The samples with a verdict, including those that could not be judged."""
@@ -477,8 +470,11 @@ class Ledger:
         pipe.multi()  # else RQ calls multi() itself, which fails if commands are queued already
         return pipe
 
-    def _hashes(self) -> dict[bytes, bytes]:
-        return cast(dict[bytes, bytes], self._redis.hgetall(self._keys.hashes))
+    def _stored(self, key: str, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, bytes]]:
+        for chunk in _chunks(samples):
+            for sample, stored in zip(chunk, self._hmget(key, chunk), strict=True):
+                if stored is not None:
+                    yield sample, stored
 
     def _hmget(self, key: str, samples: Sequence[SampleId]) -> list[bytes | None]:
         return cast(list[bytes | None], self._redis.hmget(key, [s.key for s in samples]))
