@@ -55,8 +55,6 @@ class GeneratorSettings(ServiceSettings):
     """Requests that may wait for a replica; beyond it clients get 429."""
     router_max_body: int = Field(default=16 * 2**20, ge=1)
     """Largest request body in bytes. A prompt of a million tokens has about 4 MiB."""
-    router_default_output: int = Field(default=1024, ge=1)
-    """Tokens to expect from a request that sets no limit, for load balancing."""
     router_deadline: float = Field(default=3600, gt=0, allow_inf_nan=False)
     """Seconds for one request, with its wait and all attempts."""
     router_max_attempts: int = Field(default=4, ge=1)

@@ -197,7 +197,7 @@ class RouterServer:
         return response
 
     def _parse(self, path: str, body: bytes) -> RoutedRequest:
-        return parse_routed_request(path, body, self._settings.router_default_output)
+        return parse_routed_request(path, body)
 
     def _check_model(self, routed: RoutedRequest) -> None:
         served = self._model

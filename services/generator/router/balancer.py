@@ -1,4 +1,4 @@
-"""Load balancer: least outstanding tokens, with a bounded first-in, first-out queue."""
+"""Load balancer: least outstanding requests, with a bounded first-in, first-out queue."""
 
 import asyncio
 import itertools
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from services.generator.protocol import RequestError
 from services.generator.router.replica import Engine, ReplicaSlot
-from services.generator.router.requests import RoutedRequest
 
 STOPPING = "the generator is shutting down"
 # Seconds.
@@ -19,13 +18,12 @@ class Ticket:
     """Position of a request in the queue; ``tried`` has the engines on which it has failed."""
 
     number: int
-    request: RoutedRequest
     tried: set[Engine] = field(default_factory=set)
     granted: asyncio.Future[ReplicaSlot] | None = None
 
 
 class Balancer:
-    """Assigns requests to the engine with the fewest outstanding tokens.
+    """Assigns requests to the engine with the fewest in flight.
 
     While all slots are taken, requests wait in order of arrival.
 
@@ -65,8 +63,8 @@ class Balancer:
             # A request that waited for this engine may now retry an engine that it has tried.
             self.dispatch()
 
-    def ticket(self, request: RoutedRequest) -> Ticket:
-        return Ticket(next(self._arrivals), request)
+    def ticket(self) -> Ticket:
+        return Ticket(next(self._arrivals))
 
     def untried(self, ticket: Ticket) -> bool:
         """Whether any trusted engine has not failed the request yet."""
@@ -81,7 +79,7 @@ class Balancer:
         if self._closed:
             raise self.refusal()
         if engine := self._choose(ticket):
-            return self._grant(engine, ticket)
+            return self._grant(engine)
         if not ticket.tried and len(self._queue) >= self._queue_size:
             raise RequestError(
                 429,
@@ -106,7 +104,7 @@ class Balancer:
             engine = self._choose(ticket) if _is_waiting(ticket) else None
             if engine and ticket.granted is not None:
                 del self._queue[index]
-                ticket.granted.set_result(self._grant(engine, ticket))
+                ticket.granted.set_result(self._grant(engine))
             else:
                 index += 1
 
@@ -157,10 +155,10 @@ class Balancer:
         if index < len(self._queue) and self._queue[index] is ticket:
             del self._queue[index]
 
-    def _grant(self, engine: Engine, ticket: Ticket) -> ReplicaSlot:
+    def _grant(self, engine: Engine) -> ReplicaSlot:
         engine.last_used = next(self._uses)
         self._in_flight += 1
-        return ReplicaSlot(engine, ticket.request.prompt_tokens, ticket.request.output_tokens)
+        return ReplicaSlot(engine)
 
     def _any_free(self) -> bool:
         return any(e.trusted and len(e.slots) < self._slots for e in self._engines)
@@ -182,4 +180,4 @@ def _arrival(ticket: Ticket) -> int:
 
 
 def _load_order(engine: Engine) -> tuple[int, int]:
-    return engine.load, engine.last_used
+    return len(engine.slots), engine.last_used

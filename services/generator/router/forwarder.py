@@ -80,7 +80,7 @@ class Forwarder:
         }
         headers["X-Request-Id"] = request_id
         attempt = _Attempt(self._connections, self._metrics, client, routed, headers, arrived)
-        ticket = self._balancer.ticket(routed)
+        ticket = self._balancer.ticket()
         deadline = arrived + self._policy.deadline
         failures: list[AttemptError] = []
         while True:

@@ -90,11 +90,6 @@ class StateGauges(Collector):
             {one.replica: one.engine.in_flight if one.engine else 0 for one in replicas},
         )
         yield _per_replica(
-            "outstanding_tokens",
-            "Estimated tokens that a replica still has to read or write.",
-            {one.replica: one.engine.outstanding_tokens if one.engine else 0 for one in replicas},
-        )
-        yield _per_replica(
             "replica_healthy",
             "1 while a replica gets requests.",
             {one.replica: float(one.state is ReplicaState.HEALTHY) for one in replicas},

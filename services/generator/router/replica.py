@@ -103,7 +103,6 @@ class Engine:
     """One generation of a replica.
 
     Attributes:
-        load: Estimated tokens that it still has to read or write.
         last_token: Time (``time.monotonic``) of the last token it is known to have generated.
         doubt: Reason why it gets no new requests, else empty; the next token clears it.
         on_available: Called when it can take requests again.
@@ -116,7 +115,6 @@ class Engine:
         self.url = replica.url.rstrip("/")
         self.model = ""
         self.slots: set[ReplicaSlot] = set()
-        self.load = 0
         self.last_used = 0
         self.last_token = float("-inf")
         self.dropped = False
@@ -156,29 +154,16 @@ class Engine:
 
 
 class ReplicaSlot:
-    """Slot of a request on an engine, with its share of the load until :meth:`close`."""
+    """Slot of a request on an engine, until :meth:`close`."""
 
-    def __init__(self, engine: Engine, prompt_tokens: int, output_tokens: int) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._prompt_left = prompt_tokens
-        self._output_left = output_tokens
         self._evicted = ""
         self._timer: asyncio.Timeout | None = None
         engine.slots.add(self)
-        engine.load += self._prompt_left + self._output_left
-
-    def progressed(self, tokens: int) -> None:
-        """Record ``tokens`` generated tokens, which imply that the prompt has been read."""
-        self.engine.record_token()
-        tokens = min(tokens, self._output_left)
-        self.engine.load -= self._prompt_left + tokens
-        self._prompt_left = 0
-        self._output_left -= tokens
 
     def close(self) -> None:
         self.engine.slots.discard(self)
-        self.engine.load -= self._prompt_left + self._output_left
-        self._prompt_left = self._output_left = 0
 
     @asynccontextmanager
     async def until(self, deadline: float) -> AsyncIterator[None]:
@@ -226,15 +211,13 @@ class EngineStatus:
     name: str
     url: str
     in_flight: int
-    outstanding_tokens: int
     doubt: str
     facts: Mapping[str, object]
 
     @classmethod
     def of(cls, engine: Engine) -> "EngineStatus":
         facts = dict(engine.replica.describe())
-        in_flight, load = len(engine.slots), engine.load
-        return cls(engine.name, engine.url, in_flight, load, engine.doubt, facts)
+        return cls(engine.name, engine.url, len(engine.slots), engine.doubt, facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ async def test_all_replicas_die_and_come_back(start: Start, factory: FakeFactory
 async def test_one_slow_replica_does_not_hold_up_the_others(
     start: Start, factory: FakeFactory
 ) -> None:
-    """Least outstanding tokens; in turns, half of the requests would wait for the slow one."""
+    """Least outstanding requests; in turns, half of the requests would wait for the slow one."""
     factory.behaviours[0, 0] = after(0.5)
     factory.behave = answer
     service = await start(2)
