@@ -18,7 +18,7 @@ class Plan:
     """What to measure.
 
     ``together``: both servers run all the time, share the GPU's memory and take turns.
-    ``direct``: our replicas are asked without the router between as well, all and the first alone.
+    ``direct``: our replicas are asked without the router between as well, one and more.
     """
 
     sides: Sequence[str]
@@ -78,7 +78,7 @@ def _passes(bench: Bench, plan: Plan, replicas: int) -> Iterator[Pass]:
 
 
 def unrouted(servers: Sequence[Server]) -> list[Server]:
-    """The engines behind our router: the first one alone, and all of them."""
+    """The engines behind our router: the first one alone, and more of them."""
     return [
         replace(
             server,
@@ -88,7 +88,8 @@ def unrouted(servers: Sequence[Server]) -> list[Server]:
         )
         for server in servers
         if server.side == OURS
-        for count in sorted({1, len(server.replicas)})
+        for count in (1, 2, 4, 8)
+        if count <= len(server.replicas)
     ]
 
 
@@ -96,7 +97,7 @@ def one_pass(bench: Bench, server: Server, replicas: int, number: int) -> Pass:
     """All prompts at once; those of another number are others."""
     size = bench.size
     # Asked without the router the replicas would have the prompts in their caches otherwise.
-    seed = number if server.side in SIDES else -(2 * number + (replicas > 1)) - 1
+    seed = number if server.side in SIDES else -(10 * number + replicas)
     given = prompts(size.prompts * replicas, size.prompt_tokens, bench.vocabulary, seed)
     asked = questions(server.urls, server.model, given, size.new_tokens)
     before = _cpu_seconds(server)
