@@ -212,14 +212,12 @@ class SandboxConfig(Section):
 
 
 class ReplayConfig(Section):
-    """The backend that answers with recorded completions, with injected faults for tests."""
+    """The backend that answers with recorded completions."""
 
     completions: Operation[str] = ""
     """JSON lines file with recorded completions."""
     latency: Operation[float] = Field(default=0, ge=0)
     """Seconds to wait before each answer."""
-    failures: Operation[list[str]] = Field(default_factory=list)
-    """Faults to return to the next requests instead of an answer, for tests."""
 
 
 class VerlConfig(Section):

@@ -44,8 +44,6 @@ class GeneratorSettings(ServiceSettings):
     """Comma-separated parquet files or folders, to match requests by prompt."""
     replay_latency: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Seconds to wait before each answer."""
-    replay_failures: Annotated[tuple[str, ...], NoDecode] = ()
-    """Comma-separated faults that the next requests get instead of an answer."""
     replay_time_scale: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Multiplies the recorded ``gen_time``, which the backend then waits; 0 for no wait."""
     router_max_in_flight: int = Field(default=512, ge=1)
@@ -85,7 +83,7 @@ class GeneratorSettings(ServiceSettings):
     def given_token(self) -> str | None:
         return token_setting(self.api_key, self.api_key_file, PREFIX + "API_KEY")
 
-    @field_validator("replay_data", "replay_failures", mode="before")
+    @field_validator("replay_data", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):

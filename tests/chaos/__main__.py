@@ -234,17 +234,15 @@ class Round(Findings):
     def _session(self, number: int, drawn: Session) -> int:
         self._report.sessions += 1
         forced = " with --force" if self._forced else ""
-        failing = ",".join(drawn.failures) or "-"
-        self._note(f"session {number}{forced}, the generator fails with {failing}")
-        self._report.made[Kind.ANSWERS, ""] += len(drawn.failures)
+        self._note(f"session {number}{forced}")
         log = self._logs / f"session-{number}.log"
-        with self._command(log, drawn.failures) as process:
+        with self._command(log) as process:
             rewards: list[RewardTraffic] = []
             rivals: list[tuple[subprocess.Popen[str], Path]] = []
 
             def rival() -> None:
                 place = self._logs / f"rival-{number}-{len(rivals)}.log"
-                rivals.append((self._start(place, drawn.failures), place))
+                rivals.append((self._start(place), place))
 
             def reward(redis_url: str) -> None:
                 if not rewards:
@@ -278,20 +276,19 @@ class Round(Findings):
         return process.returncode
 
     @contextmanager
-    def _command(self, log: Path, failures: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    def _command(self, log: Path) -> Iterator[subprocess.Popen[str]]:
         """Start the run's command; at the end nothing of it is left, whatever happened."""
         try:
-            process = self._start(log, failures)
+            process = self._start(log)
             yield process
         finally:
             kill_all()
 
-    def _start(self, log: Path, failures: Sequence[str]) -> subprocess.Popen[str]:
+    def _start(self, log: Path) -> subprocess.Popen[str]:
         overrides = (
             *self._size,
             "generation.concurrency=2",
             "generation.replay.latency=0.4",
-            f"generation.replay.failures=[{','.join(repr(name) for name in failures)}]",
         )
         force = ("--force",) if self._forced else ()
         arguments = plumb.demo_run(self.output, *overrides, *force)

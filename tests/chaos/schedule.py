@@ -14,8 +14,8 @@ class Kind(StrEnum):
     """Kinds of faults.
 
     ``KILL`` is SIGKILL, ``TERMINATE`` SIGTERM, ``FREEZE`` SIGSTOP and later SIGCONT, ``RIVAL`` the
-    same command started beside the first, ``FULL`` a full disk below the output folder, and
-    ``ANSWERS`` failures of the generator. ``CUT`` is SIGKILL of Redis while a part of its
+    same command started beside the first, and ``FULL`` a full disk below the output folder.
+    ``CUT`` is SIGKILL of Redis while a part of its
     append-only file gets lost, ``MEMORY`` a Redis that takes no more writes, ``SLOW`` one that
     answers nobody, and ``AGGREGATOR`` a second aggregator of the same runs. ``SANDBOX`` is one
     that is away, hung or slow, or answers nonsense, ``RESET`` the end of all connections to a
@@ -28,7 +28,6 @@ class Kind(StrEnum):
     FREEZE = "freeze"
     RIVAL = "rival"
     FULL = "full"
-    ANSWERS = "answers"
     CUT = "cut"
     MEMORY = "memory"
     SLOW = "slow"
@@ -50,7 +49,6 @@ VICTIMS = {
     "generator": 2,
     "prefork": 1,
 }
-_FAILURES = ("500", "502", "503:0.1", "429:0.1", "reset", "truncated", "empty", "garbage", "abort")
 _WEIGHTS = {
     Kind.KILL: 10,
     Kind.TERMINATE: 3,
@@ -97,14 +95,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One start of the command: the generator's failures, and the faults in order of time.
+    """One start of the command, and the faults in order of time.
 
     The time of the faults begins with the command if the session is ``early``, otherwise with the
     last process of its stack.
     """
 
     early: bool = False
-    failures: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
 
 
@@ -117,14 +114,12 @@ def session(seed: int, number: int, kinds: Collection[Kind], *, dense: bool = Fa
         return Session()
     random = Random(f"{seed}/{number}")
     early = random.random() < 0.2
-    drawn = tuple(random.choices(_FAILURES, k=random.randrange(8)))
-    failures = drawn if Kind.ANSWERS in kinds else ()
     faults: list[Fault] = []
     at = random.uniform(0.0, 1.5)
     for _ in range(random.randint(20, 40) if dense else random.randint(3, 8)):
         faults += _burst(random, at, [kind for kind in _WEIGHTS if kind in kinds], dense)
         at += random.uniform(0.1, 0.6 if dense else 1.2)
-    return Session(early, failures, tuple(faults))
+    return Session(early, tuple(faults))
 
 
 def _burst(random: Random, at: float, kinds: list[Kind], dense: bool) -> list[Fault]:

@@ -181,13 +181,13 @@ async def test_recorded_time_can_be_taken(replay: Replay) -> None:
 
 
 async def test_health_and_metrics(replay: Replay) -> None:
-    client = await replay(replay_failures="500,abort")
-    for _ in range(3):
-        await chat(client)
+    client = await replay()
+    statuses = [(await chat(client, sample)).status for sample in ("d1/p%2F1/0", "d1/none/0")]
+    assert statuses == [200, 404]
     assert (await client.get("/healthz")).status == 200
     assert (await (await client.get("/readyz")).json())["completions"] == 5
     text = await (await client.get("/metrics")).text()
-    for outcome in ("http_500", "abort", "answered"):
+    for outcome in ("http_404", "answered"):
         assert f'plumbline_generator_requests_total{{outcome="{outcome}"}} 1.0' in text
-    assert 'plumbline_generator_tokens_total{kind="completion"} 6.0' in text
+    assert 'plumbline_generator_tokens_total{kind="completion"} 4.0' in text
     assert "plumbline_generator_requests_in_flight 0.0" in text

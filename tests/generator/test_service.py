@@ -48,7 +48,6 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(recorded: Path, tmp_path: Pat
         (completions, str(unusable), f"{unusable}:2"),
         (completions, str(twice), "sample_index"),
         (PREFIX + "REPLAY_DATA", "/nowhere/data.parquet", "/nowhere/data.parquet"),
-        (PREFIX + "REPLAY_FAILURES", "500,boom", "'boom'"),
         (PREFIX + "REPLAY_LATENCY", "often", "REPLAY_LATENCY"),
         (PREFIX + "REPLAY_LATENCY", "-1", "REPLAY_LATENCY"),
         (PREFIX + "REPLAY_TIME_SCALE", "inf", "REPLAY_TIME_SCALE"),

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+import struct
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -46,12 +48,25 @@ class Servers:
         return str(path)
 
     async def replay(self, *failures: str, **settings: object) -> str:
-        values = {
-            "replay_completions": self._completions,
-            "replay_failures": failures,
-            **settings,
-        }
-        return await self.serve(build_app(GeneratorSettings.model_validate(values)))
+        """A replay server whose next requests fail.
+
+        A failure is an HTTP status, with ``:<seconds>`` for Retry-After; a name that
+        :func:`failed` has; or ``@<file>``, whose JSON has status, headers and body. With ``*`` all
+        further requests get it.
+        """
+        values = {"replay_completions": self._completions, **settings}
+        app = build_app(GeneratorSettings.model_validate(values))
+        left = deque(failures)
+
+        @web.middleware
+        async def fail(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.method != "POST" or not left:
+                return await handler(request)
+            name = left[0] if left[0].endswith("*") else left.popleft()
+            return await failed(request, name.removesuffix("*"))
+
+        app.middlewares.insert(0, fail)
+        return await self.serve(app)
 
     async def stand_in(
         self,
@@ -122,3 +137,56 @@ async def ask(client: GeneratorClient, params: SamplingParams = PARAMS) -> Gener
 def answer(content: object = "text", **fields: object) -> web.Response:
     choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
     return web.json_response({"choices": [choice], **fields})
+
+
+# As vLLM answers.
+_TOO_LONG = {
+    "message": "This model's maximum context length is 4096 tokens. However, your request has 5000 "
+    "input tokens. Please reduce the length of the input messages.",
+    "code": "context_length_exceeded",
+}
+
+
+async def failed(request: web.Request, name: str) -> web.StreamResponse:
+    """The answer of a request that fails; see :meth:`Servers.replay`."""
+    if name == "hang":
+        await asyncio.Event().wait()
+    if name in ("reset", "truncated"):
+        return await _broken(request, reset=name == "reset")
+    if name == "abort":
+        choice = {"message": {"content": "print("}, "finish_reason": "abort"}
+        return web.json_response({"choices": [choice]})
+    if name == "empty":
+        return web.json_response({"choices": []})
+    if name == "garbage":
+        return web.Response(text="<html>upstream said something else</html>")
+    if name == "too_long":
+        return web.json_response({"error": _TOO_LONG}, status=400)
+    if name.startswith("@"):
+        found = json.loads(Path(name[1:]).read_text(encoding="utf-8"))
+        body = found.get("body", "")
+        text = body if isinstance(body, str) else json.dumps(body)
+        return web.Response(
+            status=found.get("status", 200), headers=found.get("headers"), text=text
+        )
+    status, _, seconds = name.partition(":")
+    headers = {"Retry-After": seconds} if seconds else {}
+    error = {"message": f"injected failure: HTTP {status}"}
+    return web.json_response({"error": error}, status=int(status), headers=headers)
+
+
+async def _broken(request: web.Request, *, reset: bool) -> web.StreamResponse:
+    """End the connection, with a TCP reset or in the middle of a body."""
+    response = web.StreamResponse()
+    assert request.transport is not None
+    if reset:
+        connection = request.transport.get_extra_info("socket")
+        # With a linger time of zero, closing sends RST instead of FIN.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        request.transport.abort()
+        return response
+    response.content_length = 100
+    await response.prepare(request)
+    await response.write(b'{"choices": [')
+    request.transport.close()
+    return response

@@ -150,7 +150,6 @@ def _replay_settings(config: Config) -> dict[str, str]:
         "MODEL": config.generation.model or "replay",
         "REPLAY_COMPLETIONS": replay.completions,
         "REPLAY_LATENCY": str(replay.latency),
-        "REPLAY_FAILURES": ",".join(replay.failures),
     }
     return {_GENERATOR_PREFIX + name: value for name, value in settings.items() if value}
 

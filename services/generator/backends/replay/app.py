@@ -10,8 +10,6 @@ from functools import partial
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
-from services.generator.backends.replay import faults
-from services.generator.backends.replay.faults import FaultPlan, parse_faults
 from services.generator.backends.replay.recordings import Recordings, estimate_tokens, sample_of
 from services.generator.protocol import (
     WITHOUT_TOKEN,
@@ -48,11 +46,10 @@ def build_app(settings: GeneratorSettings) -> web.Application:
     """
     if not settings.replay_completions:
         raise ConfigError(f"{PREFIX}REPLAY_COMPLETIONS must name the JSONL of recorded completions")
-    plan = FaultPlan(parse_faults(settings.replay_failures))
     problems = _problems(settings)
     recordings = Recordings(read_completions(settings.replay_completions), problems)
     log.info("replaying", completions=len(recordings), problems=len(problems))
-    return ReplayServer(settings, recordings, plan).application()
+    return ReplayServer(settings, recordings).application()
 
 
 def _problems(settings: GeneratorSettings) -> list[Problem]:
@@ -81,8 +78,7 @@ class ReplayMetrics:
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "plumbline_generator_requests_total",
-            "Completion requests by outcome: answered, http_<status>, cancelled, or the name of "
-            "an injected failure.",
+            "Completion requests by outcome: answered, http_<status> or cancelled.",
             ["outcome"],
             registry=self.registry,
         )
@@ -100,35 +96,23 @@ class ReplayMetrics:
 
 
 class ReplayServer:
-    def __init__(
-        self, settings: GeneratorSettings, recordings: Recordings, plan: FaultPlan
-    ) -> None:
+    def __init__(self, settings: GeneratorSettings, recordings: Recordings) -> None:
         self._settings = settings
         self._recordings = recordings
-        self._plan = plan
         self._metrics = ReplayMetrics()
-        self._access = Access(
-            settings.hosts,
-            settings.bearer,
-            # Injected failures come before the token, which the handlers check.
-            without_token=WITHOUT_TOKEN | {"/v1/chat/completions", "/v1/completions"},
-        )
-        self._stopping = asyncio.Event()
         self._started = int(time.time())
 
     def application(self) -> web.Application:
-        app = make_application(self._access, errors=refused)
+        settings = self._settings
+        access = Access(settings.hosts, settings.bearer, without_token=WITHOUT_TOKEN)
+        app = make_application(access, errors=refused)
         app.router.add_post("/v1/chat/completions", self._counted(ChatRequest))
         app.router.add_post("/v1/completions", self._counted(TextRequest))
         app.router.add_get("/v1/models", self._models)
         # The recordings are loaded before the port is bound, so a server that answers is ready.
         readiness = Readiness(details=lambda: {"completions": len(self._recordings)})
         add_operations(app, readiness, self._metrics.registry)
-        app.on_shutdown.append(self._stop)
         return app
-
-    async def _stop(self, _app: web.Application) -> None:
-        self._stopping.set()
 
     async def _models(self, _request: web.Request) -> web.Response:
         model = {
@@ -146,7 +130,8 @@ class ReplayServer:
             outcome = "cancelled"
             with self._metrics.in_flight.track_inprogress():
                 try:
-                    outcome, response = await self._respond(request, kind)
+                    response = await self._respond(request, kind)
+                    outcome = "answered"
                     return response
                 except (RequestError, BodyTooLargeError) as error:
                     refusal = as_request_error(error)
@@ -159,19 +144,9 @@ class ReplayServer:
 
     async def _respond(
         self, request: web.Request, kind: type[CompletionRequest]
-    ) -> tuple[str, web.StreamResponse]:
+    ) -> web.StreamResponse:
         body = await read_body(request, bytes, limit=_MAX_BODY)
         request_id = request.headers.get("X-Request-Id", "")
-        fault = self._plan.next()
-        if fault.status is not None:
-            message = f"injected failure: HTTP {fault.status}"
-            raise RequestError(fault.status, message, retry_after=fault.retry_after)
-        if fault.name.startswith("@"):
-            return "described", await asyncio.to_thread(faults.described, fault.name[1:])
-        if respond := faults.RESPONSES.get(fault.name):
-            return fault.name, await respond(request, self._stopping)
-        if not self._access.admits(request):
-            raise RequestError(401, "Incorrect API key provided", code="invalid_api_key")
         find = partial(self._recorded, kind, body, request_id)
         if len(body) < _LARGE and sample_of(request_id):
             parsed, answer = find()
@@ -180,18 +155,15 @@ class ReplayServer:
         seconds = self._settings.replay_latency + self._settings.replay_time_scale * max(
             choice.gen_time for choice in answer.choices
         )
-        if fault.name == "abort":
-            answer = faults.aborted(answer)
-        cut = fault.name == "truncated"
+        response: web.StreamResponse
         if parsed.stream:
-            response = await _send_stream(
-                request, answer, seconds=seconds, include_usage=parsed.include_usage, cut=cut
-            )
+            response = await _send_stream(request, answer, seconds, parsed.include_usage)
         else:
-            response = await _send_body(request, answer, seconds=seconds, cut=cut)
+            await asyncio.sleep(seconds)
+            response = web.json_response(answer.body())
         self._metrics.tokens.labels("prompt").inc(answer.prompt_tokens)
         self._metrics.tokens.labels("completion").inc(answer.completion_tokens)
-        return "answered" if fault.name == "ok" else fault.name, response
+        return response
 
     def _recorded(
         self, kind: type[CompletionRequest], body: bytes, request_id: str
@@ -213,38 +185,18 @@ class ReplayServer:
         )
 
 
-async def _send_body(
-    request: web.Request, answer: Answer, *, seconds: float, cut: bool
-) -> web.StreamResponse:
-    """Send the whole answer after ``seconds``; ``cut`` closes the connection after half of it."""
-    await asyncio.sleep(seconds)
-    if not cut:
-        return web.json_response(answer.body())
-    body = json.dumps(answer.body()).encode()
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    response.content_length = len(body)
-    await response.prepare(request)
-    await response.write(body[: len(body) // 2])
-    faults.close(request)
-    return response
-
-
 async def _send_stream(
-    request: web.Request, answer: Answer, *, seconds: float, include_usage: bool, cut: bool
+    request: web.Request, answer: Answer, seconds: float, include_usage: bool
 ) -> web.StreamResponse:
-    """Stream the answer over ``seconds``; ``cut`` closes the connection after half of it."""
+    """Stream the answer over ``seconds``."""
     chunks = list(answer.chunks(_CHUNK_CHARACTERS, include_usage=include_usage))
-    sent = chunks[: len(chunks) // 2] if cut else chunks
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
     )
     await response.prepare(request)
-    for chunk in sent:
+    for chunk in chunks:
         await asyncio.sleep(seconds / len(chunks))
         await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
-    if cut:
-        faults.close(request)
-        return response
     await response.write(b"data: [DONE]\n\n")
     await response.write_eof()
     return response
