@@ -62,7 +62,7 @@ class CaseMarks:
 
 @dataclass(frozen=True, slots=True)
 class SampleMarks:
-    """Marks of a sample's texts, as the page shows them."""
+    """Marks of a sample's texts, as the page shows them; without a language only differences."""
 
     completion: Syntax
     code: Syntax
@@ -100,6 +100,8 @@ def _highlighted(code: str, language: str | None) -> Syntax:
 def highlighted_answer(text: str, language: str | None) -> Syntax:
     """The syntax of the fenced blocks of an answer; of an answer without any, that of its text."""
     marks: Syntax = []
+    if language is None:
+        return marks
     done = 0
     for block in _FENCE.finditer(text[:_MOST]):
         _add(marks, _length(text[done : block.start(2)]), 0)
@@ -152,6 +154,7 @@ def _lines(text: str) -> list[str]:
     return text[:_MOST].split("\n")[:_MOST_LINES]
 
 
+@cache
 def _lexer(language: str | None) -> Lexer | None:
     try:
         return get_lexer_by_name(_NAMES.get(language or "", language or ""))

@@ -152,6 +152,14 @@ def test_texts_up_to_the_bound_of_each_status_in_turn(many: Path) -> None:
     assert f"failed case are included for {len(with_texts)} samples" in notes[0]
 
 
+def test_syntax_is_highlighted_of_the_first_samples(many: Path) -> None:
+    page, notes = report(many, highlighted=3)
+    rows = [row["texts"] for row in rows_of(data_of(page)).values()]
+    assert sum(bool(row["marks"]["code"]) for row in rows) == 3
+    assert sum(bool(row["marks"]["completion"]) for row in rows) == 3
+    assert notes == ["Syntax is highlighted for 3 samples."]
+
+
 def test_the_middle_of_a_long_text_is_left_out(many: Path) -> None:
     page, _ = report(many, characters=100)
     texts = next(row["texts"] for row in rows_of(data_of(page)).values())
@@ -194,10 +202,10 @@ def test_recorded_cases_those_that_failed_first(recorded: Path) -> None:
             assert (one["status"], one["exit_code"]) == (case.status, case.exit_code)
             assert one["actual"] is None or "characters left out" in one["actual"]
     count = len(rows_of(data))
-    assert notes == [
+    assert notes[0] == (
         f"{50 * count} of {60 * count} recorded cases are included, of {count} samples, those that "
         "failed first; cases.jsonl.gz has all."
-    ]
+    )
 
 
 def test_cases_up_to_the_bound(recorded: Path) -> None:

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import groupby
 
 from services.aggregator.marks import CaseMarks
-from services.aggregator.report.samples import Bounds
+from services.aggregator.report.samples import Bounds, report_language
 from services.aggregator.report.script_json import compact
 from shared.case_records import failing_first
 from shared.finished_run import FinishedRun
@@ -72,7 +72,7 @@ class CaseTables:
                 continue
             self._totals[sample] = len(recorded)
             chosen = failing_first(recorded)[: bounds.cases]
-            language = run.record.config.judge.for_dataset(sample.dataset).language
+            language = report_language(run, sample, places[sample], bounds)
             self._rows[sample] = rows = [_row(case, bounds, language) for case in chosen]
             self.included += len(rows)
             size = sum(len(row.encode()) + 1 for row in rows)
@@ -84,7 +84,7 @@ class CaseTables:
                 self.included -= len(self._rows.pop(evicted))
 
 
-def _row(case: CaseRecord, bounds: Bounds, language: str) -> str:
+def _row(case: CaseRecord, bounds: Bounds, language: str | None) -> str:
     shortened = {
         name: shorten_middle(text, bounds.case_characters)
         for name in _TEXTS

@@ -26,6 +26,7 @@ from services.aggregator.report.samples import (
     Problems,
     SampleSelection,
     load_index,
+    report_language,
     report_problems,
     select_samples,
 )
@@ -71,7 +72,7 @@ class Contents:
             self._shown = select_samples(connection, self._problems, bounds)
 
         self._cases = cases.CaseTables(run, self._shown.with_texts, bounds)
-        self.notes = _notes(run, self._shown, self._problems, self._cases)
+        self.notes = _notes(run, self._shown, self._problems, self._cases, bounds)
 
     def json(self) -> Iterator[str]:
         """Yield the JSON in parts; it is safe inside a script element."""
@@ -129,7 +130,9 @@ class Contents:
             for sample in sorted(self._shown.with_texts):
                 record = read_sample(connection, run.id, sample)
                 assert record is not None
-                language = self._run.record.config.judge.for_dataset(sample.dataset).language
+                language = report_language(
+                    self._run, sample, self._shown.with_texts[sample], self._bounds
+                )
                 texts = compact(
                     shown_texts(record.verdict, record.generation, self._bounds, language)
                 )
@@ -145,7 +148,7 @@ def shown_prompt(outline: ProblemOutline, bounds: Bounds) -> object:
 
 
 def shown_texts(
-    verdict: Verdict, generation: Generation | None, bounds: Bounds, language: str
+    verdict: Verdict, generation: Generation | None, bounds: Bounds, language: str | None
 ) -> dict[str, object]:
     """Completion, judged code and verdict of a sample as the page gets them; shortened."""
     most, code = bounds.characters, answers.extracted(generation, verdict)
@@ -172,7 +175,11 @@ def shown_texts(
 
 
 def _notes(
-    run: FinishedRun, shown: SampleSelection, problems: Problems, tables: cases.CaseTables
+    run: FinishedRun,
+    shown: SampleSelection,
+    problems: Problems,
+    tables: cases.CaseTables,
+    bounds: Bounds,
 ) -> list[str]:
     """List notes for the reader about data that the page omits."""
     notes = []
@@ -195,4 +202,6 @@ def _notes(
             f"{tables.included} of {tables.cases} recorded cases are included, of "
             f"{tables.samples} samples, those that failed first; {artifacts.CASES} has all."
         )
+    if bounds.highlighted < with_texts:
+        notes.append(f"Syntax is highlighted for {bounds.highlighted} samples.")
     return [*notes, *(f"Left out: {line}" for line in dict.fromkeys(run.skipped))]

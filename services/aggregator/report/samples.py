@@ -51,6 +51,8 @@ class Bounds:
         cases: Number of recorded cases of a sample.
         case_bytes: Bytes of all recorded cases.
         case_characters: As ``characters``, of a recorded case's text.
+        highlighted: Number of samples whose texts have their syntax marked, which takes
+            milliseconds for each.
     """
 
     rows: int = 50_000
@@ -59,6 +61,7 @@ class Bounds:
     cases: int = 50
     case_bytes: int = 8 * 2**20
     case_characters: int = 1000
+    highlighted: int = 40
 
     def cost(self, text: str | None) -> int:
         """Return an upper bound of the bytes that a text takes in the page."""
@@ -145,6 +148,20 @@ def select_samples(
             with_texts[sample] = len(with_texts)
             prompts.add(problem)
     return SampleSelection(samples, listed, with_texts)
+
+
+def report_language(run: FinishedRun, sample: SampleId, place: int, bounds: Bounds) -> str | None:
+    """The language of a sample's program; None beyond the samples that are highlighted.
+
+    Args:
+        run: The run.
+        sample: The sample.
+        place: Its place in ``SampleSelection.with_texts``.
+        bounds: Size limits.
+    """
+    if place >= bounds.highlighted:
+        return None
+    return run.record.config.judge.for_dataset(sample.dataset).language
 
 
 def _write_sizes(
