@@ -3,10 +3,8 @@
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,7 +27,6 @@ from shared.schemas import SampleId
 from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
-_STATUSES = tuple(FinalStatus)
 # In a container: where the page is published, and the command that copies FOLDER to the host.
 PAGE_VARIABLE = "PLUMBLINE_PAGE"
 COPY_VARIABLE = "PLUMBLINE_COPY"
@@ -37,62 +34,45 @@ _BAR, _WIDE = 12, 100  # width of a progress bar, and of terminals that have roo
 
 
 class _Tally:
-    """Samples of one data set: how many were generated and judged, each counted once.
+    """Samples of one data set: how many were generated and judged, each counted once."""
 
-    A byte for each planned sample tells where it is, since a run may have a million of them.
-    """
-
-    def __init__(self, owed: Sequence[tuple[str, int]]) -> None:
-        self.total = len(owed)
-        self.generated = 0
-        self._owed = owed
-        self._first: dict[str, int] = {}  # place of a problem's first sample
-        for place, (problem, _) in enumerate(owed):
-            self._first.setdefault(problem, place)
-        self._generated = bytearray(self.total)
-        self._statuses = bytearray(self.total)
-        self._counts = Counter[FinalStatus]()
+    def __init__(self, planned: Sequence[tuple[str, int]]) -> None:
+        """``planned``: problem id and index of each sample; others are not counted."""
+        self._planned = frozenset(planned)
+        self._generated: set[tuple[str, int]] = set()
+        self._statuses: dict[tuple[str, int], FinalStatus] = {}
 
     def add_generated(self, sample: SampleId) -> None:
-        place = self._place(sample)
-        if place is not None and not self._generated[place]:
-            self._generated[place] = 1
-            self.generated += 1
+        if (key := (sample.problem_id, sample.sample_index)) in self._planned:
+            self._generated.add(key)
 
     def add_judged(self, sample: SampleId, status: FinalStatus) -> None:
         """Count a verdict, in place of the one that the sample had."""
-        place = self._place(sample)
-        if place is None:
-            return
-        if before := self._statuses[place]:
-            self._counts[_STATUSES[before - 1]] -= 1
-        self._statuses[place] = _STATUSES.index(status) + 1
-        self._counts[status] += 1
+        if (key := (sample.problem_id, sample.sample_index)) in self._planned:
+            self._statuses[key] = status
+
+    @property
+    def total(self) -> int:
+        return len(self._planned)
+
+    @property
+    def generated(self) -> int:
+        return len(self._generated)
 
     @property
     def judged(self) -> int:
-        return self._counts.total()
+        return len(self._statuses)
 
     @property
     def accepted(self) -> int:
-        return self._counts[FinalStatus.SUCCESS]
+        return self._count(FinalStatus.SUCCESS)
 
     @property
     def unjudged(self) -> int:
-        return self._counts[FinalStatus.API_ERROR]
+        return self._count(FinalStatus.API_ERROR)
 
-    def _place(self, sample: SampleId) -> int | None:
-        """The place of a sample in the plan, which has a problem's samples one after the other."""
-        first = self._first.get(sample.problem_id)
-        if first is None:
-            return None
-        wanted = (sample.problem_id, sample.sample_index)
-        likely = first + sample.sample_index - self._owed[first][1]
-        if 0 <= likely < self.total and self._owed[likely] == wanted:
-            return likely
-        places = range(first, self.total)
-        own = takewhile(lambda place: self._owed[place][0] == sample.problem_id, places)
-        return next((place for place in own if self._owed[place] == wanted), None)
+    def _count(self, status: FinalStatus) -> int:
+        return sum(found is status for found in self._statuses.values())
 
 
 class ProgressDisplay:
