@@ -1,10 +1,12 @@
 #!/bin/sh
-# Installs what a lock names into the environment /opt/venv, or VENV: pip-install.sh LOCK [OPTION OF PIP...]
+# Makes the environment /opt/venv, or VENV, and installs what a lock names into it: pip-install.sh LOCK [OPTION OF PIP...]
 # Nothing but the lock's own hashes and those of the build backend (build.lock) decides what is installed: wheels, and antlr4's
 # runtime (of omegaconf and hydra), which is published as source alone. pip would fetch what it is built with without a hash.
 set -eu
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 lock=$1
 shift
+python -m venv --without-pip "${VENV:-/opt/venv}"
 beside=$(dirname "$lock")
 made=$(mktemp -d)
 source='/^antlr4-python3-runtime==/,/[^\\]$/'
