@@ -139,7 +139,8 @@ audit: # known vulnerabilities of the packages in every lock (needs Docker and t
 		$(foreach lock,$(LOCKS),--lockfile requirements.txt:$(lock))
 
 pin-images: # print what each image that we do not build has as its digest now (needs Docker with buildx)
-	@$(PYTHON) -m tools.pinned_images | while read -r image; do \
+	@grep -rhoE '[a-z0-9][a-z0-9./-]*:[A-Za-z0-9_.-]+@sha256:' docker-compose.yml Makefile services/*/Dockerfile* k8s .github/workflows | \
+		sed 's/@.*//' | sort -u | while read -r image; do \
 		echo "$$image@$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$image")"; done
 
 up: ## build and start the stack in containers (needs Docker)

@@ -1,16 +1,12 @@
 """Generator of the reference tables in the documents, from the code.
 
-    python -m tools.reference            # rewrite the generated blocks in place
-    python -m tools.reference --check    # exit code 1 if a block is stale; change nothing
-
-A block is delimited by ``<!-- generated: NAME -->`` and ``<!-- /generated -->``. The descriptions
-of settings and config keys are the docstrings below the fields.
+``python -m tools.reference`` rewrites the generated blocks in place. A block is delimited by
+``<!-- generated: NAME -->`` and ``<!-- /generated -->``. The descriptions of settings and config
+keys are the docstrings below the fields.
 """
 
-import argparse
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -307,20 +303,12 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("``", "`")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="tools.reference", description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="report stale blocks, change nothing")
-    found = stale()
-    if parser.parse_args().check:
-        if found:
-            print(f"stale: {', '.join(found)}; run `make reference`", file=sys.stderr)
-        return int(bool(found))
-    for name in found:
+def main() -> None:
+    for name in stale():
         path = ROOT / name
         path.write_text(render(path.read_text("utf-8")), encoding="utf-8")
         print(f"updated {name}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -13,7 +13,19 @@ BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text()
 TOKENS, LENGTH, IN_FLIGHT_PER_CORE = 46_179, 400, 1.25
 
 
-FIGURES = ("46,179", "2,432", "2.1", "3.1", "66 MB", "18.6", "22.1", "107 µs", "53 to 61 µs", "124 MB", "47 MB")
+FIGURES = (
+    "46,179",
+    "2,432",
+    "2.1",
+    "3.1",
+    "66 MB",
+    "18.6",
+    "22.1",
+    "107 µs",
+    "53 to 61 µs",
+    "124 MB",
+    "47 MB",
+)
 
 
 def test_figures_are_measured_ones():

@@ -10,7 +10,7 @@ from redis import Redis
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page.watch import Watch
-from tools.screenshots.pictures import find_chromium, launch
+from tools.screenshots import find_chromium, launch
 
 _PATIENCE_MS = 60_000  # a machine at work on other things is slow
 expect.set_options(timeout=_PATIENCE_MS)

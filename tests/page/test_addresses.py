@@ -16,7 +16,7 @@ from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page import plain
 from tests.page.conftest import new_page
-from tools.screenshots.pictures import find_chromium
+from tools.screenshots import find_chromium
 
 pytestmark = pytest.mark.browser
 

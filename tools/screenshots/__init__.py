@@ -1,1 +1,0 @@
-"""Screenshots of the web page for ``docs/pages``, taken in Chromium."""
