@@ -1,6 +1,7 @@
 """Life of slots: start, loss, replacement, cancellation, end."""
 
 import asyncio
+import base64
 import os
 import resource
 import signal
@@ -108,6 +109,15 @@ async def check_slot_is_kept(runner: Runner):
         assert [case.stdout for case in cases.cases.values()] == [b"a\n", b"b\n"]
         assert await passes(runner, "open('left', 'x')\ndef f(x): return x")
     assert slot.started == started
+
+
+async def test_a_file_of_the_first_request_may_have_the_name_of_the_answers_folder(runner: Runner):
+    """The container starts when the file is there already, and must not take it for its own."""
+    await slot_of(runner).close()
+    for _ in range(2):
+        code, file = "print(open('answer').read())", base64.b64encode(b"text").decode()
+        assert (await run(runner, code, files={"answer": file})).stdout == "text\n"
+        assert await passes(runner, "def f(x): return x")
 
 
 async def passes(runner: Runner, code: str) -> bool:

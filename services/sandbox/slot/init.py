@@ -149,10 +149,15 @@ class Init:
             if name != "TMPDIR" or name in os.environ:
                 os.environ[name] = self.folder + "/case"
         self.disk = Disk(settings["folder"], settings["disk_limit"], settings["disk_reserve"])
+        workspace: str = settings["folder"]
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
         self.roots: list[cases.SharedFolder] = [
-            # Folders of the machine that are mounted below stay, as everything that is there now.
-            cases.SharedFolder(path, [*settings["keep"], *cases.inner_paths(path)])
+            # Folders of the machine that are mounted below stay, as everything that is there now;
+            # in the workspace these may be files of the first request.
+            cases.SharedFolder(
+                path,
+                [*settings["keep"], *(cases.inner_paths(path) if path != workspace else ())],
+            )
             for path in writable
         ]
         if settings["own_user"]:
