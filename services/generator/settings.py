@@ -40,12 +40,8 @@ class GeneratorSettings(ServiceSettings):
     """File with that token."""
     replay_completions: str = ""
     """JSON lines file with recorded completions."""
-    replay_data: Annotated[tuple[str, ...], NoDecode] = ()
-    """Comma-separated parquet files or folders, to match requests by prompt."""
     replay_latency: float = Field(default=0, ge=0, allow_inf_nan=False)
     """Seconds to wait before each answer."""
-    replay_time_scale: float = Field(default=0, ge=0, allow_inf_nan=False)
-    """Multiplies the recorded ``gen_time``, which the backend then waits; 0 for no wait."""
     router_max_in_flight: int = Field(default=512, ge=1)
     """Concurrent requests per replica. Keep it below the engine's own limit, so that probes are
     served at once."""
@@ -82,13 +78,6 @@ class GeneratorSettings(ServiceSettings):
 
     def given_token(self) -> str | None:
         return token_setting(self.api_key, self.api_key_file, PREFIX + "API_KEY")
-
-    @field_validator("replay_data", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
 
     @field_validator("overrides", mode="before")
     @classmethod

@@ -7,10 +7,8 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from services.data.records import write_dataset
 from services.generator.backends.replay.app import build_app
 from services.generator.settings import GeneratorSettings
-from shared.schemas import Problem, sha256
 
 RECORDED = [
     {"dataset": "d1", "problem_id": "p/1", "completion": "first answer", "output_tokens": 4},
@@ -23,39 +21,10 @@ RECORDED = [
 Replay = Callable[..., Awaitable[TestClient[Any, Any]]]
 
 
-def problem(dataset: str, problem_id: str, prompt: str) -> Problem:
-    return Problem(
-        dataset=dataset,
-        split="test",
-        problem_id=problem_id,
-        prompt=prompt,
-        data_source=dataset,
-        ground_truth=json.dumps({"inputs": ["1"], "outputs": ["1"]}),
-        difficulty="",
-        sandbox_dataset="",
-        sandbox_id="",
-        prompt_sha256=sha256(prompt),
-    )
-
-
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
     path = tmp_path / "completions.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in RECORDED))
-    return path
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    path = tmp_path / "data.parquet"
-    write_dataset(
-        str(path),
-        [
-            problem("d1", "p/1", "Add two numbers."),
-            problem("d2", "p/1", "Add two numbers. Then print."),
-            problem("d1", "unrecorded", "Something nobody answered."),
-        ],
-    )
     return path
 
 

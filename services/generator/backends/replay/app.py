@@ -1,41 +1,90 @@
-"""OpenAI-compatible server that replays recorded completions instead of running a model."""
+"""OpenAI-compatible server that replays recorded completions instead of running a model.
+
+It answers ``/v1/chat/completions`` for the sample that ``X-Request-Id`` names, in one piece.
+"""
 
 import asyncio
-import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable
-from functools import partial
+from typing import Annotated, Any
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from services.generator.backends.replay.recordings import Recordings, estimate_tokens, sample_of
+from services.generator.backends.replay.recordings import Recordings
 from services.generator.protocol import (
+    MAX_LIST,
     WITHOUT_TOKEN,
-    Answer,
-    ChatRequest,
-    CompletionRequest,
     RequestError,
-    TextRequest,
     as_request_error,
-    parse_request,
+    decode_body,
     refused,
     unknown_model,
 )
 from services.generator.settings import PREFIX, GeneratorSettings
-from shared.completions import read_completions
+from shared.completions import RecordedCompletion, read_completions
 from shared.errors import ConfigError
-from shared.schemas import Problem
+from shared.schemas import describe
 from shared.service.access import Access
 from shared.service.bodies import BodyTooLargeError, read_body
 from shared.service.health import Readiness
 from shared.service.logs import get_logger
 from shared.service.server import add_operations, make_application, serve
+from shared.statuses import TokenSource
 
 log = get_logger(__name__)
-_MAX_BODY, _LARGE = 16 * 2**20, 64 * 2**10
-_CHUNK_CHARACTERS = 16
+_MAX_BODY = 16 * 2**20
+_CHARACTERS_PER_TOKEN = 4
+
+
+class _Lenient(BaseModel):
+    # Clients send many sampling parameters; those without an effect here are ignored.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+# Of a list the first wrong member alone is reported.
+_FEW = Field(max_length=MAX_LIST, fail_fast=True)
+
+
+class _Part(_Lenient):
+    text: str = ""
+
+
+class Message(_Lenient):
+    role: str
+    content: str | Annotated[list[_Part], _FEW] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class ChatRequest(_Lenient):
+    """Body of a request, as far as it has an effect."""
+
+    messages: Annotated[list[Message], _FEW] = Field(min_length=1)
+    model: str | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    stream: bool = False
+
+    @classmethod
+    def parse(cls, body: bytes) -> "ChatRequest":
+        """Parse a body.
+
+        Raises:
+            RequestError: 400, it is not a valid request, or asks for a stream.
+        """
+        try:
+            request = cls.model_validate(decode_body(body))
+        except ValidationError as error:
+            raise RequestError(400, describe(error)) from None
+        if request.stream:
+            raise RequestError(400, "recorded completions are not streamed")
+        return request
 
 
 def build_app(settings: GeneratorSettings) -> web.Application:
@@ -46,19 +95,9 @@ def build_app(settings: GeneratorSettings) -> web.Application:
     """
     if not settings.replay_completions:
         raise ConfigError(f"{PREFIX}REPLAY_COMPLETIONS must name the JSONL of recorded completions")
-    problems = _problems(settings)
-    recordings = Recordings(read_completions(settings.replay_completions), problems)
-    log.info("replaying", completions=len(recordings), problems=len(problems))
+    recordings = Recordings(read_completions(settings.replay_completions))
+    log.info("replaying", completions=len(recordings))
     return ReplayServer(settings, recordings).application()
-
-
-def _problems(settings: GeneratorSettings) -> list[Problem]:
-    if not settings.replay_data:
-        return []
-    # Imported here because recordings found by the request id need no data, and pyarrow takes long.
-    from shared.datasets import read_datasets
-
-    return read_datasets(list(settings.replay_data))
 
 
 async def serve_replay(settings: GeneratorSettings) -> None:
@@ -106,8 +145,7 @@ class ReplayServer:
         settings = self._settings
         access = Access(settings.hosts, settings.bearer, without_token=WITHOUT_TOKEN)
         app = make_application(access, errors=refused)
-        app.router.add_post("/v1/chat/completions", self._counted(ChatRequest))
-        app.router.add_post("/v1/completions", self._counted(TextRequest))
+        app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_get("/v1/models", self._models)
         # The recordings are loaded before the port is bound, so a server that answers is ready.
         readiness = Readiness(details=lambda: {"completions": len(self._recordings)})
@@ -123,80 +161,64 @@ class ReplayServer:
         }
         return web.json_response({"object": "list", "data": [model]})
 
-    def _counted(
-        self, kind: type[CompletionRequest]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def handle(request: web.Request) -> web.StreamResponse:
-            outcome = "cancelled"
-            with self._metrics.in_flight.track_inprogress():
-                try:
-                    response = await self._respond(request, kind)
-                    outcome = "answered"
-                    return response
-                except (RequestError, BodyTooLargeError) as error:
-                    refusal = as_request_error(error)
-                    outcome = f"http_{refusal.status}"
-                    return refusal.response()
-                finally:
-                    self._metrics.requests.labels(outcome).inc()
+    async def _complete(self, request: web.Request) -> web.Response:
+        outcome = "cancelled"
+        with self._metrics.in_flight.track_inprogress():
+            try:
+                body = await read_body(request, ChatRequest.parse, limit=_MAX_BODY)
+                response = await self._answer(body, request.headers.get("X-Request-Id", ""))
+                outcome = "answered"
+                return response
+            except (RequestError, BodyTooLargeError) as error:
+                refusal = as_request_error(error)
+                outcome = f"http_{refusal.status}"
+                return refusal.response()
+            finally:
+                self._metrics.requests.labels(outcome).inc()
 
-        return handle
-
-    async def _respond(
-        self, request: web.Request, kind: type[CompletionRequest]
-    ) -> web.StreamResponse:
-        body = await read_body(request, bytes, limit=_MAX_BODY)
-        request_id = request.headers.get("X-Request-Id", "")
-        find = partial(self._recorded, kind, body, request_id)
-        if len(body) < _LARGE and sample_of(request_id):
-            parsed, answer = find()
-        else:  # it may search a text for many prompts
-            parsed, answer = await asyncio.to_thread(find)
-        seconds = self._settings.replay_latency + self._settings.replay_time_scale * max(
-            choice.gen_time for choice in answer.choices
-        )
-        response: web.StreamResponse
-        if parsed.stream:
-            response = await _send_stream(request, answer, seconds, parsed.include_usage)
-        else:
-            await asyncio.sleep(seconds)
-            response = web.json_response(answer.body())
-        self._metrics.tokens.labels("prompt").inc(answer.prompt_tokens)
-        self._metrics.tokens.labels("completion").inc(answer.completion_tokens)
-        return response
-
-    def _recorded(
-        self, kind: type[CompletionRequest], body: bytes, request_id: str
-    ) -> tuple[CompletionRequest, Answer]:
-        parsed = parse_request(kind, body)
-        return parsed, self._answer(parsed, request_id)
-
-    def _answer(self, request: CompletionRequest, request_id: str) -> Answer:
+    async def _answer(self, request: ChatRequest, request_id: str) -> web.Response:
         if request.model is not None and request.model != self._settings.model:
             raise unknown_model(request.model)
-        chat = isinstance(request, ChatRequest)
-        return Answer(
-            id=("chatcmpl-" if chat else "cmpl-") + uuid.uuid4().hex,
-            created=int(time.time()),
-            model=self._settings.model,
-            chat=chat,
-            choices=self._recordings.choices(request, request_id),
-            prompt_tokens=estimate_tokens(request.prompt_text),
+        recorded = self._recordings.find(request_id)
+        await asyncio.sleep(self._settings.replay_latency)
+        limit = request.max_completion_tokens or request.max_tokens
+        text, reason, usage = _cut(recorded, limit)
+        usage["prompt_tokens"] = _estimate("".join(one.text for one in request.messages))
+        usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]
+        for kind in ("prompt", "completion"):
+            self._metrics.tokens.labels(kind).inc(usage[f"{kind}_tokens"])
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+        return web.json_response(
+            {
+                "id": f"chatcmpl-{uuid.uuid4().hex}",
+                "object": "chat.completion",
+                "created": int(time.time()),
+                "model": self._settings.model,
+                "choices": [choice],
+                "usage": usage,
+            }
         )
 
 
-async def _send_stream(
-    request: web.Request, answer: Answer, seconds: float, include_usage: bool
-) -> web.StreamResponse:
-    """Stream the answer over ``seconds``."""
-    chunks = list(answer.chunks(_CHUNK_CHARACTERS, include_usage=include_usage))
-    response = web.StreamResponse(
-        headers={"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+def _cut(recorded: RecordedCompletion, limit: int | None) -> tuple[str, str, dict[str, Any]]:
+    """The text up to a limit of tokens, its finish reason, and OpenAI's ``usage`` of it.
+
+    ``completion_tokens_from`` is ours, where no engine counted.
+    """
+    text, tokens, source = (
+        recorded.completion,
+        recorded.output_tokens,
+        recorded.output_tokens_from,
     )
-    await response.prepare(request)
-    for chunk in chunks:
-        await asyncio.sleep(seconds / len(chunks))
-        await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
-    await response.write(b"data: [DONE]\n\n")
-    await response.write_eof()
-    return response
+    if tokens is None:
+        tokens, source = _estimate(text), TokenSource.ESTIMATE
+    reason = recorded.finish_reason or "stop"
+    if limit is not None and limit < tokens:
+        text, tokens, reason = text[: int(len(text) * limit / tokens)], limit, "length"
+    usage: dict[str, Any] = {"completion_tokens": tokens}
+    return text, reason, usage | ({"completion_tokens_from": source} if source else {})
+
+
+def _estimate(text: str) -> int:
+    return -(-len(text) // _CHARACTERS_PER_TOKEN)
