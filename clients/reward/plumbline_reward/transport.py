@@ -55,6 +55,7 @@ class Exchange:
         self._expires = expires
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+        self._response: http.client.HTTPResponse | None = None
         self._aborted = False
 
     def __enter__(self) -> "Exchange":
@@ -63,7 +64,7 @@ class Exchange:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._socket = None
-        if hasattr(self, "_response"):
+        if self._response is not None:
             self._response.close()
         self._connection.close()
 
@@ -96,6 +97,7 @@ class Exchange:
             raise _failure(error) from None
         self.status = self._response.status
         self.retry_after = self._response.headers.get("Retry-After")
+        self._length = self._response.headers.get("Content-Length")
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the body as it arrives.
@@ -103,12 +105,12 @@ class Exchange:
         Raises:
             RetryableError: The connection broke, or the answer is no HTTP.
         """
-        sock = self._socket
-        assert sock is not None, "start() comes first"
+        sock, response = self._socket, self._response
+        assert sock is not None and response is not None, "start() comes first"
         try:
             while not self._aborted:
                 sock.settimeout(self._left())
-                data = self._response.read1(65536)
+                data = response.read1(65536)
                 if not data:
                     return
                 yield data
@@ -127,8 +129,7 @@ class Exchange:
             data += chunk
             if len(data) > LONGEST_BODY:
                 raise RetryableError(f"its answer is longer than {LONGEST_BODY >> 20} MiB")
-        expected = self._response.headers.get("Content-Length")
-        if expected is not None and expected.strip() != str(len(data)):
+        if self._length is not None and self._length.strip() != str(len(data)):
             raise RetryableError("the connection broke within an answer")
         return bytes(data)
 
