@@ -108,12 +108,12 @@ def test_it_publishes_though_the_index_cannot_be_written(
 ) -> None:
     """A full disk under the index costs its answers, not the artifacts."""
     limited = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000));"
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000));"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "from services.aggregator.__main__ import main; sys.exit(main())"
     )
-    ledger = begin(redis, [problem(f"p{n}") for n in range(1500)], output=str(tmp_path / "out"))
-    for number in range(1500):
+    ledger = begin(redis, [problem(f"p{n}") for n in range(600)], output=str(tmp_path / "out"))
+    for number in range(600):
         judge(ledger, SampleId("d1", f"p{number}"), detail="x" * 400)
     put_meta(ledger, plan={"datasets": []})
     environment = {"REDIS_URL": redis_server.url, "PORT": "0", "TMPDIR": str(tmp_path)}

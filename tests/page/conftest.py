@@ -13,6 +13,11 @@ from tests.page.watch import Watch
 from tools.screenshots import find_chromium, launch
 
 _PATIENCE_MS = 60_000  # a machine at work on other things is slow
+# Pages poll every two seconds; tests wait for the next answer a tenth of that.
+_POLL_OFTEN = """(() => {
+  const wait = setTimeout;
+  globalThis.setTimeout = (work, ms, ...given) => wait(work, ms === 2000 ? 200 : ms, ...given);
+})()"""
 expect.set_options(timeout=_PATIENCE_MS)
 
 Visit = Callable[..., tuple[Page, Watch]]
@@ -59,6 +64,7 @@ def new_page(
         viewport={"width": width, "height": 900}, color_scheme=theme, locale="en-GB", **options
     )
     context.set_default_timeout(_PATIENCE_MS)
+    context.add_init_script(_POLL_OFTEN)
     watch = Watch(context)
     return context.new_page(), watch
 
