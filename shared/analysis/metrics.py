@@ -14,7 +14,7 @@ from shared.analysis.statistics import (
     percentile,
     ratio,
     sample_sizes,
-    wilson_interval,
+    share_over_problems,
 )
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus, VerdictDetail
@@ -198,9 +198,10 @@ def clustered(problems: Sequence[Samples], terms: Terms, *, bounded: bool = Fals
 # Quality: shares (0 to 1) of judged samples, and pass ratios
 
 
-def accepted_at_1(judged: Samples) -> float | None:
-    """Accepted samples (pass ratio 1.0) / samples."""
-    return ratio(sum(sample.accepted for sample in judged), len(judged))
+def accepted_at_1(judged: Samples) -> tuple[float | None, list[float] | None]:
+    """Accepted samples (pass ratio 1.0) / samples, and its 95 % interval over problems."""
+    accepted, problems = sum(sample.accepted for sample in judged), len(by_problem(judged))
+    return share_over_problems(accepted, len(judged), problems)
 
 
 def pass_ratio_mean(judged: Samples) -> float | None:
@@ -226,20 +227,23 @@ def _rates(judged: Samples, problems: int) -> dict[str, MetricValue]:
     A program executed if it ran to its end: (success + wrong_answer) / samples.
     """
     statuses = [sample.final_status for sample in judged]
-    rates = {
-        "accepted_at_1": accepted_at_1(judged),
-        "exec_success_rate": ratio(sum(status.executed for status in statuses), len(judged)),
-        **{f"{error}_rate": ratio(statuses.count(error), len(judged)) for error in ERROR_STATUSES},
+    counts = {
+        "exec_success_rate": sum(status.executed for status in statuses),
+        **{f"{error}_rate": statuses.count(error) for error in ERROR_STATUSES},
     }
-    intervals = {f"{name}_ci95": wilson_interval(rate, problems) for name, rate in rates.items()}
-    return {**rates, **intervals}
+    rates = {"accepted_at_1": accepted_at_1(judged)} | {
+        name: share_over_problems(count, len(judged), problems) for name, count in counts.items()
+    }
+    intervals = {f"{name}_ci95": interval for name, (_, interval) in rates.items()}
+    return {**{name: share for name, (share, _) in rates.items()}, **intervals}
 
 
 def _single_answer(judged: Samples, many_answers: Collection[str]) -> dict[str, MetricValue]:
     """accepted@1 without the problems that have many right answers, with its interval."""
     single = [sample for sample in judged if sample.problem_id not in many_answers]
-    name, rate = "accepted_at_1_single_answer", accepted_at_1(single)
-    return {name: rate, f"{name}_ci95": wilson_interval(rate, len(by_problem(single)))}
+    share, interval = accepted_at_1(single)
+    name = "accepted_at_1_single_answer"
+    return {name: share, f"{name}_ci95": interval}
 
 
 def _pass_ratio_terms(samples: Samples) -> tuple[float, int]:

@@ -10,7 +10,7 @@ from shared.analysis.metrics import (
     judged_only,
     pass_ratio_means,
 )
-from shared.analysis.statistics import Metrics, wilson_interval
+from shared.analysis.statistics import Metrics
 from shared.schemas import ProblemFacts
 
 UNKNOWN = "unknown"
@@ -86,13 +86,12 @@ def bucket_order(bucket: str) -> tuple[int, int, str]:
 
 def _metrics(samples: Sequence[SampleResult]) -> Metrics:
     judged = judged_only(samples)
-    problems = len(by_problem(judged))
-    accepted = accepted_at_1(judged)
+    share, interval = accepted_at_1(judged)
     return {
         "n": len(judged),
-        "problems": problems,
-        "accepted_at_1": accepted,
-        "accepted_at_1_ci95": wilson_interval(accepted, problems),
+        "problems": len(by_problem(judged)),
+        "accepted_at_1": share,
+        "accepted_at_1_ci95": interval,
         **pass_ratio_means(judged),
         "api_errors": len(samples) - len(judged),
     }
