@@ -29,8 +29,8 @@ FIGURES = (
 
 
 def test_figures_are_measured_ones():
-    assert [figure for figure in FIGURES if figure not in SIZING] == []
-    assert [figure for figure in FIGURES if figure not in BENCHMARKS] == []
+    for text in (SIZING, BENCHMARKS):
+        assert [figure for figure in FIGURES if figure not in " ".join(text.split())] == []
 
 
 @pytest.mark.parametrize(
