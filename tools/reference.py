@@ -7,7 +7,7 @@ keys are the docstrings below the fields.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -22,7 +22,7 @@ from services.generator.settings import GeneratorSettings
 from services.judge.settings import JudgeSettings
 from services.reward.settings import RewardSettings
 from services.sandbox.settings import SandboxSettings
-from shared import artifacts, errors
+from shared import artifacts
 from shared.analysis.catalogue import METRICS, Group, MetricInfo
 from shared.config import Config
 from shared.protocol import Leaf, LeafRole, Section, leaves
@@ -79,15 +79,6 @@ def environment() -> str:
     return _table(
         ("variable", "read by", "default", "description"),
         [(f"`{variable}`", who, default, text) for variable, who, default, text in rows],
-    )
-
-
-def exit_codes() -> str:
-    """Errors that end a command, by exit code."""
-    tree = sorted(_subclasses(errors.PlumblineError), key=lambda kind: kind.exit_code)
-    return _table(
-        ("exit code", "error", "meaning"),
-        [(str(kind.exit_code), f"`{kind.__name__}`", _first_line(kind)) for kind in tree],
     )
 
 
@@ -191,7 +182,6 @@ def _metric_row(one: MetricInfo) -> tuple[str, ...]:
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "environment": environment,
-    "exit-codes": exit_codes,
     "artifacts": artifact_files,
     "config-keys": config_keys,
     "verl-keys": verl_keys,
@@ -277,17 +267,6 @@ def _limits(metadata: Sequence[object]) -> list[str]:
 
 def _described(field: FieldInfo) -> str:
     return " ".join((field.description or "").split())
-
-
-def _subclasses(kind: type[errors.PlumblineError]) -> Iterator[type[errors.PlumblineError]]:
-    for child in kind.__subclasses__():
-        if child.__module__ == errors.__name__:
-            yield child
-            yield from _subclasses(child)
-
-
-def _first_line(kind: type) -> str:
-    return " ".join((kind.__doc__ or "").split("\n\n")[0].split())
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
