@@ -1,6 +1,5 @@
 """The page in a browser: desktop and phone, light and dark theme, keyboard only."""
 
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -441,17 +440,33 @@ def test_what_could_not_be_judged_is_marked_with_what_it_could_change(
     assert "with the samples that were not judged" in label
     assert row.locator("rect.bounds").count() == 1
     show(page, f"{address}/")
-    card = page.locator("#run-done")
-    expect(card).to_contain_text(text)
-    passed = int(re.findall(r"success (\d+)", card.inner_text())[0])
-    low, high = (f"{100 * n / 120:.1f}\u00a0%" for n in (passed, passed + errors))
-    expect(card).to_contain_text(f"{low} to {high}, depending on the others")
+    row = page.locator("#run-done")
+    expect(row).to_contain_text(text)
+    expect(row).to_contain_text("with those not judged")
+
+
+def test_the_table_of_runs_sorts_by_every_column(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, f"{address}/")
+    rows = page.locator(".runs tbody tr")
+    names = rows.locator("th a").all_inner_texts()
+    page.get_by_role("button", name="run", exact=True).click()
+    heading = page.locator(".runs th[aria-sort]")
+    expect(heading).to_have_text("run")
+    assert rows.locator("th a").all_inner_texts() == sorted(names)
+    page.get_by_role("button", name="run", exact=True).click()
+    assert rows.locator("th a").all_inner_texts() == sorted(names, reverse=True)
+    page.get_by_role("button", name="codecontests_valid", exact=True).click()
+    expect(heading).to_have_attribute("aria-sort", "descending")
+    shares = [float(text.split("\u00a0")[0]) for text in rows.locator("td b").all_inner_texts()]
+    assert shares == sorted(shares, reverse=True)
+    assert watch.errors == []
 
 
 def test_runs_are_found_by_text_and_chosen_by_keyboard(address: str, visit: Visit) -> None:
     page, watch = visit()
     show(page, f"{address}/")
-    cards = page.locator("article.card")
+    cards = page.locator(".runs tbody tr")
     many = cards.count()
     page.keyboard.press("/")
     page.keyboard.type("OVIN")

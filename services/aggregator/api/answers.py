@@ -10,6 +10,7 @@ from services.aggregator.api.models import (
     RunSummary,
     SampleDetail,
 )
+from services.aggregator.index.history import RunScore
 from services.aggregator.index.overview import DatasetFigures, IndexedRun, notes, rate, results
 from services.aggregator.index.problems import read_outline
 from services.aggregator.index.records import read_sample
@@ -35,10 +36,13 @@ def latest_runs(runs: Sequence[IndexedRun], most: int) -> Sequence[IndexedRun]:
     return [run for run in runs if run.run in kept]
 
 
-def run_summary(connection: sqlite3.Connection, run: IndexedRun) -> RunSummary:
+def run_summary(
+    connection: sqlite3.Connection, run: IndexedRun, scores: Mapping[str, RunScore] | None = None
+) -> RunSummary:
     speed = rate(connection, run)
     left = max(0, run.samples_planned - run.verdicts)
     meta = run.meta() or RunMeta()
+    rollout = meta.config.actor_rollout_ref.rollout
     return RunSummary(
         run=run.run,
         name=meta.name or None,
@@ -47,7 +51,10 @@ def run_summary(connection: sqlite3.Connection, run: IndexedRun) -> RunSummary:
         started_at=meta.started_at,
         finished_at=meta.finished_at,
         verdicts=run.verdicts,
+        temperature=rollout.temperature,
+        n=rollout.n,
         datasets=run.statuses,
+        scores=dict(scores or {}),
         progress=Progress(
             planned=run.samples_planned,
             generated=run.completions,

@@ -12,6 +12,7 @@ from services.aggregator.api.parameters import (
     text_range,
 )
 from services.aggregator.index.filters import CHOICES, RANGES, SampleFilter
+from services.aggregator.index.history import RunScore
 from services.aggregator.index.overview import DatasetFigures
 from services.aggregator.index.pages import Sort, SortOrder
 from services.aggregator.index.search import PLACES, SHORTEST
@@ -50,6 +51,7 @@ class RunSummary(_Answer):
     """State and progress of a run.
 
     ``verdicts`` counts samples with a verdict of any kind, ``datasets`` by data set and status.
+    ``scores`` are only in the list of runs.
     ``rate`` is verdicts per second over the last minute. Times are Unix seconds. ``folder`` is the
     one that a run is read from that is not in the ledger; ``reading`` says that this is going on,
     and the counts are those so far.
@@ -59,10 +61,13 @@ class RunSummary(_Answer):
     name: str | None
     state: RunState | None
     model: str | None
+    temperature: float
+    n: int
     started_at: float | None
     finished_at: float | None
     verdicts: Count
     datasets: dict[str, dict[FinalStatus, Count]]
+    scores: dict[str, RunScore] = {}
     progress: Progress
     rate: float | None
     seconds_left: float | None

@@ -130,7 +130,11 @@ class _Api:
             with self._database.read() as connection:
                 runs = all_runs(connection)
                 shown = answers.latest_runs(runs, self._max_listed)
-                found = {run.run: answers.run_summary(connection, run) for run in shown}
+                scores = self._trends.scores(connection)
+                found = {
+                    run.run: answers.run_summary(connection, run, scores.get(run.run))
+                    for run in shown
+                }
                 return RunList(found), len(runs) - len(shown)
 
         found, left_out = await self._in_thread(read)

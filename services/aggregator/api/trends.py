@@ -16,7 +16,7 @@ from services.aggregator.api.trend_models import (
 )
 from services.aggregator.comparison.cache import Comparisons
 from services.aggregator.comparison.gates import Gates
-from services.aggregator.index.history import TrendRun, by_protocol, trend_run
+from services.aggregator.index.history import RunScore, TrendRun, by_protocol, scores, trend_run
 from services.aggregator.index.overview import IndexedRun, all_runs
 from services.aggregator.index.performance import Performance, performance
 from services.aggregator.index.run_cache import RunCache
@@ -47,9 +47,16 @@ class Trends:
 
     def history(self, connection: sqlite3.Connection, protocol: str | None) -> HistoryAnswer:
         """Group all runs; errors are those of :func:`history_answer`."""
+        return history_answer(self._runs(connection), protocol, self._policy)
+
+    def scores(self, connection: sqlite3.Connection) -> dict[str, dict[str, RunScore]]:
+        """Scores of all runs by data set."""
+        return scores(self._runs(connection))
+
+    def _runs(self, connection: sqlite3.Connection) -> list[TrendRun]:
+        """All runs, the earliest first."""
         found = [self._trends.of(connection, run) for run in all_runs(connection)]
-        runs = sorted(found, key=lambda one: (one.started_at, one.run.run))
-        return history_answer(runs, protocol, self._policy)
+        return sorted(found, key=lambda one: (one.started_at, one.run.run))
 
     def gate(
         self, connection: sqlite3.Connection, baseline: IndexedRun, run: IndexedRun

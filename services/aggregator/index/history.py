@@ -12,9 +12,9 @@ from pydantic import JsonValue, ValidationError
 
 from services.aggregator.index.overview import IndexedRun, published_metrics
 from services.aggregator.index.records import run_record
-from shared.analysis.measurement import measurement_hash
+from shared.analysis.measurement import dataset_hashes, measurement_hash
 from shared.analysis.statistics import ratio, share_over_problems
-from shared.run_record import RunRecord
+from shared.run_record import RunRecord, RunState
 from shared.schemas import describe
 from shared.statuses import FinalStatus
 
@@ -61,14 +61,15 @@ class DatasetTrend:
 class TrendRun:
     """A run with its record, as far as it can be read, and the figures of its data sets.
 
-    ``protocol`` is a hash of the measurement. If ``unreadable`` says why the record cannot be read,
-    there is neither a hash nor a record.
+    ``protocol`` is a hash of the measurement, ``measured`` that on each data set. If ``unreadable``
+    says why the record cannot be read, there are neither hashes nor a record.
     """
 
     run: IndexedRun
     protocol: str | None = None
     record: RunRecord | None = None
     datasets: Mapping[str, DatasetTrend] = field(default_factory=dict)
+    measured: Mapping[str, str] = field(default_factory=dict)
     unreadable: str | None = None
 
     @property
@@ -90,7 +91,7 @@ def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
         if published
         else _so_far(connection, run, record)
     )
-    return TrendRun(run, measurement_hash(record), record, trends)
+    return TrendRun(run, measurement_hash(record), record, trends, dataset_hashes(record))
 
 
 def _published(run: IndexedRun, name: str, found: JsonValue, record: RunRecord) -> DatasetTrend:
@@ -176,3 +177,40 @@ def by_protocol(runs: Sequence[TrendRun]) -> dict[str, list[TrendRun]]:
         if one.protocol is not None:
             groups.setdefault(one.protocol, []).append(one)
     return {protocol: found[::-1] for protocol, found in groups.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RunScore:
+    """accepted@1 of a data set, as in :class:`DatasetTrend`.
+
+    ``difference`` is that to the last published run before that measured the same; model and seeds
+    may differ. Runs whose sandboxes cannot be trusted are not taken for it.
+    """
+
+    accepted_at_1: float
+    ci95: list[float] | None
+    bounds: list[float] | None
+    difference: float | None
+
+
+def scores(runs: Sequence[TrendRun]) -> dict[str, dict[str, RunScore]]:
+    """Scores by run and data set; the runs are sorted by the time they began."""
+    before: dict[str, float] = {}
+    found: dict[str, dict[str, RunScore]] = {}
+    for one in runs:
+        state = one.run.state
+        counts = state is not None and state.published and state is not RunState.UNTRUSTED
+        for name, trend in one.datasets.items():
+            if (share := trend.accepted_at_1) is None:
+                continue
+            measured = one.measured.get(name, "")
+            earlier = before.get(measured)
+            found.setdefault(one.run.run, {})[name] = RunScore(
+                share,
+                trend.accepted_at_1_ci95,
+                trend.accepted_at_1_bounds if trend.judged < trend.planned else None,
+                None if earlier is None else share - earlier,
+            )
+            if counts and measured:
+                before[measured] = share
+    return found

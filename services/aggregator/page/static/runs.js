@@ -1,9 +1,10 @@
 // View of all runs, the latest first.
 import * as api from "./api.js";
-import { percent, shares } from "./charts.js";
-import { el, name, plain, renew, repeat, warn } from "./dom.js";
+import { percent, range } from "./charts.js";
+import { el, name, plain, renew, repeat, scrolled, warn } from "./dom.js";
 import { keys, move } from "./help.js";
 import { compareAddress, runAddress } from "./listing.js";
+import { points } from "./numbers.js";
 
 const FINAL = ["complete", "incomplete", "untrusted", "failed"];
 
@@ -32,29 +33,37 @@ export function progress(run) {
   return [el("progress", { class: kind, max: 1, value: ratio ?? 0, "aria-label": text }), el("div", { class: `${kind} number` }, text)];
 }
 
-// The share of accepted samples, and what those that nothing more is to come of could change.
-function accepted(run, successes) {
-  const { planned, judged, api_errors: errors } = run.progress;
-  const open = isFinal(run) ? Math.max(0, planned - judged) : errors;
-  const [low, high] = [successes, successes + open].map((count) => percent(count / (judged + open)));
-  const text = `accepted: ${percent(judged ? successes / judged : null)}`;
-  return el("div", { class: "number" }, text, open ? el("div", { class: "incomplete" }, `${low} to ${high}, depending on the others`) : null);
+// accepted@1 with its interval, and the difference to the run before of the same protocol.
+function score(found) {
+  if (!found) return el("td", { class: "number" });
+  const between = found.bounds && el("div", { class: "incomplete" }, `${range(found.bounds, percent)} with those not judged`);
+  return el("td", { class: "number" }, el("b", {}, percent(found.accepted_at_1)), between,
+    found.ci95 ? el("div", { class: "soft" }, range(found.ci95, percent)) : null,
+    found.difference === null ? null : el("div", { title: "points, to the run before of the same protocol" }, points(found.difference)));
 }
 
-function card(run, chosen, choose) {
-  const counts = {};
-  for (const statuses of Object.values(run.datasets))
-    for (const [status, count] of Object.entries(statuses)) counts[status] = (counts[status] ?? 0) + count;
+function line(run, datasets, chosen, choose) {
   const box = el("input", { type: "checkbox", value: run.run, checked: chosen.has(run.run), onchange: choose, "aria-label": plain(`Compare ${run.name ?? run.run}`) });
-  return el("article", { class: "card", id: `run-${run.run}` },
-    api.only() ? null : el("label", { class: "pick" }, box, " compare"),
-    el("h2", {}, el("a", { href: runAddress(run.run) }, name(run.name ?? run.run))),
-    el("div", { class: "soft" }, name([run.model, run.state].filter(Boolean).join(", ")), `, ${moment(run.started_at)}`),
-    run.name ? el("div", { class: "soft" }, name(run.run)) : null,
-    run.folder ? el("div", { class: "soft" }, name(run.folder)) : null,
-    progress(run),
-    accepted(run, counts.success ?? 0),
-    shares(counts));
+  const sampling = [run.temperature && `temperature ${run.temperature}`, run.n > 1 && `n ${run.n}`].filter(Boolean).join(", ");
+  const soft = (text) => (text ? el("div", { class: "soft" }, name(text)) : null);
+  return el("tr", { id: `run-${run.run}` },
+    el("td", {}, box),
+    el("th", { scope: "row" }, el("a", { href: runAddress(run.run) }, name(run.name ?? run.run)), soft(run.name && run.run), soft(run.folder)),
+    el("td", {}, run.model ? name(run.model) : "–", soft(sampling)),
+    el("td", {}, run.state ?? "", progress(run)),
+    el("td", { class: "number" }, moment(run.started_at)),
+    datasets.map((key) => score(Object.hasOwn(run.scores, key) ? run.scores[key] : null)));
+}
+
+// Headings that sort; the first press on a figure shows the highest first.
+const HEADINGS = [["run", (run) => run.name ?? run.run], ["model", (run) => run.model ?? ""], ["samples", (run) => run.progress.judged], ["begun", (run) => run.started_at ?? 0]];
+const ofDataset = (key) => [key, (run) => (Object.hasOwn(run.scores, key) ? run.scores[key].accepted_at_1 : -1)];
+
+function heading([label, value], order, sort) {
+  const direction = order.label === label ? order.direction : null;
+  const press = () => sort({ label, value, direction: direction ? -direction : typeof value({ scores: {}, progress: {}, run: "" }) === "string" ? 1 : -1 });
+  return el("th", { scope: "col", "aria-sort": direction && (direction > 0 ? "ascending" : "descending") },
+    el("button", { type: "button", class: "sort", onclick: press }, name(label)));
 }
 
 // Folders of finished runs: what is searched, how much is still to be read.
@@ -80,7 +89,8 @@ function unreadable({ unreadable: found, unreadable_total: total }) {
 const contains = (text) => (run) => [run.name, run.model, run.state, run.run, run.folder].some((one) => one?.toLowerCase().includes(text.toLowerCase()));
 
 export async function showRuns(main, _parts, query) {
-  const [cards, state, problems] = [el("div", { class: "cards" }), el("div"), el("div")];
+  const [head, body, state, problems] = [el("thead"), el("tbody"), el("div"), el("div")];
+  const table = scrolled("Runs", el("table", { class: "runs" }, head, body), "figures");
   // In the order of choice: the first is the baseline.
   const chosen = new Set();
   const go = el("a", { class: "button", href: "#/compare" });
@@ -94,26 +104,38 @@ export async function showRuns(main, _parts, query) {
   const search = el("input", { name: "q", type: "search", maxlength: 200, value: query.get("q") ?? "", placeholder: "name, model, folder", oninput: () => look() });
   const count = el("p", { class: "soft number", role: "status" });
   const form = el("form", { class: "filters", role: "search", "aria-label": "Find runs", onsubmit: (event) => event.preventDefault() }, el("label", {}, "Search ( / )", search));
-  main.replaceChildren(el("h1", {}, "Runs"), api.only() ? "" : el("p", {}, go), form, state, problems, count, cards);
-  const links = () => [...cards.querySelectorAll("h2 a")];
+  main.replaceChildren(el("h1", {}, "Runs"), api.only() ? "" : el("p", {}, go), form, state, problems, count, table);
+  const links = () => [...body.querySelectorAll("th a")];
   const release = keys("The list of runs", [
     ["/", "search in names, models, states and folders", () => search.focus()],
     ["j", "go to the next run", () => move(links(), 1)],
     ["k", "go to the previous run", () => move(links(), -1)],
     ["Enter", "open the run"],
-    ["c", "choose the run for a comparison, or no longer", () => document.activeElement.closest(".card")?.querySelector("input").click()],
+    ["c", "choose the run for a comparison, or no longer", () => document.activeElement.closest("tr")?.querySelector("input").click()],
   ]);
   let [found, folders] = [[], { folders: [], waiting: 0, unreadable: [], unreadable_total: 0 }];
+  let order = { label: "begun", value: HEADINGS[3][1], direction: -1 };
+  const sort = (chosen) => {
+    order = chosen;
+    fill();
+  };
   let lost = null;
   const fill = () => {
-    const none = el("p", { class: "soft" }, "No run yet: plumb run begins one.");
-    const shown = (run) => card(lost ? { ...run, seconds_left: null } : run, chosen, choose);
+    const datasets = [...new Set(found.flatMap((run) => Object.keys(run.scores)))];
+    const shown = (run) => line(lost ? { ...run, seconds_left: null } : run, datasets, chosen, choose);
     renew(state, searching(folders));
     renew(problems, unreadable(folders));
     const wanted = found.filter(contains(search.value));
     form.hidden = found.length < 2 && !search.value;
-    count.textContent = search.value ? `${wanted.length} of ${found.length} runs` : "";
-    renew(cards, found.length ? wanted.map(shown) : none);
+    count.textContent = !found.length ? "No run yet: plumb run begins one." : search.value ? `${wanted.length} of ${found.length} runs` : "";
+    table.hidden = !found.length;
+    const before = (a, b) => order.direction * (order.value(a) < order.value(b) ? -1 : order.value(a) > order.value(b) ? 1 : 0);
+    // Made anew, since headings have handlers of the present order.
+    const focus = document.activeElement.closest("thead")?.querySelectorAll("button");
+    const held = focus ? [...focus].indexOf(document.activeElement) : -1;
+    head.replaceChildren(el("tr", {}, el("td"), [...HEADINGS, ...datasets.map(ofDataset)].map((one) => heading(one, order, sort))));
+    head.querySelectorAll("button")[held]?.focus();
+    renew(body, wanted.sort(before).map(shown));
     warn(lost ? noAnswer(lost) : "");
   };
   const look = () => {
