@@ -4,7 +4,7 @@ Values are between 0 and 1, one per problem and run: accepted, a share of sample
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -46,39 +46,13 @@ class PairedDifference:
     clusters: int | None = None
 
 
-def paired_difference(
-    first: Mapping[str, float],
-    second: Mapping[str, float],
-    clusters: Mapping[str, int] | None = None,
-) -> PairedDifference:
-    """Compare two runs by the value of each problem: :func:`paired_differences` of one value.
-
-    Args:
-        first: Problem id to value.
-        second: The same problems.
-        clusters: Problem id to the number of its cluster, from 0 on.
-
-    Raises:
-        ValueError: The runs have different problems.
-    """
-    if first.keys() != second.keys():
-        raise ValueError("paired runs must have the same problems")
-    names = sorted(first)
-    values = [np.array([run[name] for name in names], dtype=float) for run in (first, second)]
-    numbers = None
-    if clusters is not None:
-        numbers = np.array([clusters[name] for name in names], dtype=np.int64)
-    (found,) = paired_differences([(values[0], values[1])], numbers)
-    return found
-
-
 def paired_differences(
     values: Sequence[tuple[Floats, Floats]], clusters: Ints | None = None
 ) -> list[PairedDifference]:
     """Compare two runs by several values of the same problems.
 
     If all values are 0 or 1, p is McNemar's and the interval comes from ``discordant_interval``;
-    otherwise p is ``sign_flip_p`` and the interval a bootstrap over problems. If no problem
+    otherwise p is ``sign_flip_ps`` and the interval a bootstrap over problems. If no problem
     differs, resampling shows no spread, and the wider formulas for 0 and 1 are used.
 
     With ``clusters`` the bootstrap draws clusters, and the interval is the hull of its and the one
@@ -165,17 +139,6 @@ def adjusted_interval(differences: Floats, clusters: Ints | None = None) -> list
     return enclosing(low, high, math.fsum(differences) / n)
 
 
-def sign_flip_p(differences: Sequence[float]) -> float:
-    """Two-sided p of the paired permutation test: the sign of each problem is flipped at random.
-
-    (1 + number of flips with |mean| at least as large) / (1 + ``FLIPS``). For values of 0 and 1 it
-    approximates McNemar's test. Source: Fisher 1935, "The design of experiments", section 21; the
-    added 1 for the observed data: Phipson & Smyth 2010.
-    """
-    (found,) = _sign_flip_ps([np.array(differences, dtype=float)])
-    return found
-
-
 def detectable_difference(spread: float, problems: int) -> float:
     """Minimum detectable difference of a test at 5 % with a power of 80 %, at most 1.
 
@@ -255,7 +218,7 @@ def _p_values(differences: Sequence[Floats], binary: Sequence[bool]) -> list[flo
         for one, two_valued in zip(differences, binary, strict=True)
         if not two_valued and len(one) > 1
     ]
-    drawn = iter(_sign_flip_ps(flipped))
+    drawn = iter(sign_flip_ps(flipped))
     found: list[float | None] = []
     for one, two_valued in zip(differences, binary, strict=True):
         if two_valued:
@@ -265,8 +228,14 @@ def _p_values(differences: Sequence[Floats], binary: Sequence[bool]) -> list[flo
     return found
 
 
-def _sign_flip_ps(differences: Sequence[Floats]) -> list[float]:
-    """p of each column of differences; all are flipped by the same random signs."""
+def sign_flip_ps(differences: Sequence[Floats]) -> list[float]:
+    """Two-sided p of paired permutation tests: the sign of each problem is flipped at random.
+
+    (1 + number of flips with |mean| at least as large) / (1 + ``FLIPS``), for each column of
+    differences; all are flipped by the same random signs. For values of 0 and 1 it approximates
+    McNemar's test. Source: Fisher 1935, "The design of experiments", section 21; the added 1 for
+    the observed data: Phipson & Smyth 2010.
+    """
     if not differences:
         return []
     columns = group_rows(np.array(differences).T)

@@ -39,7 +39,7 @@ _FILTERS = (
     "q=p099",
 )
 _SEARCHES = (
-    *("text=import", "text=self.", "text=valueerror", "text=zqxj", "text=%3D%3D", "text=("),
+    *("text=import", "text=self.", "text=valueerror", "text=zqxj", "text=%3D%3D%20"),
     *("text=return none&in=completion", "text=IndexError&in=stderr", "text=raise&status=timeout"),
 )
 

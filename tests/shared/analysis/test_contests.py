@@ -12,9 +12,9 @@ from shared.analysis.contests import contest, contest_clusters
 from shared.analysis.paired import (
     adjusted_interval,
     discordant_interval,
-    paired_difference,
     paired_differences,
 )
+from tests.shared.analysis.paired_by_name import paired_difference
 
 stats = pytest.importorskip("scipy.stats")
 

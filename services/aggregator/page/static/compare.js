@@ -71,8 +71,8 @@ const better = ({ difference, p_value: p }) => (!difference || p === null || p >
 // What a difference says, in a sentence.
 function verdict(found, first, second) {
   if (!found.problems) return "Nothing is paired.";
-  const seen = found.detectable === null ? "" : ` Only a difference of ${points(found.detectable).slice(1)} points or more was likely to be seen.`;
-  if (!better(found)) return `No difference is shown.${seen}`;
+  const seen = found.detectable === null ? "" : ` With ${found.problems} problems only about ${points(found.detectable).slice(1)} points would be detected (80 % power).`;
+  if (!better(found)) return `No significant difference.${seen}`;
   return `${found.difference > 0 ? second : first} is better by ${points(Math.abs(found.difference)).slice(1)} points.`;
 }
 
