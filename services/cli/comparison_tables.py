@@ -30,8 +30,8 @@ def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
         model = run.record.model
         named = f"{run.run.name}, model {model}" if model else run.run.name
         _line(console, f"{run.label}  {run.run.folder.shown} ({named})")
-    for note in (note for run in runs for note in run.notes):
-        _line(console, note, "yellow")
+    for label, note in ((run.label, note) for run in runs for note in run.notes):
+        _line(console, f"{label}: {note}", "yellow")
 
 
 def print_notes(console: Console, comparison: Comparison) -> None:

@@ -205,13 +205,13 @@ class ComparedRun:
     def notes(self) -> list[str]:
         """Caveats about the run's numbers: untrusted, incomplete, or with a torn last line."""
         torn_lines = self.finished.skipped if self.finished else []
-        notes = [f"{self.label}: {torn}" for torn in torn_lines]
+        notes = [*torn_lines]
         record = self.record
-        notes += [f"{self.label} is untrusted: {line}" for line in record.distrust]
+        notes += [f"untrusted: {line}" for line in record.distrust]
         if not record.complete:
             unjudged = f"{record.samples_unjudged} samples without a verdict"
             sofar = "" if record.state.final else " so far"
-            notes.append(f"{self.label} is {record.state}: {unjudged}{sofar}")
+            notes.append(f"{record.state}: {unjudged}{sofar}")
         return notes
 
 

@@ -68,7 +68,7 @@ def url(*runs: str, path: str = "compare", **query: object) -> str:
 async def test_what_is_compared(client: TestClient) -> None:
     found = await ask(client, "/api/compare?runs=a,b")
     assert [(run["label"], run["folder"]) for run in found["runs"]] == [("A", "a"), ("B", "b")]
-    assert found["runs"][1]["notes"] == ["B is running: 1 samples without a verdict so far"]
+    assert found["runs"][1]["notes"] == ["running: 1 samples without a verdict so far"]
     (comparison,) = found["comparisons"]
     assert comparison["mismatches"] == []
     one = comparison["datasets"]["d1"]

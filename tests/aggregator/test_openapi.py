@@ -74,6 +74,7 @@ async def test_answers_are_as_described(client: TestClient, route: Route) -> Non
     queries = {
         "compare_runs": runs,
         "list_flips": f"{runs}&dataset=d1&kind=all",
+        "show_grid": f"{runs}&dataset=d1",
         "show_gate": "?baseline=run-1&run=run-1",
     }
     found = await ask(client, route.path.format(**values) + queries.get(route.name, ""))

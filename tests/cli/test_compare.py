@@ -128,7 +128,7 @@ def test_what_has_no_partner_or_no_verdict_is_left_out_and_said(tmp_path):
     assert said == "one: 4 samples unpaired (only in A 2, only in B 1, api_error 1)"
     assert "mine: only in A, not compared" in done.stdout
     assert "theirs: only in B, not compared" in done.stdout
-    assert "A is incomplete: 1 samples without a verdict" in done.stdout
+    assert "A: incomplete: 1 samples without a verdict" in done.stdout
     one = json.loads((tmp_path / "found.json").read_text())["comparisons"][0]["datasets"]["one"]
     assert one["samples"] == 3
 

@@ -115,4 +115,4 @@ def test_an_untrusted_run_is_not_gated(tmp_path: Path) -> None:
     assert "inconclusive: trusted" in done.line
     assert plumb("gate", good, good, "--policy", str(policy), folder=tmp_path).code == 0
     compared = plumb("compare", good, bad, folder=tmp_path)
-    assert "B is untrusted: sandbox http://s1:8080: memory limit not enforced" in compared.stdout
+    assert "B: untrusted: sandbox http://s1:8080: memory limit not enforced" in compared.stdout

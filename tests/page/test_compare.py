@@ -29,6 +29,7 @@ VIEWS = {
     "pair": PAIR,
     "flip": PAIR + FLIP,
     "four": "#/compare?runs=base,tuned,other,moving",
+    "problem": "#/problem/codecontests_valid/1500_B.%20Pairs",
     "file": "comparison.html",
     "file_flip": "comparison.html#/compare?runs=A%2CB" + FLIP,
 }
@@ -121,7 +122,9 @@ def test_other_protocols_are_named_before_any_number(address: str, visit: Visit)
     page, watch = visit()
     show(page, f"{address}/#/compare?runs=base,other")
     block = page.locator(".comparison")
-    expect(block.get_by_role("alert")).to_contain_text("judge.max_timeouts is 4 in A and 7 in B")
+    expect(block.get_by_role("alert")).to_contain_text(
+        "judge.max_timeouts is 4 in base and 7 in other"
+    )
     above, below = (
         block.locator(part).bounding_box() for part in ("[role=alert]", "[role=region]")
     )
@@ -132,14 +135,38 @@ def test_other_protocols_are_named_before_any_number(address: str, visit: Visit)
     expect(page.locator(".comparison [role=alert]")).to_have_count(0)
     expect(page.locator(".comparison")).to_contain_text("19 samples are paired; left out: 1")
     show(page, f"{address}/#/compare?runs=base,moving")
-    expect(page.locator("main")).to_contain_text(
-        "B is running: 34 samples without a verdict so far"
-    )
+    expect(page.locator("main")).to_contain_text("running: 34 samples without a verdict so far")
     page.set_viewport_size({"width": 390, "height": 900})
-    found = page.get_by_role("region", name="B against A").locator("tbody tr").first
+    found = page.get_by_role("region", name="moving against base").locator("tbody tr").first
     boxes = [number.bounding_box() for number in found.locator("td").all()]
     assert len(boxes) == 9  # on a phone none of them has to be scrolled for
     assert all(box and box["x"] + box["width"] <= 390 for box in boxes)
+    assert watch.errors == []
+
+
+def test_from_the_grid_to_a_problem_and_its_answers(urls: dict[str, str], visit: Visit) -> None:
+    page, watch = visit()
+    show(page, urls["pair"])
+    expect(page.locator("summary", has_text="Problems × runs")).to_have_count(0)
+    show(page, urls["four"])
+    page.locator("summary", has_text="Problems × runs").click()
+    table = page.get_by_role("region", name="Problems by runs")
+    expect(table.locator("tbody tr")).to_have_count(20)
+    expect(table.locator("thead th")).to_have_text(["problem", "base", "tuned", "other", "moving"])
+    rows = [row.locator("td").all_inner_texts() for row in table.locator("tbody tr").all()]
+    disagree = [len({*row} - {"–"}) > 1 for row in rows]
+    assert disagree == sorted(disagree, reverse=True)
+    expect(page.get_by_role("button", name="More problems")).to_be_hidden()
+    table.get_by_role("link", name="1500_B. Pairs").click()
+    expect(page.locator("h1")).to_have_text("1500_B. Pairs")
+    expect(page.locator("main .sentence")).to_have_text(
+        "3 of 4 runs solved it; 3 of 4 answers were accepted."
+    )
+    expect(page.get_by_label("Prompt", exact=True)).to_contain_text("Mirror signs")
+    page.get_by_role("link", name="Sample 0 of other").click()
+    expect(page.locator("main")).to_contain_text("wrong_answer")
+    page.get_by_role("link", name="All answers to this problem").click()
+    expect(page.get_by_role("region", name="Answers").locator("tbody tr")).to_have_count(4)
     assert watch.errors == []
 
 
@@ -161,7 +188,7 @@ def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
 ) -> None:
     page, watch = visit()
     show(page, f"{address}/{PAIR}")
-    page.get_by_role("button", name="1 samples: success in A, wrong_answer in B").focus()
+    page.get_by_role("button", name="1 samples: success in base, wrong_answer in tuned").focus()
     page.keyboard.press("Enter")
     row = page.get_by_role("region", name="Samples").locator("tr.row")
     expect(row).to_have_count(1)
@@ -169,8 +196,8 @@ def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
     expect(row.locator("a")).to_be_focused()
     page.keyboard.press("Enter")
     opened = page.locator(".opened article")
-    expect(opened.get_by_label("Code that was judged, A")).to_contain_text("- # made by base")
-    expect(opened.get_by_label("Code that was judged, B")).to_contain_text("+ # made by tuned")
+    expect(opened.get_by_label("Code that was judged, base")).to_contain_text("- # made by base")
+    expect(opened.get_by_label("Code that was judged, tuned")).to_contain_text("+ # made by tuned")
     expect(opened).to_contain_text("Every case passed.")
     expect(opened.get_by_label("Actual")).to_have_text("tuned")
     where = page.url
@@ -187,12 +214,12 @@ def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
     other, other_watch = visit()
     show(other, where)
     expect(other.locator(".opened article h3").first).to_have_text("1501_A. Pairs")
-    expect(other.get_by_label("Status in A")).to_have_value("success")
+    expect(other.get_by_label("Status in base")).to_have_value("success")
     other.keyboard.press("Escape")
     other.get_by_role("button", name="All slices").click()
     other.get_by_label("Show").select_option("gained")
-    other.get_by_label("Status in A").select_option("")
-    other.get_by_label("Status in B").select_option("")
+    other.get_by_label("Status in base").select_option("")
+    other.get_by_label("Status in tuned").select_option("")
     rows = other.get_by_role("region", name="Samples").locator("tr.row")
     expect(rows).to_have_count(5)
     other.keyboard.press("j")
@@ -270,7 +297,7 @@ def test_the_page_the_json_and_scipy_agree_to_the_last_printed_digit(
             f"{100 * low:+.1f} … {100 * high:+.1f}",
             *(f"{p_value:.3g}", f"{100 * accepted['detectable']:.1f}", f"{flips[0]}/{flips[1]}"),
         ]
-        assert cells(page, "B against A", dataset) == expected
+        assert cells(page, "tuned against base", dataset) == expected
         assert f"{accepted['p_value']:.3g}" == f"{p_value:.3g}"
         words = printed[dataset]
         assert expected[5:8] == [words[5], " ".join(words[6:9]), words[9]]
@@ -300,7 +327,9 @@ def test_the_file_needs_no_network_and_is_the_same_each_time(
     show(page, file.as_uri())
     expect(page.locator("h1")).to_have_text("Compare 2 runs")
     page.get_by_role("region", name="Samples").locator("tr.row a").first.click()
-    expect(page.locator(".opened article").get_by_label("Code that was judged, A")).to_be_visible()
+    expect(
+        page.locator(".opened article").get_by_label("Code that was judged, base")
+    ).to_be_visible()
     page.locator(".opened summary").click()
     expect(page.get_by_label("Prompt", exact=True)).to_contain_text("Mirror signs")
     page.get_by_label("Data set").select_option("humaneval")

@@ -38,7 +38,9 @@ def folder(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory)
 def test_nothing_runs_and_every_flip_is_shown(address: str, visit: Visit) -> None:
     page, watch = visit()
     page.goto(f"{address}/")
-    for box in page.locator("input[type=checkbox]").all():
+    boxes = page.locator("input[type=checkbox]")
+    expect(boxes).to_have_count(len(NAMES))
+    for box in boxes.all():
         box.check()
     page.get_by_role("link", name="Compare 2 runs").click()
     expect(page.locator("h1")).to_have_text("Compare 2 runs")

@@ -21,8 +21,10 @@ from services.aggregator.comparison.models import (
     ComparisonAnswer,
     FlipPage,
     FlipsQuery,
+    GridQuery,
 )
 from services.aggregator.folders.watch import FoldersStatus
+from services.aggregator.index.across import Grid, ProblemAnswers
 from services.aggregator.index.facets import Facets
 from services.aggregator.index.failures import FailureGroups
 from services.aggregator.index.pages import SamplePage
@@ -135,6 +137,21 @@ ROUTES: tuple[Route, ...] = (
             _NO_RUN,
             _NO_INDEX,
         ),
+    ),
+    Route(
+        "/api/compare/grid",
+        "show_grid",
+        "Problems by runs: shares of accepted samples, those with the largest differences first",
+        Grid,
+        query=GridQuery,
+        failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
+    ),
+    Route(
+        "/api/problems/{dataset}/{problem_id}",
+        "show_problem",
+        "A problem with the answers of all runs",
+        ProblemAnswers,
+        failures=((404, "No run has an answer to it."), _NO_INDEX),
     ),
     Route("/api/openapi.json", "describe", "This document"),
 )

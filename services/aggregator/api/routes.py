@@ -32,8 +32,9 @@ from services.aggregator.api.trends import Trends
 from services.aggregator.cases import CasePage, CasesQuery, ReadCases
 from services.aggregator.comparison.answers import ComparedRuns, run_names
 from services.aggregator.comparison.cache import Comparisons
-from services.aggregator.comparison.models import CompareQuery, FlipsQuery
+from services.aggregator.comparison.models import CompareQuery, FlipsQuery, GridQuery
 from services.aggregator.folders.watch import FoldersStatus, RunFolders
+from services.aggregator.index.across import Grid, ProblemAnswers, grid, problem_answers
 from services.aggregator.index.database import Database, IndexDamagedError
 from services.aggregator.index.facets import Facets, facets
 from services.aggregator.index.failures import FailureGroups, failure_groups
@@ -244,6 +245,31 @@ class _Api:
         if not all(is_encodable(one) for one in (query.dataset, query.q or "", query.bucket or "")):
             raise _bad_request("a parameter is not UTF-8")
         return _answer(await self._compare(names, lambda db, compared: compared.flips(db, query)))
+
+    async def show_grid(self, request: web.Request) -> web.Response:
+        query = _query(request, GridQuery)
+        names = run_names(query.runs)
+
+        def read() -> Grid:
+            with self._database.read() as connection:
+                runs = [_found(connection, name) for name in names]
+                return grid(connection, runs, query.dataset, query.offset, query.limit)
+
+        return _answer(await self._in_thread(read))
+
+    async def show_problem(self, request: web.Request) -> web.Response:
+        problem = request.match_info["dataset"], request.match_info["problem_id"]
+        if not is_encodable("".join(problem)):
+            raise _not_found("the path is not UTF-8")
+
+        def read() -> ProblemAnswers | None:
+            with self._database.read() as connection:
+                return problem_answers(connection, all_runs(connection), problem)
+
+        found = await self._in_thread(read)
+        if found is None:
+            raise _not_found(f"no run has an answer to {SampleId(*problem).key[:400]!r}")
+        return _answer(found)
 
     async def describe(self, _request: web.Request) -> web.Response:
         return web.json_response(document())

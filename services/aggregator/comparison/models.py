@@ -37,7 +37,15 @@ class CompareQuery(BaseModel):
     runs: _Runs
 
 
-class FlipsQuery(BaseModel):
+class GridQuery(CompareQuery):
+    """Runs, a data set, and which of its problems."""
+
+    dataset: str = Field(min_length=1, max_length=500)
+    offset: int = Field(default=0, ge=0, lt=2**31)
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+class FlipsQuery(GridQuery):
     """Which pairs of two runs: ``flips`` are accepted in one of them, ``gained`` in the second,
     ``lost`` in the first, ``changed`` have different statuses.
 
@@ -45,15 +53,9 @@ class FlipsQuery(BaseModel):
     ``dimension`` and ``bucket`` name a slice.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    runs: _Runs
-    dataset: str = Field(min_length=1, max_length=500)
     kind: FlipKind = "flips"
     first: FinalStatus | None = None
     second: FinalStatus | None = None
     q: str | None = Field(default=None, max_length=200)
     dimension: str | None = Field(default=None, max_length=50)
     bucket: str | None = Field(default=None, max_length=500)
-    offset: int = Field(default=0, ge=0, lt=2**31)
-    limit: int = Field(default=50, ge=1, le=200)

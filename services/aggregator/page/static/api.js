@@ -29,8 +29,10 @@ export const facets = (id, query) => get(`/api/runs/${quoted(id)}/facets?${new U
 export const failures = (id, query) => get(`/api/runs/${quoted(id)}/failures?${new URLSearchParams(query)}`);
 export const samples = (id, query) => get(`/api/runs/${quoted(id)}/samples?${new URLSearchParams(query)}`);
 export const performance = (id) => get(`/api/runs/${quoted(id)}/performance`);
+export const problem = (dataset, problem) => get(`/api/problems/${quoted(dataset, problem)}`);
 export const history = (protocol) => get(`/api/history${protocol ? `?${new URLSearchParams({ protocol })}` : ""}`);
 export const gate = (baseline, run) => get(`/api/gate?${new URLSearchParams({ baseline, run })}`);
 
 export const compare = (runs) => get(`/api/compare?${new URLSearchParams({ runs })}`);
+export const grid = (query) => get(`/api/compare/grid?${new URLSearchParams(query)}`);
 export const flips = (query) => get(`/api/compare/flips?${new URLSearchParams(query)}`);

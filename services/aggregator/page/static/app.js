@@ -4,6 +4,7 @@ import { showCompare } from "./compare.js";
 import { el, name, plain, warn } from "./dom.js";
 import { showHistory } from "./history.js";
 import { runAddress } from "./listing.js";
+import { showProblem } from "./problem.js";
 import { showRun } from "./run.js";
 import { showRuns } from "./runs.js";
 import { showSample } from "./sample.js";
@@ -12,11 +13,12 @@ import { showSample } from "./sample.js";
 const VIEWS = {
   compare: () => showCompare,
   history: () => showHistory,
+  problem: () => showProblem,
   run: (parts) => (parts.length < 4 ? showRun : showSample),
 };
 
 // Views that a report, which holds one run, does not have.
-const LINKS = [["#/history", "History"]];
+const LINKS = [["#/", "Runs"], ["#/compare", "Compare"], ["#/history", "History"]];
 
 const SLOW = 1000; // milliseconds after which a view that is not there yet says so
 
@@ -46,7 +48,8 @@ function trail(parts) {
   const links = [];
   if (parts[0] === "compare") links.push(["compare", "#/compare", "compare"]);
   if (parts[0] === "run") links.push(["run", runAddress(parts[1]), parts[1]]);
-  if (parts.length > 2) links.push(["sample", location.hash, `${parts[2]} / ${parts[3]} / ${parts[4]}`]);
+  if (parts[0] === "problem") links.push(["problem", location.hash, `${parts[1]} / ${parts[2]}`]);
+  if (parts[0] === "run" && parts.length > 2) links.push(["sample", location.hash, `${parts[2]} / ${parts[3]} / ${parts[4]}`]);
   return links.map(([, href, text]) => el("a", { href }, name(text))).flatMap((link) => [" › ", link]);
 }
 

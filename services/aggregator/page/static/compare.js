@@ -1,9 +1,9 @@
 // View of runs compared with a baseline: what differs, intervals, statuses, slices, and flips.
 import * as api from "./api.js";
 import { STATUSES } from "./charts.js";
-import { el, name, plain, scrolled } from "./dom.js";
+import { el, name, plain, scrolled, warn } from "./dom.js";
 import { flipsList } from "./flips.js";
-import { compareAddress, listOf, runAddress } from "./listing.js";
+import { compareAddress, listOf, problemAddress, runAddress } from "./listing.js";
 import { interval, percent, points, significant } from "./numbers.js";
 
 const DIMENSIONS = { difficulty: "Difficulty", tag: "Tag", tests: "Number of tests", prompt_length: "Prompt, characters", judge_time: "Judging a sample, mean of both runs" };
@@ -37,9 +37,15 @@ function chooser(chosen, all) {
     chosen.length > 1 ? chosen.slice(1).map(less) : null);
 }
 
+// The runs' names by their letters, told apart by their folders where two have the same name.
+function titles(runs) {
+  const alone = (run) => runs.filter((one) => one.name === run.name).length === 1;
+  return Object.fromEntries(runs.map((run) => [run.label, plain(alone(run) ? run.name : `${run.name} (${run.folder})`)]));
+}
+
 function legend(runs) {
-  return el("dl", {}, runs.flatMap((run) => [
-    el("dt", {}, run.label),
+  return el("dl", {}, runs.flatMap((run, i) => [
+    el("dt", {}, i ? "compared" : "baseline"),
     el("dd", {}, api.compared().length ? [name(run.name), ", ", name(run.folder)] : el("a", { href: runAddress(run.folder) }, name(run.name)), run.model ? [", model ", name(run.model)] : null,
       run.notes.map((note) => el("div", { class: "incomplete" }, name(note)))),
   ]));
@@ -121,13 +127,13 @@ function forest({ first, second, datasets }) {
 }
 
 // Each run's own accepted@1 with its interval.
-function scores(runs) {
+function scores(runs, title) {
   const keys = [...new Set(runs.flatMap((run) => Object.keys(run.datasets)))];
   const rows = keys.flatMap((key) => runs.map((run, i) => {
     const own = run.datasets[key];
     const [low, high] = own?.ci95 ?? [null, null];
     const text = own?.ci95 ? `${percent(low)} to ${percent(high)}` : "–";
-    return el("tr", {}, i ? el("td") : el("th", { scope: "row" }, name(key)), el("td", {}, run.label), cell(String(own?.samples ?? 0)), cell(percent(own?.accepted_at_1)), cell(text), el("td", { class: "scale" }, bar(own)));
+    return el("tr", {}, i ? el("td") : el("th", { scope: "row" }, name(key)), el("td", {}, title[run.label]), cell(String(own?.samples ?? 0)), cell(percent(own?.accepted_at_1)), cell(text), el("td", { class: "scale" }, bar(own)));
   }));
   const head = el("tr", {}, heading("data set", null), heading("run", null), heading("samples"), heading("accepted@1"), heading("95 % interval"), heading("0 to 100 %", null));
   return el("details", { open: runs.length > 2 }, el("summary", {}, "Each run by itself"), wide("Each run by itself", el("table", {}, el("thead", {}, head), el("tbody", {}, rows))));
@@ -170,6 +176,23 @@ function slices({ first, second }, found, show) {
     wide("Slices", el("table", {}, el("thead", {}, el("tr", {}, el("td"), headings)), groups)));
 }
 
+// Problems by runs, for three runs or more: those on which the runs disagree most come first.
+function grid(ids, labels, dataset) {
+  const body = el("tbody");
+  const more = el("button", { type: "button", onclick: () => next().catch(warn) }, "More problems");
+  const shade = (share) => el("td", { class: `number ${share === null ? "" : share === 1 ? "success" : share === 0 ? "wrong_answer" : ""}` }, percent(share));
+  const next = async () => {
+    const { rows, total } = await api.grid({ runs: listOf(ids), dataset, offset: body.rows.length, limit: 50 });
+    body.append(...rows.map((row) => el("tr", {}, el("th", { scope: "row" }, el("a", { href: problemAddress(dataset, row.problem_id) }, name(row.problem_id))), row.shares.map(shade))));
+    more.hidden = body.rows.length >= total;
+  };
+  const table = el("table", {}, el("thead", {}, el("tr", {}, heading("problem", null), labels.map((text) => heading(text)))), body);
+  const place = el("details", {}, el("summary", {}, "Problems × runs"),
+    el("p", { class: "soft" }, "The share of its samples that each run solved; the problems on which the runs disagree most come first."), wide("Problems by runs", table), more);
+  place.addEventListener("toggle", () => next().catch(warn), { once: true });
+  return place;
+}
+
 function choice(label, key, values, chosen, change) {
   return el("label", {}, label, el("select", { name: key, onchange: change }, values.map(([value, text]) => el("option", { value, selected: value === chosen }, plain(text)))));
 }
@@ -192,17 +215,25 @@ export async function showCompare(main, _parts, query) {
   }
   const ids = api.compared().length ? asked : found.runs.map((run) => run.folder);
   const notes = api.notes().map((note) => el("p", { class: "soft" }, name(note)));
-  const overviews = found.comparisons.map((one) => el("div", { class: "comparison" },
+  const title = titles(found.runs);
+  const overviews = found.comparisons.map((one) => named(one, title)).map((one) => el("div", { class: "comparison" },
     el("h2", {}, `${one.second} against ${one.first}`), settings(one), leftOut(one), forest(one), results(one), sentences(one)));
   const [place, stop] = await details(ids, found, query);
-  main.replaceChildren(el("h1", {}, `Compare ${found.runs.length} runs`), choose, legend(found.runs), ...notes, ...overviews, scores(found.runs), place);
+  main.replaceChildren(el("h1", {}, `Compare ${found.runs.length} runs`), choose, legend(found.runs), ...notes, ...overviews, scores(found.runs, title), place);
   return stop;
+}
+
+// A comparison in which the runs have their names in place of letters.
+function named(one, title) {
+  const unshared = one.unshared.map((left) => ({ ...left, run: title[left.run] }));
+  return { ...one, first: title[one.first], second: title[one.second], unshared };
 }
 
 // One data set of one pair of runs: statuses, slices, and the list of flips. The address holds the choice.
 async function details(ids, found, query) {
   const place = el("div");
-  const pairs = found.comparisons.map((each) => [each.second, `${each.second} against ${each.first}`]);
+  const title = titles(found.runs);
+  const pairs = found.comparisons.map((each) => [each.second, `${title[each.second]} against ${title[each.first]}`]);
   let list = { stop: () => {} };
 
   // Its controls stand at once: what is chosen while the list loads is chosen in the new one.
@@ -222,9 +253,11 @@ async function details(ids, found, query) {
       choice("Data set", "dataset", keys.map((each) => [each, each]), dataset, change(one.second, null)));
     const other = ids[found.runs.findIndex((run) => run.label === one.second)];
     list.stop();
-    list = { ...flipsList({ runs: [ids[0], other], labels: [one.first, one.second], dataset, query: filters, link: address }), address };
+    list = { ...flipsList({ runs: [ids[0], other], labels: [title[one.first], title[one.second]], dataset, query: filters, link: address }), address };
+    const shown = named(one, title);
     place.replaceChildren(el("h2", {}, "Samples of ", name(dataset)), chosen,
-      ...matrix(one, one.datasets[dataset], list.show), slices(one, one.datasets[dataset].slices, list.show), ...list.parts);
+      ...matrix(shown, one.datasets[dataset], list.show), slices(shown, one.datasets[dataset].slices, list.show),
+      ids.length > 2 && !api.compared().length ? grid(ids, Object.values(title), dataset) : "", ...list.parts);
     return list.filled;
   }
 

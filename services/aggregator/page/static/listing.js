@@ -10,6 +10,8 @@ export const address = (run, row, query = "") =>
 
 export const runAddress = (run, query = "") => (String(query) ? `#/run/${encodeURIComponent(run)}?${query}` : `#/run/${encodeURIComponent(run)}`);
 
+export const problemAddress = (dataset, problem) => `#/problem/${[dataset, problem].map(encodeURIComponent).join("/")}`;
+
 // Of run ids, of which the first is the baseline.
 export const listOf = (runs) => runs.map(encodeURIComponent).join(",");
 export const compareAddress = (runs, query = {}) => `#/compare?${new URLSearchParams({ runs: listOf(runs), ...query })}`;

@@ -2,7 +2,7 @@
 import * as api from "./api.js";
 import { el, name, visible, warn } from "./dom.js";
 import { keys } from "./help.js";
-import { address, backTo, neighbours } from "./listing.js";
+import { address, backTo, neighbours, problemAddress } from "./listing.js";
 import { coloured, marked } from "./marks.js";
 import { moment } from "./runs.js";
 
@@ -269,7 +269,7 @@ export async function showSample(main, [run, dataset, problem, index], query) {
   const [ways, stop] = pager(run, before, after);
   main.replaceChildren(
     ways, el("h1", {}, name(problem), Number(index) ? ` #${index}` : ""),
-    el("p", {}, name(dataset), ": ", ...status.flat()),
+    el("p", {}, name(dataset), ": ", ...status.flat(), api.only() ? null : [". ", el("a", { href: problemAddress(dataset, problem) }, "All answers to this problem")]),
     ...manyAnswers(found),
     facts(found),
     ...(found.missing ? [el("p", {}, MISSING)] : texts(found, { problem_id: problem, sample_index: index }, cases)));

@@ -1,0 +1,151 @@
+"""Queries over several runs: all answers to one problem, and a grid of problems by runs."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.aggregator.index.overview import IndexedRun
+from services.aggregator.index.problems import ProblemKey, read_outline
+from shared.analysis.statistics import pass_at_k
+from shared.outlines import ProblemOutline
+from shared.run_record import RunMeta
+from shared.statuses import FinalStatus
+
+_KS = (1, 5, 10, 100)
+_ANSWERS = (
+    "SELECT sample_index, final_status, accepted, pass_ratio, cases_passed, cases_total, "
+    "output_tokens FROM samples WHERE run_id = ? AND dataset = ? AND problem_id = ? "
+    "ORDER BY sample_index"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One sample of a problem."""
+
+    sample_index: int
+    final_status: FinalStatus
+    accepted: bool
+    pass_ratio: float
+    cases_passed: int
+    cases_total: int
+    output_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemInRun:
+    """The answers of one run; ``pass_at`` is pass@k by k, of the samples that were judged.
+
+    ``changed`` is whether statement or tests differ from those of the page.
+    """
+
+    run: str
+    name: str | None
+    model: str | None
+    temperature: float
+    judged: int
+    accepted: int
+    pass_at: dict[int, float]
+    changed: bool
+    answers: list[Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemAnswers:
+    """A problem as the latest run had it, with the answers of all runs, the latest run first."""
+
+    outline: ProblemOutline | None
+    judged: int
+    accepted: int
+    runs: list[ProblemInRun]
+
+
+@dataclass(frozen=True, slots=True)
+class GridRow:
+    """The share of a problem's judged samples that each run solved; None without any."""
+
+    problem_id: str
+    shares: list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Problems by runs; the problems on which the runs disagree most come first."""
+
+    total: int
+    rows: list[GridRow]
+
+
+def problem_answers(
+    connection: sqlite3.Connection, runs: Sequence[IndexedRun], problem: ProblemKey
+) -> ProblemAnswers | None:
+    """Read all answers to a problem; None if no run has any."""
+    latest = sorted(runs, key=lambda run: (run.meta() or RunMeta()).started_at or 0, reverse=True)
+    answers = {run.run: _answers(connection, run, problem) for run in latest}
+    latest = [run for run in latest if answers[run.run]]
+    if not latest:
+        return None
+    outlines = {run.run: read_outline(connection, run.id, problem) for run in latest}
+    shown = next((one for one in outlines.values() if one is not None), None)
+    found = [_in_run(run, answers[run.run], outlines[run.run], shown) for run in latest]
+    return ProblemAnswers(
+        outline=shown,
+        judged=sum(one.judged for one in found),
+        accepted=sum(one.accepted for one in found),
+        runs=found,
+    )
+
+
+def _answers(connection: sqlite3.Connection, run: IndexedRun, problem: ProblemKey) -> list[Answer]:
+    return [
+        Answer(index, FinalStatus(status), bool(accepted), *figures)
+        for index, status, accepted, *figures in connection.execute(_ANSWERS, (run.id, *problem))
+    ]
+
+
+def _in_run(
+    run: IndexedRun,
+    answers: list[Answer],
+    outline: ProblemOutline | None,
+    shown: ProblemOutline | None,
+) -> ProblemInRun:
+    meta = run.meta() or RunMeta()
+    judged = sum(one.final_status is not FinalStatus.API_ERROR for one in answers)
+    accepted = sum(one.accepted for one in answers)
+    return ProblemInRun(
+        run=run.run,
+        name=meta.name or None,
+        model=meta.model or meta.config.actor_rollout_ref.model.path or None,
+        temperature=meta.config.actor_rollout_ref.rollout.temperature,
+        judged=judged,
+        accepted=accepted,
+        pass_at={k: pass_at_k(judged, accepted, k) for k in _KS if k <= judged},
+        changed=bool(outline and shown and outline.digest != shown.digest),
+        answers=answers,
+    )
+
+
+def grid(
+    connection: sqlite3.Connection,
+    runs: Sequence[IndexedRun],
+    dataset: str,
+    offset: int,
+    limit: int,
+) -> Grid:
+    """A page of the problems of a data set, with each run's share of accepted samples."""
+    shares: dict[str, list[float | None]] = {}
+    for place, run in enumerate(runs):
+        for problem_id, share in connection.execute(
+            "SELECT problem_id, avg(accepted) FROM samples WHERE run_id = ? AND dataset = ? "
+            "AND final_status <> ? GROUP BY problem_id",
+            (run.id, dataset, FinalStatus.API_ERROR),
+        ):
+            shares.setdefault(problem_id, [None] * len(runs))[place] = share
+    rows = sorted(shares.items(), key=lambda row: (-_disagreement(row[1]), row[0]))
+    return Grid(len(rows), [GridRow(*row) for row in rows[offset : offset + limit]])
+
+
+def _disagreement(shares: Sequence[float | None]) -> float:
+    """The largest difference between two runs."""
+    known = [share for share in shares if share is not None]
+    return max(known) - min(known)
