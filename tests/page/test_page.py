@@ -1,5 +1,7 @@
 """The page in a browser: desktop and phone, light and dark theme, keyboard only."""
 
+import csv
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -299,6 +301,26 @@ def test_pages_are_turned_forth_and_back(address: str, visit: Visit) -> None:
     back.click()
     expect(first).to_have_text("codecontests_valid_000")
     expect(back).to_be_disabled()
+
+
+@pytest.mark.parametrize("view", ["run", "report"])
+def test_the_filtered_samples_are_downloaded(view: str, urls: dict[str, str], visit: Visit) -> None:
+    page, _watch = visit()
+    show(page, f"{urls[view].partition('#')[0]}#/run/done?status=wrong_answer%2Ctimeout")
+    wanted = {"wrong_answer", "timeout"}
+    with page.expect_download() as got:
+        page.get_by_role("button", name="Download these samples as csv").click()
+    rows = list(csv.DictReader(stored(got.value).splitlines()))
+    with page.expect_download() as got:
+        page.get_by_role("button", name="Download these samples as jsonl").click()
+    lines = [json.loads(line) for line in stored(got.value).splitlines()]
+    assert {row["final_status"] for row in rows} == wanted
+    key = ("dataset", "problem_id", "sample_index")
+    assert [[str(one[name]) for name in key] for one in lines] == [
+        [row[name] for name in key] for row in rows
+    ]
+    counts = page.locator("main h2", has_text="Samples").first.inner_text().split()
+    assert len(rows) == int(counts[-1])
 
 
 def test_filters_stay_in_the_address(address: str, visit: Visit) -> None:

@@ -60,6 +60,13 @@ export const plain = (text) => visible(String(text)).map((part) => part.textCont
 
 export const name = (text) => el("bdi", {}, visible(String(text)));
 
+export function download(file, text) {
+  const type = file.endsWith(".json") ? "application/json" : "text/plain;charset=utf-8";
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  el("a", { href: address, download: file }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
 // Do `work` two seconds after it was done, again and again, until the returned function is called.
 export function repeat(work) {
   let timer = null;

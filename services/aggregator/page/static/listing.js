@@ -55,7 +55,13 @@ export function listing(run, query) {
     const place = page && cursors[page] ? { page: page + 1, cursor: cursors[page] } : {};
     return String(new URLSearchParams({ ...wanted, ...place }));
   };
-  return { run, at, queryOf };
+  // Every sample of the list, for a download.
+  const all = async (rows = [], from = null) => {
+    const found = await api.samples(run, { ...wanted, limit: 200, ...(from ? { cursor: from } : {}) });
+    rows.push(...found.samples);
+    return found.next_cursor === null ? rows : all(rows, found.next_cursor);
+  };
+  return { run, at, all, queryOf };
 }
 
 let last = null; // the list and the page of it that were looked at last

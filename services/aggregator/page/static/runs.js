@@ -48,7 +48,7 @@ function line(run, datasets, chosen, choose) {
   const soft = (text) => (text ? el("div", { class: "soft" }, name(text)) : null);
   return el("tr", { id: `run-${run.run}` },
     el("td", {}, box),
-    el("th", { scope: "row" }, el("a", { href: runAddress(run.run) }, name(run.name ?? run.run)), soft(run.name && run.run), soft(run.folder)),
+    el("th", { scope: "row" }, el("a", { href: runAddress(run.run) }, name(run.name ?? run.run)), soft(run.name !== run.run && run.name && run.run), soft(run.folder)),
     el("td", {}, run.model ? name(run.model) : "–", soft(sampling)),
     el("td", {}, run.state ?? "", progress(run)),
     el("td", { class: "number" }, moment(run.started_at)),

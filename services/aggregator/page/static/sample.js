@@ -1,6 +1,6 @@
 // View of one sample: prompt, completion, extracted code, and verdict.
 import * as api from "./api.js";
-import { el, name, visible, warn } from "./dom.js";
+import { download, el, fold, name, visible, warn } from "./dom.js";
 import { keys } from "./help.js";
 import { address, backTo, neighbours, problemAddress } from "./listing.js";
 import { coloured, marked } from "./marks.js";
@@ -25,13 +25,6 @@ async function copied(text) {
     before?.focus({ preventScroll: true });
     return done;
   }
-}
-
-function download(file, text) {
-  const type = file.endsWith(".json") ? "application/json" : "text/plain;charset=utf-8";
-  const address = URL.createObjectURL(new Blob([text], { type }));
-  el("a", { href: address, download: file }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
 // Buttons that copy and download a whole text as it is, invisible characters included.
@@ -175,15 +168,17 @@ const FOUND = {
   prose_heuristic: "lines within prose",
 };
 
-// The extracted code, next to the completion.
-function answers({ generation, code, verdict, marks }, id) {
-  const raw = generation?.error ? block("Completion", generation.error) : box("Completion", generation?.completion ?? "", (shown) => coloured(shown, marks?.completion));
+function judgedCode({ code, verdict, marks }, id) {
   const ran = FOUND[code?.found] ? box("Code that was judged", code.text, (shown) => coloured(shown, marks?.code)) : [el("p", { class: "soft" }, nothing(code, verdict))];
-  return el("div", { class: "sides" },
-    el("div", {},
-      el("h2", {}, "Code that was judged", FOUND[code?.found] ? el("span", { class: "soft" }, `, ${FOUND[code.found]}`) : null),
-      FOUND[code?.found] ? tools("the code", fileName(id, "code.txt"), code.text) : null, ran),
-    el("div", {}, el("h2", {}, "Completion"), generation?.completion ? tools("the completion", fileName(id, "completion.txt"), generation.completion) : null, raw));
+  return [
+    el("h2", {}, "Code that was judged", FOUND[code?.found] ? el("span", { class: "soft" }, `, ${FOUND[code.found]}`) : null),
+    FOUND[code?.found] ? tools("the code", fileName(id, "code.txt"), code.text) : null, ran,
+  ];
+}
+
+function completion({ generation, marks }, id) {
+  const raw = generation?.error ? block("Completion", generation.error) : box("Completion", generation?.completion ?? "", (shown) => coloured(shown, marks?.completion));
+  return [el("h2", {}, "Completion"), generation?.completion ? tools("the completion", fileName(id, "completion.txt"), generation.completion) : null, ...raw];
 }
 
 function nothing(code, verdict) {
@@ -242,7 +237,11 @@ export function asked({ messages, prompt }, id) {
   ];
 }
 
-const texts = (found, id, cases) => [...failed(found.verdict, found.marks?.case, id), cases, answers(found, id), ...asked(found, id)];
+// Prompt, code and the case that failed side by side, then the rest.
+function texts(found, id, cases) {
+  const first = [asked(found, id), judgedCode(found, id), failed(found.verdict, found.marks?.case, id)].filter((parts) => parts.length);
+  return [el("div", { class: "sides" }, first.map((parts) => el("div", {}, parts.flat()))), cases, ...completion(found, id)];
+}
 
 // Links to the samples before and after this one in the list that it was opened from, with their keys.
 function pager(run, before, after) {
@@ -271,7 +270,7 @@ export async function showSample(main, [run, dataset, problem, index], query) {
     ways, el("h1", {}, name(problem), Number(index) ? ` #${index}` : ""),
     el("p", {}, name(dataset), ": ", ...status.flat(), api.only() ? null : [". ", el("a", { href: problemAddress(dataset, problem) }, "All answers to this problem")]),
     ...manyAnswers(found),
-    facts(found),
+    fold("facts", "Tokens, times, judging", facts(found)),
     ...(found.missing ? [el("p", {}, MISSING)] : texts(found, { problem_id: problem, sample_index: index }, cases)));
   if (verdict && !found.missing) await showCases(cases, verdict, [run, dataset, problem, index], query).catch(warn);
   return stop;

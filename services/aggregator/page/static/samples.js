@@ -1,6 +1,6 @@
 // Table of a run's samples: filters, order, pages, keys.
 import * as api from "./api.js";
-import { el, name } from "./dom.js";
+import { download, el, name, plain } from "./dom.js";
 import { failureGroups } from "./failures.js";
 import { filterForm, filtersOf } from "./filters.js";
 import { keys, move } from "./help.js";
@@ -89,11 +89,13 @@ export function samplesTable(run, _datasets, query) {
     ["n", "turn to the next page", () => on.click()],
     ["p", "turn to the previous page", () => back.click()],
   ]);
+  // All samples that the filters find, as a file.
+  const save = (kind, format) => el("button", { type: "button", "aria-label": `Download these samples as ${kind}`, onclick: () => list.all().then((rows) => download(`${fileName(run)}.${kind}`, format(rows)), (error) => (status.textContent = plain(error.message))) }, kind);
   const filled = look(pageOf(query));
   const notes = api.notes().map((note) => el("p", { class: "soft" }, name(note)));
   const parts = [
     el("h2", {}, "Samples ", total), ...notes, ...filters.parts, groups.box,
-    el("div", { class: "wide" }, table), status, el("div", { class: "pager" }, back, on),
+    el("div", { class: "wide" }, table), status, el("div", { class: "pager" }, back, on, save("csv", csv), save("jsonl", jsonl)),
   ];
   const stop = () => {
     left = true;
@@ -103,6 +105,16 @@ export function samplesTable(run, _datasets, query) {
   const read = () => scrollY > 0 || body.contains(document.activeElement);
   const grow = () => (body.rows.length === 0 || (body.rows.length < PAGE && !read()) ? look(at) : null);
   return [parts, stop, filled, grow];
+}
+
+const fileName = (run) => `${run.replace(/[^\w.-]+/g, "_").slice(0, 80)}-samples`;
+const jsonl = (rows) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
+
+// A line of names and one for each sample; lists are joined by semicolons.
+function csv(rows) {
+  const names = Object.keys(rows[0] ?? {});
+  const field = (value) => (value === null ? "" : `"${String(Array.isArray(value) ? value.join(";") : value).replaceAll('"', '""')}"`);
+  return [names, ...rows.map((row) => names.map((key) => row[key]))].map((values) => `${values.map(field).join(",")}\r\n`).join("");
 }
 
 // The row of headers, each a button, and a function that marks the order of `query` on them.
