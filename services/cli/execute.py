@@ -280,8 +280,6 @@ def _services(
         progress.page_at(stack.port_file("aggregator"))
         for warning in stack.sandbox.warnings if stack.sandbox else ():
             progress.note(f"warning: {warning}")
-        for note in stack.notes:
-            progress.note(note)
         environment = stack.sandbox.environment if stack.sandbox else None
         if needs and not given and not were_tried(needs, environment):
             check = partial(check_needs, stack.sandbox_urls, needs)

@@ -66,7 +66,7 @@ def reward(
         suppress(KeyboardInterrupt),
         open_stack(resolved, folder, force=force, generator=False, reward=launch) as stack,
     ):
-        _announce(stack, paths, [*stack.notes, *notices(resolved.run.verl_keys)])
+        _announce(stack, paths, notices(resolved.run.verl_keys))
         asyncio.run(stack.watch())
     print("\nstopped")
 

@@ -20,11 +20,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from services.cli.embedded import append_only
 from services.cli.embedded.services import redis_binary
 from shared.service.processes import death_signal_setter
 from tests.chaos.proxy import SandboxProxy
 from tests.chaos.schedule import AWAY, Fault, Kind, Session
+from tests.redis_files import latest_writes
 
 _PROGRAMS = {
     "redis": "redis-server",
@@ -200,8 +200,8 @@ class Injector:
 
     def _cut(self, fault: Fault) -> None:
         servers = victims("redis", self.command)
-        file, _ = append_only.latest(self.output / ".plumbline" / "redis") or (None, 0)
-        if not servers or file is None:
+        file = latest_writes(self.output)
+        if not servers or not file.exists():
             self.note(f"{fault}: not there")
             return
         with suppress(psutil.NoSuchProcess):

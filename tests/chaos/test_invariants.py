@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from services.cli.embedded import append_only
 from tests.chaos import invariants
 from tests.chaos.invariants import Invariant, Undisturbed, Violation
 from tests.e2e import plumb
+from tests.redis_files import latest_writes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -115,9 +115,7 @@ def double_row(folder: Path) -> None:
 
 def write_to_redis(folder: Path, *command: str) -> None:
     """Append a command to the append-only file."""
-    found = append_only.latest(folder / ".plumbline" / "redis")
-    assert found is not None
-    path, _ = found
+    path = latest_writes(folder)
     words = "".join(f"${len(word)}\r\n{word}\r\n" for word in command)
     with path.open("a", newline="") as file:
         file.write(f"*{len(command)}\r\n{words}")

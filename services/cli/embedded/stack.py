@@ -54,7 +54,6 @@ class EmbeddedStack:
         reward_url: Base URL of the reward service, if there is one.
         sandbox: The embedded sandbox's own report at /readyz; None for external ones.
         supervisor: The child processes, Redis first.
-        notes: What the user should know of the start.
     """
 
     folder: Path
@@ -65,7 +64,6 @@ class EmbeddedStack:
     reward_url: str | None = None
     sandbox: SandboxFacts | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
-    notes: list[str] = field(default_factory=list)
 
     def port_file(self, name: str) -> Path:
         """Where a service writes its port when it listens."""
@@ -144,7 +142,6 @@ def _start(
     """
     data = stack.folder / "redis"
     append_only.check_complete(data)
-    latest = append_only.latest(data)
     redis, stack.redis_url = launch_redis(
         data, stack.folder / "logs" / "redis.log", base_environment(), lock
     )
@@ -160,8 +157,6 @@ def _start(
         wait_for_answer(redis, stack.redis_url)
     except ServiceError as error:
         raise append_only.explain(data, error) from None
-    if note := append_only.cut_note(latest):
-        stack.notes.append(note)
     _await_sandbox(stack, started.get("sandbox"))
     _start_judges(stack, config, prefork)
     if reward is None:
