@@ -11,7 +11,7 @@ from services.aggregator.app import make_app
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared.run_record import RunState
-from shared.schemas import SampleId
+from shared.schemas import SampleId, sha256
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import ask, begin, judge
 from tests.page import trained
@@ -23,7 +23,11 @@ STATUSES = {"+": S.SUCCESS, "-": S.WRONG_ANSWER, "!": S.API_ERROR}
 
 def fill(redis: Redis, run: str, begun: float, answers: dict[str, str]) -> None:
     """A run with some answers to each problem, a letter each."""
-    problems = [problem(name, prompt=f"Solve {name} of {run}.") for name in answers]
+    prompts = {name: f"Solve {name} of {run}." for name in answers}
+    problems = [
+        problem(name, prompt=prompt, prompt_sha256=sha256(prompt))
+        for name, prompt in prompts.items()
+    ]
     ledger = begin(redis, problems, run, name=f"name of {run}", model="m", started_at=begun)
     for name, letters in answers.items():
         for index, letter in enumerate(letters):
