@@ -120,6 +120,7 @@ export async function showRuns(main, _parts, query) {
     fill();
   };
   let lost = null;
+  let drawn = "";
   const fill = () => {
     const datasets = [...new Set(found.flatMap((run) => Object.keys(run.scores)))];
     const shown = (run) => line(lost ? { ...run, seconds_left: null } : run, datasets, chosen, choose);
@@ -130,11 +131,15 @@ export async function showRuns(main, _parts, query) {
     count.textContent = !found.length ? "No run yet: plumb run begins one." : search.value ? `${wanted.length} of ${found.length} runs` : "";
     table.hidden = !found.length;
     const before = (a, b) => order.direction * (order.value(a) < order.value(b) ? -1 : order.value(a) > order.value(b) ? 1 : 0);
-    // Made anew, since headings have handlers of the present order.
-    const focus = document.activeElement.closest("thead")?.querySelectorAll("button");
-    const held = focus ? [...focus].indexOf(document.activeElement) : -1;
-    head.replaceChildren(el("tr", {}, el("td"), [...HEADINGS, ...datasets.map(ofDataset)].map((one) => heading(one, order, sort))));
-    head.querySelectorAll("button")[held]?.focus();
+    const columns = JSON.stringify([datasets, order.label, order.direction]);
+    if (columns !== drawn) {
+      // Made anew, since headings have handlers of the present order.
+      const focus = document.activeElement.closest("thead")?.querySelectorAll("button");
+      const held = focus ? [...focus].indexOf(document.activeElement) : -1;
+      head.replaceChildren(el("tr", {}, el("td"), [...HEADINGS, ...datasets.map(ofDataset)].map((one) => heading(one, order, sort))));
+      head.querySelectorAll("button")[held]?.focus();
+      drawn = columns;
+    }
     renew(body, wanted.sort(before).map(shown));
     warn(lost ? noAnswer(lost) : "");
   };
