@@ -38,7 +38,7 @@ def view(
     ] = None,
 ) -> None:
     """Show the finished runs below a folder in a browser, without any other service."""
-    # Imported here because the runner's image has no services/aggregator.
+    # Imported here, because other commands start without the aggregator's libraries.
     from services.aggregator.folders.watch import FoldersStatus
     from services.aggregator.settings import PageSettings
     from services.aggregator.view import serve_folder

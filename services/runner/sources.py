@@ -80,7 +80,7 @@ class RecordedSource(Mapping[SampleId, RecordedCompletion]):
             self.add(sample, recorded)
 
     def add(self, sample: SampleId, recorded: RecordedCompletion) -> None:
-        """Add the completion of a sample that has none yet."""
+        """Add a completion; the sample must not have one."""
         if (completion := without_surrogates(recorded.completion)) != recorded.completion:
             recorded = recorded.model_copy(update={"completion": completion})
         self._packed[sample] = pack(recorded.model_dump_json(exclude_defaults=True))

@@ -150,11 +150,7 @@ def _function_result(report: Report, text: bytes) -> CallResult:
     result.end = "done"
     result.cases[0] = CaseRun(
         exit_code=-signal.SIGKILL if status is None else status,
-        cpu=case.cpu,
-        user=case.user,
-        wall=case.wall,
-        memory=case.memory,
-        limit=case.limit,
+        **case.model_dump(include={"cpu", "user", "wall", "memory", "limit"}),
         stdout=codes,
         stderr=failure.decode("utf-8", "replace"),
     )

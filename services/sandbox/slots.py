@@ -104,8 +104,8 @@ class FunctionResult(BaseModel):
 
     Attributes:
         compiled: ``lost`` if the answer's process ended before its code ran, for no known reason.
-        answer: Exit code of the answer's process; None if it has none.
-        tester: Exit code of the tests' process.
+        answer: Exit code of the answer's process; None if it could not be ended.
+        tester: Exit code of the tests' process; None if it could not be ended, or was not started.
     """
 
     compiled: Literal["ok", "error", "timeout", "lost"] | None

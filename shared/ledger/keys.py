@@ -18,8 +18,8 @@ class RunKeys:
     ``meta`` is a hash; ``problems``, ``completions``, ``hashes``, ``verdicts`` and ``cases`` are
     hashes by problem or sample key; ``events`` is the stream of verdicts; ``jobs`` has the id of
     each sample's job; ``canaries`` is a hash, reports by sandbox, profile and round;
-    ``lock`` names the runner at work. ``of_verdicts`` are the keys that a verdict is written to,
-    without its cases; ``all`` those that are deleted with the run, that is, all but the lock.
+    ``lock`` names the runner at work. ``of_verdicts`` are the keys that a verdict changes, except
+    ``cases``. ``all`` are the keys that are deleted with the run: all but ``lock``.
     """
 
     def __init__(self, run: str) -> None:

@@ -125,7 +125,7 @@ class Delivery:
                     except RetryableError as error:
                         if not future.done():
                             attempts.wait(error)
-            except Exception as error:  # whoever waits gets it, a bug too
+            except Exception as error:  # a caller waits for the outcome, also of a bug
                 settle(future, error)
 
         self._calls.submit(answer)
@@ -146,7 +146,7 @@ class Delivery:
         self._deliver(items)
 
     def _next_items(self) -> list[_Item]:
-        """Take the oldest item and those that can share its request."""
+        """Remove and return the oldest item and the items that may share its request."""
         first, size = self._new[0], 0
         items: list[_Item] = []
         later: list[_Item] = []

@@ -24,7 +24,7 @@ _FAILURES = (OSError, http.client.HTTPException, ValueError)
 
 
 class Exchange:
-    """A request on a connection of its own, and the answer; used by one thread, in ``with``.
+    """One request, its connection and its answer. A context manager, for one thread.
 
     Only :meth:`abort` may be called by another one.
 

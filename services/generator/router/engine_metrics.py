@@ -33,7 +33,7 @@ async def _fetch(connections: Connections, url: str, timeout: float) -> str:
 
 
 def merge(texts: Mapping[str, str]) -> bytes:
-    """Merge expositions of several replicas into one; skips those that cannot be parsed.
+    """Merge the metrics of several replicas into one text; what cannot be parsed is left out.
 
     The samples of a metric are grouped under the first engine's ``HELP`` and ``TYPE``. If an engine
     has a label ``replica`` itself, it becomes ``exported_replica``, as in Prometheus.

@@ -5,8 +5,8 @@ descriptor that its process alone reads, the tests in one that theirs alone read
 neither in its memory, which the next program inherits. It starts both, measures them, and notices
 their end; what the tests report goes to the server in a file.
 
-The limits apply to both processes, and to all that the answer starts, together. The time that the
-answer takes to compile and to load modules has a limit of its own and counts for no other.
+The limits apply to both processes and to all that the answer starts, together. Compiling the answer
+and loading its modules has its own limit of time, and counts towards no other.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ class Init:
     # In the child
 
     def leave(self) -> None:
-        """Make this process, a fresh fork, an ordinary one in a session of its own."""
+        """Turn a new fork of the init into an ordinary process with its own session."""
         # Not by the module signal, whose enumerations take a quarter of a millisecond here.
         _signal.set_wakeup_fd(-1)
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
@@ -343,8 +343,8 @@ class Init:
 class Command(Run):
     """A command, and its standard streams: pipes that are fed from a file and drained into files.
 
-    Nothing of them stays in this process, whose memory the next program inherits. Once a move found
-    nothing, or so much that more is to be expected, it is ``quiet``.
+    Nothing of them stays in this process, whose memory the next program inherits. After a
+    move that found nothing, or so much that more will follow, it is ``quiet``.
     """
 
     def __init__(self, seconds: float | None, ended: Ended, files: list[int], limit: int) -> None:

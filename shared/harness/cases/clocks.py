@@ -91,7 +91,7 @@ class TreeClock(CaseClock):
 
 
 def tree_seconds(parent: int) -> float:
-    """Return the CPU seconds of the descendants of a process, and of those that they reaped."""
+    """Return the CPU seconds of a process's descendants, with the dead ones that they reaped."""
     todo, used = children(parent), 0.0
     while todo:
         pid = todo.pop()

@@ -55,15 +55,15 @@ function line(run, datasets, chosen, choose) {
     datasets.map((key) => score(Object.hasOwn(run.scores, key) ? run.scores[key] : null)));
 }
 
-// Headings that sort; the first press on a figure shows the highest first.
-const HEADINGS = [["run", (run) => run.name ?? run.run], ["model", (run) => run.model ?? ""], ["samples", (run) => run.progress.judged], ["begun", (run) => run.started_at ?? 0]];
-const ofDataset = (key) => [key, (run) => (Object.hasOwn(run.scores, key) ? run.scores[key].accepted_at_1 : -1)];
+// Headings that sort: label, value, and direction of the first press, which shows the highest figures first.
+const HEADINGS = [["run", (run) => run.name ?? run.run, 1], ["model", (run) => run.model ?? "", 1], ["samples", (run) => run.progress.judged, -1], ["begun", (run) => run.started_at ?? 0, -1]];
+const ofDataset = (key) => [key, (run) => (Object.hasOwn(run.scores, key) ? run.scores[key].accepted_at_1 : -1), -1];
 
-function heading([label, value], order, sort) {
+// An update keeps the heading that has the same id.
+function heading([label, value, first], order, sort) {
   const direction = order.label === label ? order.direction : null;
-  const press = () => sort({ label, value, direction: direction ? -direction : typeof value({ scores: {}, progress: {}, run: "" }) === "string" ? 1 : -1 });
-  return el("th", { scope: "col", "aria-sort": direction && (direction > 0 ? "ascending" : "descending") },
-    el("button", { type: "button", class: "sort", onclick: press }, name(label)));
+  return el("th", { id: `column-${label}`, scope: "col", "aria-sort": direction && (direction > 0 ? "ascending" : "descending") },
+    el("button", { type: "button", class: "sort", onclick: () => sort(label, value, first) }, name(label)));
 }
 
 // Folders of finished runs: what is searched, how much is still to be read.
@@ -115,12 +115,11 @@ export async function showRuns(main, _parts, query) {
   ]);
   let [found, folders] = [[], { folders: [], waiting: 0, unreadable: [], unreadable_total: 0 }];
   let order = { label: "begun", value: HEADINGS[3][1], direction: -1 };
-  const sort = (chosen) => {
-    order = chosen;
+  const sort = (label, value, first) => {
+    order = { label, value, direction: order.label === label ? -order.direction : first };
     fill();
   };
   let lost = null;
-  let drawn = "";
   const fill = () => {
     const datasets = [...new Set(found.flatMap((run) => Object.keys(run.scores)))];
     const shown = (run) => line(lost ? { ...run, seconds_left: null } : run, datasets, chosen, choose);
@@ -131,15 +130,7 @@ export async function showRuns(main, _parts, query) {
     count.textContent = !found.length ? "No run yet: plumb run begins one." : search.value ? `${wanted.length} of ${found.length} runs` : "";
     table.hidden = !found.length;
     const before = (a, b) => order.direction * (order.value(a) < order.value(b) ? -1 : order.value(a) > order.value(b) ? 1 : 0);
-    const columns = JSON.stringify([datasets, order.label, order.direction]);
-    if (columns !== drawn) {
-      // Made anew, since headings have handlers of the present order.
-      const focus = document.activeElement.closest("thead")?.querySelectorAll("button");
-      const held = focus ? [...focus].indexOf(document.activeElement) : -1;
-      head.replaceChildren(el("tr", {}, el("td"), [...HEADINGS, ...datasets.map(ofDataset)].map((one) => heading(one, order, sort))));
-      head.querySelectorAll("button")[held]?.focus();
-      drawn = columns;
-    }
+    renew(head, el("tr", {}, el("td"), [...HEADINGS, ...datasets.map(ofDataset)].map((one) => heading(one, order, sort))));
     renew(body, wanted.sort(before).map(shown));
     warn(lost ? noAnswer(lost) : "");
   };
