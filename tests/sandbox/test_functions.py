@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+from services.sandbox.isolation import Identity
 from shared.harness.wire import FunctionTests
 from tests.sandbox.conftest import Sandbox
 
@@ -71,7 +72,7 @@ async def test_ends_and_limits_in_every_isolation(every_isolation: Sandbox):
 async def test_processes_in_every_isolation(every_isolation: Sandbox):
     ready = await every_isolation.ready()
     result = await run(every_isolation, MANY, "assert 1 <= f(1) <= 8")
-    if ready["identity"] != "server":  # the limit would count the processes of the server
+    if ready["identity"] != Identity.SERVER:  # the limit would count the processes of the server
         assert codes(result) == "1\ndone", result
     assert codes(await run(every_isolation, "def f(x): return x", "assert f(1)")) == "1\ndone"
 
