@@ -8,6 +8,7 @@ import json
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
@@ -25,7 +26,6 @@ from plumbline_reward.responses import (
 from plumbline_reward.retries import Attempts, RetryableError
 from plumbline_reward.settings import Purpose, Settings, wire_rule
 from plumbline_reward.transport import Exchange
-from plumbline_reward.workers import Workers
 
 WINDOW_SECONDS = 0.008
 """How long an item waits for others that come at about the same time."""
@@ -60,13 +60,52 @@ class _Item:
     future: "Future[Verdict]" = field(default_factory=Future)
 
 
+class _Threads:
+    """At most ``AT_ONCE`` daemon threads that call what is submitted, in order.
+
+    Unlike those of ``concurrent.futures`` they do not keep the interpreter from ending while a
+    request is under way.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._running = 0
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Have ``task`` called; it must not raise.
+
+        Raises:
+            RuntimeError: There is no thread to call it, and none can be started.
+        """
+        with self._lock:
+            self._tasks.append(task)
+            if self._running == AT_ONCE:
+                return
+            try:
+                threading.Thread(target=self._work, name="plumbline-reward", daemon=True).start()
+                self._running += 1
+            except RuntimeError:
+                if not self._running:
+                    self._tasks.pop()
+                    raise
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._tasks:
+                    self._running -= 1
+                    return
+                task = self._tasks.popleft()
+            task()
+
+
 class Delivery:
     """Requests to the service at ``url``."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self._url, self._token = url, token
-        self._scores = Workers(AT_ONCE, "plumbline-reward")
-        self._calls = Workers(AT_ONCE, "plumbline-reward-call")
+        self._scores, self._calls = _Threads(), _Threads()
         self._lock = threading.Lock()
         self._new: list[_Item] = []
         self._collecting = False
@@ -105,34 +144,52 @@ class Delivery:
         attempts = Attempts(self._url, timeout, time.monotonic() + timeout)
         future: Future[Answer] = Future()
 
-        def once() -> Answer:
-            exchange = self._exchange(method, path, "application/json", attempts.expires)
-            future.add_done_callback(lambda _: exchange.abort() if future.cancelled() else None)
-            with exchange:
+        def ask() -> None:
+            with self._exchange([future], attempts.expires) as exchange:
                 body = None if fields is None else {**fields, "deadline": _left(attempts.expires)}
-                exchange.start(None if body is None else json.dumps(body).encode())
+                sent = None if body is None else json.dumps(body).encode()
+                exchange.send(method, path, "application/json", sent)
                 answer = exchange.body()
-            if exchange.status == 200:
-                return parse(parse_object(answer))
-            refusal = failure(exchange.status, exchange.retry_after, answer)
-            raise RefusedError(f"{self._url} refuses it: {refusal.text}", refusal.status)
+            if exchange.response.status == 200:
+                settle(future, parse(parse_object(answer)))
+            else:
+                settle(future, self._refused(_refusal(exchange, answer)))
 
-        def answer() -> None:
-            try:
-                while not future.done():
-                    try:
-                        settle(future, once())
-                    except RetryableError as error:
-                        if not future.done():
-                            attempts.wait(error)
-            except Exception as error:  # a caller waits for the outcome, also of a bug
-                settle(future, error)
-
-        self._calls.submit(answer)
+        self._calls.submit(lambda: self._until_done([future], ask, attempts))
         return future
 
-    def _exchange(self, method: str, path: str, accept: str, expires: float) -> Exchange:
-        return Exchange(self._url, self._token, method, path, accept, expires)
+    def _exchange(self, futures: "Sequence[Future[Any]]", expires: float) -> Exchange:
+        """Open a request that is aborted once all who wait for it have gone."""
+        exchange = Exchange(self._url, self._token, expires)
+
+        def done(future: "Future[Any]") -> None:
+            if future.cancelled() and all(one.done() for one in futures):
+                exchange.abort()
+
+        for future in futures:
+            future.add_done_callback(done)
+        return exchange
+
+    def _until_done(
+        self,
+        futures: "Sequence[Future[Any]]",
+        ask: Callable[[], None],
+        attempts: Attempts,
+    ) -> None:
+        """Ask again until all futures are done or the time limit has passed."""
+        try:
+            while not all(future.done() for future in futures):
+                try:
+                    ask()
+                except RetryableError as error:
+                    if not all(future.done() for future in futures):
+                        attempts.wait(error)
+        except NotJudgedError as error:
+            for future in futures:
+                settle(future, NotJudgedError(str(error)))
+        except Exception as error:  # a caller waits for the outcome, also of a bug
+            for future in futures:
+                settle(future, error)
 
     # The threads of scores
 
@@ -159,21 +216,12 @@ class Delivery:
         return items
 
     def _deliver(self, items: list[_Item]) -> None:
-        """Ask until all items are settled or their time limit has passed."""
         attempts = Attempts(self._url, items[0].terms.timeout, items[-1].expires)
-        try:
-            while items := [item for item in items if not item.future.done()]:
-                try:
-                    self._ask(items, attempts.expires)
-                except RetryableError as error:
-                    if any(not item.future.done() for item in items):
-                        attempts.wait(error)
-        except NotJudgedError as error:
-            for item in items:
-                settle(item.future, NotJudgedError(str(error)))
-        except Exception as error:  # a bug must not leave callers waiting
-            for item in items:
-                settle(item.future, error)
+
+        def ask() -> None:
+            self._ask([item for item in items if not item.future.done()], attempts.expires)
+
+        self._until_done([item.future for item in items], ask, attempts)
 
     def _ask(self, items: list[_Item], expires: float) -> None:
         """Send a request, and settle the items that the service judges or refuses.
@@ -181,21 +229,11 @@ class Delivery:
         Raises:
             RetryableError: The request failed, or an item was not judged.
         """
-        exchange = self._exchange("POST", "/v1/score", "application/x-ndjson", expires)
-
-        def cancelled(future: "Future[Verdict]") -> None:
-            # The service drops the work of a client that goes.
-            if future.cancelled() and all(item.future.done() for item in items):
-                exchange.abort()
-
-        for item in items:
-            item.future.add_done_callback(cancelled)
         unjudged: RetryableError | None = None
-        with exchange:
-            exchange.start(_body(items, expires))
-            if exchange.status != 200:
-                refusal = failure(exchange.status, exchange.retry_after, exchange.body())
-                self._refuse(items, refusal)
+        with self._exchange([item.future for item in items], expires) as exchange:
+            exchange.send("POST", "/v1/score", "application/x-ndjson", _body(items, expires))
+            if exchange.response.status != 200:
+                self._refuse(items, _refusal(exchange, exchange.body()))
                 return
             for index, answer in parse_stream(exchange.lines(), len(items)):
                 if isinstance(answer, Verdict):
@@ -216,12 +254,18 @@ class Delivery:
         if not all(0 <= index < len(items) for index in refused):
             raise RetryableError("its answer is malformed: it refuses an unknown item")
         for index, text in refused.items():
-            error = RefusedError(f"{self._url} refuses it: {text}", refusal.status)
-            settle(items[index].future, error)
+            settle(items[index].future, self._refused(Refusal(text, refusal.status)))
         if not refused:  # a bad item must not fail the calls that it met by chance
             middle = len(items) // 2
             self._deliver(items[:middle])
             self._deliver(items[middle:])
+
+    def _refused(self, refusal: Refusal) -> RefusedError:
+        return RefusedError(f"{self._url} refuses it: {refusal.text}", refusal.status)
+
+
+def _refusal(exchange: Exchange, body: bytes) -> Refusal:
+    return failure(exchange.response.status, exchange.response.headers.get("Retry-After"), body)
 
 
 def _body(items: Sequence[_Item], expires: float) -> bytes:

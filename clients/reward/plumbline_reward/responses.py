@@ -4,16 +4,18 @@ An answer that does not make sense is a failure of infrastructure (:class:`Retry
 a number.
 """
 
+import dataclasses
 import json
+import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from plumbline_reward.retries import RetryableError, retry_after_seconds
 
-_SECONDS_LIMIT = 1e9
-_COUNT_LIMIT = 10**9
 _TEXT_LIMIT = 2000
+_LARGEST = 10**9
+Fields = TypeVar("Fields")
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,8 @@ def parse_stream(lines: Iterator[bytes], number: int) -> Iterator[tuple[int, Ver
                 _malformed("the stream's end does not fit")
             return
         index = answer.get("index")
-        if not isinstance(index, int) or isinstance(index, bool) or index not in missing:
-            _malformed(f"index {str(index)[:40]}")
+        if type(index) is not int or index not in missing:
+            _malformed(f"index {_cut(index)}")
         outcome = parse_verdict(answer)
         missing.remove(index)
         unjudged += isinstance(outcome, Unjudged)
@@ -104,32 +106,15 @@ def parse_verdict(answer: Mapping[str, Any]) -> Verdict | Unjudged:
     Raises:
         RetryableError: The answer is malformed.
     """
-    judged = _boolean(answer, "judged")
-    if not judged:
+    if answer.get("judged") is False:
         if any(answer.get(name) is not None for name in ("score", "accepted", "pass_ratio")):
             _malformed("an unjudged item with a score")
-        wait = answer.get("retry_after")
-        return Unjudged(
-            reason=_cut(answer.get("reason") or "no reason given"),
-            retry_after=None if wait is None else _number(answer, "retry_after", _SECONDS_LIMIT),
-        )
-    status = answer.get("status")
-    if not isinstance(status, str) or not status or status == "api_error":
-        _malformed(f"a verdict with status {status!r}")
-    detail = answer.get("detail")
-    verdict = Verdict(
-        score=_number(answer, "score", 1.0),
-        accepted=_boolean(answer, "accepted"),
-        pass_ratio=_number(answer, "pass_ratio", 1.0),
-        status=status,
-        detail=None if detail is None else _cut(detail),
-        cases_passed=_count(answer, "cases_passed"),
-        cases_total=_count(answer, "cases_total"),
-        cases_not_run=_count(answer, "cases_not_run") if "cases_not_run" in answer else 0,
-        judge_seconds=_number(answer, "judge_seconds", _SECONDS_LIMIT),
-        queue_seconds=_number(answer, "queue_seconds", _SECONDS_LIMIT),
-        cached=_boolean(answer, "cached") if "cached" in answer else False,
-    )
+        return _parse(Unjudged, {"reason": "no reason given", "retry_after": None, **answer})
+    verdict = _parse(Verdict, {"detail": None, "cases_not_run": 0, "cached": False, **answer})
+    if answer.get("judged") is not True or verdict.status in ("", "api_error"):
+        _malformed(f"a verdict with status {verdict.status!r}")
+    if max(verdict.score, verdict.pass_ratio) > 1:
+        _malformed("a score above 1")
     if verdict.cases_passed > verdict.cases_total:
         _malformed("more passed cases than cases")
     return verdict
@@ -141,23 +126,7 @@ def parse_program_result(answer: Mapping[str, Any]) -> ProgramResult:
     Raises:
         RetryableError: The answer is malformed.
     """
-    status = answer.get("status")
-    if status not in ("ok", "error", "timeout", "memory", "compile_error"):
-        _malformed(f"a program with status {status!r}")
-    stdout, stderr = answer.get("stdout"), answer.get("stderr")
-    if not isinstance(stdout, str) or not isinstance(stderr, str):
-        _malformed("a program without its output")
-    exit_code = answer.get("exit_code")
-    if exit_code is not None and (not isinstance(exit_code, int) or isinstance(exit_code, bool)):
-        _malformed(f"exit_code {exit_code!r}")
-    return ProgramResult(
-        status=status,
-        stdout=stdout,
-        stderr=stderr,
-        exit_code=exit_code,
-        seconds=_number(answer, "seconds", _SECONDS_LIMIT),
-        truncated=_boolean(answer, "truncated"),
-    )
+    return _parse(ProgramResult, {"exit_code": None, **answer})
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
@@ -168,14 +137,12 @@ def parse_object(data: bytes) -> dict[str, Any]:
     """
     try:
         value = json.loads(
-            data.decode("utf-8"),
-            parse_constant=_malformed,
-            object_pairs_hook=_unique,
+            data.decode("utf-8"), parse_constant=_malformed, object_pairs_hook=_unique
         )
     except (ValueError, RecursionError):
-        _malformed(f"no JSON: {_cut(data[:80].decode('utf-8', 'replace'))!r}")
+        value = None
     if not isinstance(value, dict):
-        _malformed(f"JSON that is no object: {_cut(data[:80].decode('utf-8', 'replace'))!r}")
+        _malformed(f"no JSON object: {data[:80].decode('utf-8', 'replace')!r}")
     return value
 
 
@@ -193,50 +160,39 @@ def failure(status: int, retry_after: str | None, body: bytes) -> Refusal:
         answer = {}
     text = answer.get("error")
     said = isinstance(text, str) and bool(text)
-    wait = retry_after_seconds(retry_after)
     if not 400 <= status < 500 or status in (408, 425, 429) or not said:
         hint = "" if said or status >= 500 else " without a reason; is it the reward service?"
         reason = f": {_cut(text)}" if said else hint
-        raise RetryableError(f"it answered {status}{reason}", wait)
-    return Refusal(_cut(text), status, _refused_items(answer))
-
-
-def _refused_items(answer: Mapping[str, Any]) -> dict[int, str]:
+        raise RetryableError(f"it answered {status}{reason}", retry_after_seconds(retry_after))
     items = answer.get("items")
-    refused: dict[int, str] = {}
-    for item in items if isinstance(items, list) else []:
-        index = item.get("index") if isinstance(item, dict) else None
-        if isinstance(index, int) and not isinstance(index, bool):
-            refused[index] = _cut(item.get("error") or answer["error"])
-    return refused
+    refused = {
+        item["index"]: _cut(item.get("error") or text)
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict) and type(item.get("index")) is int
+    }
+    return Refusal(_cut(text), status, refused)
+
+
+def _parse(kind: type[Fields], answer: Mapping[str, Any]) -> Fields:
+    """Make a dataclass of the fields of its names; seconds, scores and counts are from 0 on."""
+    hints = typing.get_type_hints(kind)
+    found: dict[str, Any] = {}
+    for name in (one.name for one in dataclasses.fields(kind)):  # type: ignore[arg-type]
+        value, expected = answer.get(name), hints[name]
+        if type(value) is int and isinstance(0.0, expected):
+            value = float(min(value, _LARGEST))
+        valid = isinstance(value, expected) and (expected is bool or not isinstance(value, bool))
+        counts = isinstance(value, float) or expected is int
+        if not valid or (counts and not 0 <= value < _LARGEST):
+            _malformed(f"{name} {_cut(value)!r}")
+        found[name] = _cut(value) if name in ("detail", "reason") and value else value
+    return kind(**found)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         _malformed("JSON with a repeated name")
-    return value
-
-
-def _number(answer: Mapping[str, Any], name: str, largest: float) -> float:
-    value: Any = answer.get(name)
-    known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not 0 <= value <= largest:
-        _malformed(f"{name} {_cut(value)!r}")
-    return float(value)
-
-
-def _count(answer: Mapping[str, Any], name: str) -> int:
-    value = answer.get(name)
-    if type(value) is not int or not 0 <= value <= _COUNT_LIMIT:
-        _malformed(f"{name} {_cut(value)!r}")
-    return value
-
-
-def _boolean(answer: Mapping[str, Any], name: str) -> bool:
-    value = answer.get(name)
-    if not isinstance(value, bool):
-        _malformed(f"{name} {_cut(value)!r}")
     return value
 
 

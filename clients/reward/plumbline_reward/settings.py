@@ -79,7 +79,7 @@ def service_url(text: str) -> str:
     if not valid or parts.query or parts.fragment or not text.isascii() or re.search(r"\s", text):
         shown = "what has a user or password" if "@" in text else repr(text)
         raise ValueError(f"url: {shown} is not an address such as {DEFAULT_URL}")
-    if parts.username is not None or parts.password is not None:
+    if parts.username is not None:
         raise ValueError("url: it has a user or password; use PLUMBLINE_REWARD_TOKEN instead")
     return text.rstrip("/")
 
