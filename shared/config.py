@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from shared.checkers import get_checker
 from shared.config_files import load_document, overridden_keys, validate_document
@@ -23,7 +30,6 @@ from shared.protocol import (
 from shared.redaction import is_secret_variable, redact_address
 from shared.result_config import QaLogsConfig, WandbConfig
 from shared.schemas import QualityFinding, RecordedCases, sha256
-from shared.verl_keys import RANDOM_WEIGHTS
 from shared.verl_translation import translate
 
 ENGINES = ("vllm", "sglang")
@@ -69,8 +75,8 @@ class RolloutConfig(Section):
 
     name: Numerics[Literal["vllm", "sglang"]] = "vllm"
     """Inference engine."""
-    mode: Operation[str] = "async"
-    """verl's rollout mode."""
+    mode: Operation[Literal["async", "sync"]] = "async"
+    """verl's rollout mode. verl 0.9.1 has ``async`` only, which is used for both."""
     tensor_model_parallel_size: Numerics[int] = Field(default=1, ge=1)
     """GPUs that share each layer of a replica."""
     data_parallel_size: Numerics[int] = Field(default=1, ge=1)
@@ -120,7 +126,10 @@ class RolloutConfig(Section):
     @classmethod
     def _real_weights(cls, load_format: str) -> str:
         if load_format.startswith("dummy"):  # verl has had several
-            raise ValueError(f"{load_format} means {RANDOM_WEIGHTS}")
+            raise ValueError(
+                f"{load_format} means random weights, whose results mean nothing (of all settings "
+                "this one matters most); use auto"
+            )
         if load_format not in LOAD_FORMATS:
             raise ValueError(f"unknown load format; choose one of {', '.join(LOAD_FORMATS)}")
         return load_format
@@ -165,10 +174,16 @@ class ActorRolloutRefConfig(Section):
     rollout: RolloutConfig = RolloutConfig()
 
 
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 class DataConfig(Section):
     """The data sets of the run."""
 
-    eval_files: Operation[list[str]] = Field(default_factory=list)
+    eval_files: Operation[Annotated[list[str], BeforeValidator(_as_list)]] = Field(
+        default_factory=list
+    )
     """Parquet files or folders with the problems."""
     prompt_key: InProtocol[str] = Field(default="prompt", min_length=1)
     """Column that holds the prompt."""

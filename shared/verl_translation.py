@@ -1,6 +1,6 @@
 """A configuration in verl's keys, in ours or in both, as one in ours.
 
-Walks through a document by the table of :mod:`shared.verl_keys`: values move to our keys, or are
+Walks through a document by the tables of :mod:`shared.verl_keys`: values move to our keys, or are
 recorded or refused; two names of one key must agree.
 """
 
@@ -14,15 +14,14 @@ from pydantic import JsonValue
 from shared.errors import ConfigError
 from shared.protocol import shown
 from shared.redaction import REDACTED, is_secret_variable
-from shared.verl_keys import SAME_NAMES, VERL_KEYS, Fate, Values, VerlKey
+from shared.verl_keys import COMPLETIONS, FALLBACKS, MAPPED, RECORDED, REFUSED, SECTIONS, USUAL
 
-_ROWS: dict[str, list[VerlKey]] = {}
-for _row in VERL_KEYS:
-    _ROWS.setdefault(_row.key, []).append(_row)
-_OURS = frozenset([*SAME_NAMES, *(row.target for row in VERL_KEYS if row.fate is Fate.MAPPED)])
 # Sections that are walked through; what lies below the others is one value.
-_SECTIONS = frozenset(
-    name[:end] for name in (*_ROWS, *_OURS) for end, letter in enumerate(name) if letter == "."
+_WALKED = frozenset(
+    name[:end]
+    for name in (*SECTIONS, *SECTIONS.values(), *MAPPED, *MAPPED.values(), *REFUSED, *RECORDED)
+    for end, letter in enumerate(name)
+    if letter == "."
 )
 # The class that verl makes of a section.
 _CLASS = "_target_"
@@ -40,24 +39,50 @@ class Translation:
         names: Keys of ours and the names under which they were given, where those differ.
     """
 
-    document: Any
+    document: object
     given: Mapping[str, JsonValue]
     names: Mapping[str, str]
 
 
-def is_known(key: str) -> bool:
-    """Whether a dotted key of verl has a place here."""
-    key = canonical(key)
-    return key.endswith(f".{_CLASS}") or any(
-        one in _ROWS or (one in _OURS and one not in _SECTIONS) for one in _with_parents(key)
-    )
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A value of a document.
+
+    ``key`` is verl's present name of ``source``, ``entry`` the key of a table that decided; empty
+    if none did. ``target`` is our key; None if the value has no effect.
+    """
+
+    source: str
+    key: str
+    entry: str
+    target: _Path | None
+    value: Any
+
+    @property
+    def says_nothing(self) -> bool:
+        usual = USUAL.get(self.key)
+        if isinstance(usual, str) and isinstance(self.value, str):
+            return not self.value or fnmatchcase(self.value, usual)
+        return not self.value or self.value == usual
+
+    @property
+    def refusal(self) -> str:
+        """Why the value is refused; empty if it is not."""
+        text = "" if self.says_nothing else REFUSED.get(self.entry, "")
+        return text and f"{self.source}={shown(self.value)}: {text}"
+
+    @property
+    def section(self) -> str:
+        """The key that the entry is about, as it was given."""
+        if self.entry in SECTIONS:
+            return self.entry
+        return self.source.removesuffix(self.key.removeprefix(self.entry)) or self.source
 
 
 def canonical(key: str) -> str:
     """Our name of a key of verl; any other key as it is."""
-    rows = (row for parent in _with_parents(key) for row in _ROWS.get(parent, []))
-    row = next((one for one in rows if one.fate is Fate.MAPPED and not one.beside), None)
-    return key if row is None else canonical(row.target + key.removeprefix(row.key))
+    target = _place(key, (key,), "", {}).target
+    return key if target is None else _dotted(target)
 
 
 def translate(
@@ -75,13 +100,12 @@ def translate(
     """
     if not isinstance(document, Mapping):
         return Translation(document, {}, {})
-    places = list(_places(document, (), (), document))
-    if not keep and (refused := [place for place in places if place.refused]):
-        refused.sort(key=lambda place: VERL_KEYS.index(place.rows[-1]))
-        raise ConfigError("; ".join(map(_refusal, refused)))
+    places = list(_places(document, (), document))
+    if not keep and (refused := list(filter(None, (place.refusal for place in places)))):
+        raise ConfigError("; ".join(refused))
     claims: dict[_Path, list[_Place]] = {}
     for place in places:
-        target = tuple(place.path.split(".")) if keep and place.target is None else place.target
+        target = tuple(place.key.split(".")) if keep and place.target is None else place.target
         if target is not None:
             claims.setdefault(target, []).append(place)
     result: dict[Any, Any] = {}
@@ -89,9 +113,9 @@ def translate(
     for target, claimants in claims.items():
         chosen = _choose(claimants, overridden)
         _put(result, target, chosen.value)
-        if chosen.rows:
+        if chosen.entry:
             names[_dotted(target)] = chosen.source
-    given = {one.source: _without_secrets(one.source, one.value) for one in places if one.rows}
+    given = {one.source: _without_secrets(one.source, one.value) for one in places if one.entry}
     return Translation(result, given, names)
 
 
@@ -101,116 +125,60 @@ def notices(given: Mapping[str, JsonValue]) -> list[str]:
     for key, value in given.items():
         _put(document, tuple(key.split(".")), value)
     renamed: dict[str, str] = {}
-    without_effect: dict[str, dict[str, list[str]]] = {}
-    for place in _places(document, (), (), document):
-        row = place.rule
-        if row is None or _says_nothing(place.value, row):
+    without_effect: dict[str, dict[str, None]] = {}
+    for place in _places(document, (), document):
+        if not place.entry or place.value is None:
             continue
-        if place.target is None:
-            keys = without_effect.setdefault(row.text, {}).setdefault(place.section, [])
-            keys.append(place.source)
-        else:
-            renamed[place.section] = row.target
+        if place.target is not None:
+            name = SECTIONS.get(place.entry) or _dotted(place.target)
+            renamed[place.section] = name
+        elif not place.says_nothing:
+            text = RECORDED.get(place.entry) or REFUSED[place.entry]
+            without_effect.setdefault(text, {})[place.section] = None
     read = [f"{name} is read as {target}" for name, target in renamed.items()]
     lines = [f"config: {', '.join(read)}"] if read else []
     for text, sections in without_effect.items():
-        names = [keys[0] if len(keys) == 1 else name for name, keys in sections.items()]
-        named = ", ".join(names[:_MAX_NAMED])
-        if (more := len(names) - _MAX_NAMED) > 0:
+        named = ", ".join([*sections][:_MAX_NAMED])
+        if (more := len(sections) - _MAX_NAMED) > 0:
             named += f" and {more} more (run.verl_keys in run.json)"
         lines.append(f"config: {named}: no effect here; {text}")
     return lines
 
 
-# Walking through a document
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A value of a document: the key that it was given as, and the one that it is for.
-
-    ``rows`` are those that led here, the last one decides; none for a key that has no row.
-    ``path`` begins with the deciding row's key.
-    """
-
-    source: str
-    path: str
-    target: _Path | None
-    value: Any
-    rows: tuple[VerlKey, ...]
-
-    @property
-    def rule(self) -> VerlKey | None:
-        return self.rows[-1] if self.rows else None
-
-    @property
-    def refused(self) -> bool:
-        row = self.rule
-        return bool(row and row.fate is Fate.REFUSED and not _says_nothing(self.value, row))
-
-    @property
-    def section(self) -> str:
-        """The key that the deciding row is about, as it was given."""
-        return self.source.removesuffix(self.path.removeprefix(self.rows[-1].key)) or self.source
-
-
-def _places(
-    value: object, path: _Path, source: _Path, document: object, rows: tuple[VerlKey, ...] = ()
-) -> Iterator[_Place]:
+def _places(value: object, path: _Path, document: Mapping[Any, Any]) -> Iterator[_Place]:
+    """Walk through a document, to the values of all keys that a table could name."""
     key = _dotted(path)
-    if path and path[-1] == _CLASS:
-        return
-    if isinstance(value, Mapping) and (not path or (value and key in _SECTIONS)):
+    if isinstance(value, Mapping) and (not path or (value and _present(key)[0] in _WALKED)):
         for name, inner in value.items():
-            yield from _places(inner, (*path, name), (*source, name), document, rows)
-        return
-    row = _row_of(key, value, document)
-    if row is None:
-        before = rows[-1].key + key.removeprefix(rows[-1].target) if rows else key
-        yield _Place(_dotted(source), before, path, value, rows)
-    elif row.fate is Fate.MAPPED and not _says_nothing(value, row):
-        if row.as_list and isinstance(value, str):
-            value = [value]
-        target = (*row.target.split("."), *path[len(row.key.split(".")) :])
-        yield from _places(value, target, source, document, (*rows, row))
-    else:
-        yield _Place(_dotted(source), key, None, value, (*rows, row))
+            yield from _places(inner, (*path, name), document)
+    elif path[-1:] not in ((), (_CLASS,)):
+        yield _place(key, path, value, document)
 
 
-def _row_of(key: str, value: object, document: object) -> VerlKey | None:
-    """The row that speaks for a value: its key's, or that of the nearest section above."""
+def _place(source: str, path: _Path, value: object, document: Mapping[Any, Any]) -> _Place:
+    key, section = _present(source)
     for name in _with_parents(key):
-        for row in _ROWS.get(name, []):
-            if row.only and not _matches(value, row.only):
-                continue
-            if not row.beside or _has(document, row.beside):
-                return row
-    return None
+        if name in MAPPED:
+            data = document.get("data")
+            of_evaluation = isinstance(data, Mapping) and "response_key" in data
+            mapped = COMPLETIONS if name == "data.path" and of_evaluation else MAPPED[name]
+            target = tuple((mapped + key.removeprefix(name)).split("."))
+            return _Place(source, key, name, None if value is None else target, value)
+        if name in REFUSED or name in RECORDED:
+            return _Place(source, key, name, None, value)
+    return _Place(source, key, section, tuple(key.split(".")) if section else path, value)
+
+
+def _present(source: str) -> tuple[str, str]:
+    """The present name of a key, and the older section that it was given in; empty for others."""
+    section = next((one for one in _with_parents(source) if one in SECTIONS), "")
+    return (SECTIONS[section] + source.removeprefix(section) if section else source), section
 
 
 def _with_parents(key: str) -> Iterator[str]:
     while key:
         yield key
         key = key.rpartition(".")[0]
-
-
-def _says_nothing(value: object, row: VerlKey) -> bool:
-    return value is None or _matches(value, row.unless)
-
-
-def _matches(value: object, patterns: Values) -> bool:
-    return any(
-        fnmatchcase(value, one) if isinstance(value, str) and isinstance(one, str) else value == one
-        for one in patterns
-    )
-
-
-def _has(document: object, key: str) -> bool:
-    for name in key.split("."):
-        if not isinstance(document, Mapping) or name not in document:
-            return False
-        document = document[name]
-    return True
 
 
 def _dotted(path: _Path) -> str:
@@ -234,10 +202,12 @@ def _choose(claimants: Sequence[_Place], overridden: Sequence[str]) -> _Place:
         ConfigError: There are different values of equal standing.
     """
     given = [one for one in claimants if _is_overridden(one.source, overridden)] or claimants
-    if len(given) > 1:
-        neutral = [one.rule.neutral for one in given if one.rule and one.rule.neutral is not None]
-        given = [one for one in given if one.value not in neutral] or given
-        given = [one for one in given if not (one.rule and one.rule.fallback)] or given
+    given = [one for one in given if one.value is not None] or given
+    # As in verl, whose rollout has one sample unless data.n_samples has more.
+    given = [
+        one for one in given if not (one.key.endswith(".rollout.n") and one.value == 1)
+    ] or given
+    given = [one for one in given if one.entry not in FALLBACKS] or given
     first, *others = given
     for other in others:
         if other.value != first.value:
@@ -262,7 +232,3 @@ def _without_secrets(key: str, value: Any) -> JsonValue:  # noqa: ANN401 - parse
     secret = isinstance(value, str) and value and is_secret_variable(name, value)
     plain: JsonValue = REDACTED if secret else value
     return plain
-
-
-def _refusal(place: _Place) -> str:
-    return f"{place.source}={shown(place.value)}: {place.rows[-1].text}"

@@ -27,7 +27,7 @@ from shared.analysis.catalogue import METRICS, Group, MetricInfo
 from shared.config import Config
 from shared.protocol import Leaf, LeafRole, Section, leaves
 from shared.service.settings import RedisSettings
-from shared.verl_keys import SAME_NAMES, VERL_KEYS, Fate, Values
+from shared.verl_keys import MAPPED, RECORDED, REFUSED, SECTIONS
 from tools.field_docs import describe_fields, with_subclasses
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,27 +112,20 @@ def _section(keys: Sequence[Leaf]) -> str:
 
 
 def verl_keys() -> str:
-    """verl's keys that are not ours under the same name, and the names of those that are."""
+    """verl's keys that are not ours under the same name."""
     grouped: dict[tuple[str, str], list[str]] = {}
-    for row in VERL_KEYS:
-        here = f"`{row.target}`" if row.fate is Fate.MAPPED else row.fate.value
-        key = f"`{row.key}`" + _shown_values("", row.only)
-        if row.fate is not Fate.MAPPED:
-            key += _shown_values("but for ", row.unless)
-        if row.beside:
-            key += f" (beside `{row.beside}`)"
-        grouped.setdefault((here, row.text), []).append(key)
-    table = _table(
+    for key, name in (SECTIONS | MAPPED).items():
+        grouped.setdefault((f"`{name}`", ""), []).append(key)
+    for here, table in (("refused", REFUSED), ("recorded", RECORDED)):
+        for key, text in table.items():
+            grouped.setdefault((here, text), []).append(key)
+    return _table(
         ("verl's key", "here", "what happens"),
-        [(", ".join(keys), here, text) for (here, text), keys in grouped.items()],
+        [
+            (", ".join(f"`{key}`" for key in keys), here, text)
+            for (here, text), keys in grouped.items()
+        ],
     )
-    same = ", ".join(f"`{name}`" for name in SAME_NAMES)
-    return f"{table}\n\nUnder the same name: {same}."
-
-
-def _shown_values(before: str, values: Values) -> str:
-    given = [json.dumps(value) for value in values if value not in (None, "", {})]
-    return f" ({before}{', '.join(f'`{one}`' for one in given)})" if given else ""
 
 
 def protocol_keys() -> str:

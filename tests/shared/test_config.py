@@ -107,7 +107,7 @@ def test_an_unknown_key_that_is_near_to_none() -> None:
         ("actor_rollout_ref.rollout.temperature=-0.1", "actor_rollout_ref.rollout.temperature"),
         ("actor_rollout_ref.rollout.top_p=0", "actor_rollout_ref.rollout.top_p"),
         ("actor_rollout_ref.rollout.name=hf", "actor_rollout_ref.rollout.name"),
-        ("data.eval_files=one.parquet", "data.eval_files"),
+        ("data.eval_files=5", "data.eval_files"),
         ("data.limit=0", "data.limit"),
         ("judge.method=guess", "judge.method"),
         ("generation.concurrency=0", "generation.concurrency"),

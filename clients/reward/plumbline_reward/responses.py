@@ -178,7 +178,8 @@ def _parse(kind: type[Fields], answer: Mapping[str, Any]) -> Fields:
     hints = typing.get_type_hints(kind)
     found: dict[str, Any] = {}
     for name in (one.name for one in dataclasses.fields(kind)):  # type: ignore[arg-type]
-        value, expected = answer.get(name), hints[name]
+        expected = hints[name]
+        value: Any = answer.get(name)
         if type(value) is int and isinstance(0.0, expected):
             value = float(min(value, _LARGEST))
         valid = isinstance(value, expected) and (expected is bool or not isinstance(value, bool))

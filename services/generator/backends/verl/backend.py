@@ -78,10 +78,6 @@ def check(config: Config, is_installed: Callable[[str], bool] = _is_installed) -
             that is not installed, or names a model that cannot be used.
     """
     rollout, verl = config.actor_rollout_ref.rollout, config.generation.verl
-    if rollout.mode != "async":
-        raise ConfigError(
-            f"actor_rollout_ref.rollout.mode is {rollout.mode!r}; verl has async only"
-        )
     if verl.cpu_engine and rollout.name != "vllm":
         raise ConfigError(f"generation.verl.cpu_engine needs vllm, not {rollout.name}")
     if verl.cpu_engine and config.generation.deterministic:
