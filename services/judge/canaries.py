@@ -17,6 +17,7 @@ from shared.canaries import CanaryFinding, CanaryReport
 from shared.config import Config
 from shared.errors import ConfigError
 from shared.ledger import keys
+from shared.ledger.canaries import CLAIM_SECONDS
 from shared.ledger.ledger import PLANNED
 from shared.ledger.pipelined import PipelinedRedis
 from shared.service.logs import get_logger
@@ -32,6 +33,8 @@ _PROCESSES = 16
 _SHORT = 10.0
 # Seconds between two rounds of a session without an end.
 _EVERY = 600
+# Renewals of a claim, in a minute.
+_RENEWALS = 24
 
 
 class CanaryRounds:
@@ -104,6 +107,7 @@ class CanaryRounds:
         self, claim: tuple[str, str], round_: Callable[[], Awaitable[CanaryReport]]
     ) -> None:
         """Replace the claim by the report, unless the run was deleted meanwhile."""
+        renewing = asyncio.create_task(self._renew(claim))
         try:
             report = await round_()
         except BaseException as error:
@@ -112,6 +116,8 @@ class CanaryRounds:
             with suppress(RedisError):
                 await self._commands.send([("HDEL", *claim)])
             raise
+        finally:
+            renewing.cancel()
         self._on_report(report)
         # A judge that is stopped here may have stored it: the claim must not be deleted any more.
         try:
@@ -120,6 +126,15 @@ class CanaryRounds:
                 await self._commands.send([("HSET", *claim, report.model_dump_json())])
         except RedisError as error:
             log.warning("canaries not recorded", reason=str(error))
+
+    async def _renew(self, claim: tuple[str, str]) -> None:
+        """Renew a claim for a minute, so that only that of a killed judge expires early."""
+        for _ in range(_RENEWALS):
+            await asyncio.sleep(CLAIM_SECONDS / 4)
+            with suppress(RedisError):
+                [claimed] = await self._commands.send([("HEXISTS", *claim)])
+                if claimed:
+                    await self._commands.send([("HSET", *claim, time.time())])
 
 
 async def judge_canaries(

@@ -31,6 +31,7 @@ from services.judge.health import JudgeMetrics
 from services.judge.jobs import JudgedSample, SampleJudge
 from services.judge.settings import JudgeSettings
 from shared.ledger import connect_async, fail_fast, keys
+from shared.ledger.connection import give_up
 from shared.ledger.ledger import write_verdict
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.queue import JOB_RETRIES, Batch, JudgeJob, JudgeQueue
@@ -52,7 +53,7 @@ _SWITCH = 0.001
 _PAUSE = 1
 # Seconds of one wait for a job, for which a judge that is stopped waits, too.
 _WAIT = 0.25
-# Seconds for returning permits at the end.
+# Seconds for storing what cancelled jobs have left, and for returning permits at the end.
 _CLOSE_SECONDS = 10.0
 
 
@@ -250,6 +251,10 @@ class JudgeProcess:
                 return_when=asyncio.FIRST_COMPLETED,
             )
             self._batches.cancel()
+            await asyncio.wait({drained}, timeout=_CLOSE_SECONDS)
+            if not drained.done():  # Redis hangs: neither verdicts nor failures can be stored
+                log.error("Redis does not answer, stopping without it")
+                give_up(self._redis)
             await drained
             ended.set()
             await beating

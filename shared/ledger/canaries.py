@@ -10,12 +10,13 @@ from shared.canaries import CanaryRecord, CanaryReport
 from shared.ledger import keys
 from shared.ledger.ledger import Ledger
 
-# Seconds after which a claim without a report is lost: its judge was killed.
-_LONGEST = 60.0
+CLAIM_SECONDS = 10.0
+"""Seconds after which a claim that is not renewed is lost: its judge was killed."""
 
 
 class CanaryLedger:
-    """Rounds of one run. A judge claims a round with the Unix time, then writes its report there.
+    """Rounds of one run. A judge claims a round with the Unix time, which it renews, and replaces
+    the claim by its report.
 
     Args:
         redis: The ledger's server.
@@ -32,9 +33,9 @@ class CanaryLedger:
         return cls(ledger.redis, ledger.run)
 
     def outstanding(self) -> int:
-        """Number of rounds that were begun in the last minute and have no report yet."""
+        """Number of rounds that judges are at work on."""
         _, claims = self._rounds()
-        return sum(time.time() - _LONGEST < claimed for claimed in claims)
+        return sum(time.time() - CLAIM_SECONDS < claimed for claimed in claims)
 
     def record(self) -> CanaryRecord:
         """Sum up the reports."""

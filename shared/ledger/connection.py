@@ -1,6 +1,7 @@
 """Redis connections: clients with retries and backoff, health checks, waiting for the server."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,6 +50,15 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+_given_up = threading.Event()
+
+
+def give_up(redis: Redis) -> None:
+    """End all commands of this process: its connections are closed, and nothing is retried."""
+    _given_up.set()
+    redis.connection_pool.disconnect()
+
+
 class _Retry(Retry):
     """Retries that end with :data:`PATIENCE`, and at once if the password is wrong."""
 
@@ -62,7 +72,8 @@ class _Retry(Retry):
         end = time.monotonic() + PATIENCE
 
         def may_pass(error: Exception) -> bool:
-            if isinstance(error, AuthenticationError) or time.monotonic() >= end:
+            over = _given_up.is_set() or time.monotonic() >= end
+            if over or isinstance(error, AuthenticationError):
                 return False
             return is_retryable is None or is_retryable(error)
 

@@ -6,16 +6,12 @@ it can work, else with 503 and the reason. This module defines the bodies, for t
 """
 
 import asyncio
-import math
-import os
 import socket
-import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self
 
-from shared.errors import ConfigError, PlumblineError, ServiceError
+from shared.errors import ServiceError
 from shared.redaction import redact
 from shared.service.logs import get_logger
 from shared.service.processes import announce_port
@@ -201,37 +197,3 @@ def bind_error(host: str, port: int, error: OSError) -> ServiceError:
     return ServiceError(
         f"cannot serve on {host}:{port}: {error.strerror or error}; set HOST and PORT"
     )
-
-
-def refuse(service: str, error: PlumblineError) -> int:
-    """Report the reason why a service cannot start; return the exit code.
-
-    The health check of a container that exits at once cannot report a reason. If
-    ``PLUMBLINE_HOLD_SECONDS`` is set, ``/readyz`` answers with the reason for that long before the
-    service exits.
-    """
-    if not _hold(str(error)):
-        print(f"{service}: {error}", file=sys.stderr)
-    return error.exit_code
-
-
-def _hold(reason: str) -> bool:
-    try:
-        seconds = float(os.environ.get("PLUMBLINE_HOLD_SECONDS") or 0)
-        port = int(os.environ.get("PORT") or 0)
-    except ValueError:
-        return False
-    if not (0 < seconds < math.inf and 0 < port < 65536):
-        return False
-    from shared.service.settings import ServiceSettings
-
-    host = os.environ.get("HOST") or "127.0.0.1"
-    try:
-        server = StartupServer(host, port, reason)
-    except ConfigError:  # which may be why the service cannot start
-        server = StartupServer(host, port, reason, ServiceSettings.model_construct())
-    except ServiceError:  # the port is in use, which may be the reason as well
-        return False
-    with server:
-        time.sleep(seconds)
-    return True

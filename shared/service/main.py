@@ -1,11 +1,11 @@
 """Main function of a service: settings, logs, memory, and an exit code for each error."""
 
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
 from shared.errors import PlumblineError, ServiceError
 from shared.process_environment import adapt_process
-from shared.service.health import refuse
 from shared.service.logs import configure_logging
 from shared.service.memory import return_large_blocks
 from shared.service.settings import ServiceSettings, load_settings
@@ -31,8 +31,8 @@ def run_service(name: str, kind: type[Settings], serve: Callable[[Settings], obj
         settings = load_settings(kind)
         configure_logging(name, settings.log_level)
         serve(settings)
-    except PlumblineError as error:
-        return refuse(name, error)
-    except OSError as error:
-        return refuse(name, ServiceError(str(error)))
+    except (PlumblineError, OSError) as error:
+        found = error if isinstance(error, PlumblineError) else ServiceError(str(error))
+        print(f"{name}: {found}", file=sys.stderr)
+        return found.exit_code
     return 0

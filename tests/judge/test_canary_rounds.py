@@ -168,10 +168,34 @@ async def test_a_judge_that_stops_leaves_its_round_to_others(
     assert not redis.exists(KEY)
 
 
-def test_a_claim_without_a_report_is_waited_for_a_minute(redis: Redis) -> None:
+async def test_a_judge_at_work_renews_its_claim(
+    ledger: Ledger,
+    redis: Redis,
+    redis_server: RedisServer,
+    sandbox_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    renewed = asyncio.Event()
+    monkeypatch.setattr("services.judge.canaries.CLAIM_SECONDS", 0.04)
+
+    async def slow(call: faults.Call, send: faults.Send) -> faults.Body:
+        if call.body.get("inputs") != ["1\n"]:  # a canary's
+            await renewed.wait()
+        return await send(call.body)
+
+    async with faulty(sandbox_url, slow) as url:
+        async with Worker(redis_server.url, "w", sandbox_urls=url) as worker:
+            await worker.judge_all()
+            [(field, first)] = redis.hgetall(KEY).items()
+            while redis.hget(KEY, field) == first:
+                await asyncio.sleep(0.01)
+        renewed.set()
+
+
+def test_a_claim_that_is_not_renewed_is_waited_for_ten_seconds(redis: Redis) -> None:
     canaries = CanaryLedger(redis, RUN)
     redis.hset(KEY, "http://a batch python programs first", str(time.time()))
-    redis.hset(KEY, "http://b batch python programs first", str(time.time() - 61))
+    redis.hset(KEY, "http://b batch python programs first", str(time.time() - 11))
     redis.hset(KEY, "http://c batch python programs first", b"\xff")
     assert canaries.outstanding() == 1
     assert canaries.record().lost == 3

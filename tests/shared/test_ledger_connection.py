@@ -226,3 +226,33 @@ def test_no_part_of_a_password_is_in_a_message_about_the_url() -> None:
             connect(url)
         assert "secret" not in str(caught.value)
         assert "part" not in str(caught.value)
+
+
+def test_a_command_to_a_server_that_hangs_ends_when_the_process_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_given_up", threading.Event())
+    server = RedisServer(tmp_path)
+    redis = connect(server.url)
+    assert server.child.process is not None
+    server.child.process.send_signal(signal.SIGSTOP)
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            redis.get("a")
+        except Exception as error:  # its connection was closed by another thread
+            errors.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        connections = redis.connection_pool._in_use_connections
+        until("the command is under way", lambda: bool(connections))
+        connection.give_up(redis)
+        asking.join(20)  # a command would wait for 30 s, and be repeated
+        assert errors
+    finally:
+        server.child.process.send_signal(signal.SIGCONT)
+        asking.join()
+        server.stop()

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from shared.errors import ConfigError
 from shared.ledger import wait_for_redis
-from shared.service.health import Readiness, StartupServer, refuse
+from shared.service.health import Readiness, StartupServer
 from shared.service.processes import free_port
 from tests.conftest import RedisServer
 
@@ -47,51 +46,27 @@ def test_a_request_to_a_service_that_waits_is_to_be_sent_again() -> None:
     assert float(caught.value.headers["Retry-After"]) > 0
 
 
-def test_a_refusal_is_one_line_and_the_errors_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("PLUMBLINE_HOLD_SECONDS", raising=False)
-    assert refuse("judge", ConfigError("PORT is odd")) == 2
-    assert capsys.readouterr().err == "judge: PORT is odd\n"
-
-
-@pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon"])
-def test_a_hold_that_is_no_time(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seconds: str
-) -> None:
-    monkeypatch.setenv("PLUMBLINE_HOLD_SECONDS", seconds)
-    monkeypatch.setenv("PORT", str(free_port()))
-    assert refuse("judge", ConfigError("x")) == 2
-    assert capsys.readouterr().err == "judge: x\n"
-
-
-def test_a_held_service_can_be_asked(tmp_path: Path) -> None:
-    port = free_port()
+def test_a_refusal_is_one_line_and_the_errors_code(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.jsonl")
     environment = {
         "PATH": os.environ["PATH"],
-        "PORT": str(port),
-        "PLUMBLINE_HOLD_SECONDS": "100",
-        "PLUMBLINE_GENERATOR_REPLAY_COMPLETIONS": str(tmp_path / "none.jsonl"),
+        "PORT": str(free_port()),
+        "PLUMBLINE_GENERATOR_REPLAY_COMPLETIONS": missing,
     }
     command = [sys.executable, "-m", "services.generator"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    line = json.loads(process.stdout.readline())
-    assert "none.jsonl" in line["reason"]
-    assert asked(port, "/readyz") == (503, {"ready": False, "reason": line["reason"]})
-    check = [sys.executable, "-m", "shared.healthcheck"]
-    done = subprocess.run(check, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"generator: {missing}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_health_check_says_why_a_service_is_not_ready() -> None:
+    with StartupServer("127.0.0.1", 0, "no luck") as server:
+        environment = {"PATH": os.environ["PATH"], "PORT": str(server.port)}
+        check = [sys.executable, "-m", "shared.healthcheck"]
+        done = subprocess.run(check, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert json.loads(done.stdout)["reason"] == line["reason"]
-    process.kill()
-    assert process.communicate()[0] == ""
-
-
-def test_a_hold_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("PLUMBLINE_HOLD_SECONDS", "0.2")
-    monkeypatch.setenv("PORT", str(free_port()))
-    assert refuse("judge", ConfigError("x")) == 2
-    assert capsys.readouterr().err == ""
+    assert json.loads(done.stdout)["reason"] == "no luck"
 
 
 def test_redis_is_waited_for(tmp_path: Path) -> None:

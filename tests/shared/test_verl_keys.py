@@ -81,9 +81,7 @@ def test_every_key_of_verl_has_a_place() -> None:
     assert [key for key in KNOWN if not is_known(key)] == []
 
 
-@pytest.mark.parametrize(
-    "key", [f"{ROLLOUT}.temprature", "data.path2", "trainer.gpus"]
-)
+@pytest.mark.parametrize("key", [f"{ROLLOUT}.temprature", "data.path2", "trainer.gpus"])
 def test_other_keys_have_none(key: str) -> None:
     assert not is_known(key)
 
