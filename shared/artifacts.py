@@ -1,7 +1,6 @@
 """Output folder of a run, local or at any fsspec URL, written with atomic file replacement."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import IO, Any, Literal, Self, cast
 from uuid import uuid4
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 from pydantic import BaseModel
 
 from shared.errors import OutputError
@@ -72,7 +72,7 @@ class OutputFolder:
 
     @property
     def local(self) -> bool:
-        return "file" in self._protocols()
+        return isinstance(self._fs, LocalFileSystem)
 
     @property
     def path(self) -> str:
@@ -211,16 +211,12 @@ class OutputFolder:
                 remove_abandoned(Path(folder))
 
     @contextmanager
-    def replacing(
-        self, name: str, mode: Literal["w", "wb"] = "w", *, durable: bool = False
-    ) -> Iterator[IO[Any]]:
+    def replacing(self, name: str, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
         """Open a file that replaces an earlier one when the block ends.
 
         Args:
             name: Its name within the folder; missing subfolders are created.
             mode: UTF-8 text, or bytes.
-            durable: Wait until a local file is on the disk, so that a crash of the machine does not
-                lose it.
 
         Raises:
             OutputError: The file cannot be written.
@@ -228,11 +224,6 @@ class OutputFolder:
         try:
             with atomic_write(self._fs, self._join(name), mode) as file:
                 yield file
-                if durable and self.local:
-                    file.flush()
-                    os.fsync(file.fileno())
-            if durable and self.local:
-                _sync_folders(Path(self._join(name)).parent, Path(self._root))
         except OSError as error:
             raise OutputError(
                 f"cannot write {self.url}/{name}: {error.strerror or error}"
@@ -246,19 +237,3 @@ class OutputFolder:
 
     def _join(self, name: str) -> str:
         return f"{self._root}/{name}"
-
-    def _protocols(self) -> tuple[str, ...]:
-        protocol = self._fs.protocol
-        return (protocol,) if isinstance(protocol, str) else tuple(protocol)
-
-
-def _sync_folders(folder: Path, root: Path) -> None:
-    """Write a folder's entries to the disk, and those of the folders above it up to ``root``."""
-    for part in (folder, *folder.parents):
-        descriptor = os.open(part, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if part == root:
-            break

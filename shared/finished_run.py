@@ -142,7 +142,7 @@ def open_runs(url: str, *, unpublished: bool = False) -> tuple[list[FinishedRun]
 
 
 def record_of(kind: type[RecordT], place: str, line: bytes) -> RecordT:
-    """Parse a line of an artifact, also one of an early version.
+    """Parse a line of an artifact.
 
     Raises:
         DataError: The line is not JSON; the message begins with ``place``.

@@ -30,11 +30,10 @@ from shared.schemas import (
 class ProblemOutline(BaseModel):
     """A line of ``problems.jsonl``.
 
-    ``messages`` are what the model was sent; None where the run did not record it (recorded
-    completions, earlier versions). ``num_tests`` is None if the tests are invalid, ``entry_point``
-    if they name no function; ``prelude`` is the source text that runs before an answer, such as the
-    prompt's imports; ``quality`` has the audit's findings; ``digest`` is
-    :func:`problem_digest`, empty in runs of earlier versions.
+    ``messages`` are what the model was sent; None for recorded completions. ``num_tests`` is None
+    if the tests are invalid, ``entry_point`` if they name no function; ``prelude`` is the source
+    text that runs before an answer, such as the prompt's imports; ``quality`` has the audit's
+    findings; ``digest`` is :func:`problem_digest`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -105,7 +104,7 @@ def prelude(problem: Problem) -> str:
 
 
 def read_outlines(folder: OutputFolder) -> Iterator[ProblemOutline]:
-    """Yield the lines of ``problems.jsonl``; runs of early versions have no such file.
+    """Yield the lines of ``problems.jsonl``; none if the file is gone.
 
     Raises:
         OutputError: While iterating: the file or a line of it is invalid.

@@ -111,8 +111,7 @@ class LeafDifference:
 class Protocol(BaseModel):
     """All settings that identify a measurement, by the dotted path of their leaf.
 
-    Unset leaves (None) are omitted, so that a new optional leaf does not change the fingerprint of
-    earlier runs.
+    Unset leaves (None) are omitted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -185,7 +185,7 @@ class RunInput(_Part):
 
     The ``fingerprint`` is over ``protocol``, the plan (data sets' hashes and samples), and
     ``source``, which identifies completions that the config does not: a file's hash, or
-    ``recorded``, or empty for a generator's. None in records of version 1.
+    ``recorded``, or empty for a generator's.
     """
 
     name: str = ""
@@ -194,7 +194,7 @@ class RunInput(_Part):
     seed: int = 0
     fingerprint: str = ""
     protocol: Protocol | None = None
-    source: str | None = None
+    source: str = ""
 
 
 class Provenance(_Part):
@@ -248,19 +248,7 @@ class Lifecycle(_Part):
     jobs_redelivered: int = 0
 
 
-class _Measured(Lifecycle, Provenance, RunInput):
-    @property
-    def completions_source(self) -> str | None:
-        """The source of the completions; None if a record of version 1 does not tell."""
-        if self.source is not None:
-            return self.source
-        if self.completions is not None or self.parent is not None:
-            return "recorded"
-        generated = self.model is not None and self.config.generation.backend != "replay"
-        return "" if generated else None
-
-
-class RunMeta(_Measured):
+class RunMeta(Lifecycle, Provenance, RunInput):
     """A run's meta data in the ledger, without its plan."""
 
     publish_error: str | None = None
@@ -276,7 +264,7 @@ class PublishedResults(_Part):
     slices: dict[str, dict[str, dict[str, Metrics]]]
 
 
-class RunRecord(_Measured):
+class RunRecord(Lifecycle, Provenance, RunInput):
     """``run.json``: configuration, provenance, state and completeness of a run.
 
     ``unjudged`` lists the first samples that could not be judged. ``infra_failures`` counts failed
@@ -362,24 +350,6 @@ def _redacted(document: JsonObject) -> JsonObject:
     }
 
 
-def _refusal(document: JsonObject, error: ValidationError) -> str:
-    """Why a document of a known version is no record: its keys are another release's, or it is."""
-    if all(one["type"] != "extra_forbidden" for one in error.errors(include_url=False)):
-        return f"not a run record ({describe(error)})"
-    # Imported here because it takes long, and only a refusal names releases.
-    from shared.versions import release
-
-    versions, commit = document.get("versions"), document.get("git_commit")
-    named = versions.get("plumbline") if isinstance(versions, dict) else None
-    commit = f", commit {commit[:12]}" if isinstance(commit, str) else ""
-    ran = f", for a run of Plumbline {str(named)[:100]}{commit}" if named else ""
-    return (
-        f"run record with keys that this Plumbline ({release()}) does not know "
-        f"({describe(error)}); another release wrote it{ran}: read it with that release, or a "
-        "newer one"
-    )
-
-
 def read_record(document: object, place: str) -> RunRecord:
     """Validate the JSON of a ``run.json``.
 
@@ -397,7 +367,10 @@ def read_record(document: object, place: str) -> RunRecord:
     try:
         record = RunRecord.model_validate(document)
     except ValidationError as error:
-        raise OutputError(f"{place}: {_refusal(document, error)}") from None
+        raise OutputError(
+            f"{place}: not a run record that this Plumbline reads ({describe(error)}); read it "
+            "with the Plumbline that wrote it"
+        ) from None
     if "config" not in document:
         raise OutputError(f"{place}: not a run record (config: field required)")
     return record

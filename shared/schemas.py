@@ -39,8 +39,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # A message of another program, which may quote an address or a header.
 ForeignText = Annotated[str, AfterValidator(redact)]
-# Earlier versions wrote user and password of the server here.
-_HostAndPort = Annotated[str, AfterValidator(lambda name: redact(name.rpartition("@")[2]))]
 # Characters of a described error, and of its location in it: both may quote what is wrong.
 _LONGEST_ERROR, _LONGEST_PLACE = 1000, 200
 
@@ -419,15 +417,18 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class _SampleRecord(_Record):
+class _OfSample(_Record):
     dataset: str
     problem_id: str
     sample_index: int = Field(default=0, ge=0)
-    completion_sha256: str
 
     @property
     def sample(self) -> SampleId:
         return SampleId(self.dataset, self.problem_id, self.sample_index)
+
+
+class _SampleRecord(_OfSample):
+    completion_sha256: str
 
 
 class Generation(_SampleRecord):
@@ -450,7 +451,7 @@ class Generation(_SampleRecord):
     output_tokens: int | None = None
     output_tokens_from: TokenSource | None = None
     gen_time: float | None = None
-    replica: _HostAndPort | None = None
+    replica: ForeignText | None = None
     seed: int | None = None
     requests: int = 1
     error: ForeignText | None = None
@@ -484,16 +485,6 @@ RecordedCases = Literal["none", "all", "failed", "first"]
 """Cases that a run records beside its verdicts: ``output.cases``."""
 
 
-class _NamedSample(_Record):
-    dataset: str
-    problem_id: str
-    sample_index: int = Field(ge=0)
-
-    @property
-    def sample(self) -> SampleId:
-        return SampleId(self.dataset, self.problem_id, self.sample_index)
-
-
 class CaseResult(_Record):
     """A case as the ledger keeps it: what its problem tells is missing.
 
@@ -525,7 +516,7 @@ class CaseResult(_Record):
     compile_stderr: str | None = None
 
 
-class CaseRecord(CaseResult, _NamedSample):
+class CaseRecord(CaseResult, _OfSample):
     """A case of a sample: a line of ``cases.jsonl.gz``.
 
     Long texts are shortened in the middle; what is not known is None. Function tests share one run,
@@ -605,7 +596,7 @@ class Verdict(_SampleRecord):
     ``infra_failures`` lists the requests that failed for infrastructure reasons. ``confirmed`` is
     the number of cases that timed out, perhaps because of the machine's load, and ran again with
     the sandbox to themselves; ``flipped`` of them then finished in time. ``code`` is None if
-    nothing was run, if SandboxFusion extracts the code (``submit``), and in older records.
+    nothing was run, if SandboxFusion extracts the code (``submit``).
     ``shared_process`` says that function tests ran in the answer's process, where an answer can get
     at them: their values cannot cross between processes, or the method is not ``batch``.
     """

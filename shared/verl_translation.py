@@ -39,7 +39,7 @@ class Translation:
         names: Keys of ours and the names under which they were given, where those differ.
     """
 
-    document: object
+    document: Any
     given: Mapping[str, JsonValue]
     names: Mapping[str, str]
 

@@ -26,7 +26,9 @@ from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 
-_BLOCK = 2.0
+# Seconds of one wait for verdicts, between two looks at samples that wait, and until the next
+# attempt while Redis is unavailable.
+_BLOCK, _LOOK_EVERY, _PAUSE = 2.0, 3.0, 0.5
 _LOOKED_AT_ONCE = 500
 
 
@@ -60,24 +62,12 @@ class PendingAnswers:
         ledger: The session.
         problems: The source of problems' records.
         config: The session's config as JSON.
-        look_every: Seconds between two looks at samples that wait.
-        pause: Seconds until the next attempt while Redis is unavailable.
     """
 
-    def __init__(
-        self,
-        ledger: RewardLedger,
-        problems: ProblemStore,
-        config: str,
-        *,
-        look_every: float = 3.0,
-        pause: float = 0.5,
-    ) -> None:
+    def __init__(self, ledger: RewardLedger, problems: ProblemStore, config: str) -> None:
         self._ledger = ledger
         self._problems = problems
         self._config = config
-        self._look_every = look_every
-        self._pause = pause
         self._waiting: dict[str, _Waiting] = {}
         # In the order of their arrival; those that are not in _waiting anymore are skipped.
         self._unsubmitted: dict[str, _Waiting] = {}
@@ -190,12 +180,12 @@ class PendingAnswers:
 
     async def _look_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._look_every)
+            await asyncio.sleep(_LOOK_EVERY)
             await self._guarded(self._look)
 
     async def _look(self) -> None:
         """Find what the stream did not tell about the samples that have waited for a while."""
-        before = time.monotonic() - self._look_every
+        before = time.monotonic() - _LOOK_EVERY
         keys = [w.sample.key for w in self._waiting.values() if w.submitted and w.since < before]
         for start in range(0, len(keys), _LOOKED_AT_ONCE):
             await self._collect(await self._look_at(keys[start : start + _LOOKED_AT_ONCE]))
@@ -228,7 +218,7 @@ class PendingAnswers:
             await work()
         except RedisError as error:
             log.error("Redis unavailable, retrying", reason=str(error))
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(_PAUSE)
 
 
 _NO_PROBLEM, _JUDGED = SampleState.NO_PROBLEM, SampleState.JUDGED

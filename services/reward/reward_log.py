@@ -34,12 +34,9 @@ class RewardLog:
         folder: Folder of the file; replicas of one machine need a folder each.
         session: Id of the reward session.
         every: Of how many completions one is chosen.
-        max_bytes: Size at which the file is rotated; three old ones are kept.
     """
 
-    def __init__(
-        self, folder: Path | None, session: str, *, every: int, max_bytes: int = _MAX_BYTES
-    ) -> None:
+    def __init__(self, folder: Path | None, session: str, *, every: int) -> None:
         self._session = session
         self._every = every
         self._file: RotatingFileHandler | None = None
@@ -51,7 +48,7 @@ class RewardLog:
                 return
             self._file = _File(
                 folder / f"rewards-{socket.gethostname()}.jsonl",
-                maxBytes=max_bytes,
+                maxBytes=_MAX_BYTES,
                 backupCount=_OLD_FILES,
                 encoding="utf-8",
                 errors="replace",

@@ -14,6 +14,8 @@ from shared.process_environment import uses_proxies
 
 # Open files other than generator connections: Redis, data, logs, sandbox and aggregator clients.
 _OTHER_FILES = 256
+# Seconds to connect to a server.
+_CONNECT = 30.0
 # Seconds after which another probe follows one without an answer, which may take an hour.
 _PROBE = 5.0
 # After a minute of silence the kernel probes the peer every 15 s, and closes the connection after
@@ -176,16 +178,13 @@ def allow_connections(wanted: int) -> int:
 
 
 def open_session(
-    urls: Iterable[str],
-    headers: dict[str, str],
-    request_timeout: float,
-    connect_timeout: float = 30.0,
+    urls: Iterable[str], headers: dict[str, str], request_timeout: float
 ) -> aiohttp.ClientSession:
-    """Open an HTTP client of servers without a limit on connections; timeouts are seconds."""
+    """Open an HTTP client of servers without a limit on connections; the timeout is in seconds."""
     return aiohttp.ClientSession(
         # The admission gate limits requests; aiohttp's default would allow only 100 connections.
         connector=aiohttp.TCPConnector(limit=0, socket_factory=keepalive_socket),
-        timeout=aiohttp.ClientTimeout(total=request_timeout, sock_connect=connect_timeout),
+        timeout=aiohttp.ClientTimeout(total=request_timeout, sock_connect=_CONNECT),
         headers=headers,
         trust_env=uses_proxies(urls),
     )

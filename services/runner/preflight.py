@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _MAX_ANSWER = 2**24
+_PING_SECONDS = 10.0
 
 
 def check_judging(config: Config, problems: Sequence[Problem]) -> None:
@@ -97,12 +98,8 @@ def _mismatch(problem: Problem, settings: JudgeConfig) -> str | None:
     return None
 
 
-async def check_sandboxes(
-    urls: Sequence[str], timeout: float = 10.0, *, headers: Mapping[str, str] | None = None
-) -> None:
+async def check_sandboxes(urls: Sequence[str], *, headers: Mapping[str, str] | None = None) -> None:
     """Ping every sandbox, and check that it admits requests with these headers.
-
-    ``timeout`` is in seconds, for each.
 
     Raises:
         ServiceError: A sandbox is unreachable, or is not a SandboxFusion server.
@@ -110,7 +107,7 @@ async def check_sandboxes(
     """
     import aiohttp  # here, because an embedded run over recorded completions makes no request
 
-    limit = aiohttp.ClientTimeout(total=timeout)
+    limit = aiohttp.ClientTimeout(total=_PING_SECONDS)
     async with aiohttp.ClientSession(timeout=limit, headers=headers) as session:
         for url in urls:
             await _ping(session, _sandbox(url))

@@ -39,6 +39,8 @@ ARTIFACTS = (*artifacts.FILES, artifacts.CASES, artifacts.REPORT)
 _PACKAGES = ("plumbline", "rq", "redis", "aiohttp", "pydantic", "pyarrow")
 _SERVER_FACTS = {"model": "model", "chat_template_sha256": "chat template"}
 _ADVICE = "choose another --output, or --force to replace them"
+# Seconds until the lock of a killed runner expires, and to wait for another runner's.
+_LOCK_TTL, _LOCK_WAIT = 5.0, 10.0
 _MAX_DIFFERENCES = 5
 _MAX_CHARACTERS = 200
 
@@ -76,8 +78,8 @@ class RunIdentity:
 
     def differences(self, record: RunRecord) -> Iterator[str]:
         """Describe each recorded difference between the run in ``record`` and this one."""
-        before = record.protocol or record.config.protocol()
-        yield from map(str, before.diff(self.protocol))
+        if record.protocol:
+            yield from map(str, record.protocol.diff(self.protocol))
         ours = {dataset.name: DatasetRecord.of(dataset) for dataset in self.plan.datasets}
         theirs = {dataset.dataset: dataset for dataset in record.datasets}
         if theirs and theirs.keys() != ours.keys():
@@ -86,7 +88,7 @@ class RunIdentity:
             if name in ours and ours[name].sha256 != recorded.sha256:
                 hashes = f"{recorded.sha256[:8]} there, {ours[name].sha256[:8]} here"
                 yield f"content of the data set {name} (SHA-256 {hashes})"
-        if record.completions_source not in (None, self.source):
+        if record.source != self.source:
             yield "source of the completions (a generator, or which recorded ones)"
 
 
@@ -126,15 +128,14 @@ def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) ->
         raise OutputError(f"{folder.url} holds another run ({error}); {_ADVICE}") from None
     if record.fingerprint != identity.fingerprint:
         found = list(identity.differences(record))
-        if found or "protocol" in document:
-            listed = "; ".join(found[:_MAX_DIFFERENCES]) or "other samples of the same problems"
-            hidden = len(found) - _MAX_DIFFERENCES
-            more = f"; and {hidden} more" if hidden > 0 else ""
-            judged = any(one.startswith("judge.rules ") for one in found)
-            remedy = f". {REJUDGE}" if judged else ""
-            raise OutputError(
-                f"{folder.url} holds the results of another run: {listed}{more}; {_ADVICE}{remedy}"
-            )
+        listed = "; ".join(found[:_MAX_DIFFERENCES]) or "other samples of the same problems"
+        hidden = len(found) - _MAX_DIFFERENCES
+        more = f"; and {hidden} more" if hidden > 0 else ""
+        judged = any(one.startswith("judge.rules ") for one in found)
+        remedy = f". {REJUDGE}" if judged else ""
+        raise OutputError(
+            f"{folder.url} holds the results of another run: {listed}{more}; {_ADVICE}{remedy}"
+        )
     return replace(identity, resumed=record.run)
 
 
@@ -144,25 +145,15 @@ class Session:
     Args:
         redis: The ledger's Redis.
         identity: The run.
-        lock_ttl: Seconds until the lock of a killed runner expires.
-        lock_wait: Seconds to wait for another runner's lock; more than ``lock_ttl``.
 
     Attributes:
         ledger: The run's ledger.
     """
 
-    def __init__(
-        self,
-        redis: Redis,
-        identity: RunIdentity,
-        *,
-        lock_ttl: float = 5.0,
-        lock_wait: float = 10.0,
-    ) -> None:
+    def __init__(self, redis: Redis, identity: RunIdentity) -> None:
         self.ledger = Ledger(redis, identity.run)
         self._identity = identity
         self._holder = uuid.uuid4().hex
-        self._lock_ttl, self._lock_wait = lock_ttl, lock_wait
         self._ticked = time.monotonic()
         self._clock = threading.Lock()
 
@@ -232,7 +223,7 @@ class Session:
         Raises:
             ServiceError: The lock expired, and another runner holds it.
         """
-        if not self.ledger.lock(self._holder, self._lock_ttl):
+        if not self.ledger.lock(self._holder, _LOCK_TTL):
             raise ServiceError(f"another runner took over run {self._identity.run}; this one stops")
 
     def leave(self) -> None:
@@ -253,7 +244,7 @@ class Session:
             return
         found = provenance_conflict(before, provenance)
         plan = self.ledger.plan()
-        if found is None and before.completions_source not in (None, self._identity.source):
+        if found is None and before.source != self._identity.source:
             found = "from another source (a generator, or other recorded completions)"
         if found is None and plan is not None and plan != self._identity.plan:
             found = "to other problems, tests or samples"
@@ -270,13 +261,13 @@ class Session:
 
     def _acquire_lock(self) -> None:
         # A killed runner's lock stays until it expires.
-        deadline = time.monotonic() + self._lock_wait
-        while not self.ledger.lock(self._holder, self._lock_ttl):
+        deadline = time.monotonic() + _LOCK_WAIT
+        while not self.ledger.lock(self._holder, _LOCK_TTL):
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"another runner is working on run {self._identity.run}; wait for it or stop it"
                 )
-            time.sleep(min(0.5, self._lock_wait))
+            time.sleep(0.5)
 
 
 def provenance_conflict(before: Provenance, now: Provenance) -> str | None:
@@ -285,20 +276,17 @@ def provenance_conflict(before: Provenance, now: Provenance) -> str | None:
     Resuming would mix answers of both. A field that is unknown in either session does not count as
     a difference.
     """
-    return next(_conflicts(before, now), None)
-
-
-def _conflicts(before: Provenance, now: Provenance) -> Iterator[str]:
     if before.model and now.model and before.model != now.model:
-        yield f"of the model {before.model!r}, the server offers {now.model!r}"
+        return f"of the model {before.model!r}, the server offers {now.model!r}"
     for key, name in _SERVER_FACTS.items():
         theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
         if theirs and ours and theirs != ours:
-            yield f"of the {name} {_joined(theirs)}, the generator has {_joined(ours)}"
+            return f"of the {name} {_joined(theirs)}, the generator has {_joined(ours)}"
     earlier = before.prompts or {}
     for dataset, prompt in (now.prompts or {}).items():
         if earlier.get(dataset, prompt) != prompt:
-            yield f"to another prompt template of {dataset}"
+            return f"to another prompt template of {dataset}"
+    return None
 
 
 def _judged_otherwise(before: SandboxFacts | None, now: SandboxFacts | None) -> Iterator[str]:

@@ -65,7 +65,7 @@ class ProblemNote:
     """What a comparison knows of a problem in one run.
 
     Attributes:
-        digest: :func:`problem_digest`; empty if an earlier version did not record it.
+        digest: :func:`problem_digest`.
         facts: What its slices are made by.
         method: By which its answers were judged; None if no answer was (empty, too long).
         checker: The checker, None together with ``method``.

@@ -40,6 +40,8 @@ T = TypeVar("T")
 RETRIES = 45
 # Seconds for which a server that does not answer is waited for, however many retries are left.
 PATIENCE = 600.0
+# Seconds for an answer to a client that waits for it.
+_IMPATIENT = 2.0
 # A connection blocked in a push cannot be shared, so the pool is practically unbounded.
 _MAX_CONNECTIONS = 10_000
 _SETTINGS: dict[str, Any] = {
@@ -208,15 +210,15 @@ def ping_error(redis: Redis) -> str | None:
     return None
 
 
-def fail_fast(redis: Redis, *, timeout: float = 2.0) -> Redis:
+def fail_fast(redis: Redis) -> Redis:
     """Return a client of the same server with a short timeout and no retries.
 
     For requests whose client waits for the answer. The caller closes it.
     """
     settings: dict[str, Any] = {
         **redis.get_connection_kwargs(),
-        "socket_connect_timeout": timeout,
-        "socket_timeout": timeout,
+        "socket_connect_timeout": _IMPATIENT,
+        "socket_timeout": _IMPATIENT,
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
     }

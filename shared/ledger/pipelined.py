@@ -13,6 +13,7 @@ from redis.exceptions import NoScriptError
 from redis.typing import EncodableT
 
 Command = tuple[EncodableT, ...]
+_EVERY = 0.001
 
 
 class Script:
@@ -42,12 +43,11 @@ class PipelinedRedis:
     fails is sent again as a whole. The caller closes ``redis``.
 
     Waking up costs Redis and this process more than most commands do, so a pipeline begins at least
-    ``every`` seconds after the one before. After a pause, commands are sent at once.
+    a millisecond after the one before. After a pause, commands are sent at once.
     """
 
-    def __init__(self, redis: Redis, *, every: float = 0.001) -> None:
+    def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._every = every
         self._began = -math.inf
         self._scripts: dict[str, Script] = {}
         self._waiting: list[_Waiting] = []
@@ -93,7 +93,7 @@ class PipelinedRedis:
         while self._waiting:
             now = asyncio.get_running_loop().time()
             # With no wait left, too, tasks that are about to run may add their commands.
-            await asyncio.sleep(max(0.0, self._began + self._every - now))
+            await asyncio.sleep(max(0.0, self._began + _EVERY - now))
             self._began = asyncio.get_running_loop().time()
             batch, self._waiting = self._waiting, []
             await self._send_batch(batch)

@@ -57,7 +57,7 @@ def both(output: Path, *options: str) -> Done:
 def test_keys_of_verl_are_named(tmp_path: Path) -> None:
     done = both(tmp_path / "out", "trainer.save_freq=20")
     assert done.code == 0, done.line
-    assert "config: trainer.save_freq: no effect here; only training uses it" in done.stdout
+    assert "config: trainer.save_freq: no effect here; a run does not use it" in done.stdout
 
 
 def test_rows_are_the_problems_with_the_runs_prompts(tmp_path: Path) -> None:

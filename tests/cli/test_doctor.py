@@ -74,8 +74,7 @@ def test_keys_of_verl_are_named(tmp_path: Path) -> None:
     said = done.stdout.splitlines()
     assert said[:2] == [
         "note   config: rollout is read as actor_rollout_ref.rollout",
-        "note   config: trainer.save_freq: no effect here; only training uses it; a run trains "
-        "nothing",
+        "note   config: trainer.save_freq: no effect here; a run does not use it",
     ]
 
 

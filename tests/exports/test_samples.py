@@ -94,5 +94,5 @@ def test_a_damaged_file(finished: Exported, name: str) -> None:
 def test_a_config_of_another_version(finished: Exported) -> None:
     run = finished.run / artifacts.RUN
     run.write_text(run.read_text().replace('"top_p"', '"top_q"'))
-    with pytest.raises(OutputError, match=r"does not know .*top_q.* another release"):
+    with pytest.raises(OutputError, match=r"top_q.* read it with the Plumbline that wrote it"):
         finished.load()

@@ -136,7 +136,7 @@ def test_keys_of_verl_are_named_in_the_log(redis_server: RedisServer, tmp_path: 
     with process("verl", "services.reward", tmp_path, **environment):
         log = (tmp_path / "verl.log").read_text()
     assert "reward.sandbox_fusion.max_concurrent is read as sandbox.max_concurrency" in log
-    assert "trainer.save_freq: no effect here; only training uses it" in log
+    assert "trainer.save_freq: no effect here; a run does not use it" in log
 
 
 @pytest.mark.e2e
@@ -165,7 +165,7 @@ def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
                 assert plumb.wait(30) == 0
         said = log.read_text()
         assert f"data: {DEMO / 'data'}\nlogs: {tmp_path}/.plumbline/logs\n" in said
-        assert "config: trainer.save_freq: no effect here; only training uses it" in said
+        assert "config: trainer.save_freq: no effect here; a run does not use it" in said
         assert said.endswith("\nstopped\n")
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from services.reward.models import ScoreItem, ScoreResult
@@ -33,9 +34,9 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
 
-def logged(folder: Path, *given: tuple[str, ScoreResult], every: int = 1, **options: int) -> None:
+def logged(folder: Path, *given: tuple[str, ScoreResult], every: int = 1) -> None:
     """Log results as one service does."""
-    log = RewardLog(folder, "reward/1", every=every, **options)
+    log = RewardLog(folder, "reward/1", every=every)
     for completion, found in given:
         log.record(item(completion), PROBLEM, found, step=3)
     log.close()
@@ -72,8 +73,9 @@ def test_remembered_and_unjudged_results_are_not_logged(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_file_is_rotated(tmp_path: Path) -> None:
-    logged(tmp_path, *((f"{n} " + "x" * 500, result()) for n in range(100)), max_bytes=5000)
+def test_the_file_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.reward.reward_log._MAX_BYTES", 5000)
+    logged(tmp_path, *((f"{n} " + "x" * 500, result()) for n in range(100)))
     files = list(tmp_path.iterdir())
     assert len(files) == 4 and all(path.stat().st_size <= 5000 for path in files)
     kept = [int(line["completion"].split()[0]) for line in lines(tmp_path)]

@@ -214,10 +214,9 @@ def enter(
     folder: OutputFolder,
     force: bool = False,
     config: Config | None = None,
-    **timings: float,
 ) -> Session:
     config = config or Config()
-    session = Session(redis, identify(config, PLAN, folder, ""), **timings)
+    session = Session(redis, identify(config, PLAN, folder, ""))
     session.enter(config, PROBLEMS, folder, force=force, provenance=Provenance(model="m"))
     return session
 
@@ -335,10 +334,13 @@ def test_with_force_the_ledger_is_empty(redis: Redis, folder: OutputFolder) -> N
     assert second.ledger.problem("d1", "p1") == PROBLEMS[0]
 
 
-def test_only_one_session_at_a_time(redis: Redis, folder: OutputFolder) -> None:
+def test_only_one_session_at_a_time(
+    redis: Redis, folder: OutputFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = enter(redis, folder)
+    monkeypatch.setattr("services.runner.session._LOCK_WAIT", 0.0)
     with pytest.raises(ServiceError, match="another runner is working") as caught:
-        enter(redis, folder, force=True, lock_wait=0.0)
+        enter(redis, folder, force=True)
     assert first.ledger.run in str(caught.value)
     assert first.ledger.meta().sessions == 1
     first.leave()

@@ -232,7 +232,7 @@ def test_another_password_is_not_another_measurement() -> None:
 
 def test_a_line_of_generations_is_read_without_secrets() -> None:
     line = generation("p1", replica=f"u:{SECRET}@h:8000", error=f"connection: http://{SECRET}@h")
-    assert (line.replica, line.error) == ("h:8000", "connection: http://***@h")
+    assert (line.replica, line.error) == ("***@h:8000", "connection: http://***@h")
 
 
 def test_data_stored_without_its_token_must_be_given_again() -> None:

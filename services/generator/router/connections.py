@@ -17,25 +17,17 @@ class Connections:
     Args:
         connect_timeout: Seconds to establish a connection.
         progress_timeout: Seconds without a byte of an answer.
-        keep_alive: Seconds for which an idle connection is kept.
     """
 
-    def __init__(
-        self,
-        *,
-        connect_timeout: float,
-        progress_timeout: float,
-        keep_alive: float = _KEEP_ALIVE_SECONDS,
-    ) -> None:
+    def __init__(self, *, connect_timeout: float, progress_timeout: float) -> None:
         self._timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=connect_timeout, sock_read=progress_timeout
         )
-        self._keep_alive = keep_alive
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=self._keep_alive),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS),
             timeout=self._timeout,
             # The router reads the answers, so they must not be compressed.
             headers={"Accept-Encoding": "identity"},

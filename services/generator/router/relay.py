@@ -14,6 +14,7 @@ from services.generator.router.responses import Usage, find_usage
 # Last bytes of a stream, which have its usage and its end.
 _END_BYTES = 2**14
 _LAST_BYTES_SECONDS = 1.0
+# For the error event, because the client may have stopped reading.
 _FAIL_SECONDS = 5.0
 
 
@@ -26,17 +27,12 @@ class ClientStream:
 
     Nothing is sent before :meth:`start`, so until then another replica can take over.
     :func:`relay_stream` sets ``complete`` once the whole answer has been written.
-
-    Args:
-        request: The client's request.
-        fail_timeout: Seconds for :meth:`fail`, because the client may have stopped reading.
     """
 
-    def __init__(self, request: web.Request, fail_timeout: float = _FAIL_SECONDS) -> None:
+    def __init__(self, request: web.Request) -> None:
         self.complete = False
         self._stuck = False
         self._request = request
-        self._fail_timeout = fail_timeout
         self._response: web.StreamResponse | None = None
 
     @property
@@ -94,7 +90,7 @@ class ClientStream:
             raise ClientGoneError
         error = {"message": message, "type": "server_error", "code": code}
         try:
-            async with asyncio.timeout(self._fail_timeout):
+            async with asyncio.timeout(_FAIL_SECONDS):
                 if not self.complete:
                     # The stream may have broken within an event.
                     await self.write(f"\n\ndata: {json.dumps({'error': error})}\n\n".encode())

@@ -22,6 +22,7 @@ from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
+_LONGEST_PAUSE = 120.0
 
 
 class RestartBudget:
@@ -35,12 +36,10 @@ class RestartBudget:
         *,
         first_pause: float,
         per_hour: int,
-        longest_pause: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.first_pause = first_pause
         self._per_hour = per_hour
-        self._longest_pause = longest_pause
         self._clock = clock
         self._times: deque[float] = deque()
 
@@ -51,7 +50,7 @@ class RestartBudget:
             self._times.popleft()
         if len(self._times) >= self._per_hour:
             return None
-        pause = min(self._longest_pause, self.first_pause * 2.0 ** min(len(self._times), 20))
+        pause = min(_LONGEST_PAUSE, self.first_pause * 2.0 ** min(len(self._times), 20))
         self._times.append(now)
         return pause
 
