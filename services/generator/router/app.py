@@ -23,8 +23,7 @@ from services.generator.router.engine_metrics import scrape
 from services.generator.router.forwarder import Forwarder, RetryPolicy
 from services.generator.router.health import HealthCheck, ProbeSettings
 from services.generator.router.metrics import RouterMetrics, StateGauges
-from services.generator.router.relay import ClientGoneError, ClientStream
-from services.generator.router.replica import AttemptError, ReplicaFactory, ReplicaStatus
+from services.generator.router.replica import ReplicaFactory, ReplicaStatus
 from services.generator.router.requests import (
     RoutedRequest,
     parse_routed_request,
@@ -165,39 +164,30 @@ class RouterServer:
 
     # OpenAI's API
 
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
+    async def _complete(self, request: web.Request) -> web.Response:
         began = time.monotonic()
         name, outcome = request_id(request.headers), "cancelled"
-        client = ClientStream(request)
         try:
             routed = await read_body(
                 request,
-                partial(self._parse, request.path),
+                partial(parse_routed_request, request.path),
                 limit=self._settings.router_max_body,
                 setting="PLUMBLINE_GENERATOR_ROUTER_MAX_BODY",
             )
             self._check_model(routed)
-            response = await self._components.forwarder.forward(request, routed, name, client)
+            response = await self._components.forwarder.forward(request, routed, name)
             outcome = "answered" if response.status == 200 else f"http_{response.status}"
         except (RequestError, BodyTooLargeError) as error:
             refusal = as_request_error(error)
             outcome, response = f"http_{refusal.status}", refusal.response()
-        except AttemptError:
-            outcome, response = "broken_stream", client.response
-        except ClientGoneError:
-            response = client.drop()
         finally:
             self._components.metrics.requests.labels(outcome).inc()
         if outcome == "answered":
             self._components.metrics.duration.observe(time.monotonic() - began)
-        if not client.started:
-            response.headers["X-Request-Id"] = name
-            if self._components.balancer.closed:
-                response.force_close()  # so that the client reconnects to another server
+        response.headers["X-Request-Id"] = name
+        if self._components.balancer.closed:
+            response.force_close()  # so that the client reconnects to another server
         return response
-
-    def _parse(self, path: str, body: bytes) -> RoutedRequest:
-        return parse_routed_request(path, body)
 
     def _check_model(self, routed: RoutedRequest) -> None:
         served = self._model

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass
-from functools import partial
 
 import aiohttp
 from aiohttp import web
@@ -11,7 +10,6 @@ from services.generator.protocol import RequestError
 from services.generator.router.balancer import Balancer, Ticket
 from services.generator.router.connections import Connections
 from services.generator.router.metrics import RouterMetrics
-from services.generator.router.relay import ClientStream, relay_stream
 from services.generator.router.replica import (
     AttemptError,
     FailureReason,
@@ -19,7 +17,7 @@ from services.generator.router.replica import (
     connection_failed,
 )
 from services.generator.router.requests import RoutedRequest
-from services.generator.router.responses import Usage, find_usage, is_aborted_body
+from services.generator.router.responses import find_usage, is_aborted_body
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
@@ -64,34 +62,27 @@ class Forwarder:
         self._policy = policy
 
     async def forward(
-        self, request: web.Request, routed: RoutedRequest, request_id: str, client: ClientStream
-    ) -> web.StreamResponse:
-        """Forward a request; returns the response, or the stream that has already been sent.
+        self, request: web.Request, routed: RoutedRequest, request_id: str
+    ) -> web.Response:
+        """Forward a request; returns the response.
 
         Raises:
             RequestError: 429, 502, 503 or 504: no replica answered.
-            AttemptError: A stream broke after the client had received part of it, and an error
-                event was sent.
-            ClientGoneError: The client has disconnected.
         """
-        arrived = asyncio.get_running_loop().time()
         headers = {
             name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers
         }
         headers["X-Request-Id"] = request_id
-        attempt = _Attempt(self._connections, self._metrics, client, routed, headers, arrived)
+        attempt = _Attempt(self._connections, self._metrics, routed, headers)
         ticket = self._balancer.ticket()
-        deadline = arrived + self._policy.deadline
+        deadline = asyncio.get_running_loop().time() + self._policy.deadline
         failures: list[AttemptError] = []
         while True:
             slot = await self._acquire(ticket, deadline)
             try:
-                return await self._try(attempt, slot, deadline, client)
+                return await self._try(attempt, slot, deadline)
             except AttemptError as failure:
                 slot.engine.failed(failure)
-                if client.started:
-                    await client.fail(str(failure), failure.reason)
-                    raise
                 failures.append(failure)
                 self._log(failure, slot, request_id)
             if len(failures) == self._policy.max_attempts:
@@ -107,16 +98,12 @@ class Forwarder:
         except TimeoutError:
             raise self._balancer.refusal() from None
 
-    async def _try(
-        self, attempt: "_Attempt", slot: ReplicaSlot, deadline: float, client: ClientStream
-    ) -> web.StreamResponse:
+    async def _try(self, attempt: "_Attempt", slot: ReplicaSlot, deadline: float) -> web.Response:
         try:
             async with slot.until(deadline):
                 return await attempt.send(slot)
         except TimeoutError:
             message = f"no answer within {self._policy.deadline:g} s"
-            if client.started:
-                raise AttemptError(FailureReason.TIMEOUT, message) from None
             raise RequestError(504, message, code="deadline_exceeded") from None
         finally:
             self._balancer.release(slot)
@@ -144,24 +131,18 @@ def _all_failed(failures: list[AttemptError]) -> RequestError:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """State shared by all attempts of a request.
-
-    ``headers`` are sent to the replica; ``arrived`` is the loop time of the request's arrival.
-    """
+    """State shared by all attempts of a request; ``headers`` are sent to the replica."""
 
     connections: Connections
     metrics: RouterMetrics
-    client: ClientStream
     routed: RoutedRequest
     headers: dict[str, str]
-    arrived: float
 
-    async def send(self, slot: ReplicaSlot) -> web.StreamResponse:
-        """Send the request; returns a complete response to send, or the stream already relayed.
+    async def send(self, slot: ReplicaSlot) -> web.Response:
+        """Send the request; returns the response.
 
         Raises:
-            AttemptError: The replica did not answer, or a stream broke.
-            ClientGoneError: The client has disconnected.
+            AttemptError: The replica did not answer.
         """
         url = slot.engine.url + self.routed.path
         body = self.routed.body_for(slot.engine.model)
@@ -176,17 +157,11 @@ class _Attempt:
         except (aiohttp.ClientError, ConnectionError) as error:
             raise connection_failed(error) from None
 
-    async def _answer(
-        self, upstream: aiohttp.ClientResponse, slot: ReplicaSlot
-    ) -> web.StreamResponse:
+    async def _answer(self, upstream: aiohttp.ClientResponse, slot: ReplicaSlot) -> web.Response:
         if upstream.status >= 500:
             text = (await upstream.content.read(300)).decode("utf-8", "replace")
             message = f"HTTP {upstream.status}: {' '.join(text.split())}"
             raise AttemptError(FailureReason.SERVER_ERROR, message)
-        if upstream.status == 200 and upstream.content_type == "text/event-stream":
-            start = partial(self._start_stream, slot)
-            self._count(await relay_stream(upstream, slot, self.client, start))
-            return self.client.response
         body = await upstream.read()
         if upstream.status == 200:
             self._check_body(body, slot)
@@ -195,21 +170,12 @@ class _Attempt:
         headers[REPLICA_HEADER] = slot.engine.name
         return web.Response(status=upstream.status, body=body, headers=headers)
 
-    async def _start_stream(self, slot: ReplicaSlot) -> None:
-        waited = asyncio.get_running_loop().time() - self.arrived
-        self.metrics.time_to_first_token.observe(waited)
-        request_id = self.headers["X-Request-Id"]
-        await self.client.start({REPLICA_HEADER: slot.engine.name, "X-Request-Id": request_id})
-
     def _check_body(self, body: bytes, slot: ReplicaSlot) -> None:
         if is_aborted_body(body):
             raise AttemptError(FailureReason.ABORT, "the replica aborted the request")
         usage = find_usage(body)
-        self._count(usage)
         if usage is None or usage.completion_tokens:
             slot.engine.record_token()
-
-    def _count(self, usage: Usage | None) -> None:
         if usage is not None:
             self.metrics.tokens.labels("prompt").inc(usage.prompt_tokens)
             self.metrics.tokens.labels("completion").inc(usage.completion_tokens)

@@ -14,7 +14,6 @@ from prometheus_client.registry import Collector
 
 from services.generator.router.replica import ReplicaState, ReplicaStatus
 
-_FIRST_TOKEN = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _DURATION = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 3600)
 
 
@@ -27,7 +26,7 @@ class RouterMetrics:
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "plumbline_generator_requests_total",
-            "Completion requests by outcome: answered, http_<status>, broken_stream, cancelled.",
+            "Completion requests by outcome: answered, http_<status>, cancelled.",
             ["outcome"],
             registry=self.registry,
         )
@@ -41,12 +40,6 @@ class RouterMetrics:
             "plumbline_generator_tokens_total",
             "Tokens of answered requests, as the engines report them in usage.",
             ["kind"],
-            registry=self.registry,
-        )
-        self.time_to_first_token = Histogram(
-            "plumbline_generator_time_to_first_token_seconds",
-            "From the arrival of a streamed request to its first token, with waiting and retries.",
-            buckets=_FIRST_TOKEN,
             registry=self.registry,
         )
         self.duration = Histogram(

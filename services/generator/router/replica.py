@@ -72,7 +72,6 @@ class FailureReason(StrEnum):
     SERVER_ERROR = "server_error"
     TIMEOUT = "timeout"
     ABORT = "abort"
-    BROKEN_STREAM = "broken_stream"
     EJECTED = "ejected"
     ROUTER = "router"
     """Not the replica's fault: this process ran out of sockets or memory."""

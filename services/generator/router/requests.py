@@ -51,13 +51,15 @@ def parse_routed_request(path: str, body: bytes) -> RoutedRequest:
         body: As the client sent it.
 
     Raises:
-        RequestError: 400, the body is not a JSON object, or has more in it than a request needs.
-            The engine validates everything else.
+        RequestError: 400, the body is not a JSON object, has more in it than a request needs, or
+            asks for a stream. The engine validates everything else.
     """
     document = decode_body(body)
     if not isinstance(document, dict):
         raise RequestError(400, "the request body is not a JSON object", code="invalid_json")
     _check_lists(document)
+    if document.get("stream") is True:
+        raise RequestError(400, "answers are not streamed; leave out stream")
     model = document.get("model")
     return RoutedRequest(path, body, model if isinstance(model, str) else None)
 

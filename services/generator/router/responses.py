@@ -21,7 +21,7 @@ class Usage:
 
 
 def find_usage(body: bytes) -> Usage | None:
-    """Find the last ``usage`` in the bytes, which is the valid one in a body and in a stream."""
+    """Find the last ``usage`` in the bytes, which is the valid one."""
     end = len(body)
     while (start := body.rfind(b'"usage"', 0, end)) >= 0:
         if _USAGE.match(body, start):

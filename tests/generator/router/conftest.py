@@ -51,13 +51,6 @@ class Service:
             replica = response.headers.get("X-Plumbline-Replica", "")
             return response.status, await response.json(), replica
 
-    async def stream(self, **fields: Any) -> bytes:
-        async with self.post(stream=True, **fields) as response:
-            assert response.status == 200
-            assert response.content_type == "text/event-stream"
-            body: bytes = await response.read()
-            return body
-
     async def state(self) -> dict[str, Any]:
         async with self.get("/readyz", headers=authorization(self._token)) as response:
             found: dict[str, Any] = await response.json()

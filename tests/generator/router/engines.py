@@ -213,32 +213,6 @@ USAGE = (
 DONE = b"data: [DONE]\n\n"
 
 
-def streaming(*pieces: bytes | str) -> Behaviour:
-    """Sends the pieces. ``"gate"`` waits for the engine's gate, ``"reset"`` breaks off."""
-
-    async def behave(
-        engine: FakeEngine, request: web.Request, _received: Received
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for piece in pieces:
-            if piece == "gate":
-                await engine.gate.wait()
-            elif piece == "reset":
-                reset(request.transport)
-                return response
-            else:
-                assert isinstance(piece, bytes)
-                await response.write(piece)
-        await response.write_eof()
-        return response
-
-    return behave
-
-
-whole_stream = streaming(event(), event("Hi"), event(" there"), event("", "stop"), USAGE, DONE)
-
-
 # Replicas
 
 

@@ -123,13 +123,20 @@ async def test_4xx_goes_back_unchanged_and_is_not_tried_again(
     await service.is_counted(f'plumbline_generator_requests_total{{outcome="http_{status}"}} 1.0')
 
 
-@pytest.mark.parametrize("stream", [False, True])
+async def test_a_stream_is_refused(start: Start, factory: FakeFactory) -> None:
+    service = await start()
+    status, refused, _ = await service.ask(stream=True)
+    assert status == 400
+    assert "not streamed" in refused["error"]["message"]
+    assert factory.engine(0).received == []
+
+
 async def test_client_that_leaves_takes_its_request_with_it(
-    start: Start, factory: FakeFactory, stream: bool
+    start: Start, factory: FakeFactory
 ) -> None:
     factory.behave = wait_for_gate
     service = await start()
-    asking = asyncio.create_task(service.ask(stream=stream))
+    asking = asyncio.create_task(service.ask())
     engine = factory.engine(0)
     await engine.has_received(1)
     asking.cancel()

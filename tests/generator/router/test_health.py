@@ -16,9 +16,7 @@ from tests.generator.router.engines import (
     abort,
     answer,
     break_connection,
-    event,
     hang,
-    streaming,
     wait_for_gate,
     web,
     with_status,
@@ -147,50 +145,11 @@ async def test_requests_of_an_ejected_replica_move(start: Start, factory: FakeFa
     assert f'plumbline_generator_retries_total{{reason="ejected"}} {moved}.0' in text
 
 
-async def test_begun_streams_of_an_ejected_replica_end_with_an_error(
-    start: Start, factory: FakeFactory
-) -> None:
-    factory.behave = streaming(event("Hi"), "gate")
-    service = await start(**PROBING)
-    factory.engine(0).behave_to_probes = hang
-    got = await service.stream()
-    assert got.startswith(event("Hi"))
-    assert b'"code": "ejected"' in got
-    assert b"[DONE]" not in got
-
-
-async def test_tokens_of_other_requests_count_for_a_slow_probe(
-    start: Start, factory: FakeFactory
-) -> None:
-    """As in a long prefill: the probe waits, but something comes out all the time."""
-
-    async def trickle(
-        _e: FakeEngine, request: web.Request, _received: Received
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for _ in range(6):
-            await asyncio.sleep(0.25)
-            await response.write(event("x"))
-        await response.write(b"data: [DONE]\n\n")
-        return response
-
-    factory.behave = trickle
-    # Each event comes after the probe began, and before its time is over.
-    service = await start(router_probe_failures=1, **PROBING)
-    engine = factory.engine(0)
-    before = engine.probes
-    engine.behave_to_probes = hang
-    got = await service.stream()
-    assert got.endswith(b"data: [DONE]\n\n")
-    assert engine.probes >= before + 3
-
-
 @pytest.mark.parametrize("counts", [True, False])
 async def test_the_engines_counters_count_for_a_slow_probe(
     start: Start, factory: FakeFactory, counts: bool
 ) -> None:
-    """Requests that are not streamed show nothing until they end."""
+    """Requests show nothing until they end."""
     factory.behaviours[0, 0] = wait_for_gate
     factory.metrics = 'vllm:generation_tokens_total{model_name="m"} 0\n'
     service = await start(**PROBING)

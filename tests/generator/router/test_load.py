@@ -1,21 +1,18 @@
 """Load: many concurrent requests, and replicas that die meanwhile."""
 
 import asyncio
-import json
 from collections import Counter
 
 import pytest
 
 from tests.generator.router.conftest import Service, Start
 from tests.generator.router.engines import (
-    DONE,
     Behaviour,
     FakeEngine,
     FakeFactory,
     Received,
     after,
     answer,
-    event,
     hang,
     web,
     with_status,
@@ -33,28 +30,9 @@ async def echo(_e: FakeEngine, _q: web.Request, received: Received) -> web.Strea
     return web.json_response({"choices": [choice], "usage": usage})
 
 
-async def echo_stream(
-    _e: FakeEngine, request: web.Request, received: Received
-) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-    await asyncio.sleep(0.05)
-    await response.prepare(request)
-    for piece in (event(), event(received.document["messages"][0]["content"]), DONE):
-        await response.write(piece)
-    return response
-
-
 async def ask_for(service: Service, text: str) -> tuple[int, str]:
     status, answered, _ = await service.ask(messages=[{"role": "user", "content": text}])
     return status, answered["choices"][0]["message"]["content"] if status == 200 else ""
-
-
-async def stream_for(service: Service, text: str) -> tuple[int, str]:
-    got = await service.stream(messages=[{"role": "user", "content": text}])
-    events = [part.removeprefix(b"data: ") for part in got.split(b"\n\n")[:-1]]
-    assert events.pop() == b"[DONE]"
-    deltas = [json.loads(part)["choices"][0]["delta"] for part in events]
-    return 200, "".join(delta.get("content", "") for delta in deltas)
 
 
 async def echo_at_the_gate(
@@ -84,20 +62,12 @@ async def test_many_requests_at_once(start: Start, factory: FakeFactory, count: 
 
 
 @pytest.mark.parametrize(
-    ("end", "stream"),
-    [
-        ("kill", True),
-        ("hang", True),
-        ("dead inside", False),
-        pytest.param("kill", False, marks=pytest.mark.nightly),
-        pytest.param("hang", False, marks=pytest.mark.nightly),
-        pytest.param("dead inside", True, marks=pytest.mark.nightly),
-    ],
+    "end", ["kill", "hang", pytest.param("dead inside", marks=pytest.mark.nightly)]
 )
 async def test_a_replica_ends_under_load_and_nothing_is_lost(
-    start: Start, factory: FakeFactory, end: str, stream: bool
+    start: Start, factory: FakeFactory, end: str
 ) -> None:
-    factory.behave = echo_stream if stream else echo
+    factory.behave = echo
     service = await start(
         3, router_deadline=30, router_probe_interval=0.2, router_probe_timeout=0.5
     )
@@ -108,8 +78,7 @@ async def test_a_replica_ends_under_load_and_nothing_is_lost(
         turn = 0
         while not stop.is_set():
             name = f"{number}.{turn}"
-            ask = stream_for if stream else ask_for
-            assert await ask(service, name) == (200, name)
+            assert await ask_for(service, name) == (200, name)
             answered[name] += 1
             turn += 1
 

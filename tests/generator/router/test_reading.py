@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from services.generator.router.requests import parse_routed_request
 from services.generator.router.responses import Usage, find_usage, is_aborted_body
-from tests.generator.router.engines import DONE, USAGE, event
 
 PATH = "/v1/chat/completions"
 json_values = st.recursive(
@@ -91,8 +90,3 @@ def test_no_usage(body: bytes) -> None:
 def test_usage_before_other_things_of_that_name() -> None:
     body = b'{"usage": {"prompt_tokens": 3, "completion_tokens": 2}, "tokens": ["usage"]}'
     assert find_usage(body) == Usage(3, 2)
-
-
-def test_usage_of_a_stream_is_the_last() -> None:
-    early = USAGE.replace(b'completion_tokens": 2', b'completion_tokens": 1')
-    assert find_usage(early + event("x") + USAGE + DONE) == Usage(3, 2)

@@ -15,7 +15,6 @@ from tests.generator.router.engines import (
     body,
     break_connection,
     hang,
-    streaming,
     wait_for_gate,
     web,
     with_status,
@@ -81,12 +80,6 @@ async def test_no_progress_is_a_reason_too(start: Start, factory: FakeFactory) -
     replicas = {(await service.ask())[2] for _ in range(2)}
     assert replicas == {"replica-1.0"}
     assert 'retries_total{reason="timeout"} 2.0' in await service.metrics()
-
-
-async def test_a_stream_that_stands_still_is_none(start: Start, factory: FakeFactory) -> None:
-    factory.behaviours[0, 0] = streaming("gate")
-    service = await start(2, router_progress_timeout=0.3)
-    assert {(await service.ask())[2] for _ in range(2)} == {"replica-1.0"}
 
 
 async def test_an_answer_about_aborting_is_an_answer(start: Start, factory: FakeFactory) -> None:

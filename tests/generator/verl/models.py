@@ -27,7 +27,7 @@ def report(name: str, model: Any, ids: Sequence[int]) -> None:
     model.eval()
     shuffled = [*ids[:1], *Random(0).sample(list(ids[1:]), len(ids) - 1)]
     found = compare(score(model, ids), score(model, shuffled), model.config.vocab_size)
-    print(json.dumps({"name": name, "facts": found.facts.model_dump()}), flush=True)
+    print(json.dumps({"name": name, "facts": found.model_dump()}), flush=True)
 
 
 def random_configs(width: int, depth: int, vocabulary: int) -> Iterator[tuple[str, Any]]:

@@ -27,7 +27,7 @@ from services.generator.backends.verl.model_folder import (
     read_model_folder,
 )
 from services.generator.backends.verl.ray_cluster import RayCluster
-from services.generator.backends.verl.self_check import SelfCheck, check_self
+from services.generator.backends.verl.self_check import check_self, describe
 from services.generator.router.app import serve_router
 from services.generator.settings import PREFIX, GeneratorSettings
 from shared.config import Config, load_config
@@ -213,7 +213,7 @@ class VerlReplicaFactory:
         return VerlReplica(child, rank, generation, tag, ready)
 
     async def _check(self, ready: ReplicaReady, rank: int) -> None:
-        self_check = None
+        found = None
         rollout, model = self._config.actor_rollout_ref.rollout, ready.facts.model
         try:
             found = await check_self(
@@ -223,21 +223,20 @@ class VerlReplicaFactory:
             # The router's health check decides whether the replica gets requests.
             log.warning("self-check failed", replica=rank, reason=str(error))
         else:
-            self_check = found.facts
-            log.info("self-check", replica=rank, **self_check.model_dump())
+            log.info("self-check", replica=rank, **found.model_dump())
             if found.looks_random:
-                self._found_random(found, rank)
-        self.facts = ready.facts.model_copy(update={"self_check": self_check})
+                self._found_random(describe(found), rank)
+        self.facts = ready.facts.model_copy(update={"self_check": found})
 
-    def _found_random(self, found: SelfCheck, rank: int) -> None:
+    def _found_random(self, reason: str, rank: int) -> None:
         if not self._config.generation.verl.allow_random_weights:
             path = self._config.actor_rollout_ref.model.path
             raise ConfigError(
-                f"actor_rollout_ref.model.path: {path} looks randomly initialized: {found.reason}; "
+                f"actor_rollout_ref.model.path: {path} looks randomly initialized: {reason}; "
                 "check where the weights come from, or set "
                 "generation.verl.allow_random_weights=true"
             )
-        log.warning("the model looks randomly initialized", replica=rank, reason=found.reason)
+        log.warning("the model looks randomly initialized", replica=rank, reason=reason)
 
 
 async def _stop(child: Child, tag: str, shm: Sequence[str]) -> None:

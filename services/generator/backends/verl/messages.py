@@ -3,15 +3,13 @@
 import json
 import os
 import sys
-from typing import Annotated, ClassVar, Literal, TextIO
+from typing import Annotated, Literal, TextIO
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     TypeAdapter,
-    model_serializer,
 )
 
 from shared.config import Config
@@ -63,29 +61,15 @@ class ReplicaSpec(_Message):
 # Facts about a replica, for ``/info``
 
 
-class _Facts(_Message):
-    _omitted_if_none: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _serialize(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        document: dict[str, object] = handler(self)
-        omitted = {name for name in self._omitted_if_none if document[name] is None}
-        return {name: value for name, value in document.items() if name not in omitted}
-
-
-class Hardware(_Facts):
+class Hardware(_Message):
     """GPUs (name, driver, memory) as nvidia-smi lists them, and the name of the CPU."""
-
-    _omitted_if_none = frozenset({"cpu"})
 
     gpus: list[str]
     cpu: str | None = None
 
 
-class ModelFacts(_Facts):
+class ModelFacts(_Message):
     """``weights`` are bytes by file name; ``revision`` is the commit on the hub, if known."""
-
-    _omitted_if_none = frozenset({"revision"})
 
     architecture: str
     context: int | None
@@ -96,7 +80,16 @@ class ModelFacts(_Facts):
 
 
 class SelfCheckFacts(_Message):
-    """Result of the self-check; log-probabilities are in nats per token."""
+    """Result of the self-check.
+
+    Attributes:
+        mean_logprob: Of the known text, in nats per token.
+        order_preference: Probability that a random token of the text has a higher log-probability
+            than a random token of the shuffled text (the area under the ROC curve): 0.5 for a model
+            that knows nothing about order.
+        tokens: Number of tokens compared.
+        chance: Log-probability under a uniform distribution over the vocabulary, if it is known.
+    """
 
     mean_logprob: float
     order_preference: float

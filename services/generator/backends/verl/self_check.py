@@ -81,48 +81,7 @@ class ScoredTokens:
         return [value for before, now, value in given if value is not None and now != before]
 
 
-@dataclass(frozen=True, slots=True)
-class SelfCheck:
-    """Result of the self-check.
-
-    Args:
-        mean_logprob: Of the known text, in nats per token.
-        order_preference: Probability that a random token of the text has a higher log-probability
-            than a random token of the shuffled text (the area under the ROC curve): 0.5 for a model
-            that knows nothing about order.
-        tokens: Number of tokens compared.
-        chance: Log-probability under a uniform distribution over the vocabulary, if it is known.
-    """
-
-    mean_logprob: float
-    order_preference: float
-    tokens: int
-    chance: float | None
-
-    @property
-    def facts(self) -> SelfCheckFacts:
-        """Rounded values for logs and run.json."""
-        return SelfCheckFacts(
-            mean_logprob=round(self.mean_logprob, 3),
-            order_preference=round(self.order_preference, 3),
-            tokens=self.tokens,
-            chance=None if self.chance is None else round(self.chance, 3),
-            looks_random=self.looks_random,
-        )
-
-    @property
-    def looks_random(self) -> bool:
-        return self.order_preference < _TRAINED
-
-    @property
-    def reason(self) -> str:
-        return (
-            "it finds the tokens of a program hardly likelier in order than shuffled "
-            f"({self.order_preference:.2f} of comparisons, a trained model {_TRAINED} or more)"
-        )
-
-
-async def check_self(url: str, engine: str, vocabulary: int | None, context: int) -> SelfCheck:
+async def check_self(url: str, engine: str, vocabulary: int | None, context: int) -> SelfCheckFacts:
     """Compare the known text with its shuffled tokens.
 
     Args:
@@ -149,7 +108,9 @@ async def check_self(url: str, engine: str, vocabulary: int | None, context: int
     return compare(ordered, shuffled, vocabulary)
 
 
-def compare(ordered: ScoredTokens, shuffled: ScoredTokens, vocabulary: int | None) -> SelfCheck:
+def compare(
+    ordered: ScoredTokens, shuffled: ScoredTokens, vocabulary: int | None
+) -> SelfCheckFacts:
     """Compare the log-probabilities of two orders of the same tokens.
 
     Raises:
@@ -162,11 +123,21 @@ def compare(ordered: ScoredTokens, shuffled: ScoredTokens, vocabulary: int | Non
             f"too few; {_FEWEST_TOKENS} are needed"
         )
     wins = sum(bisect_left(others, value) + bisect_right(others, value) for value in values) / 2
-    return SelfCheck(
-        mean_logprob=sum(values) / len(values),
-        order_preference=wins / (len(values) * len(others)),
+    preference = wins / (len(values) * len(others))
+    return SelfCheckFacts(
+        mean_logprob=round(sum(values) / len(values), 3),
+        order_preference=round(preference, 3),
         tokens=len(values),
-        chance=-math.log(vocabulary) if vocabulary else None,
+        chance=round(-math.log(vocabulary), 3) if vocabulary else None,
+        looks_random=preference < _TRAINED,
+    )
+
+
+def describe(found: SelfCheckFacts) -> str:
+    """Why a model looks random."""
+    return (
+        "it finds the tokens of a program hardly likelier in order than shuffled "
+        f"({found.order_preference:.2f} of comparisons, a trained model {_TRAINED} or more)"
     )
 
 
