@@ -242,7 +242,7 @@ async def test_a_childs_children_that_hold_its_pipes_do_not_matter(
 FACTS = {
     "engine": "vllm",
     "versions": {"python": "3.11.7"},
-    "hardware": [{"gpus": ["H200, 1, 2"], "cpu": "a CPU"}, {"gpus": []}],
+    "hardware": [{"gpus": ["H200, 1, 2"], "cpu": "a CPU"}, {"gpus": [], "cpu": None}],
     "config": {"rollout": {"n": 1, "engine_kwargs": {"vllm": {}}}},
     "environment": {"NCCL_DEBUG": "WARN"},
     "model": {
@@ -258,10 +258,9 @@ FACTS = {
 }
 
 
-@pytest.mark.parametrize("revision", [{}, {"revision": "abc"}])
-def test_facts_are_written_as_they_were_read(revision: dict[str, str]) -> None:
-    facts = {**FACTS, "model": {**FACTS["model"], **revision}}  # type: ignore[dict-item]
+@pytest.mark.parametrize("revision", [None, "abc"])
+def test_facts_are_written_as_they_were_read(revision: str | None) -> None:
+    facts = {**FACTS, "model": {**FACTS["model"], "revision": revision}}  # type: ignore[dict-item]
     assert ReplicaFacts.model_validate(facts).model_dump(mode="json") == facts
     event = {"kind": "ready", "url": "http://here", "facts": facts, "shm": []}
-    found = read_event(json.dumps(event).encode())
-    assert found.model_dump(mode="json", exclude_unset=True) == event
+    assert read_event(json.dumps(event).encode()).model_dump(mode="json") == event
