@@ -51,6 +51,7 @@ def main() -> int:
                         options.rounds,
                         options.together,
                         options.direct,
+                        options.total,
                     ),
                 )
         except TimeUpError:
@@ -82,7 +83,8 @@ def _arguments() -> argparse.Namespace:
     add("--passes", type=int, default=5, help="of a server, after the first, which does not count")
     add("--rounds", type=int, default=1, help="starts of each server, in turns")
     add("--together", action="store_true", help="both servers run, and passes take turns")
-    add("--direct", action="store_true", help="also ask our replica without the router between")
+    add("--direct", action="store_true", help="also ask some of our replicas, with and without")
+    add("--total", type=int, default=0, help="so many requests in all as well")
     for name in Size.__dataclass_fields__:
         add(f"--{name.replace('_', '-')}", type=int)
     return parser.parse_args()

@@ -18,7 +18,7 @@ def vocabulary(model: str) -> int:
     return int(document["vocab_size"])
 
 
-def prompts(count: int, tokens: int, vocabulary: int, seed: int) -> list[list[int]]:
+def prompts(count: int, tokens: int, vocabulary: int, seed: int | str) -> list[list[int]]:
     """Token ids, around ``tokens`` of them in each. Another seed has no prefix in common."""
     chance = random.Random(seed)
     low, high = (int(tokens * factor) for factor in _LENGTHS)

@@ -28,6 +28,7 @@ class Server:
     """A server that gives tokens. ``start_seconds`` go from its process's start to the first one.
 
     It is asked at ``urls`` in turn; ``replicas`` are the addresses of the engines behind it.
+    ``pid`` is the process that is asked, where that is not ``running``.
     """
 
     side: str
@@ -36,6 +37,7 @@ class Server:
     replicas: Sequence[str]
     start_seconds: float
     running: Running
+    pid: int | None = None
 
 
 @contextmanager

@@ -9,8 +9,12 @@ import psutil
 
 from tests.bench.generation.bench import Bench
 from tests.bench.generation.client import Load, ask
+from tests.bench.generation.processes import wait_for
 from tests.bench.generation.questions import prompts, questions
-from tests.bench.generation.servers import OURS, SIDES, Server, model_of, serving
+from tests.bench.generation.routers import process, route
+from tests.bench.generation.servers import OURS, Server, model_of, serving
+
+DIRECT = f"{OURS}-direct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,8 @@ class Plan:
     """What to measure.
 
     ``together``: both servers run all the time, share the GPU's memory and take turns.
-    ``direct``: our replicas are asked without the router between as well, one and more.
+    ``direct``: some of our replicas are asked as well, without the router between and behind
+    another one. ``total``: so many requests in all as well, however many replicas are asked.
     """
 
     sides: Sequence[str]
@@ -27,6 +32,7 @@ class Plan:
     rounds: int
     together: bool
     direct: bool = False
+    total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,7 @@ class Pass:
     replicas: int
     number: int
     tokens_per_second: float
+    total: int = 0
 
     @property
     def counts(self) -> bool:
@@ -68,37 +75,42 @@ def _passes(bench: Bench, plan: Plan, replicas: int) -> Iterator[Pass]:
                     )
                     for side in group
                 ]
+                asked = [(server, replicas) for server in servers]
                 if plan.direct:
-                    servers += unrouted(servers)
+                    asked += [part for server in servers for part in _parts(server, stack)]
                 for number in range(plan.passes + 1):
-                    for server in servers:
-                        direct = server.side not in SIDES
-                        load = len(server.urls) if direct else replicas
-                        yield one_pass(bench, server, load, number)
+                    for total in [plan.total, 0] if plan.total else [0]:
+                        for server, part in asked:
+                            yield one_pass(bench, server, part, number, total)
 
 
-def unrouted(servers: Sequence[Server]) -> list[Server]:
-    """The engines behind our router: the first one alone, and more of them."""
-    return [
-        replace(
-            server,
-            side=f"{OURS}-direct",
-            urls=server.replicas[:count],
-            model=model_of(server.replicas[0]),
-        )
-        for server in servers
-        if server.side == OURS
-        for count in (1, 2, 4, 8)
-        if count <= len(server.replicas)
-    ]
+def _parts(server: Server, stack: ExitStack) -> Iterator[tuple[Server, int]]:
+    """One, two and more of the engines behind our router, alone and behind another router."""
+    engines = server.replicas
+    for count in (1, 2, 4, 8):
+        if server.side == OURS and count <= len(engines):
+            some = engines[:count]
+            yield replace(server, side=DIRECT, urls=some, model=model_of(engines[0])), count
+            if count < len(engines):
+                child, pipe = stack.enter_context(process(route, some))
+                url = pipe.recv()
+                wait_for(lambda url=url: _serves(url), server.running)  # type: ignore[misc]
+                yield replace(server, urls=[url], model=model_of(url), pid=child.pid), count
 
 
-def one_pass(bench: Bench, server: Server, replicas: int, number: int) -> Pass:
-    """All prompts at once; those of another number are others."""
+def _serves(url: str) -> bool:
+    try:
+        return bool(model_of(url))
+    except OSError:
+        return False
+
+
+def one_pass(bench: Bench, server: Server, replicas: int, number: int, total: int = 0) -> Pass:
+    """All prompts at once; those of another pass are others, so that no cache has them."""
     size = bench.size
-    # Asked without the router the replicas would have the prompts in their caches otherwise.
-    seed = number if server.side in SIDES else -(10 * number + replicas)
-    given = prompts(size.prompts * replicas, size.prompt_tokens, bench.vocabulary, seed)
+    seed = f"{server.side} {replicas} {number} {total} {server.pid is None}"
+    count = total or size.prompts * replicas
+    given = prompts(count, size.prompt_tokens, bench.vocabulary, seed)
     asked = questions(server.urls, server.model, given, size.new_tokens)
     before = _cpu_seconds(server)
     load = ask(asked, processes=replicas)
@@ -107,19 +119,20 @@ def one_pass(bench: Bench, server: Server, replicas: int, number: int) -> Pass:
         side=server.side,
         replicas=replicas,
         number=number,
+        total=total,
         start_seconds=server.start_seconds,
         server_cpu_seconds=_cpu_seconds(server) - before,
         **figures(load),
     )
     trouble = f", {len(load.failed)} failed: {load.failed[0].trouble}" if load.failed else ""
     rate = f"{load.tokens_per_second:,.0f} tokens/s"
-    print(f"  {server.side} x{replicas}, pass {number}: {rate}{trouble}")
-    return Pass(server.side, replicas, number, load.tokens_per_second)
+    print(f"  {server.side} x{replicas}, {count} requests, pass {number}: {rate}{trouble}")
+    return Pass(server.side, replicas, number, load.tokens_per_second, total)
 
 
 def _cpu_seconds(server: Server) -> float:
     """Those of the process that is asked: of our generator it is the router's."""
-    times = psutil.Process(server.running.process.pid).cpu_times()
+    times = psutil.Process(server.pid or server.running.process.pid).cpu_times()
     return float(times.user + times.system)
 
 
@@ -135,6 +148,11 @@ def figures(load: Load) -> dict[str, object]:
 
 
 def _summarize(bench: Bench, passes: Sequence[Pass]) -> None:
+    for total in sorted({one.total for one in passes}):
+        _table(bench, total, [one for one in passes if one.total == total])
+
+
+def _table(bench: Bench, total: int, passes: Sequence[Pass]) -> None:
     rates: dict[tuple[str, int], list[float]] = {}
     for one in passes:
         rates.setdefault((one.side, one.replicas), []).append(one.tokens_per_second)
@@ -149,10 +167,11 @@ def _summarize(bench: Bench, passes: Sequence[Pass]) -> None:
             "ours_over_this": _ratio(medians, (OURS, replicas), (side, replicas)),
             "over_one_replica": _ratio(medians, (side, replicas), (side, 1)),
         }
-        bench.report.line("summary", side=side, replicas=replicas, **found)
+        bench.report.line("summary", side=side, replicas=replicas, total=total, **found)
         rows.append([side, replicas, *("" if cell is None else cell for cell in found.values())])
     headers = ["side", "replicas", "passes", "tokens/s", "lowest", "highest", "ours/this", "/one"]
-    bench.report.table("Throughput, medians of the passes", headers, rows)
+    load = f"{total} requests in all" if total else f"{bench.size.prompts} requests per replica"
+    bench.report.table(f"Throughput, medians of the passes, {load}", headers, rows)
 
 
 def _ratio(
