@@ -61,11 +61,11 @@ def find_chromium() -> Path | None:
     return None if found is None else Path(found)
 
 
-def launch(playwright: Playwright, executable: Path) -> Browser:
+def launch(playwright: Playwright, executable: Path, *options: str) -> Browser:
     """Launch Chromium headless; its own sandbox does not work for root."""
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     return playwright.chromium.launch(
-        executable_path=executable, args=[*flags, "--disable-dev-shm-usage"]
+        executable_path=executable, args=[*flags, "--disable-dev-shm-usage", *options]
     )
 
 

@@ -58,8 +58,10 @@ def view(
         address = f"http://{_named(host)}:{bound}/"
         # Not wrapped: scripts read it.
         print(address, flush=True)
+        if hub := _hub_address(bound):
+            print(f"on JupyterHub: {hub}", flush=True)
         if settings.bearer is not None:
-            print("it asks for the token: open /?token=… once", flush=True)
+            print("it asks for the token: add ?token=… to the address once", flush=True)
         if _has_desktop() if browser is None else browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
@@ -95,6 +97,12 @@ def _named(host: str) -> str:
     if host in ("", "0.0.0.0", "::"):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
+
+
+def _hub_address(port: int) -> str | None:
+    """The address on a JupyterHub with jupyter-server-proxy; a path if only that is known."""
+    server = os.environ.get("JUPYTERHUB_PUBLIC_URL") or os.environ.get("JUPYTERHUB_SERVICE_PREFIX")
+    return f"{server.rstrip('/')}/proxy/{port}/" if server else None
 
 
 def _has_desktop() -> bool:

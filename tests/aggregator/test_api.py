@@ -410,6 +410,20 @@ async def test_hostile_names_are_only_names(redis: Redis) -> None:
             assert sample["verdict"]["detail"] == name
 
 
+async def test_a_proxy_may_decode_the_slash_of_a_problem(redis: Redis) -> None:
+    judge(begin(redis, [problem("d1", "HumanEval/0")]), SampleId("d1", "HumanEval/0"))
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+        for name in ("HumanEval/0", "HumanEval%2F0"):
+            address = f"/api/runs/run-1/samples/d1/{name}/0"
+            sample = await ask(client, URL(address, encoded=True))
+            cases = await ask(client, URL(f"{address}/cases", encoded=True))
+            problems = await ask(client, URL(f"/api/problems/d1/{name}", encoded=True))
+            assert (sample["problem_id"], cases["total"]) == ("HumanEval/0", 0), name
+            assert problems["judged"] == 1, name
+
+
 async def test_nothing_can_be_changed(client: TestClient) -> None:
     async with client.post("/api/runs") as answer:
         assert (answer.status, list(await answer.json())) == (405, ["error"])

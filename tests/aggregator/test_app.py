@@ -129,7 +129,7 @@ def test_files_name_only_files_that_exist() -> None:
     for name in FILES:
         text = (STATIC / name).read_text()
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
-        named |= set(re.findall(r'"(?:/static|\.)/([\w.]+)"', text))
+        named |= set(re.findall(r'"(?:static|\.)/([\w.]+)"', text))
     assert named == set(FILES) - {"index.html"}
 
 

@@ -112,9 +112,18 @@ def test_the_second_time_nothing_is_read(views: Callable[..., View], tmp_path: P
     assert (kept / "index.sqlite").stat().st_mtime_ns == before
 
 
+def test_the_address_on_a_hub(views: Callable[..., View], tmp_path: Path) -> None:
+    prefix, public = "/user/ada/", "https://hub.example.org/user/ada/"
+    view = views(str(tmp_path), JUPYTERHUB_SERVICE_PREFIX=prefix, JUPYTERHUB_PUBLIC_URL="")
+    port = view.url.rpartition(":")[2]
+    assert view.line == f"on JupyterHub: /user/ada/proxy/{port}"
+    view = views(str(tmp_path), JUPYTERHUB_SERVICE_PREFIX=prefix, JUPYTERHUB_PUBLIC_URL=public)
+    assert view.line.startswith(f"on JupyterHub: {public}proxy/")
+
+
 def test_access_is_that_of_the_aggregator(views: Callable[..., View], tmp_path: Path) -> None:
     view = views(str(tmp_path), PLUMBLINE_AGGREGATOR_TOKEN="a-long-secret-token")
-    assert view.line == "it asks for the token: open /?token=… once"
+    assert view.line == "it asks for the token: add ?token=… to the address once"
     assert view.ask("api/runs")[0] == 401
     assert view.ask("api/runs", Authorization="Bearer a-long-secret-token")[0] == 200
     assert view.ask("healthz")[0] == 200

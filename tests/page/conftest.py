@@ -1,10 +1,11 @@
 """One Chromium for all modules; one aggregator and one empty ledger per module."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 from redis import Redis
 
 from tests.aggregator.process import Aggregator
@@ -23,16 +24,27 @@ expect.set_options(timeout=_PATIENCE_MS)
 Visit = Callable[..., tuple[Page, Watch]]
 
 
-# Playwright keeps an event loop running, which asynchronous tests of other folders cannot have.
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def chromium() -> Path:
     executable = find_chromium()
     if executable is None:
         pytest.skip("no Chromium on the PATH (Debian: apt-get install chromium)")
+    return executable
+
+
+# Playwright keeps an event loop running, which asynchronous tests of other folders cannot have, and
+# of which a process can have one.
+@pytest.fixture(scope="package")
+def playwright() -> Iterator[Playwright]:
+    chromium()
     with sync_playwright() as playwright:
-        browser = launch(playwright, executable)
-        yield browser
-        browser.close()
+        yield playwright
+
+
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    browser = launch(playwright, chromium())
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ _CENSUS = """() => {
     texts,
   };
 }"""  # noqa: E501
-_OURS = re.compile(r"#/|#main$|/static/(style\.css|icon\.svg|\w+\.js)$")
+_OURS = re.compile(r"#/|#main$|static/(style\.css|icon\.svg|\w+\.js)$")
 
 
 def assert_quiet(page: Page, watch: Watch, home: str) -> None:

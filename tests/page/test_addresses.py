@@ -8,33 +8,29 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect
 from redis import Redis
 
 from shared.service.access import COOKIE
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page import plain
-from tests.page.conftest import new_page
-from tools.screenshots import find_chromium
+from tests.page.conftest import chromium, new_page
+from tools.screenshots import launch
 
 pytestmark = pytest.mark.browser
 
 NAME, FOREIGN, TOKEN = "eval.example.org", "evil.example.org", "s3cret-token"
+BELOW = "user/ada/proxy/8070/"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(playwright: Playwright) -> Iterator[Browser]:
     """A Chromium for which both names are this machine."""
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("no Chromium on the PATH (Debian: apt-get install chromium)")
     resolve = f"MAP {NAME} 127.0.0.1, MAP {FOREIGN} 127.0.0.1"
-    options = [f"--host-resolver-rules={resolve}", "--no-sandbox"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=options)
-        yield browser
-        browser.close()
+    browser = launch(playwright, chromium(), f"--host-resolver-rules={resolve}")
+    yield browser
+    browser.close()
 
 
 @contextmanager
@@ -57,20 +53,27 @@ def port(
 
 @pytest.fixture(scope="module")
 def forwarded(port: int) -> Iterator[int]:
-    """A port that passes every byte on, as ``kubectl port-forward`` and a proxy that keeps Host."""
+    """A port that passes requests on, as ``kubectl port-forward`` and a proxy that keeps Host.
+
+    It serves the page below a path, as an ingress and JupyterHub do; other requests are malformed.
+    """
     loop, bound, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     ports: list[int] = []
 
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def copy(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, prefix: bytes = b""
+    ) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(65536):
+                if prefix:
+                    data = b"GET /" + data.removeprefix(b"GET /" + prefix)
                 writer.write(data)
                 await writer.drain()
         writer.close()
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(copy(reader, back), copy(there, writer))
+        await asyncio.gather(copy(reader, back, BELOW.encode()), copy(there, writer))
 
     async def listen() -> None:
         async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
@@ -95,14 +98,20 @@ def shows_the_run(page: Page) -> None:
     expect(page.locator("main")).to_contain_text("moving")
 
 
-@pytest.mark.parametrize("through", ["port", "forwarded"])
-def test_the_page(through: str, browser: Browser, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(("through", "path"), [("port", ""), ("forwarded", BELOW)])
+def test_the_page(
+    through: str, path: str, browser: Browser, request: pytest.FixtureRequest
+) -> None:
     page, _ = new_page(browser)
     for host in ("localhost", "127.0.0.1", NAME):
-        page.goto(f"http://{host}:{request.getfixturevalue(through)}/")
+        home = f"http://{host}:{request.getfixturevalue(through)}/{path}"
+        page.goto(home)
         shows_the_run(page)
-        page.goto(f"http://{host}:{request.getfixturevalue(through)}/#/run/moving")
+        page.goto(f"{home}#/run/moving")
         expect(page.locator(".overview")).to_contain_text("judged")
+        page.get_by_role("link", name="Runs", exact=True).click()
+        expect(page).to_have_url(f"{home}#/")
+        shows_the_run(page)
     page.context.close()
 
 

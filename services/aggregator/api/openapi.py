@@ -75,20 +75,20 @@ ROUTES: tuple[Route, ...] = (
         failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
     ),
     Route(
-        f"{_RUN}/samples/{{dataset}}/{{problem_id}}/{{sample_index}}",
-        "show_sample",
-        "A sample with prompt, completion, code and verdict",
-        SampleDetail,
-        failures=((404, "No such run or sample."), _NO_INDEX),
-        integers=("sample_index",),
-    ),
-    Route(
         f"{_RUN}/samples/{{dataset}}/{{problem_id}}/{{sample_index}}/cases",
         "list_cases",
         "Recorded cases of a sample, page by page, those that failed first",
         CasePage,
         query=CasesQuery,
         failures=((400, "A parameter is invalid."), (404, "No such run or sample."), _NO_INDEX),
+        integers=("sample_index",),
+    ),
+    Route(
+        f"{_RUN}/samples/{{dataset}}/{{problem_id}}/{{sample_index}}",
+        "show_sample",
+        "A sample with prompt, completion, code and verdict",
+        SampleDetail,
+        failures=((404, "No such run or sample."), _NO_INDEX),
         integers=("sample_index",),
     ),
     Route(

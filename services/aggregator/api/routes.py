@@ -98,8 +98,10 @@ def add_api(
     app.on_response_prepare.append(_add_headers)
     api = _Api(read_cases, database, folders, policy, max_listed)
     for route in ROUTES:
-        # aiohttp's default pattern rejects braces in a path segment.
-        app.router.add_get(route.path.replace("}", ":[^/]+}"), getattr(api, route.name))
+        # aiohttp's default pattern rejects braces in a path segment. A proxy may have decoded the
+        # slash of a problem's id.
+        path = route.path.replace("}", ":[^/]+}").replace("problem_id:[^/]+", r"problem_id:[\s\S]+")
+        app.router.add_get(path, getattr(api, route.name))
     app.cleanup_ctx.append(api.lifetime)
 
 

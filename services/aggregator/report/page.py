@@ -20,10 +20,10 @@ _DEFAULT_BOUNDS = Bounds()
 _STATIC = Path(__file__).parent.parent / "page" / "static"
 # Replaces the API client by a module that reads the data embedded in the page.
 _API = Path(__file__).parent / "api.js"
-_ICON = '<link rel="icon" href="/static/icon.svg" type="image/svg+xml">\n'
-_STYLE = '<link rel="stylesheet" href="/static/style.css">\n'
-_SCRIPT = '<script type="module" src="/static/app.js"></script>\n'
-_API_HINT = "; everything it shows is at /api/runs."
+_ICON = '<link rel="icon" href="static/icon.svg" type="image/svg+xml">\n'
+_STYLE = '<link rel="stylesheet" href="static/style.css">\n'
+_SCRIPT = '<script type="module" src="static/app.js"></script>\n'
+_API_HINT = "; everything it shows is at api/runs."
 _CHARSET = '<meta charset="utf-8">\n'
 # Completions are untrusted text: only the script with this hash may run.
 _POLICY = (

@@ -19,20 +19,20 @@ export const home = () => []; // address of the view without one
 export const compared = () => []; // the runs of a file that holds a comparison
 export const notes = () => [];
 export const searched = () => true;
-export const runs = () => get("/api/runs");
-export const folders = () => get("/api/folders");
-export const run = (id) => get(`/api/runs/${quoted(id)}`);
-export const sample = (id, dataset, problem, index) => get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}`);
+export const runs = () => get("api/runs");
+export const folders = () => get("api/folders");
+export const run = (id) => get(`api/runs/${quoted(id)}`);
+export const sample = (id, dataset, problem, index) => get(`api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}`);
 export const cases = (id, dataset, problem, index, query) =>
-  get(`/api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}/cases?${new URLSearchParams(query)}`);
-export const facets = (id, query) => get(`/api/runs/${quoted(id)}/facets?${new URLSearchParams(query)}`);
-export const failures = (id, query) => get(`/api/runs/${quoted(id)}/failures?${new URLSearchParams(query)}`);
-export const samples = (id, query) => get(`/api/runs/${quoted(id)}/samples?${new URLSearchParams(query)}`);
-export const performance = (id) => get(`/api/runs/${quoted(id)}/performance`);
-export const problem = (dataset, problem) => get(`/api/problems/${quoted(dataset, problem)}`);
-export const history = (protocol) => get(`/api/history${protocol ? `?${new URLSearchParams({ protocol })}` : ""}`);
-export const gate = (baseline, run) => get(`/api/gate?${new URLSearchParams({ baseline, run })}`);
+  get(`api/runs/${quoted(id)}/samples/${quoted(dataset, problem, index)}/cases?${new URLSearchParams(query)}`);
+export const facets = (id, query) => get(`api/runs/${quoted(id)}/facets?${new URLSearchParams(query)}`);
+export const failures = (id, query) => get(`api/runs/${quoted(id)}/failures?${new URLSearchParams(query)}`);
+export const samples = (id, query) => get(`api/runs/${quoted(id)}/samples?${new URLSearchParams(query)}`);
+export const performance = (id) => get(`api/runs/${quoted(id)}/performance`);
+export const problem = (dataset, problem) => get(`api/problems/${quoted(dataset, problem)}`);
+export const history = (protocol) => get(`api/history${protocol ? `?${new URLSearchParams({ protocol })}` : ""}`);
+export const gate = (baseline, run) => get(`api/gate?${new URLSearchParams({ baseline, run })}`);
 
-export const compare = (runs) => get(`/api/compare?${new URLSearchParams({ runs })}`);
-export const grid = (query) => get(`/api/compare/grid?${new URLSearchParams(query)}`);
-export const flips = (query) => get(`/api/compare/flips?${new URLSearchParams(query)}`);
+export const compare = (runs) => get(`api/compare?${new URLSearchParams({ runs })}`);
+export const grid = (query) => get(`api/compare/grid?${new URLSearchParams(query)}`);
+export const flips = (query) => get(`api/compare/flips?${new URLSearchParams(query)}`);
