@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -17,6 +17,8 @@ from pydantic import (
 from shared.checkers import get_checker
 from shared.config_files import load_document, overridden_keys, validate_document
 from shared.errors import ConfigError
+from shared.harness.languages import PROGRAMS
+from shared.programs import Language
 from shared.protocol import (
     InProtocol,
     Numerics,
@@ -41,13 +43,7 @@ LOAD_FORMATS = (
 )  # fmt: skip
 Method = Literal["batch", "submit", "compute_score"]
 _OWN_CHECKERS = {"submit": "lines", "compute_score": "exact"}
-BATCH_LANGUAGES = ("python", "cpp")
-# Languages of SandboxFusion's /run_code.
-LANGUAGES = (
-    "python", "cpp", "nodejs", "go", "go_test", "java", "php", "csharp", "bash", "typescript",
-    "sql", "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
-    "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket",
-)  # fmt: skip
+LANGUAGES = get_args(Language)
 
 
 class TrainerConfig(Section):
@@ -454,9 +450,9 @@ class JudgeConfig(Section):
             near = difflib.get_close_matches(self.language.lower(), LANGUAGES, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"SandboxFusion has no language {self.language!r}{hint}")
-        if self.method == "batch" and self.language not in BATCH_LANGUAGES:
+        if self.method == "batch" and self.language not in PROGRAMS:
             raise ValueError(
-                f"batch judges {' and '.join(BATCH_LANGUAGES)}; for {self.language!r} use the "
+                f"batch judges {', '.join(PROGRAMS)}; for {self.language!r} use the "
                 "method submit or compute_score"
             )
         for name in self.datasets:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from shared.config import Config, DataConfig
 from shared.errors import ConfigError
+from shared.harness.languages import LANGUAGES
 from shared.run_record import PromptTemplate, Provenance, SystemPrompt
 from shared.schemas import (
     ChatMessage,
@@ -60,14 +61,8 @@ class _Wording:
 
 
 _WORDINGS = {
-    "python": _Wording("Python 3", "python"),
-    "cpp": _Wording("C++17", "cpp", "It is compiled with g++ -std=c++17 -O2. "),
-    "java": _Wording("Java", "java", "Its public class is Main. "),
-    "nodejs": _Wording("JavaScript (Node.js)", "javascript"),
     "typescript": _Wording("TypeScript", "typescript"),
-    "go": _Wording("Go", "go"),
-    "go_test": _Wording("Go", "go"),
-    "rust": _Wording("Rust", "rust"),
+    **{one.name: _Wording(one.title, one.labels[0], one.hint) for one in LANGUAGES.values()},
 }
 
 

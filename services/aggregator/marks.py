@@ -17,6 +17,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Keyword, Number, String, _TokenType
 from pygments.util import ClassNotFound
 
+from shared.harness.languages import LANGUAGES
 from shared.schemas import CaseRecord, FailedCase
 
 # Characters and seconds of highlighting: a lexer's patterns may take long on hostile texts.
@@ -29,7 +30,7 @@ _KINDS = ((Comment, 1), (String, 2), (Number, 3), (Keyword, 4))
 _FENCE = re.compile(r"```[ \t]*([\w+#-]*)[ \t]*\r?\n(.*?)```", re.DOTALL)
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 # Of SandboxFusion's languages, those that Pygments knows by another name.
-_NAMES = {"nodejs": "javascript", "pytest": "python", "go_test": "go", "junit": "java"}
+_NAMES = {one.name: one.lexer for one in LANGUAGES.values()} | {"pytest": "python", "junit": "java"}
 
 Syntax = list[int]
 """Pairs of a length and a kind, from the begin of a text: 0 none, 1 comment, 2 string, 3 number, 4

@@ -40,6 +40,7 @@ from shared.canaries import CanaryReport
 from shared.config import Config, load_config
 from shared.datasets import parquet_files, read_datasets
 from shared.errors import FindingsError, PlumblineError
+from shared.harness.languages import PROGRAMS
 from shared.ledger import connect
 from shared.redaction import redact, redact_address
 from shared.service.settings import RedisSettings, SandboxClientSettings, load_settings
@@ -237,7 +238,7 @@ async def _judge(config: Config, url: str) -> list[CanaryReport]:
     """Judge the canaries of all profiles under the config's method."""
     method = config.judge.method
     profiles = [CanaryProfile(method, "python", functions=kind) for kind in (False, True)]
-    profiles.append(CanaryProfile(method, "cpp", functions=False))
+    profiles += [CanaryProfile(method, one, functions=False) for one in PROGRAMS if one != "python"]
     address = Address.parse(url)
     async with SandboxClient(
         _DirectPool([address.url]),

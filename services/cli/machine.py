@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from services.cli.embedded.services import redis_binary
 from shared.config import Config
 from shared.errors import PlumblineError
+from shared.harness.languages import LANGUAGES, PROGRAMS, installation
 from shared.service.tokens import token_from
 from shared.versions import versions_of
 
@@ -99,9 +100,11 @@ def _isolation(lacking: Mark) -> Iterator[CheckLine]:
     if found.missing:
         text += f"; missing: {', '.join(found.missing)}; install bubblewrap for more"
     yield CheckLine(Mark.NOTE if found.missing else Mark.OK, "isolation", text)
-    absent = "" if "cpp" in found.languages else "; for C++ install g++"
-    text = f"{', '.join(found.languages)}{absent}; Python is {found.python}"
-    yield CheckLine(Mark.NOTE if absent else Mark.OK, "languages", text)
+    absent = installation(LANGUAGES[one] for one in PROGRAMS if one not in found.languages)
+    missing = f"; packages of others: {absent}" if absent else ""
+    text = f"{', '.join(found.languages)}{missing}; Python is {found.python}"
+    mark = Mark.OK if "cpp" in found.languages else Mark.NOTE
+    yield CheckLine(mark, "languages", text)
     yield _modules(found.lacking)
 
 

@@ -121,7 +121,7 @@ async def run_and_convert(
     run: HarnessRun[Result] = HarnessRun()
     todo = list(range(len(inputs)))
     limits = case_limits(task)
-    language = language or ("cpp" if task.settings.language == "cpp" else "python")
+    language = language or task.settings.language
     most = task.max_call_input
     while todo:
         chunk = _chunk(todo, inputs, most)

@@ -18,6 +18,7 @@ from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement, Lateness, Outcomes
 from shared.config import Config, JudgeConfig, SandboxConfig
 from shared.errors import ConfigError
+from shared.harness.languages import LANGUAGES
 from shared.schemas import (
     JudgedCode,
     Problem,
@@ -44,8 +45,6 @@ _BY_AN_ANSWER = (
     "http_500",
     "http_504",
 )
-# Answers that do nothing.
-_IDLE = {"python": "pass", "cpp": "int main() {}"}
 MIB = 1024 * 1024
 # Address space of the language's own libraries, which a contest does not count.
 LIBRARIES_MIB = 64
@@ -130,9 +129,10 @@ async def _judges_others(task: Task) -> bool:
     """Whether an answer to the same problem that does nothing can be judged."""
     tests = task.problem.tests
     name = getattr(tests, "fn_name", None) or getattr(tests, "entry_point", None)
-    code = f"def {name}(*args, **options): pass" if name else _IDLE.get(task.settings.language)
-    if code is None:
+    language = LANGUAGES.get(task.settings.language)
+    if name is None and language is None:
         return False
+    code = f"def {name}(*args, **options): pass" if name or language is None else language.idle
     try:
         found = await _judge(replace(task, completion=f"```\n{code}\n```", attempts=Attempts()))
     except SandboxUnavailableError:

@@ -14,12 +14,16 @@ from services.judge.harness.functions import EXIT_CODES
 from services.judge.harness.sources import source
 from shared.extraction import Extraction, future_imports
 from shared.function_plan import before_function
+from shared.harness.languages import LANGUAGES
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, ExtractionReason, VerdictDetail
 
 EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
 EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+
+# What programs that get no memory print; a runtime prints more after it.
+_REFUSED = [sign for language in LANGUAGES.values() for sign in language.refused]
 
 _PROGRAM = Template(
     """\
@@ -168,6 +172,8 @@ def _cause(stderr: str | None) -> VerdictDetail | None:
     # An uncaught std::bad_alloc ends a program by SIGABRT.
     last = last_line(stderr).strip().removeprefix("what():").lstrip()
     if last.startswith(("MemoryError", "std::bad_alloc")):
+        return VerdictDetail.MEMORY_LIMIT
+    if any(sign in (stderr or "") for sign in _REFUSED):
         return VerdictDetail.MEMORY_LIMIT
     return VerdictDetail.MISSING_MODULE if missing_module(stderr) else None
 

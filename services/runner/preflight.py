@@ -26,6 +26,7 @@ from shared.function_plan import (
     solution_texts,
     trial_program,
 )
+from shared.harness.languages import LANGUAGES
 from shared.ledger.queue import live_workers
 from shared.schemas import (
     GroundTruth,
@@ -113,15 +114,6 @@ async def check_sandboxes(urls: Sequence[str], *, headers: Mapping[str, str] | N
             await _ping(session, _sandbox(url))
 
 
-# A program per language that a sandbox with its toolchain runs successfully.
-_PROBES = {
-    "cpp": "int main() {}",
-    "java": "class Main { public static void main(String[] arguments) {} }",
-    "nodejs": "",
-    "rust": "fn main() {}",
-    "go": "package main\nfunc main() {}",
-    "go_test": 'package main\nimport "testing"\nfunc TestNothing(t *testing.T) {}',
-}
 # Seconds; the first compilation of Go compiles its library too.
 _COMPILE_SECONDS = 60
 # Reference solutions in a program, characters of it, and programs at a time.
@@ -170,7 +162,7 @@ def needs_of(config: Config, problems: Sequence[Problem], files: Sequence[str] =
     found = set()
     for dataset, tests in {(p.dataset, _language(p.tests)) for p in problems}:
         found.add(tests or config.judge.for_dataset(dataset).language)
-    languages = sorted(found & _PROBES.keys())
+    languages = sorted(name for name in found & LANGUAGES.keys() if LANGUAGES[name].tools)
     plans = {
         (problem.dataset, problem.problem_id): plan_of(problem.tests)
         for problem in problems
@@ -250,12 +242,12 @@ def _sandbox(url: str) -> Address:
 async def _check_language(
     session: "aiohttp.ClientSession", address: Address, language: str
 ) -> None:
-    answer = await _run(session, address, language, _PROBES[language])
+    answer = await _run(session, address, language, LANGUAGES[language].idle)
     reason = _why_not_run(answer) if answer is not None else None
     if reason is not None:
         raise ConfigError(
-            f"{address.url} cannot run {language}: {reason}; install its toolchain there, or "
-            "choose another sandbox or data set"
+            f"{address.url} cannot run {language}: {reason}; install its toolchain there "
+            f"(Debian's {LANGUAGES[language].packages}), or choose another sandbox or data set"
         )
 
 

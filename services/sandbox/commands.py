@@ -5,7 +5,8 @@ thread creation fails.
 """
 
 import resource
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from services.sandbox import process
 from services.sandbox.isolation import Identity, Isolation
@@ -24,8 +25,8 @@ WARM_MEMORY = 128 * MIB
 class CommandSpec:
     """A command without limits; ``memory`` in bytes, None for no limit.
 
-    ``own_heap``: the command limits its heap itself and reserves more address space than it uses,
-    so that ``memory`` is a limit of what it can write to alone.
+    ``data_limit``: the bytes that it may write to, in place of a limit of the address space, if it
+    limits its heap itself and reserves more than it uses.
     ``script``: ``argv`` is an interpreter and a Python file that imports nothing from its folder.
     """
 
@@ -36,7 +37,8 @@ class CommandSpec:
     memory: int | None
     compiles: bool = False
     script: bool = False
-    own_heap: bool = False
+    data_limit: int | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class CommandRunner:
@@ -65,21 +67,21 @@ class CommandRunner:
     def _command(self, spec: CommandSpec) -> Command:
         folder = spec.workspace.path
         own = environment(self._isolation, self._settings, folder)
-        env = {**own, "PWD": str(folder)}
+        env = {**own, "PWD": str(folder), **spec.variables}
         small = spec.memory is not None and spec.memory < WARM_MEMORY
         return Command(
             kind="python" if spec.script and not small else "exec",
             argv=spec.argv,
             env=env,
             folder=folder,
-            limits=self._limits(spec.memory, own_heap=spec.own_heap),
+            limits=self._limits(spec.memory, spec.data_limit),
             stdin=spec.stdin,
             seconds=spec.seconds,
             output_limit=self._settings.output_limit_bytes,
             compiles=spec.compiles,
         )
 
-    def _limits(self, memory: int | None, *, own_heap: bool) -> list[tuple[int, int]]:
+    def _limits(self, memory: int | None, data: int | None) -> list[tuple[int, int]]:
         limits = [
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_FSIZE, self._settings.file_limit_bytes),
@@ -88,10 +90,10 @@ class CommandRunner:
         # For the server's own user the limit would include the server's other processes.
         if self._isolation.identity is not Identity.SERVER:
             limits.append((resource.RLIMIT_NPROC, self._settings.process_limit))
-        if memory is not None:
-            limits.append((resource.RLIMIT_DATA, memory))
-            if not own_heap:
-                limits.append((resource.RLIMIT_AS, memory))
+        if data is not None:
+            limits.append((resource.RLIMIT_DATA, data))
+        elif memory is not None:
+            limits += [(resource.RLIMIT_DATA, memory), (resource.RLIMIT_AS, memory)]
         return limits
 
 

@@ -1,93 +1,82 @@
-"""Languages of this server: source file, compiler and command line of each."""
+"""Languages of ``/run_code``: those of the table (``shared.harness.languages``), and the shell.
 
+Commands are the table's, except that C++ is compiled as SandboxFusion does it.
+"""
+
+import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from services.sandbox.schemas import Language
+from shared.harness.languages import DEFAULT_HEAP, LANGUAGES, MIB
 
-PROGRAM = "test"  # the compiled program in its folder
+PROGRAM = "test"  # a compiled program that several runs share, in its folder
 CPP_LIBRARIES = ("crypto", "ssl", "pthread")
-# Heap in MiB of a program whose request has no memory limit.
-DEFAULT_HEAP = 1024
-# Memory in bytes of such a runtime beside its heap: code, stacks of its threads, buffers.
-RUNTIME_MEMORY = 1 << 30
 _LINKER_SECONDS = 30
+# Endings of programs whose file may have any name.
+_ANY_NAME = {"python": "py", "bash": "sh", "cpp": "cpp"}
 
 
 @dataclass(frozen=True, slots=True)
-class CommandLines:
-    """The command lines for one program, in its folder."""
+class Commands:
+    """The commands for one program, in its folder.
+
+    Attributes:
+        variables: Variables of both commands.
+        data_limit: Bytes that the program may write to, in place of a limit of its address space.
+    """
 
     compile: list[str] | None
     run: list[str]
+    variables: dict[str, str] = field(default_factory=dict)
+    data_limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
-    """A language.
-
-    Attributes:
-        ending: Ending of the source file.
-        commands: Builds the command lines for a source file, with a memory limit in MiB.
-        needs: Programs that must be installed.
-        source: Name of the source file, if the compiler requires one.
-        own_heap: Whether the command line limits the memory. A limit of the address space does not
-            do for a runtime that reserves more than it uses.
-    """
-
-    ending: str
-    commands: Callable[[Path, int], CommandLines]
-    needs: tuple[str, ...] = ()
-    source: str | None = None
-    own_heap: bool = False
+def file_name(language: Language, code: str) -> str:
+    """Return a name for a program's file."""
+    if language in _ANY_NAME:
+        return f"tmp{secrets.token_hex(4)}.{_ANY_NAME[language]}"
+    return LANGUAGES[language].file_of(code)
 
 
-def toolchains(python: Path) -> Mapping[Language, Toolchain]:
-    """The languages that this server knows; ``python`` is the interpreter of programs."""
-    return {
-        "python": Toolchain("py", lambda source, _: _interpreted(str(python), str(source))),
-        "bash": Toolchain("sh", lambda source, _: _interpreted("bash", str(source))),
-        "cpp": Toolchain("cpp", _cpp, ("g++",)),
-        "rust": Toolchain("rs", _rust, ("rustc", "cc")),
-        "java": Toolchain("java", _java, ("javac", "java"), source="Main.java", own_heap=True),
-        "nodejs": Toolchain("js", _nodejs, ("node",), own_heap=True),
-    }
+def commands_of(name: Language, source: Path, memory: int | None, python: Path) -> Commands:
+    """Return the commands for a program; ``memory`` is its limit in bytes."""
+    if name in ("bash", "python"):
+        return Commands(None, [name if name == "bash" else str(python), str(source)])
+    language = LANGUAGES[name]
+    variables = language.variables(str(source.parent), memory or 0)
+    if name == "cpp":
+        links = [f"-l{library}" for library in _cpp_libraries()]
+        compiler = ["g++", "-std=c++17", str(source), "-o", PROGRAM, *links]
+        return Commands(compiler, [f"./{PROGRAM}"], variables)
+    run = language.program(source.name, "./program", memory or 0)
+    if language.classes:
+        run = [*run[: run.index("-jar")], source.stem]
+    limit = None
+    if language.runtime_mib is not None:
+        limit = language.data_limit(memory or DEFAULT_HEAP * MIB)
+    return Commands(language.compiler(source.name), run, variables, limit)
 
 
-def installed(python: Path, path: str) -> list[Language]:
-    """The languages whose programs are installed in the folders of ``path``."""
-    return [
-        language
-        for language, toolchain in toolchains(python).items()
-        if all(shutil.which(program, path=path) for program in toolchain.needs)
-    ]
+def installed(path: str) -> list[Language]:
+    """Return the languages whose programs are installed in the folders of ``path``."""
+    names = dict.fromkeys(("python", "bash", *LANGUAGES))
+    return [name for name in names if _is_installed(name, path)]  # type: ignore[misc]
 
 
-def _interpreted(*command: str) -> CommandLines:
-    return CommandLines(None, list(command))
+def refusal(name: Language, path: str) -> str:
+    """Return why the server does not run a language."""
+    if name in LANGUAGES:
+        return f"{name} is not installed in this sandbox; install {LANGUAGES[name].packages}"
+    return f"this server does not run {name!r}, only {', '.join(installed(path))}"
 
 
-def _cpp(source: Path, _memory: int) -> CommandLines:
-    links = [f"-l{library}" for library in _cpp_libraries()]
-    return CommandLines(["g++", "-std=c++17", str(source), "-o", PROGRAM, *links], [f"./{PROGRAM}"])
-
-
-def _rust(source: Path, _memory: int) -> CommandLines:
-    return CommandLines(["rustc", str(source), "-o", PROGRAM], [f"./{PROGRAM}"])
-
-
-def _java(source: Path, memory: int) -> CommandLines:
-    # Few threads: the process limit counts them. Class data need no room for a large application.
-    limits = [f"-Xmx{memory}m", "-Xss64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    return CommandLines(["javac", str(source)], ["java", *limits, "-ea", "Main"])
-
-
-def _nodejs(source: Path, memory: int) -> CommandLines:
-    return _interpreted("node", f"--max-old-space-size={memory}", str(source))
+def _is_installed(name: str, path: str) -> bool:
+    tools = LANGUAGES[name].tools if name in LANGUAGES else ()
+    return all(shutil.which(program, path=path) for program in tools)
 
 
 @cache

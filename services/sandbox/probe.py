@@ -18,6 +18,7 @@ from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.slots import search_path
 from services.sandbox.workspace import DiskFullError, Workspace
 from shared.environment import PACKAGES, SandboxEnvironment
 from shared.errors import PlumblineError, ServiceError
@@ -147,7 +148,7 @@ async def _report() -> str:
         "missing": chosen.missing(),
         "python": str(settings.python),
         "lacking": chosen.lacking,
-        "languages": installed(settings.python, os.environ.get("PATH", os.defpath)),
+        "languages": installed(search_path(settings)),
     }
     return json.dumps(found)
 

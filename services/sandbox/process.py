@@ -101,7 +101,7 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
     spec = wire.encode_spec(
         key, request.language, request.limits, request.inputs, timed=request.timed
     ).encode()
-    order = Order(kind="cases", seconds=request.limits.call, compiles=request.language == "cpp")
+    order = Order(kind="cases", seconds=request.limits.call)
     with memory_files("request", "results") as (call, results):
         await _write(call, b"%d\n%b%b" % (len(answer), answer, spec))
         report = await slot.run(order, [os.dup(fd) for fd in (call, results)])

@@ -5,9 +5,9 @@ import os
 import random
 from dataclasses import dataclass, replace
 
-from services.sandbox.commands import MIB, CommandRunner, CommandSpec, memory_limit
+from services.sandbox.commands import CommandRunner, CommandSpec, memory_limit
 from services.sandbox.isolation import Identity, Isolation
-from services.sandbox.languages import DEFAULT_HEAP, PROGRAM, RUNTIME_MEMORY, installed, toolchains
+from services.sandbox.languages import PROGRAM, Commands, commands_of, file_name, installed, refusal
 from services.sandbox.process import run_cases
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import (
@@ -47,12 +47,12 @@ class Program:
     Attributes:
         workspace: The folder; it belongs to the server if the program is compiled for later runs.
         compiled: Result of compiling, None for an interpreted language.
-        argv: Command line; a compiled program runs in any folder that has a copy of it.
+        commands: A compiled program runs in any folder that has a copy of it.
     """
 
     workspace: Workspace
     compiled: CommandResult | None
-    argv: list[str]
+    commands: Commands
 
     @property
     def can_run(self) -> bool:
@@ -72,8 +72,7 @@ class Runner:
         self._reaper = reaper
         self._commands = CommandRunner(settings, isolation)
         self._slots: dict[tuple[int, bool], Slot] = {}
-        self._toolchains = toolchains(settings.python)
-        self.languages = installed(settings.python, search_path(settings))
+        self.languages = installed(search_path(settings))
         # Process limits count per user on the whole machine: two servers on one machine should use
         # different users.
         spread = max(1, LAST_UID - FIRST_UID - 2 * settings.concurrency)
@@ -88,8 +87,7 @@ class Runner:
         SandboxError if the request's files cannot be written or read, or no slot can run it.
         """
         if request.language not in self.languages:
-            supported = ", ".join(self.languages)
-            return sandbox_error(f"this server does not run {request.language!r}, only {supported}")
+            return sandbox_error(refusal(request.language, search_path(self._settings)))
         try:
             stdin = (request.stdin or "").encode()
             for name in request.fetch_files:
@@ -184,18 +182,23 @@ class Runner:
     async def _compile_in(
         self, workspace: Workspace, slot: Slot, request: RunCodeRequest
     ) -> Program:
-        toolchain = self._toolchains[request.language]
-        source = workspace.write_code(request.code, toolchain.ending, toolchain.source)
-        heap = request.memory_limit_MB if request.memory_limit_MB > 0 else DEFAULT_HEAP
-        argvs = toolchain.commands(source, heap)
+        source = workspace.write_code(request.code, file_name(request.language, request.code))
+        memory = memory_limit(request.memory_limit_MB)
+        commands = commands_of(request.language, source, memory, self._settings.python)
         compiled = None
-        if argvs.compile is not None:
+        if commands.compile is not None:
             # The memory limit applies to the program only: the compiler may need more.
             spec = CommandSpec(
-                argvs.compile, workspace, b"", request.compile_timeout, None, compiles=True
+                commands.compile,
+                workspace,
+                b"",
+                request.compile_timeout,
+                None,
+                compiles=True,
+                variables=commands.variables,
             )
             compiled = await self._commands.execute(spec, slot)
-        return Program(workspace, compiled, argvs.run)
+        return Program(workspace, compiled, commands)
 
     async def _run_in(
         self,
@@ -207,19 +210,16 @@ class Runner:
     ) -> RunCodeResponse:
         compiled, ran = program.compiled, None
         if program.can_run:
-            own_heap = self._toolchains[request.language].own_heap
-            memory = memory_limit(request.memory_limit_MB)
-            if own_heap:
-                memory = (memory or DEFAULT_HEAP * MIB) + RUNTIME_MEMORY
             script = request.language == "python" and not request.files
             spec = CommandSpec(
-                program.argv,
+                program.commands.run,
                 workspace,
                 stdin,
                 request.run_timeout,
-                memory,
+                memory_limit(request.memory_limit_MB),
                 script=script,
-                own_heap=own_heap,
+                data_limit=program.commands.data_limit,
+                variables=program.commands.variables,
             )
             ran = await self._commands.execute(spec, slot)
         status, message = overall_status([result for result in (compiled, ran) if result])

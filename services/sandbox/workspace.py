@@ -5,7 +5,6 @@ import binascii
 import errno
 import fcntl
 import os
-import secrets
 import shutil
 import stat
 import subprocess
@@ -109,14 +108,14 @@ class Workspace:
         workspace._chown(workspace.path)
         return workspace
 
-    def write_code(self, code: str, extension: str, name: str | None = None) -> Path:
-        """Write the program, under a new random name unless its language needs a certain one.
+    def write_code(self, code: str, name: str) -> Path:
+        """Write the program.
 
         Raises:
             WorkspaceError: The text cannot be encoded.
             DiskFullError: There is no space for it.
         """
-        path = self.path / (name or f"tmp{secrets.token_hex(4)}.{extension}")
+        path = self.path / name
         try:
             self._write(path, code.encode())
         except (OSError, UnicodeEncodeError) as error:

@@ -10,7 +10,8 @@ The last complete block that can be the answer is chosen:
   input and generators of tests come last. A block that does not parse counts as what it attempts.
 - C++: a block that begins ``main`` and reads input, else one that begins ``main``, else one that
   includes a header.
-- Any other language: a block that defines the function, if any does.
+- Any other language: a block that defines the function, if any does; of programs one that begins
+  ``main`` and reads input, else one that begins ``main``.
 
 Blocks labelled with the language take precedence over blocks without a label. An unclosed block is
 chosen only if no complete block can be the answer, but before complete blocks that cannot be it.
@@ -82,7 +83,7 @@ def choose(
     if not own:
         return None
     kind = _PythonBlocks if language.is_python else _CppBlocks if language.is_cpp else _Blocks
-    group = kind(text, own, names)
+    group = kind(text, own, names, language)
     fits = group.fits()
     places = range(len(own))
 
@@ -113,7 +114,10 @@ class _Blocks:
 
     _readable: Callable[[str], str] = staticmethod(str)
 
-    def __init__(self, text: str, blocks: Sequence[Block], names: Set[str]) -> None:
+    def __init__(
+        self, text: str, blocks: Sequence[Block], names: Set[str], language: Language
+    ) -> None:
+        self._programs = None if names else language.programs
         self.codes = [self._readable(block.code) for block in blocks]
         self._blocks = blocks
         self._names = names
@@ -125,7 +129,16 @@ class _Blocks:
         return fits if any(fits) else self._usable()
 
     def _usable(self) -> list[bool]:
-        return [True] * len(self.codes)
+        signs = self._programs
+        if signs is None:
+            return [True] * len(self.codes)
+        whole = [signs.main.search(code) is not None for code in self.codes]
+        reading = [
+            fit and signs.reads.search(code) is not None
+            for fit, code in zip(whole, self.codes, strict=True)
+        ]
+        whole = self._without_tests(reading if self._any_closed(reading) else whole)
+        return whole if self._any_closed(whole) else [True] * len(self.codes)
 
     def combine(self, place: int) -> str | None:
         return None
@@ -177,8 +190,10 @@ class _CppBlocks(_Blocks):
 class _PythonBlocks(_Blocks):
     _readable = staticmethod(readable)
 
-    def __init__(self, text: str, blocks: Sequence[Block], names: Set[str]) -> None:
-        super().__init__(text, blocks, names)
+    def __init__(
+        self, text: str, blocks: Sequence[Block], names: Set[str], language: Language
+    ) -> None:
+        super().__init__(text, blocks, names, language)
         self._sources = [Source(code) for code in self.codes]
         words = "|".join(map(re.escape, sorted(names)))
         self._defines = re.compile(

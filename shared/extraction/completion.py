@@ -36,7 +36,7 @@ def extract(
        program. Code before a lone fence, which closes a block that the prompt opened, is a block.
     3. Without a fence, Python is the whole text if that is a program; a text that continues a
        function (``body_only``, truncated where the body ends); else the lines within the prose that
-       are Python. C++ is the text from the first line of a program to the last.
+       are Python. In other languages it is the text from the first line of a program to the last.
     4. If no block can be the answer, blocks with another label and the text outside of blocks are
        tried, and count only if they define what the tests call (or anything, or read input).
 
@@ -131,7 +131,11 @@ class _Search:
 
     def _begun_by_prompt(self, head: str) -> Choice | None:
         """The code before the first fence, if that closes a block which the prompt opened."""
-        if not head.strip() or (self.language.is_cpp and not head.lstrip().startswith(_BEGINS_CPP)):
+        head_of_code = head.lstrip()
+        programs = self.language.programs
+        if self.language.is_cpp and not head_of_code.startswith(_BEGINS_CPP):
+            return None
+        if not head_of_code or (programs and not programs.begins.match(head_of_code)):
             return None
         return self._whole(head)
 
@@ -142,8 +146,9 @@ class _Search:
         first, _, rest = text.partition("\n")
         if self.language.owns(first.strip().lower()):  # as behind a fence
             start, text = start + len(first) + 1, rest
-        if self.language.is_cpp:
-            if code := bare_cpp(text):
+        programs = self.language.programs
+        if self.language.is_cpp or programs:
+            if code := programs.bare(text) if programs else bare_cpp(text):
                 place = start + text.find(code)
                 return Choice(Extraction(code, ExtractionReason.BARE_CODE, place), True)
         elif self.language.is_python and len(text) <= MAX_PARSED_CHARACTERS:
@@ -165,7 +170,7 @@ class _Search:
         return source.has_substance
 
     def _in_prose(self, text: str) -> Choice | None:
-        if self.language.is_cpp:
+        if self.language.is_cpp or self.language.programs:
             return self._whole(text)
         if not self.language.is_python or len(text) > MAX_PARSED_CHARACTERS:
             return None

@@ -1,23 +1,23 @@
-"""Programming languages of SandboxFusion: the labels of their code blocks, strings and comments."""
+"""Programming languages of SandboxFusion: the labels of their code blocks, strings and comments.
+
+Those of the table of languages stand there.
+"""
 
 import re
 from dataclasses import dataclass
+from functools import cache, cached_property
+
+from shared.harness.languages import LANGUAGES
 
 # SandboxFusion's names, in lower case, with the labels that models put on code blocks.
 _LABELS = {
     name: frozenset(labels.split())
     for name, labels in {
-        "python": "python py ipython pypy",
         "python_gpu": "python py ipython pypy",
         "pytest": "python py ipython pypy pytest",
-        "cpp": "cpp c++ cc cxx cplusplus",
         "cuda": "cpp c++ cc cxx cplusplus cuda cu",
-        "nodejs": "javascript js nodejs node mjs cjs",
         "jest": "javascript js nodejs node mjs cjs typescript ts jest",
         "typescript": "typescript ts",
-        "go": "go golang",
-        "go_test": "go golang",
-        "java": "java",
         "junit": "java junit",
         "bash": "bash sh shell",
         "csharp": "csharp c# cs",
@@ -28,11 +28,10 @@ _LABELS = {
         "perl": "perl pl",
         "racket": "racket rkt",
         "ruby": "ruby rb",
-        "rust": "rust rs",
         "sql": "sql sqlite mysql postgresql",
         "verilog": "verilog v systemverilog sv",
     }.items()
-}
+} | {one.name: frozenset(one.labels) for one in LANGUAGES.values()}
 _TEXT_LABELS = (
     "text txt plaintext plain output input console terminal json yaml yml xml html css toml ini "
     "diff patch markdown md latex tex c objective-c scala lua php r swift dart haskell elixir math "
@@ -54,11 +53,16 @@ _BRACES_LITERAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+# The last line of a program in a language with braces.
+_LAST = ("}", ";", ")", "*/")
+
+
+@dataclass(frozen=True)
 class Language:
-    """``labels`` are in lower case and without a version."""
+    """``labels`` are in lower case and without a version; ``key`` is SandboxFusion's name."""
 
     labels: frozenset[str]
+    key: str = ""
 
     @property
     def is_python(self) -> bool:
@@ -72,15 +76,44 @@ class Language:
         """Whether a label in lower case, such as "python3" or "c++17", means this language."""
         return label in self.labels or _plain(label) in self.labels
 
+    @cached_property
+    def programs(self) -> "Programs | None":
+        """The signs of whole programs, in the table's languages besides Python and C++."""
+        entry = LANGUAGES.get(self.key)
+        if entry is None or not entry.main:
+            return None
+        patterns = entry.main, entry.reads, rf"^[ \t]*(?:{entry.begins})"
+        return Programs(*(re.compile(pattern, re.MULTILINE) for pattern in patterns))
+
     @property
     def literal(self) -> re.Pattern[str]:
         return _PYTHON_LITERAL if self.is_python else _BRACES_LITERAL
 
 
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Patterns of a whole program, of one that reads its input, and of the line that begins one."""
+
+    main: re.Pattern[str]
+    reads: re.Pattern[str]
+    begins: re.Pattern[str]
+
+    def bare(self, text: str) -> str | None:
+        """The program in a text without fences: from its first line to its last, without prose."""
+        first = self.begins.search(text)
+        if first is None or not self.main.search(text):
+            return None
+        lines = text[first.start() :].split("\n")
+        while lines and not lines[-1].rstrip().endswith(_LAST):
+            lines.pop()
+        return "\n".join(lines) or None
+
+
+@cache
 def language_of(name: str) -> Language:
     """Find a language by SandboxFusion's name; the label of an unknown one is its name."""
     key = name.lower()
-    return Language(_LABELS.get(key, frozenset({key})))
+    return Language(_LABELS.get(key, frozenset({key})), key)
 
 
 def is_known_label(label: str) -> bool:

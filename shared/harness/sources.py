@@ -6,8 +6,10 @@ from pathlib import PurePosixPath
 
 # Modules in the order in which they are loaded there: each imports only those before it.
 _CASES = (
+    "languages",
     *("cases.files", "cases.syscalls", "cases.processes", "cases.clocks", "cases.privileges"),
     *("cases.folders", "cases.records", "cases.streams", "cases.program", "cases.preload"),
+    "cases.classes",
     *("cases.zygote", "cases.supervisor", "cases.entry", "cases"),
 )
 _FUNCTIONS = (

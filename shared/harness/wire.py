@@ -26,14 +26,16 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
+from shared.harness.languages import LANGUAGES
+
 # Version of ``/run_cases``, which both sides must have.
-RUN_CASES_VERSION = "4"
+RUN_CASES_VERSION = "5"
 RESULTS = "results"
 ANSWER = "answer"
 # The same value as in ``cases/supervisor.py``.
 STRETCH = 5.0
 
-Language = Literal["python", "cpp", "functions"]
+FUNCTIONS = "functions"
 Limit = Literal["cpu", "wall", "output"]
 Compiled = Literal["ok", "error", "missing", "timeout"]
 End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]
@@ -76,6 +78,18 @@ def _encodable(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_encodable)]
 """A string without lone surrogates, which cannot be encoded as UTF-8."""
+
+
+def _known(language: str) -> str:
+    if language not in (*LANGUAGES, FUNCTIONS):
+        raise ValueError(f"must be one of {', '.join((*LANGUAGES, FUNCTIONS))}")
+    return language
+
+
+Language = Annotated[
+    str, AfterValidator(_known), Field(json_schema_extra={"enum": [*LANGUAGES, FUNCTIONS]})
+]
+"""A name in the table of languages, or that of function tests."""
 
 
 def _is_none(value: object) -> bool:

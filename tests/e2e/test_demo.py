@@ -11,8 +11,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from shared.harness.languages import PROGRAMS
 from tests.cli import commands
 from tests.e2e import plumb
+from tests.judge.language_programs import is_installed
 from tests.runner.tokenizer import tokens, write_tokenizer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -90,16 +92,18 @@ def test_another_config_is_refused_in_the_same_folder(demo: Path) -> None:
     assert plumb.numbers(demo) == before
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="this machine has no g++")
+@pytest.mark.parametrize("language", [name for name in PROGRAMS if name != "python"])
 @pytest.mark.nightly
-def test_python_and_cpp_in_one_run(tmp_path: Path) -> None:
-    recorded = plumb.read_jsonl(plumb.DEMO / "completions_cpp.jsonl")
+def test_python_and_another_language_in_one_run(tmp_path: Path, language: str) -> None:
+    if not is_installed(language):
+        pytest.skip(f"this machine has no {language}")
+    recorded = plumb.read_jsonl(plumb.DEMO / f"completions_{language}.jsonl")
     python = plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
     recorded += [one for one in python if one["dataset"] == "codecontests_test"][:4]
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps(one) + "\n" for one in recorded))
     judge = ["judge", "--data", str(plumb.DEMO / "data"), "--completions", str(answers)]
-    own = ["judge.datasets={codecontests_valid: {language: cpp}}", "sandbox.timeout=2"]
+    own = [f"judge.datasets={{codecontests_valid: {{language: {language}}}}}", "sandbox.timeout=2"]
     output = str(tmp_path / "out")
     done = plumb.plumb(plumb.command(*judge, "--output", output, "--embedded", *own))
     assert done.returncode == 0, done.stderr

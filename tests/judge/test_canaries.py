@@ -1,7 +1,6 @@
 """Canaries on the real sandbox, healthy and with faults."""
 
 import asyncio
-import shutil
 from collections.abc import Mapping
 
 import pytest
@@ -11,8 +10,10 @@ from services.judge.canary_programs import CanaryProfile
 from services.judge.sandbox import SandboxClient
 from shared.canaries import CanaryReport
 from shared.config import load_config
+from shared.harness import languages
 from tests.judge import faulty_sandbox as faults
 from tests.judge.faulty_sandbox import Body, Fault, faulty, of_results
+from tests.judge.language_programs import is_installed
 from tests.judge.pools import OpenPool
 
 PROGRAMS = CanaryProfile("batch", "python", functions=False)
@@ -67,7 +68,9 @@ async def round_on(url: str, profile: CanaryProfile = PROGRAMS, *settings: str) 
 
 
 async def test_a_healthy_sandbox_judges_all_canaries_as_it_must(sandbox_url: str) -> None:
-    for profile in (*PROFILES, *([CPP] if shutil.which("g++") else [])):
+    installed = [name for name in languages.PROGRAMS if name != "python" and is_installed(name)]
+    others = [CanaryProfile("batch", name, functions=False) for name in installed]
+    for profile in (*PROFILES, *others):
         report = await round_on(sandbox_url, profile)
         assert (report.wrong, report.unjudged, report.unable) == ([], [], []), profile
         assert report.right == report.sent > 0, profile

@@ -1,7 +1,7 @@
 """Tests in the language of the answer (MultiPL-E): how programs are built, and what they get."""
 
 import json
-import shutil
+import re
 from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
@@ -13,6 +13,7 @@ from services.judge.translated import program
 from shared.extraction import Extraction
 from shared.schemas import Problem, ProgramTests, Verdict
 from shared.statuses import ExtractionReason, FinalStatus, VerdictDetail
+from tests.judge.language_programs import is_installed
 from tests.judge.tasks import fenced, make_task, together, verdict_of
 from tests.shared.ledgers import problem
 
@@ -81,7 +82,26 @@ import (
 // Add the numbers.
 func total(numbers []int) int {
 """
-GO_TESTS = "func TestTotal(t *testing.T) {\n  candidate := total\n}\n"
+GO_TESTS = """\
+func TestTotal(t *testing.T) {
+    candidate := total
+    type test struct {
+        actual   int
+        expected int
+    }
+    tests := []test{
+        {actual: candidate([]int{1, 2}), expected: 3},
+        {actual: candidate([]int{4, 5}), expected: 9},
+    }
+    for i, tc := range tests {
+        t.Run(fmt.Sprintf("test num % d", i), func(t *testing.T) {
+            if tc.actual != tc.expected {
+                t.Errorf("expected '%d', got '%d'", tc.expected, tc.actual)
+            }
+        })
+    }
+}
+"""
 SETS = {
     "cpp": (CPP_PROMPT, CPP_TESTS, ["\n}"]),
     "java": (JAVA_PROMPT, JAVA_TESTS, ["\n    }\n"]),
@@ -89,7 +109,6 @@ SETS = {
     "rust": (RUST_PROMPT, RUST_TESTS, ["\n}"]),
     "go_test": (GO_PROMPT, GO_TESTS, ["\nfunc", "struct", "\n// "]),
 }
-COMMANDS = {"cpp": "g++", "java": "javac", "nodejs": "node", "rust": "rustc"}
 LABELS = {"cpp": "cpp", "java": "java", "nodejs": "javascript", "rust": "rust", "go_test": "go"}
 
 
@@ -119,12 +138,7 @@ def judge(sandbox: SandboxClient) -> Judge:
     return judge
 
 
-# As the sandbox sees it: only what is installed for all users.
-INSTALLED = {
-    language
-    for language, command in COMMANDS.items()
-    if shutil.which(command, path="/usr/local/bin:/usr/bin:/bin")
-}
+INSTALLED = {language for language in SETS if is_installed(language)}
 needs_cpp = pytest.mark.skipif("cpp" not in INSTALLED, reason="this machine has no g++")
 
 
@@ -167,6 +181,8 @@ RIGHT = {
     "function test() { assert(total([1]) === 1); console.log('ok'); }\ntest();",
     "rust": "fn total(numbers: Vec<isize>) -> isize {\n    numbers.iter().sum()\n}\n\n"
     'fn main() {\n    println!("{}", total(vec![1]));\n}',
+    "go_test": 'package main\n\nimport "fmt"\n\nfunc total(numbers []int) int {\n    sum := 0\n'
+    "    for _, x := range numbers {\n        sum += x\n    }\n    return sum\n}",
 }
 
 
@@ -191,6 +207,8 @@ BODIES = {
     "        return sum;\n    }\n\n    broken",
     "nodejs": "  return numbers.reduce((a, b) => a + b, 0);\n}\nfunction broken",
     "rust": "    numbers.iter().sum()\n}\nfn broken",
+    "go_test": "    sum := 0\n    for _, x := range numbers {\n        sum += x\n    }\n"
+    "    return sum\n}\n\nfunc broken",
 }
 
 
@@ -210,6 +228,7 @@ WRONG = {
     "java": "class Problem { public static long total(ArrayList<Long> n) { return 3; } }",
     "nodejs": "function total(numbers) { return 3; }",
     "rust": "fn total(numbers: Vec<isize>) -> isize { 3 }",
+    "go_test": "func total(numbers []int) int { return 3 }",
 }
 
 
@@ -248,6 +267,7 @@ EARLY = {
     "nodejs with another require": "function require() { return { deepEqual() {} }; }\n"
     "function total() { return 1; }",
     "nodejs hidden tests": "const total = () => 1;\n/*",
+    "go_test": 'import "os"\nfunc total(numbers []int) int { os.Exit(0); return 1 }',
     "rust": "fn total(n: Vec<isize>) -> isize { std::process::exit(0) }",
     "rust with another macro": "macro_rules! assert_eq { ($a:expr, $b:expr) => {} }\n"
     "fn total(n: Vec<isize>) -> isize { 1 }",
@@ -284,13 +304,19 @@ BROKEN = {
     "cpp": "long total(std::vector<long> n) { return x; }",
     "java": "class Problem { public static long total(ArrayList<Long> n) { return x; } }",
     "rust": "fn total(n: Vec<isize>) -> isize { x }",
+    "go_test": "func total(numbers []int) int { return x }",
 }
 
 
 async def test_the_compilers_text_is_in_the_verdict(judge: Judge) -> None:
     verdicts = await judge_all(judge, BROKEN)
+    saying = re.compile("error|undefined: x")
     found = {
-        name: (one.final_status, one.case_codes, "error" in (one.first_failed_case.stderr or ""))
+        name: (
+            one.final_status,
+            one.case_codes,
+            bool(saying.search(one.first_failed_case.stderr or "")),
+        )
         for name, one in verdicts.items()
         if one.first_failed_case
     }
@@ -302,6 +328,7 @@ CRASHES = {
     "java": "class Problem { public static long total(ArrayList<Long> n) "
     '{ throw new IllegalStateException("x"); } }',
     "nodejs": "function total(numbers) { return missing; }",
+    "go_test": "func total(numbers []int) int { return numbers[99] }",
 }
 
 

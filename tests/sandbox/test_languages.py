@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.sandbox.languages import installed
+from services.sandbox.languages import installed, refusal
 from tests.sandbox.conftest import Sandbox, StartSandbox
 
 # Where programs in a sandbox find commands.
@@ -89,8 +89,12 @@ async def test_a_language_without_its_toolchain_is_our_trouble(start_sandbox: St
     assert answer["message"] == f"this server does not run 'scala', only {', '.join(known)}"
 
 
+def test_a_refusal_names_the_packages():
+    assert "install default-jdk-headless" in refusal("java", "/nowhere")
+
+
 def test_only_installed_toolchains_are_offered(tmp_path: Path):
     for name in ("java", "node", "rustc"):
         (tmp_path / name).touch(mode=0o755)
-    found = installed(Path("python3"), str(tmp_path))
+    found = installed(str(tmp_path))
     assert found == ["python", "bash", "nodejs"]

@@ -243,8 +243,8 @@ def test_the_data_sets_own_method_and_checker(method: str) -> None:
         (["judge.language=python3"], "did you mean 'python'?"),
         (["judge.language=javascript"], "SandboxFusion has no language 'javascript'"),
         (
-            ["judge.language=rust"],
-            "batch judges python and cpp; for 'rust' use the method submit or compute_score",
+            ["judge.language=lua"],
+            "batch judges python, cpp, java, nodejs, rust, go; for 'lua' use the method submit",
         ),
         (["judge.max_timeouts=0"], "'judge.max_timeouts'"),
         (["judge.cpu_grace=0.9"], "'judge.cpu_grace'"),
@@ -260,7 +260,7 @@ def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: 
     ("overrides", "said"),
     [
         (["judge.datasets.cc.checker=fuzzy"], "datasets.cc: unknown checker 'fuzzy'"),
-        (["judge.datasets.cc.language=rust"], "datasets.cc: batch judges python and cpp"),
+        (["judge.datasets.cc.language=lua"], "datasets.cc: batch judges python, cpp"),
         (["judge.datasets.cc.language=pyhton"], "datasets.cc: SandboxFusion has no language"),
         (
             ["judge.method=submit", "judge.datasets.cc.checker=exact"],

@@ -8,6 +8,7 @@ from pydantic import Field
 from services.data.config import LayoutKind
 from services.data.layouts.base import Draft, Layout, LayoutRow, Options, register
 from shared.errors import data_error
+from shared.harness.languages import LANGUAGES
 
 
 class ProblemRow(LayoutRow):
@@ -48,14 +49,7 @@ register(
 )
 
 # MultiPL-E names a language by the ending of its files, and SandboxFusion otherwise.
-LANGUAGES = {
-    "cpp": "cpp",
-    "java": "java",
-    "js": "nodejs",
-    "rs": "rust",
-    "go": "go_test",
-    "go_test.go": "go_test",
-}
+TRANSLATED = {name: one.name for one in LANGUAGES.values() for name in one.multipl_e}
 
 
 class MultiplERow(LayoutRow):
@@ -72,9 +66,9 @@ class MultiplERow(LayoutRow):
 
 
 def multipl_e(place: str, row: MultiplERow, _options: Options) -> Draft:
-    if row.language not in LANGUAGES:
+    if row.language not in TRANSLATED:
         cause = f"language {row.language!r} cannot be judged"
-        raise data_error(place, f"{cause}; choose a set in one of {', '.join(LANGUAGES)}")
+        raise data_error(place, f"{cause}; choose a set in one of {', '.join(TRANSLATED)}")
     # "HumanEval_0_has_close_elements", "mbpp_3_is_not_prime"
     source = row.name.partition("_")[0].lower()
     return Draft(
@@ -83,7 +77,7 @@ def multipl_e(place: str, row: MultiplERow, _options: Options) -> Draft:
         prompt=row.prompt,
         data_source="multipl_e",
         ground_truth={
-            "language": LANGUAGES[row.language],
+            "language": TRANSLATED[row.language],
             "prompt": row.prompt,
             "program_tests": row.tests,
             "stop_tokens": row.stop_tokens,

@@ -1,7 +1,7 @@
 """Tests in the language of the answer (MultiPL-E): one program contains both, and runs once.
 
-C++ runs in the harness, with limits in CPU seconds. The other languages run directly, with limits
-in wall-clock seconds, in sandboxes that have their toolchains.
+It runs in the harness, with limits in CPU seconds. A program in Java that needs javatuples runs by
+``/run_code``, with limits in wall-clock seconds, because some sandboxes add the library there.
 """
 
 import secrets
@@ -24,6 +24,7 @@ from services.judge.verdict import (
 )
 from shared.extraction import Extraction, extract
 from shared.extraction.languages import defines_function
+from shared.harness.languages import LANGUAGES
 from shared.harness.wire import CaseRun
 from shared.schemas import ProgramTests
 from shared.statuses import CaseCode, ExtractionReason, JudgeMethod, VerdictDetail
@@ -31,8 +32,7 @@ from shared.statuses import CaseCode, ExtractionReason, JudgeMethod, VerdictDeta
 if TYPE_CHECKING:
     from sandbox_fusion import RunCodeResponse
 
-# Their runtimes reserve more address space than an answer may use.
-_WITHOUT_ADDRESS_LIMIT = ("java", "nodejs", "go_test")
+_LIBRARY = "org.javatuples"
 
 
 class ProgramMethod(Method):
@@ -47,8 +47,8 @@ class ProgramMethod(Method):
         self._program = program(self.extraction, tests)
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
-        if self._tests.language == "cpp":
-            task = task.in_language("cpp")
+        if _LIBRARY not in self._program:
+            task = task.in_language(self._tests.language)
             run = await calls.run_harness(task, self._program, [f"{self._token}\n"])
             if run.compile_error is not None:
                 late = run.compile_timeout
@@ -61,7 +61,8 @@ class ProgramMethod(Method):
 
     async def _run(self, task: Task) -> "RunCodeResponse":
         limits, language = task.limits, self._tests.language
-        unlimited = language in _WITHOUT_ADDRESS_LIMIT
+        # Its runtime reserves more address space than an answer may use.
+        unlimited = LANGUAGES[language].runtime_mib is not None
         request = RunCode(
             code=self._program,
             language=language,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from shared.harness.cases.files import clear, remove
+from shared.harness.languages import LANGUAGES
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class CaseFolder:
 
     def __init__(self, folder: str, language: str, source: bytes, user: int | None) -> None:
         self.path = folder + "/case"
-        self.program = self.path + ("/solution.cpp" if language == "cpp" else "/solution.py")
+        table = LANGUAGES.get(language, LANGUAGES["python"])
+        self.program = self.path + "/" + table.file_of(source.decode("utf-8", "replace"))
         self.source = source
         self.user = user
         self.made: object = None

@@ -17,8 +17,9 @@ from shared.harness.cases.files import clear, write_all
 RESULTS, ANSWER = "results", "answer"
 # Bytes of output from which it is compressed where the results are a file.
 COMPRESSED = 65536
-# The language of function tests.
-FUNCTIONS = "functions"
+# The languages whose programs are run by the harness's own interpreter; the second one is that of
+# function tests.
+PYTHON, FUNCTIONS = "python", "functions"
 
 
 class RunSpec:

@@ -12,7 +12,9 @@ import time
 
 from shared.harness.cases.files import memory_file, write_all
 
-MAX_STDERR = 4096
+# Bytes of standard error that are kept; of them so many from its beginning, where runtimes other
+# than Python's name the error before they list the calls.
+MAX_STDERR, HEAD = 4096, 1024
 # Input is a file, which many programs map or ask for its size, unless the source has one of the
 # first words, which need a pipe, and none of the second, which need a file.
 PIPE_WORDS = (
@@ -58,9 +60,11 @@ class Streams:
         given: The child's ends, until they are closed.
     """
 
-    def __init__(self, folder: str, stdin: bytes, pipe: bool, user: int | None, limit: int) -> None:
+    def __init__(
+        self, folder: str, stdin: bytes, pipe: bool, user: int | None, limit: int, head: int = 0
+    ) -> None:
         self.input = Input(folder, stdin, pipe)
-        self.out, self.err = Output(limit + 1), Output(MAX_STDERR)
+        self.out, self.err = Output(limit + 1), Output(MAX_STDERR, head)
         self.limit = limit
         self.given = [self.input.given, self.out.given, self.err.given]
         if user is not None:
@@ -157,10 +161,12 @@ class Output:
     """Pipe that a case prints to; ``given`` is the child's end.
 
     Attributes:
-        data: The last ``most`` bytes. Whoever wants all of them stops reading in time.
+        data: ``most`` bytes: the first ``head`` and the last. Callers that need all output stop
+            reading in time.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, head: int = 0) -> None:
+        self.head = head
         self.fd, self.given = os.pipe()
         os.set_blocking(self.fd, False)
         self.most = most
@@ -182,7 +188,7 @@ class Output:
                 self.close()
             total += len(chunk)
             self.data += chunk
-            del self.data[: -self.most]
+            del self.data[self.head : max(self.head, len(self.data) - self.most + self.head)]
         if total >= MUCH and not self.large:
             self.large = True
             enlarge(self.fd)

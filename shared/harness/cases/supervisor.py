@@ -14,8 +14,8 @@ import time
 from shared.harness.cases.clocks import GroupClock, TreeClock
 from shared.harness.cases.folders import CaseFolder, SharedFolder
 from shared.harness.cases.processes import kill_group, run_delay_of, stat_of
-from shared.harness.cases.records import FUNCTIONS, RESULTS
-from shared.harness.cases.streams import Streams, wants_pipe
+from shared.harness.cases.records import FUNCTIONS, PYTHON, RESULTS
+from shared.harness.cases.streams import HEAD, Streams, wants_pipe
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ class Supervisor:
         self.case = CaseFolder(self.folder, spec.language, answer, self.user)
         self.case.restore()
         self.pipe = wants_pipe(answer)
+        self.head = 0 if spec.language == PYTHON else HEAD
         words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
         sizes = (int(self.pipe), len(answer), len(self.prelude))
         began = time.monotonic()
@@ -153,7 +154,7 @@ class Supervisor:
             from shared.harness.function_case import FunctionCase  # it need not be there otherwise
 
             return FunctionCase(self, stdin).run(index)
-        streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output)
+        streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output, self.head)
         self.streams = streams
         began = time.monotonic()
         self.clock.start(began)

@@ -17,7 +17,7 @@ from shared.harness.cases.preload import hide_modules, imported
 from shared.harness.cases.privileges import become
 from shared.harness.cases.processes import exit_code, sweep, tasks_of_user
 from shared.harness.cases.program import Program, flush
-from shared.harness.cases.records import FUNCTIONS
+from shared.harness.cases.records import FUNCTIONS, PYTHON
 from shared.harness.cases.streams import MAX_STDERR, Streams, reopen_input
 from shared.harness.cases.syscalls import (
     PR_SET_CHILD_SUBREAPER,
@@ -33,6 +33,7 @@ from shared.harness.cases.syscalls import (
     scope_signals,
     within,
 )
+from shared.harness.languages import LANGUAGES, PROGRAM, Language
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
@@ -41,12 +42,10 @@ if TYPE_CHECKING:
 
     from shared.harness.cases.privileges import Confinement
 
-# Limits of the compiler, in bytes: address space of each of its processes, and of each file that it
-# writes (a large initialized array is as large in the program).
+# Limits of the compiler, in bytes: memory of each of its processes, and of each file that it writes
+# (a large initialized array is as large in the program).
 COMPILER_MEMORY, COMPILER_FILE = 2 << 30, 256 << 20
-# Stack of a compiled program: this share of its memory, and at most so many bytes. Contests allow
-# recursion that 8 MiB do not hold; a thread reserves as much address space.
-STACK_SHARE, MAX_STACK = 8, 256 << 20
+COMPILER_MISSING = 127
 
 
 class Zygote:
@@ -70,6 +69,8 @@ class Zygote:
         self.replies = replies
         self.warned = b""
         self.program: Program | None = None
+        self.compiled: Language | None = None  # of a program that is not one of this interpreter
+        self.file = "solution.py"
         self.limits: list[tuple[int, tuple[int, int]]] = []
 
     def serve(self) -> Program:
@@ -91,18 +92,17 @@ class Zygote:
             from shared.harness import function_server  # it need not be there otherwise
 
             self.server = function_server
-        prepare = self.compile_cpp if self.language == "cpp" else self.compile_python
-        kind, text = prepare()
+        if self.language not in (PYTHON, FUNCTIONS):
+            self.compiled = LANGUAGES[self.language]
+            self.file = self.compiled.file_of(self.source.decode("utf-8", "replace"))
+        kind, text = self.compile_python() if self.compiled is None else self.compile(self.compiled)
         self.confinement.fix_attributes()
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
         if self.user is None and self.processes > 0:
             self.processes += tasks_of_user() + (self.language == FUNCTIONS)  # the tester
-        self.limits = case_limits(self.cpu, self.memory, self.output, self.processes)
-        if self.language == "cpp" and self.memory > 0:
-            stack = within(resource.RLIMIT_STACK, min(self.memory // STACK_SHARE, MAX_STACK))
-            self.limits.append((resource.RLIMIT_STACK, (stack, stack)))
+        self.limits = case_limits(self.cpu, self.memory, self.output, self.processes, self.compiled)
         gc.freeze()  # keeps pages shared with the children (copy on write)
-        if self.language != "cpp" and kind == b"ok":
+        if self.compiled is None and kind == b"ok":
             self.program = self.prepare_program()
         while True:
             streams = self.next_case()
@@ -192,16 +192,19 @@ class Zygote:
         load_modules(self.source, self.prelude)
         return b"ok", b""
 
-    def compile_cpp(self) -> tuple[bytes, bytes]:
-        made, program = self.case + "/program", self.folder + "/program"
+    def compile(self, language: Language) -> tuple[bytes, bytes]:
+        """Run the compiler in the folder of the cases, and move the program out of it."""
         errors = memory_file(self.folder, "err")
-        command = ["g++", "-std=c++17", "-O2", "-fmax-errors=20", "-o", "program", "solution.cpp"]
+        command = language.compiler(self.file)
         pid = os.fork()
         if pid == 0:
-            os.dup2(errors, 2)
+            for fd in (1, 2):
+                os.dup2(errors, fd)
             os.chdir(self.case)  # messages then have the file's name without its folder
             os.environ["TMPDIR"] = self.case
-            limit(resource.RLIMIT_AS, COMPILER_MEMORY)
+            os.environ.update(language.variables(self.case, COMPILER_MEMORY))
+            memory = resource.RLIMIT_AS if language.name == "cpp" else resource.RLIMIT_DATA
+            limit(memory, COMPILER_MEMORY)
             limit(resource.RLIMIT_FSIZE, COMPILER_FILE)
             limit(resource.RLIMIT_CORE, 0)
             if self.user is not None:
@@ -210,18 +213,30 @@ class Zygote:
             try:
                 os.execvp(command[0], command)
             except OSError as error:
-                os.write(2, ("cannot start g++: %s\n" % error).encode())
-                os._exit(127)
+                words = command[0], error, language.packages
+                os.write(2, ("cannot start %s: %s; install %s\n" % words).encode())
+                os._exit(COMPILER_MISSING)
         _, status = os.waitpid(pid, 0)
         text = os.pread(errors, MAX_STDERR, 0)
         os.close(errors)
         if status == 0:
-            install(made, program)
-            if self.user is not None:
-                os.chown(program, 0, 0)
-            os.chmod(program, 0o555)
-        missing = os.WIFEXITED(status) and os.WEXITSTATUS(status) == 127
+            self.install(language)
+        missing = os.WIFEXITED(status) and os.WEXITSTATUS(status) == COMPILER_MISSING
         return b"ok" if status == 0 else b"missing" if missing else b"error", text
+
+    def install(self, language: Language) -> None:
+        """Move what the compiler made out of the cases' reach."""
+        made, program = self.case + "/" + PROGRAM, self.folder + "/" + PROGRAM
+        if language.classes:
+            from shared.harness.cases.classes import make_archive  # it loads more
+
+            make_archive(self.case, self.file, made)
+        if not os.path.exists(made):
+            return
+        install(made, program)
+        if self.user is not None:
+            os.chown(program, 0, 0)
+        os.chmod(program, 0o555)
 
     def child(self, streams: list[int]) -> Program:
         os.setsid()
@@ -242,17 +257,22 @@ class Zygote:
         prctl(PR_SET_PDEATHSIG, SIGKILL)
         prctl(PR_SET_DUMPABLE, 1)
         if self.program is None:
-            self.become_program()
+            assert self.compiled is not None
+            self.become_program(self.compiled)
         if self.warned:
             os.write(2, self.warned)
         renew()
         return self.program
 
-    def become_program(self) -> NoReturn:
+    def become_program(self, language: Language) -> NoReturn:
         for number in (SIGPIPE, SIGXFSZ):
             _signal.signal(number, _signal.SIG_DFL)
+        program = self.folder + "/" + PROGRAM
+        command = language.program(self.file, program, self.memory)
+        os.environ.update(language.variables(self.case, self.memory))
+        name = "./" + PROGRAM if command[0] == program else command[0]
         try:
-            os.execv(self.folder + "/program", ["./program"])
+            os.execvp(command[0], [name, *command[1:]])
         except OSError as error:
             os.write(2, ("cannot start the program: %s\n" % error).encode())
         os._exit(126)
@@ -294,7 +314,7 @@ def load_modules(source: bytes, prelude: bytes) -> None:
 
 
 def case_limits(
-    cpu: float, memory: int, output: int, processes: int
+    cpu: float, memory: int, output: int, processes: int, compiled: Language | None = None
 ) -> list[tuple[int, tuple[int, int]]]:
     """Return the resource limits of a case's process; 0 is no limit of memory or processes."""
     limits = [
@@ -305,9 +325,15 @@ def case_limits(
         (resource.RLIMIT_FSIZE, output),
     ]
     if processes > 0:
-        limits.append((resource.RLIMIT_NPROC, processes))
+        threads = compiled.threads if compiled is not None else 0
+        limits.append((resource.RLIMIT_NPROC, processes + threads))
     if memory > 0:
-        limits += [(resource.RLIMIT_AS, memory), (resource.RLIMIT_DATA, memory)]
+        data = memory if compiled is None else compiled.data_limit(memory)
+        limits.append((resource.RLIMIT_DATA, data))
+        if compiled is None or compiled.runtime_mib is None:
+            limits.append((resource.RLIMIT_AS, memory))
+        if compiled is not None and compiled.stack_mib:
+            limits.append((resource.RLIMIT_STACK, compiled.stack(memory)))
     return [(kind, (within(kind, value),) * 2) for kind, value in limits]
 
 
