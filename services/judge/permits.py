@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from services.judge.places import urgent
 from shared.errors import ServiceError
 from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.service.logs import get_logger
@@ -256,7 +257,7 @@ class SandboxPool:
 
     async def _wait(self) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(woken)
+        (self._waiting.appendleft if urgent.get() else self._waiting.append)(woken)
         try:
             await asyncio.wait([woken], timeout=random.uniform(*_ASK_AGAIN))
         finally:

@@ -29,6 +29,7 @@ from rq.worker_registration import register
 
 from services.judge.health import JudgeMetrics
 from services.judge.jobs import JudgedSample, SampleJudge
+from services.judge.places import Places, Room, urgent
 from services.judge.settings import JudgeSettings
 from shared.ledger import connect_async, fail_fast, keys
 from shared.ledger.connection import give_up
@@ -53,6 +54,8 @@ _SWITCH = 0.001
 _PAUSE = 1
 # Seconds of one wait for a job, for which a judge that is stopped waits, too.
 _WAIT = 0.25
+# Seconds after which a process without room for evaluations looks for a reward.
+_LOOK_FOR_REWARDS = 0.05
 # Seconds for storing what cancelled jobs have left, and for returning permits at the end.
 _CLOSE_SECONDS = 10.0
 
@@ -66,7 +69,7 @@ class JudgeWorker(SimpleWorker):
         redis: The ledger's server.
         judge: Judges a job; called in the thread.
         turn: Held by the worker of the process that waits for a job.
-        room: Set while the process may take a job.
+        room: Of the process, for further jobs.
         lease: Seconds until the lease on a job expires without a heartbeat.
         maintains: Whether this worker runs RQ's maintenance often enough for dead judges.
     """
@@ -83,7 +86,7 @@ class JudgeWorker(SimpleWorker):
         judge: Callable[[JudgeJob], None],
         *,
         turn: threading.Lock,
-        room: threading.Event,
+        room: Room,
         lease: int,
         maintains: bool,
     ) -> None:
@@ -98,6 +101,7 @@ class JudgeWorker(SimpleWorker):
         )
         self.redis_server_version = (7, 0, 0)  # type: ignore[assignment]  # RQ asks with INFO
         self._judge = judge
+        self._rewards = JudgeQueue(keys.REWARD_QUEUE, redis)
         self._taking = turn
         self._room = room
         self._lease = lease
@@ -118,9 +122,12 @@ class JudgeWorker(SimpleWorker):
         if not self._taking.acquire(timeout=_PAUSE):
             return None
         try:
-            if self._stop_requested or not self._room.wait(_WAIT) or is_suspended(self.connection):
+            room = self._room.any.wait(_LOOK_FOR_REWARDS)
+            if not room and not self._room.for_rewards.is_set():
                 return None
-            return self._next()
+            if self._stop_requested or is_suspended(self.connection):
+                return None
+            return self._next() if room else self._dequeue([self._rewards], None)
         finally:
             self._taking.release()
 
@@ -129,15 +136,18 @@ class JudgeWorker(SimpleWorker):
         self.set_state(WorkerStatus.IDLE)
         self.heartbeat()
         with suppress(DequeueTimeout):
-            return self.queue_class.dequeue_any(
-                self.queues,
-                _WAIT,  # type: ignore[arg-type]
-                self.connection,
-                job_class=JudgeJob,
-                serializer=JSONSerializer,
-                death_penalty_class=TimerDeathPenalty,
-            )
+            return self._dequeue(self.queues, _WAIT)
         return None
+
+    def _dequeue(self, queues: list[Queue], wait: float | None) -> tuple[Job, Queue] | None:
+        return self.queue_class.dequeue_any(
+            queues,
+            wait,  # type: ignore[arg-type]
+            self.connection,
+            job_class=JudgeJob,
+            serializer=JSONSerializer,
+            death_penalty_class=TimerDeathPenalty,
+        )
 
     def stop(self) -> None:
         """Take no further job."""
@@ -195,7 +205,7 @@ class JudgeProcess:
         self._settings = settings
         self._redis = redis
         self._taking = threading.Lock()
-        self._room = threading.Event()
+        self._room = Room(settings.concurrency)
         # A job may be a single completion, and a slow one keeps its worker.
         self.workers = [self._worker(number) for number in range(max(2, settings.concurrency))]
         self._turned_at = time.monotonic()
@@ -275,7 +285,8 @@ class JudgeProcess:
     def _perform(self, job: JudgeJob) -> None:
         """Judge a job's batch in the event loop; called in a worker's thread."""
         again = job.retries_left != JOB_RETRIES
-        judging = self._batches.judge(job.batch, again=again)
+        reward = job.origin == keys.REWARD_QUEUE
+        judging = self._batches.judge(job.batch, again=again, reward=reward)
         asyncio.run_coroutine_threadsafe(judging, self._loop).result()
 
     def _beat(self, ended: threading.Event) -> None:
@@ -304,8 +315,7 @@ class BatchJudge:
         judge: Judges a sample.
         commands: Connection for verdicts.
         metrics: Metrics of the process, which have its concurrency.
-        room: Set while the process has fewer completions than twice its concurrency, so the next
-            ones are there when places become free.
+        room: Of the process, for further batches.
     """
 
     def __init__(
@@ -313,24 +323,23 @@ class BatchJudge:
         judge: SampleJudge,
         commands: PipelinedRedis,
         metrics: JudgeMetrics,
-        room: threading.Event,
+        room: Room,
     ) -> None:
         self._judge = judge
         self._commands = commands
         self._metrics = metrics
-        self._places = asyncio.Semaphore(metrics.concurrency)
+        self._places = Places(metrics.concurrency)
         self._room = room
-        self._unjudged = 0
-        self._count(0)
         self._tasks: set[asyncio.Task[None]] = set()
         self._cancelled = False
 
-    async def judge(self, batch: Batch, *, again: bool = False) -> None:
+    async def judge(self, batch: Batch, *, again: bool = False, reward: bool = False) -> None:
         """Judge what has no verdict; ``again`` if the batch was delivered before.
 
         A completion that raises leaves the others alone. They are judged before this raises.
         """
-        self._count(len(batch.completions))
+        urgent.set(reward)
+        self._room.count(len(batch.completions))
         tasks = [
             asyncio.create_task(self._judge_one(batch.run, sample, sha256, again=again))
             for sample, sha256 in batch.completions
@@ -350,19 +359,12 @@ class BatchJudge:
         for task in self._tasks:
             task.cancel()
 
-    def _count(self, by: int) -> None:
-        self._unjudged += by
-        if self._unjudged < 2 * self._metrics.concurrency:
-            self._room.set()
-        else:
-            self._room.clear()
-
     async def _judge_one(self, run: str, sample: SampleId, sha256: str, *, again: bool) -> None:
         try:
-            async with self._places:
+            async with self._places.place():
                 judged = await self._judged(run, sample, sha256, again=again)
         finally:
-            self._count(-1)  # one that waits for Redis to store its verdict leaves room
+            self._room.count(-1)  # one that waits for Redis to store its verdict leaves room
         if judged is None:
             return
         names = keys.RunKeys(run)

@@ -11,6 +11,7 @@ from redis.asyncio import Redis as AsyncRedis
 
 from services.judge.health import JudgeMetrics
 from services.judge.jobs import JudgedSample, JudgeInput, SampleJudge
+from services.judge.places import Room
 from services.judge.settings import JudgeSettings
 from services.judge.worker import BatchJudge, JudgeWorker
 from shared.ledger import connect_async
@@ -47,7 +48,7 @@ class Worker:
         self._settings = JudgeSettings(redis_url=url, sandbox_urls=sandbox_urls)
         self._judge_by = judge
         self._redis = Redis.from_url(url)
-        self._room = threading.Event()
+        self._room = Room(concurrency)
         self.rq = JudgeWorker(
             name,
             ["reward", "judge"],
