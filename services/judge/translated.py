@@ -7,6 +7,7 @@ act of the tests is to print a token that arrives on standard input.
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from string import Template
 
 from shared.extraction import Extraction
 from shared.schemas import ProgramTests
@@ -19,7 +20,10 @@ _GO_IMPORT = re.compile(
 )
 _GO_PACKAGE = re.compile(r"^package[ \t]+\w+.*$", re.MULTILINE)
 _JAVA_CLASS = re.compile(r"\bclass\s+(\w+)")
-_TUPLES = re.compile(r"\b(?:Unit|Pair|Triplet|Quartet|Quintet|Sextet|Septet|Octet|Ennead|Decade)\b")
+_TUPLES = (
+    *("Unit", "Pair", "Triplet", "Quartet", "Quintet"),
+    *("Sextet", "Septet", "Octet", "Ennead", "Decade"),
+)
 _JAVATUPLES = re.compile(r"^[ \t]*import[ \t]+org\.javatuples\..*$", re.MULTILINE)
 # Braces, and the texts and comments within which braces do not count.
 _BRACE = re.compile(
@@ -140,7 +144,7 @@ _JAVA_TOKEN = (
 
 def _java_complete(unfinished: str, tests: str) -> str:
     joined = f"{unfinished}{_before_last_braces(tests, 2, _JAVA_TOKEN)}"
-    return _java_main(_without_tuples(joined), "Problem")
+    return _java_main(_with_tuples(joined), "Problem")
 
 
 def _java_whole(code: str, tests: ProgramTests) -> str:
@@ -155,7 +159,7 @@ def _java_whole(code: str, tests: ProgramTests) -> str:
     main = _before_last_braces(_opened(tests.program_tests), 2, _JAVA_TOKEN)
     joined = f"{body[:end]}{main.rstrip().removesuffix('}')}{body[end:]}"
     return _java_main(
-        _without_tuples(f"{imports}{_missing_imports(imports, tests.prompt)}{joined}"), name
+        _with_tuples(f"{imports}{_missing_imports(imports, tests.prompt)}{joined}"), name
     )
 
 
@@ -183,10 +187,50 @@ def _java_main(code: str, name: str) -> str:
     return re.sub(rf"\b{re.escape(name)}\b", "Main", code)
 
 
-def _without_tuples(code: str) -> str:
-    """Remove the import of a library that the program does not use: it may not be installed."""
+# A class of javatuples, which MultiPL-E imports, as far as tests and answers use it.
+_JAVA_TUPLE = Template("""
+class $name<$types> implements Iterable<Object> {
+    private final java.util.List<Object> values;
+    public $name($parameters) { values = java.util.Arrays.asList($arguments); }
+    public static <$types> $name<$types> with($parameters) { return new $name<>($arguments); }
+$getters
+    public Object getValue(int place) { return values.get(place); }
+    public int getSize() { return values.size(); }
+    public boolean contains(Object value) { return values.contains(value); }
+    public java.util.List<Object> toList() { return values; }
+    public java.util.Iterator<Object> iterator() { return values.iterator(); }
+    public int hashCode() { return values.hashCode(); }
+    public String toString() { return values.toString(); }
+    public boolean equals(Object other) {
+        return other instanceof $name && values.equals((($name<$wild>) other).values);
+    }
+}
+""")
+_JAVA_GETTER = """\
+    @SuppressWarnings("unchecked")
+    public T{0} getValue{0}() {{ return (T{0}) values.get({0}); }}"""
+
+
+def _with_tuples(code: str) -> str:
+    """Replace the import of javatuples by the classes that the program uses."""
     rest = _JAVATUPLES.sub("", code)
-    return code if _TUPLES.search(rest) else rest
+    used = [
+        (name, range(place + 1))
+        for place, name in enumerate(_TUPLES)
+        if re.search(rf"\b{name}\b", rest) and not re.search(rf"\bclass\s+{name}\b", rest)
+    ]
+    classes = [
+        _JAVA_TUPLE.substitute(
+            name=name,
+            types=", ".join(f"T{i}" for i in places),
+            wild=", ".join("?" for _ in places),
+            parameters=", ".join(f"T{i} v{i}" for i in places),
+            arguments=", ".join(f"v{i}" for i in places),
+            getters="\n".join(_JAVA_GETTER.format(i) for i in places),
+        )
+        for name, places in used
+    ]
+    return "\n".join([rest, *classes]) if rest != code else code
 
 
 # JavaScript

@@ -173,6 +173,13 @@ RIGHT = {
     "        for (long x : all) sum += x;\n        return sum;\n    }\n"
     "    public static void main(String[] args) {\n"
     "        System.out.println(total(new ArrayList<>()));\n    }\n}\nclass Other { }",
+    "java with tuples": "import org.javatuples.*;\n\nclass Problem {\n"
+    "    public static long total(ArrayList<Long> numbers) {\n"
+    '        Pair<Long, String> sum = Pair.with(0L, "x");\n'
+    "        for (long x : numbers) sum = new Pair<>(sum.getValue0() + x, sum.getValue1());\n"
+    '        Object[] same = {Pair.with(sum.getValue0(), "x"), Unit.with(1).getValue(0)};\n'
+    "        return sum.equals(same[0]) && sum.hashCode() == same[0].hashCode()\n"
+    "            ? sum.getValue0() : -1;\n    }\n}",
     "java without a class": "public static long total(ArrayList<Long> numbers) {\n"
     "    return numbers.stream().mapToLong(Long::longValue).sum();\n}",
     "nodejs": "function total(numbers) {\n  return numbers.reduce((a, b) => a + b, 0);\n}",
@@ -359,12 +366,6 @@ def test_go_gets_the_packages_name_and_all_imports_once() -> None:
     assert built.count("package ") == 1
     assert [built.count(one) for one in ('"testing"', '"fmt"', '"sort"', 'm "math"')] == [1] * 4
     assert built.endswith(GO_TESTS)
-
-
-def test_javatuples_is_imported_only_where_it_is_used() -> None:
-    pair = "class Problem { static Pair<Long, Long> total() { return Pair.with(1L, 2L); } }"
-    assert "javatuples" in program(found(pair), given_tests("java"))
-    assert "javatuples" not in program(found(RIGHT["java"]), given_tests("java"))
 
 
 def test_types_that_a_prompt_declares() -> None:

@@ -1,22 +1,18 @@
 """Tests in the language of the answer (MultiPL-E): one program contains both, and runs once.
 
-It runs in the harness, with limits in CPU seconds. A program in Java that needs javatuples runs by
-``/run_code``, with limits in wall-clock seconds, because some sandboxes add the library there.
+It runs in the harness, with limits in CPU seconds.
 """
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from services.judge import calls
 from services.judge.methods.base import Method, Task
 from services.judge.programs import failure_detail
-from services.judge.requests import RunCode
 from services.judge.translated import TRANSLATIONS, is_assertion, program
 from services.judge.verdict import (
     CaseOutcome,
-    Compiling,
     Lateness,
     Outcomes,
     lateness,
@@ -24,15 +20,9 @@ from services.judge.verdict import (
 )
 from shared.extraction import Extraction, extract
 from shared.extraction.languages import defines_function
-from shared.harness.languages import LANGUAGES
 from shared.harness.wire import CaseRun
 from shared.schemas import ProgramTests
 from shared.statuses import CaseCode, ExtractionReason, JudgeMethod, VerdictDetail
-
-if TYPE_CHECKING:
-    from sandbox_fusion import RunCodeResponse
-
-_LIBRARY = "org.javatuples"
 
 
 class ProgramMethod(Method):
@@ -47,31 +37,16 @@ class ProgramMethod(Method):
         self._program = program(self.extraction, tests)
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
-        if _LIBRARY not in self._program:
-            task = task.in_language(self._tests.language)
-            run = await calls.run_harness(task, self._program, [f"{self._token}\n"])
-            if run.compile_error is not None:
-                late = run.compile_timeout
-                rejected = self._rejected(task, run.compile_error, timed_out=late)
-                return {0: replace(rejected, compiling=run.compiling.get(0))}
-            if run.cases:
-                outcome = self._of_case(task, run.cases[0])
-                return {0: replace(outcome, compiling=run.compiling.get(0))}
-        return {0: self._of_response(task, await self._run(task))}
-
-    async def _run(self, task: Task) -> "RunCodeResponse":
-        limits, language = task.limits, self._tests.language
-        # Its runtime reserves more address space than an answer may use.
-        unlimited = LANGUAGES[language].runtime_mib is not None
-        request = RunCode(
-            code=self._program,
-            language=language,
-            stdin=f"{self._token}\n",
-            compile_timeout=max(limits.timeout, task.settings.compile_timeout),
-            run_timeout=limits.timeout,
-            memory_limit_mb=-1 if unlimited else limits.memory_limit_mb,
-        )
-        return await task.sandbox.run_code(request, task.attempts, alone=task.alone)
+        task = task.in_language(self._tests.language)
+        run = await calls.run_harness(task, self._program, [f"{self._token}\n"])
+        if run.compile_error is not None:
+            outcome = self._rejected(task, run.compile_error, timed_out=run.compile_timeout)
+        elif run.cases:
+            outcome = self._of_case(task, run.cases[0])
+        else:
+            detail = VerdictDetail.HARNESS_KILLED
+            outcome = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=detail, killed=True)
+        return {0: replace(outcome, compiling=run.compiling.get(0))}
 
     def _of_case(self, task: Task, run: CaseRun) -> CaseOutcome:
         killed_at = calls.case_limits(task).cpu
@@ -89,30 +64,6 @@ class ProgramMethod(Method):
             memory=run.memory,
             lateness=late,
             exit_code=run.exit_code,
-        )
-
-    def _of_response(self, task: Task, response: "RunCodeResponse") -> CaseOutcome:
-        compiled, run = response.compile_result, response.run_result
-        if compiled and (compiled.status != "Finished" or compiled.return_code != 0):
-            text = compiled.stderr or compiled.stdout or ""
-            timed_out = compiled.status == "TimeLimitExceeded"
-            rejected = self._rejected(task, text, timed_out=timed_out)
-            return replace(rejected, compiling=Compiling(compiled.execution_time))
-        if run is None:
-            return CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
-        stdout, stderr = run.stdout or "", run.stderr or ""
-        late = wall_clock_lateness(run.status == "TimeLimitExceeded", alone=task.alone)
-        code, detail = self._code(run.return_code, stdout, stderr, late)
-        return CaseOutcome(
-            code=code,
-            duration=run.execution_time or 0.0,
-            detail=detail,
-            expected=self._tests.program_tests,
-            actual=self._without_token(stdout),
-            stderr=stderr,
-            lateness=late,
-            exit_code=run.return_code,
-            compiling=calls.compiling_of(compiled, within=False),
         )
 
     def _rejected(self, task: Task, text: str, *, timed_out: bool) -> CaseOutcome:
