@@ -46,9 +46,6 @@ def load_document(
     place = str(path or "overrides")
     with _parsing(place):
         base = OmegaConf.load(path) if path else OmegaConf.create({})
-    for override in overrides:
-        # A message of a parser may quote half of it.
-        remember_address(override.partition("=")[2])
     if path and isinstance(base, DictConfig) and "defaults" in base:
         base, overrides = _compose(Path(path), base, overrides)
     return _apply(place, base, overrides, missing=missing)
@@ -62,8 +59,6 @@ def override_document(document: Mapping[str, Any], overrides: Sequence[str]) -> 
     """
     from omegaconf import OmegaConf
 
-    for override in overrides:
-        remember_address(override.partition("=")[2])
     return _apply("overrides", OmegaConf.create(dict(document)), overrides)
 
 
@@ -73,6 +68,7 @@ def _apply(place: str, base: object, overrides: Sequence[str], *, missing: bool 
     removed = [override for override in overrides if override.startswith("~")]
     given = [override.lstrip("+") for override in overrides if override not in removed]
     for override in given:
+        remember_address(override.partition("=")[2])  # a parser's message may quote half of it
         if "=" not in override:
             raise ConfigError(f"override {override!r} is not key=value (e.g. judge.workers=4)")
     if not isinstance(base, DictConfig):
@@ -85,19 +81,15 @@ def _apply(place: str, base: object, overrides: Sequence[str], *, missing: bool 
 
 
 def _remove(place: str, base: "DictConfig", override: str) -> None:
-    """Apply ``~key`` or ``~key=value``, which is for that value only."""
+    """Apply ``~key``."""
     from omegaconf import DictConfig, OmegaConf
 
-    key, _, value = override.removeprefix("~").partition("=")
+    key = override.removeprefix("~")
     parent, _, name = key.rpartition(".")
     with _parsing(place):
         section = OmegaConf.select(base, parent) if parent else base
         if not isinstance(section, DictConfig) or name not in section:
             raise ConfigError(f"override {override!r}: {place} has no {key}; leave it out")
-        found = OmegaConf.to_container(section)
-        wanted = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]))
-        if value and {"value": found[name]} != wanted:  # type: ignore[index, call-overload]
-            raise ConfigError(f"override {override!r}: {place} has another value of {key}")
         del section[name]
 
 

@@ -55,11 +55,9 @@ _ASSIGNMENT = re.compile(
 _QUOTED_ASSIGNMENT = re.compile(
     rf"((?:{_NAMES})[\"']?\s{{0,3}}[:=]\s{{0,3}}([\"']))(?!\*\*\*)[^\"'\n]+(?=\2)", re.IGNORECASE
 )
-_COOKIE = re.compile(r"((?:set-)?cookie[\"']?\s{0,3}[:=]\s{0,3}[\"']?)[^\"'\n]+", re.IGNORECASE)
-_DIGEST = re.compile(r"(authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?digest\s)[^\n]+", re.IGNORECASE)
 _HEADER = re.compile(
     r"((?:authorization|api-key|(?<=\w)-(?:token|key))[\"']?\s{0,3}[:=,]\s{0,3}(?:b?[\"'])?"
-    r"(?!(?:\w+\s+)?\*\*\*)(?:(?:bearer|basic|digest|token|negotiate)\s+)?)[^\s\"',}\]]+",
+    r"(?!(?:\w+\s+)?\*\*\*)(?:(?:bearer|basic|token)\s+)?)[^\s\"',}\]]+",
     re.IGNORECASE,
 )
 _CREDENTIALS = re.compile(r"\b((?:[Bb]earer|[Bb]asic)\s+)(?=\S{0,200}[\dA-Z=_])[\w.~+/=-]{6,}")
@@ -79,7 +77,7 @@ _ADDRESS_VARIABLE = re.compile(r"(?:_URLS?|_PROXY|_ENDPOINT|_ADDRESS)$", re.IGNO
 def redact(text: str) -> str:
     """Remove credentials and tokens from a text with addresses, headers or keys."""
     text = _ADDRESS.sub(lambda found: _redact_list(found[0]), _known.remove(text))
-    for pattern in (_COOKIE, _DIGEST, _HEADER, _CREDENTIALS, _ASSIGNMENT, _QUOTED_ASSIGNMENT):
+    for pattern in (_HEADER, _CREDENTIALS, _ASSIGNMENT, _QUOTED_ASSIGNMENT):
         text = pattern.sub(rf"\1{REDACTED}", text)
     return _KEYS.sub(REDACTED, text)
 
@@ -253,13 +251,10 @@ def _forms(value: str) -> frozenset[str]:
     """The value in the encodings of URLs, headers, JSON, ``repr`` and HTML."""
     found = set()
     for plain in {value, unquote(value)}:
-        if len(plain) < _SHORTEST_SECRET:
-            continue
         quoted = {quote(plain, safe=safe) for safe in ("", "/", ":@", "!$&'()*+,;=:")}
-        data = plain.encode("utf-8", "surrogatepass")
-        encoded = {base64.b64encode(data), base64.urlsafe_b64encode(data)}
         found |= {plain, quote_plus(plain), repr(plain)[1:-1], html.escape(plain), *quoted}
-        found |= {re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), one) for one in quoted}
+        found |= {one.replace("%2F", "%2f").replace("%3A", "%3a") for one in quoted}
         found |= {json.dumps(plain, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
-        found |= {one for form in encoded for one in (form.decode(), form.decode().rstrip("="))}
+        encoded = base64.b64encode(plain.encode("utf-8", "surrogatepass")).decode()
+        found |= {encoded, encoded.rstrip("=")}
     return frozenset(form for form in found if len(form) >= _SHORTEST_SECRET)

@@ -6,7 +6,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-T = TypeVar("T")
 
 
 # Longer than that of clients and usual proxies, which otherwise would send a request while the
@@ -163,19 +162,6 @@ async def listening(
         await runner.cleanup()
 
 
-class _SharedWork(Generic[T]):
-    """Work that is done once for all who ask while it is being done."""
-
-    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
-        self._work = work
-        self._running: asyncio.Future[T] | None = None
-
-    async def result(self) -> T:
-        if self._running is None or self._running.done():
-            self._running = asyncio.ensure_future(self._work())
-        return await asyncio.shield(self._running)
-
-
 def add_operations(
     app: web.Application,
     readiness: Readiness,
@@ -197,29 +183,24 @@ def add_operations(
     """
     access = app[_ACCESS] if _ACCESS in app else Access()
 
-    async def collect() -> tuple[bytes, str]:
-        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
-        if callable(metrics):
-            return await metrics(), CONTENT_TYPE_LATEST
-        assert metrics is not None
-        return await asyncio.to_thread(generate_latest, metrics), CONTENT_TYPE_LATEST
-
-    checking = _SharedWork(lambda: asyncio.to_thread(readiness.failure))
-    collecting = _SharedWork(collect)
-
     async def healthz(_request: web.Request) -> web.Response:
         return web.json_response(ALIVE)
 
     async def readyz(request: web.Request) -> web.Response:
-        status, body = readiness.answer(await checking.result())
+        status, body = readiness.answer(await asyncio.to_thread(readiness.failure))
         if not access.admits(request):
             body = {"ready": body["ready"]}
         return web.json_response(body, status=status)
 
     async def expose(_request: web.Request) -> web.Response:
-        text, kind = await collecting.result()
-        return web.Response(body=text, headers={"Content-Type": kind})
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        if callable(metrics):
+            text = await metrics()
+        else:
+            assert metrics is not None
+            text = await asyncio.to_thread(generate_latest, metrics)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app.router.add_get("/healthz", healthz)
     for path in ready_paths:
@@ -228,14 +209,14 @@ def add_operations(
         app.router.add_get("/metrics", expose)
 
 
-def http_error_message(request: web.Request, error: web.HTTPException) -> str:
+def _error_message(request: web.Request, error: web.HTTPException) -> str:
     return f"{error.reason}: {request.method} {request.path}"
 
 
 def json_http_errors(
     *,
     field: str = "error",
-    message: Callable[[web.Request, web.HTTPException], str] = http_error_message,
+    message: Callable[[web.Request, web.HTTPException], str] = _error_message,
 ) -> Middleware:
     """Middleware that answers aiohttp's own errors (404, 405, 413 …) as :func:`json_error`.
 

@@ -17,7 +17,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from shared.errors import ConfigError
 from shared.schemas import describe
 from shared.service.hosts import AllowedHosts
-from shared.service.tokens import BearerToken, authorization, read_token
+from shared.service.tokens import BearerToken, authorization, read_secret, read_token
 from shared.text import split_urls
 
 # A compose file passes an unset variable as an empty one.
@@ -195,15 +195,9 @@ def _split(value: object) -> object:
 
 def _password(value: SecretStr | None, file: Path | None, name: str) -> str:
     """The password that two settings give; the second one is the variable ``name``."""
-    # A compose file passes an unset variable as an empty one.
     if value is not None and (password := value.get_secret_value()):
         return password
-    if file is None:
-        return ""
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{name} {str(file)!r} cannot be read: {error}") from None
+    return "" if file is None else read_secret(file, name)
 
 
 def _add_option(url: str, name: str, value: str) -> str:

@@ -27,12 +27,17 @@ def read_token(value: str | None, file: Path | str | None, name: str) -> str | N
     """
     if value:
         return _checked(value, name)
-    return _checked(_content(Path(file), f"{name}_FILE"), f"{name}_FILE") if file else None
+    return _checked(read_secret(Path(file), f"{name}_FILE"), f"{name}_FILE") if file else None
 
 
-def _content(path: Path, name: str) -> str:
+def read_secret(path: Path, name: str) -> str:
+    """Read a file with a secret, which the variable ``name`` names, without blanks around it.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise ValueError(f"{name} {str(path)!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

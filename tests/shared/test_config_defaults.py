@@ -79,7 +79,7 @@ def test_overrides_mean_the_same_with_and_without_defaults(folder: Path, name: s
     assert (config.run.name, config.data.limit, config.judge.workers) == ("z", 3, 7)
     assert config.sandbox.url == "http://h/?a=b"
     assert load_config(path, ["~judge"]).judge == Config().judge
-    assert load_config(path, ["~judge.workers=2"]).judge.workers is None
+    assert load_config(path, ["~judge.workers"]).judge.workers is None
     assert load_config(path, ["~judge", "judge.max_attempts=2"]).judge.workers is None
 
 
@@ -89,7 +89,6 @@ def test_overrides_mean_the_same_with_and_without_defaults(folder: Path, name: s
     [
         ("~judg", "has no judg"),
         ("~judge.workers.x", "has no judge.workers.x"),
-        ("~judge.workers=3", "has another value of judge.workers"),
         ("+judge", "is not key=value"),
         ("judge.worker=1", "did you mean 'judge.workers'?"),
         ("judge=[", "while parsing"),

