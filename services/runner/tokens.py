@@ -129,17 +129,9 @@ def _read(name: str) -> bytes:
 
 
 def _download(name: str) -> bytes:
-    from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.utils import logging
     from huggingface_hub.utils.tqdm import disable_progress_bars
-
-    # In order of priority: a gated repository, for example, is also one that is not found.
-    causes = (
-        (errors.LocalEntryNotFoundError, "does not answer, and it is not in its cache"),
-        (errors.GatedRepoError, "wants its terms accepted and a login with HF_TOKEN"),
-        (errors.RepositoryNotFoundError, "does not know it, or wants a login with HF_TOKEN"),
-        (errors.EntryNotFoundError, f"has no {_FILE} of it"),
-    )
 
     disable_progress_bars()
     logging.set_verbosity(40)  # ERROR: its retries are not a user's business
@@ -152,9 +144,8 @@ def _download(name: str) -> bytes:
     # The library raises its own exceptions, those of HTTP clients and builtin ones; the block does
     # nothing but use the hub.
     except Exception as error:  # noqa: BLE001
-        known = (cause for kind, cause in causes if isinstance(error, kind))
-        cause = next(known, f"does not give it ({_line(error)})")
-        raise _refusal(name, f"no such folder, and the hub {cause}") from None
+        cause = f"the hub does not give it ({_line(error)}); a gated model needs HF_TOKEN"
+        raise _refusal(name, f"no such folder, and {cause}") from None
 
 
 def _refusal(name: str, cause: str) -> ConfigError:

@@ -205,11 +205,10 @@ def test_names_on_the_hub(folder: Path, tmp_path: Path) -> None:
         server.shutdown()
     digest = hashlib.sha256(Hub.content).hexdigest()
     assert model == digest
-    said = ("does not know it", "wants its terms accepted", "has no tokenizer.json of it")
-    for name, message, cause in zip(names[1:], refusals, said, strict=True):
-        assert f"'{name}': no such folder, and the hub {cause}" in message
+    for name, message in zip(names[1:], refusals, strict=True):
+        assert f"'{name}': no such folder, and the hub does not give it" in message
         assert "\n" not in message
     # Without the hub, what was fetched is used.
     again, absent = opened(tmp_path, "org/model", "org/new", HF_HUB_OFFLINE="1")
     assert again == digest
-    assert "the hub does not answer, and it is not in its cache" in absent
+    assert "the hub does not give it" in absent
