@@ -23,7 +23,7 @@ from rich.text import Text
 from services.cli.display import printable, stdout_console
 from services.cli.verification import SolutionJudge
 from services.data.check import check
-from services.data.config import ChecksConfig, PrepareConfig, families_of
+from services.data.config import PrepareConfig, families_of
 from services.data.contamination.check import check_contamination
 from services.data.contamination.index import EvalProblem, Part
 from services.data.contamination.report import ContaminationReport
@@ -87,16 +87,15 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
     roles: Mapping[str, str] = {}
     families: Mapping[str, str] = {}
     if files:
-        checks = ChecksConfig() if config is None else _load(config, (), None).checks
-        checks = checks.model_copy(update={"allow": allow or checks.allow})
+        allow = allow or (None if config is None else _load(config, (), None).allow)
         paths, manifests = _files(files), None
     else:
         settings = _load(config, (), allow)
-        checks, manifests = settings.checks, settings.manifests
+        allow, manifests = settings.allow, settings.manifests
         paths = [f"{settings.output}/{name}.parquet" for name in settings.datasets]
         roles = {name: dataset.role for name, dataset in settings.datasets.items()}
         families = families_of(settings.datasets)
-    checked = check(paths, manifests, checks, roles, families)
+    checked = check(paths, manifests, allow, roles, families)
     for line in (*checked.differences, *checked.findings.lines()):
         print(printable(line))
     print_overlaps(stdout_console(), checked.reviewed.open)
@@ -166,10 +165,7 @@ def _load(config: str | None, overrides: Sequence[str], allow: str | None) -> Pr
     if config is None:
         raise ConfigError("no data sets to prepare: add --config configs/data.yaml")
     settings = validate_document(PrepareConfig, load_document(config, overrides))
-    if allow is None:
-        return settings
-    checks = settings.checks.model_copy(update={"allow": allow})
-    return settings.model_copy(update={"checks": checks})
+    return settings.model_copy(update={"allow": allow or settings.allow})
 
 
 def _files(paths: Sequence[str]) -> list[str]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from services.data.config import ChecksConfig
 from services.data.manifests import read_manifest
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import Allowlist, ProblemText, Reviewed, load_allowlist
@@ -37,7 +36,7 @@ class CheckResult:
 def check(
     files: Sequence[str],
     manifests: str | None,
-    checks: ChecksConfig,
+    allow: str | None,
     roles: Mapping[str, str],
     families: Mapping[str, str] = MappingProxyType({}),
 ) -> CheckResult:
@@ -46,7 +45,7 @@ def check(
     Args:
         files: Prepared parquet files.
         manifests: Folder of lock and manifests; None skips that comparison.
-        checks: Overlap rules.
+        allow: File of reviewed overlaps.
         roles: ``train`` or ``eval`` by data set; ``eval`` if missing.
         families: Family by data set, its own name if missing; sets of one family may overlap.
 
@@ -69,8 +68,8 @@ def check(
         if not hashes:
             raise data_error(file, NO_PROBLEM)
         found += _manifest_differences(file, hashes, manifests) if manifests else ()
-    overlaps = [one for one in find_overlaps(texts, checks) if one.leaks(families)]
-    allowed = load_allowlist(checks.allow) if checks.allow else Allowlist()
+    overlaps = [one for one in find_overlaps(texts) if one.leaks(families)]
+    allowed = load_allowlist(allow) if allow else Allowlist()
     return CheckResult(len(texts), findings, tuple(found), allowed.split(overlaps))
 
 

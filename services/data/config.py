@@ -198,55 +198,13 @@ class DatasetConfig(_Section):
         return ids
 
 
-class NearConfig(_Section):
-    """Near-duplicate detection: MinHash finds candidates, the exact Jaccard index confirms them.
-
-    ``threshold`` is the minimum Jaccard index of two sets of shingles (runs of ``shingle_words``).
-
-    Of copies of HumanEval, MBPP and 40 problems of CodeContests with changed names, headings or
-    layout, 96 of 100 are found; no two different questions of these sets reach the threshold.
-    """
-
-    shingle_words: int = Field(default=3, ge=1, le=20)
-    threshold: float = Field(default=0.77, gt=0, le=1)
-    permutations: int = Field(default=128, ge=16, le=1024)
-    seed: int = Field(default=1, ge=0, lt=2**32)
-
-
-class NgramConfig(_Section):
-    """Shared n-grams of prompts and of reference solutions.
-
-    A pair overlaps if the other text has ``min_share`` of the n-grams of the shorter text
-    (``min_solution_share`` for solutions) and the shorter one has at least ``min_ngrams``. Shorter
-    prompts, and prompts with their code's names masked, need ``min_whole_share``. N-grams in more
-    than ``max_problems`` problems are common phrases and never count as shared.
-
-    In the same data sets, different problems share up to 0.30 of their prompts' n-grams (0.81 for
-    short prompts) and up to 0.93 of their solutions' n-grams (all of them for shorter solutions).
-    """
-
-    size: int = Field(default=13, ge=5, le=50)
-    min_ngrams: int = Field(default=20, ge=1)
-    min_share: float = Field(default=0.4, gt=0, le=1)
-    min_whole_share: float = Field(default=0.9, gt=0, le=1)
-    min_solution_share: float = Field(default=0.95, gt=0, le=1)
-    max_problems: int = Field(default=10, ge=2)
-
-
-class ChecksConfig(_Section):
-    """Overlap rules. ``allow`` is a file of reviewed exceptions."""
-
-    near: NearConfig = NearConfig()
-    ngrams: NgramConfig = NgramConfig()
-    allow: str | None = None
-
-
 class PrepareConfig(_Section):
     """Data sets, and folders for parquet (``output``), ``manifests`` and fetched rows (``raw``).
 
     The first two may be any fsspec URL.
 
-    ``verify`` has ``key=value`` overrides for the runs that judge reference solutions.
+    ``verify`` has ``key=value`` overrides for the runs that judge reference solutions; ``allow`` is
+    a file of reviewed overlaps.
     """
 
     datasets: dict[str, DatasetConfig] = Field(min_length=1)
@@ -254,7 +212,7 @@ class PrepareConfig(_Section):
     manifests: str = "data_manifests"
     raw: str = "data/raw"
     verify: list[str] = Field(default_factory=list)
-    checks: ChecksConfig = ChecksConfig()
+    allow: str | None = None
 
     @field_validator("output", "manifests")
     @classmethod

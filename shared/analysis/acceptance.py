@@ -248,7 +248,7 @@ def _audit(evidence: Evidence) -> Iterator[AcceptanceFinding]:
     if data.open_overlaps:
         shown_pair = data.open_overlaps[0]
         found = f"{len(data.open_overlaps)} unreviewed overlaps between sets ({shown_pair}, …)"
-        step = "remove them, or review them for checks.allow, then plumb data prepare"
+        step = "remove them, or list them in a file for --allow, then plumb data prepare"
         yield AcceptanceFinding(check, Mark.FAILURE, found, step)
     if not data.has_report:
         step = "plumb data prepare --config configs/data.yaml"

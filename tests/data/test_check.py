@@ -4,7 +4,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from services.data.check import check
-from services.data.config import ChecksConfig
 from services.data.records import write_dataset
 from shared.data_lock import LOCK_NAME
 from shared.datasets import read_dataset
@@ -23,7 +22,7 @@ def desk(tmp_path):
 
 def checked(desk, **options):
     files = [desk.data(name) for name in ("one", "two")]
-    return check(files, desk.manifests, ChecksConfig(), {}, **options)
+    return check(files, desk.manifests, None, {}, **options)
 
 
 def test_what_was_prepared_is_as_it_was(desk):
@@ -94,7 +93,7 @@ def test_manifests_that_cannot_be_read(desk, name, text, said):
 
 def test_files_without_manifests_are_compared_alone(desk):
     (desk.manifests / LOCK_NAME).unlink()
-    result = check([desk.data("one"), desk.data("two")], None, ChecksConfig(), {})
+    result = check([desk.data("one"), desk.data("two")], None, None, {})
     assert result.ok
     lock = json.dumps({"canonical_version": "2", "files": {}})
     (desk.manifests / LOCK_NAME).write_text(lock)

@@ -45,7 +45,6 @@ HUMANEVAL = {"layout": "humaneval", "source": {"kind": "local", "path": "x.jsonl
         ({"datasets": {"a": {**HUMANEVAL, "rol": "train"}}}, "unknown config key"),
         ({"datasets": {"a": {**HUMANEVAL, "source": {"kind": "ftp"}}}}, "source"),
         ({"datasets": {"a": HUMANEVAL}, "manifest": "x"}, "did you mean 'manifests'?"),
-        ({"datasets": {"a": HUMANEVAL}, "checks": {"near": {"threshold": 2}}}, "threshold"),
     ],
 )
 def test_a_bad_key_or_value_is_named(document, said):

@@ -54,4 +54,4 @@ def test_the_lock_is_of_the_committed_files(config):
     lock = load_lock(str(COMMITTED / LOCK_NAME))
     assert {f"{name}.parquet" for name in config.datasets} < lock.files.keys()
     files = sorted((ROOT / "demo" / "data").glob("*.parquet"))
-    assert check(files, COMMITTED, config.checks, {}).ok
+    assert check(files, COMMITTED, config.allow, {}).ok

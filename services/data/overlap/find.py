@@ -7,7 +7,6 @@ from itertools import combinations
 
 import numpy as np
 
-from services.data.config import ChecksConfig, NgramConfig
 from services.data.ngrams import Hashes, ngram_hashes
 from services.data.overlap.near import near_pairs
 from services.data.overlap.pairs import (
@@ -24,12 +23,18 @@ from services.data.overlap.shares import common_shares
 from services.data.overlap.views import Views, views_of
 from services.data.tokens import plain_code, tokenize_code
 
+# Words per n-gram, and n-grams that a text needs to be compared.
+SIZE, _MIN_NGRAMS = 13, 20
+# A pair overlaps if this share of the shorter text's n-grams is in the other one. In the data sets
+# of `near`, different problems share up to 0.30 of their prompts' n-grams (0.81 for short prompts)
+# and up to 0.93 of their solutions' n-grams (all of them for shorter solutions).
+MIN_SHARE, _MIN_WHOLE_SHARE, MIN_SOLUTION_SHARE = 0.4, 0.9, 0.95
+# N-grams in more problems than this are common phrases and never count as shared.
+_MAX_PROBLEMS = 10
 _EXCERPT_CHARACTERS, _COMPARED_WORDS = 160, 1000
 
 
-def find_overlaps(
-    texts: Sequence[ProblemText], checks: ChecksConfig, max_pairs: int = MAX_PAIRS
-) -> list[Overlap]:
+def find_overlaps(texts: Sequence[ProblemText], max_pairs: int = MAX_PAIRS) -> list[Overlap]:
     """Find all pairs of problems that are duplicates or similar.
 
     The result does not depend on the order of the texts or on the machine.
@@ -44,9 +49,9 @@ def find_overlaps(
     views = [views_of(problem.prompt) for problem in problems]
     found = {
         OverlapKind.EXACT: _exact(problems, max_pairs),
-        OverlapKind.NEAR: near_pairs(views, checks.near, max_pairs),
-        OverlapKind.PROMPT_NGRAMS: _prompt_ngrams(views, checks.ngrams, max_pairs),
-        OverlapKind.SOLUTION_NGRAMS: _solution_ngrams(problems, checks.ngrams, max_pairs),
+        OverlapKind.NEAR: near_pairs(views, max_pairs),
+        OverlapKind.PROMPT_NGRAMS: _prompt_ngrams(views, max_pairs),
+        OverlapKind.SOLUTION_NGRAMS: _solution_ngrams(problems, max_pairs),
     }
     pairs: dict[tuple[int, int], list[OverlapFinding]] = defaultdict(list)
     for kind, similarities in found.items():
@@ -68,47 +73,42 @@ def _exact(problems: Sequence[ProblemText], max_pairs: int) -> Similarities:
     return {pair: 1.0 for group in groups.values() for pair in combinations(group, 2)}
 
 
-def _prompt_ngrams(prompts: Sequence[Views], config: NgramConfig, max_pairs: int) -> Similarities:
-    parts = [_ngrams(prompt.prose, config.size, config.min_ngrams) for prompt in prompts]
-    found = _shares(parts, config.min_share, config, max_pairs)
+def _prompt_ngrams(prompts: Sequence[Views], max_pairs: int) -> Similarities:
+    parts = [_ngrams(prompt.prose, _MIN_NGRAMS) for prompt in prompts]
+    found = _shares(parts, MIN_SHARE, max_pairs)
     # Sample data may be half of a short prompt, and different questions about the same data may
     # differ in one word. So a short prompt must be almost completely contained in the other one.
     for view in ("words", "named"):
-        wholes = [_ngrams(getattr(prompt, view), config.size) for prompt in prompts]
-        for pair, share in _shares(wholes, config.min_whole_share, config, max_pairs).items():
+        wholes = [_ngrams(getattr(prompt, view)) for prompt in prompts]
+        for pair, share in _shares(wholes, _MIN_WHOLE_SHARE, max_pairs).items():
             found[pair] = max(share, found.get(pair, 0.0))
     return found
 
 
-def _shares(
-    texts: Sequence[Hashes], min_share: float, config: NgramConfig, max_pairs: int
-) -> Similarities:
-    positions = np.arange(len(texts))
-    return common_shares(texts, positions, config.max_problems, min_share, max_pairs)
+def _shares(texts: Sequence[Hashes], min_share: float, max_pairs: int) -> Similarities:
+    return common_shares(texts, np.arange(len(texts)), _MAX_PROBLEMS, min_share, max_pairs)
 
 
-def _solution_ngrams(
-    problems: Sequence[ProblemText], config: NgramConfig, max_pairs: int
-) -> Similarities:
+def _solution_ngrams(problems: Sequence[ProblemText], max_pairs: int) -> Similarities:
     owners = np.repeat(np.arange(len(problems)), [len(problem.solutions) for problem in problems])
     texts = [
-        _ngrams(_code_items(solution, config.size), config.size, config.min_ngrams)
+        _ngrams(_code_items(solution), _MIN_NGRAMS)
         for problem in problems
         for solution in problem.solutions
     ]
-    return common_shares(texts, owners, config.max_problems, config.min_solution_share, max_pairs)
+    return common_shares(texts, owners, _MAX_PROBLEMS, MIN_SOLUTION_SHARE, max_pairs)
 
 
-def _code_items(code: str, reach: int) -> Hashes:
+def _code_items(code: str) -> Hashes:
     """Compute a number per token; a name is its distance from its previous occurrence."""
     tokens = tokenize_code(plain_code(code))
-    distances = np.where(tokens.distances < reach, tokens.distances, 0)
+    distances = np.where(tokens.distances < SIZE, tokens.distances, 0)
     return np.where(tokens.names, distances, tokens.numbers)
 
 
-def _ngrams(words: Hashes, size: int, at_least: int = 1) -> Hashes:
+def _ngrams(words: Hashes, at_least: int = 1) -> Hashes:
     """Compute the set of n-grams; empty if there are fewer than ``at_least``."""
-    found = np.unique(ngram_hashes(words, size))
+    found = np.unique(ngram_hashes(words, SIZE))
     return found if len(found) >= at_least else found[:0]
 
 

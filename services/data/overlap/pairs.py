@@ -99,7 +99,7 @@ def check_number(pairs: int, max_pairs: int) -> None:
     if pairs > max_pairs:
         raise DataError(
             f"more than {max_pairs:,} pairs of problems are alike; check whether a data set "
-            "repeats its prompts, remove duplicates within each set, or raise checks.near.threshold"
+            "repeats its prompts, and remove duplicates within each set"
         )
 
 

@@ -7,8 +7,8 @@ from itertools import combinations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from services.data.config import ChecksConfig
 from services.data.manifests import replace_text
+from services.data.overlap import find, near
 from services.data.overlap.pairs import AllowedOverlap, Overlap
 from services.data.prepare.stages import Stage
 from shared.data_roles import DataRole
@@ -40,7 +40,6 @@ class Audit:
     overlaps: tuple[Overlap, ...]
     reviewed: tuple[AllowedOverlap, ...]
     stale: tuple[str, ...]
-    checks: ChecksConfig
     versions: Mapping[str, str]
     commands: tuple[str, ...]
 
@@ -101,6 +100,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.globals |= {"find": find, "near": near}
     environment.filters |= {
         "cell": _cell,
         "code": _code,

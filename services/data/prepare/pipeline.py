@@ -73,11 +73,11 @@ def prepare(
     Raises:
         DataError: A source cannot be used, or a file cannot be written.
     """
-    allowed = load_allowlist(config.checks.allow) if config.checks.allow else Allowlist()
+    allowed = load_allowlist(config.allow) if config.allow else Allowlist()
     stages = [_stage(config, name, progress, offline=offline) for name in config.datasets]
     texts = [text for stage in stages for text in _texts(stage)]
     progress.begin(f"comparing {len(texts):,} problems")
-    overlaps = find_overlaps(texts, config.checks)
+    overlaps = find_overlaps(texts)
     progress.end(f"{len(overlaps):,} pairs are alike")
     for stage in stages:
         stage.duplicates += _near_duplicates(stage, overlaps)
@@ -94,7 +94,6 @@ def prepare(
         overlaps=reviewed.open,
         reviewed=reviewed.allowed,
         stale=tuple(f"{one.a} and {one.b}: {one.reason}" for one in reviewed.stale),
-        checks=config.checks,
         versions=_versions(),
         commands=tuple(commands),
     )

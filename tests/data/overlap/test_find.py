@@ -10,14 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.data.config import ChecksConfig, NearConfig, NgramConfig
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import OverlapKind
 from shared.errors import DataError
 from tests.data.overlap.corpus import demo_problems, generated_problems, program
 from tests.data.overlap.support import problem
 
-CHECKS = ChecksConfig()
 STATEMENT = (
     "The gardener wants to plant tulips along both sides of the avenue so that no two "
     "neighbouring beds share a colour. Every colour costs a different price, and the town council "
@@ -33,8 +31,8 @@ def cheapest(beds, prices):
 """
 
 
-def kinds(*problems, checks=CHECKS):
-    return [overlap.kinds for overlap in find_overlaps(problems, checks)]
+def kinds(*problems):
+    return [overlap.kinds for overlap in find_overlaps(problems)]
 
 
 def similarity(overlap, kind):
@@ -44,7 +42,7 @@ def similarity(overlap, kind):
 
 def test_an_exact_copy_has_every_kind_of_prompts():
     a, b = problem("a", "1", STATEMENT), problem("b", "1", STATEMENT)
-    (overlap,) = find_overlaps([b, a], CHECKS)
+    (overlap,) = find_overlaps([b, a])
     assert overlap.kinds == (OverlapKind.EXACT, OverlapKind.NEAR, OverlapKind.PROMPT_NGRAMS)
     assert [finding.similarity for finding in overlap.findings] == [1, 1, 1]
     assert (overlap.a.dataset, overlap.b.dataset) == ("a", "b")
@@ -52,7 +50,7 @@ def test_an_exact_copy_has_every_kind_of_prompts():
 
 def test_a_copy_within_a_data_set_is_found():
     first, second = problem("a", "x", STATEMENT), problem("a", "y", STATEMENT.upper())
-    (overlap,) = find_overlaps([first, second], CHECKS)
+    (overlap,) = find_overlaps([first, second])
     assert (overlap.a.name, overlap.b.name) == ("a/x", "a/y")
     assert OverlapKind.EXACT not in overlap.kinds
     assert similarity(overlap, OverlapKind.NEAR) == 1
@@ -60,7 +58,7 @@ def test_a_copy_within_a_data_set_is_found():
 
 def test_a_side_says_where_its_problem_stands():
     a = replace(problem("a", "x/1", STATEMENT), split="train", role="train")
-    (overlap,) = find_overlaps([a, problem("b", "2", STATEMENT)], CHECKS)
+    (overlap,) = find_overlaps([a, problem("b", "2", STATEMENT)])
     side = overlap.a
     assert (side.dataset, side.split, side.role, side.problem_id) == ("a", "train", "train", "x/1")
 
@@ -68,7 +66,7 @@ def test_a_side_says_where_its_problem_stands():
 def test_a_statement_within_a_longer_one_shares_its_ngrams():
     other = " ".join(one.prompt for one in generated_problems()[:3])
     (overlap,) = find_overlaps(
-        [problem("a", "1", STATEMENT), problem("b", "1", f"{other}\n\n{STATEMENT}")], CHECKS
+        [problem("a", "1", STATEMENT), problem("b", "1", f"{other}\n\n{STATEMENT}")]
     )
     assert overlap.kinds == (OverlapKind.PROMPT_NGRAMS,)
     assert similarity(overlap, OverlapKind.PROMPT_NGRAMS) == 1
@@ -77,17 +75,18 @@ def test_a_statement_within_a_longer_one_shares_its_ngrams():
 def test_the_share_is_of_the_shorter_texts_ngrams():
     words = [f"word{n}x" for n in range(200)]
     one, other = problem("a", "1", " ".join(words[:60])), problem("b", "1", " ".join(words[20:]))
-    checks = ChecksConfig(ngrams=NgramConfig(size=5))
-    (overlap,) = find_overlaps([one, other], checks)
-    assert similarity(overlap, OverlapKind.PROMPT_NGRAMS) == pytest.approx(36 / 56)
+    (overlap,) = find_overlaps([one, other])
+    assert similarity(overlap, OverlapKind.PROMPT_NGRAMS) == pytest.approx(28 / 48)
 
 
 def test_common_phrases_are_nobodys_own():
     phrase = " ".join(f"boiler{n}plate" for n in range(60))
-    several = [problem("a", str(n), f"{phrase} {' '.join([f'own{n}'] * 30)}") for n in range(12)]
-    checks = ChecksConfig(near=NearConfig(threshold=1))
-    assert kinds(*several, checks=checks) == []
-    assert kinds(*several[:10], checks=checks) == [(OverlapKind.PROMPT_NGRAMS,)] * 45
+    several = [
+        problem("a", str(n), f"{phrase} {' '.join(f'own{n}x{k}' for k in range(50))}")
+        for n in range(12)
+    ]
+    assert kinds(*several) == []
+    assert kinds(*several[:10]) == [(OverlapKind.PROMPT_NGRAMS,)] * 45
 
 
 def test_a_solution_with_other_names_and_a_wrapper_is_found():
@@ -96,7 +95,7 @@ def test_a_solution_with_other_names_and_a_wrapper_is_found():
         + "\r\nprint(cheapest(list(map(int, input().split())), [1] * 9))\r\n"
     )
     a, b = problem("a", "1", "One thing", CODE), problem("b", "1", "Another matter", "x", wrapped)
-    (overlap,) = find_overlaps([a, b], CHECKS)
+    (overlap,) = find_overlaps([a, b])
     assert overlap.kinds == (OverlapKind.SOLUTION_NGRAMS,)
     assert similarity(overlap, OverlapKind.SOLUTION_NGRAMS) == 1
     assert "best" in overlap.a.excerpt
@@ -141,7 +140,7 @@ def test_questions_about_the_same_numbers_differ():
 def test_excerpts_are_one_line_around_what_is_alike():
     filler = "\n".join(f"nothing{n} of interest{n}" for n in range(80))
     one = problem("a", "1", f"{STATEMENT}\n{'more' * 500}")
-    (overlap,) = find_overlaps([one, problem("b", "1", f"{filler}\n\n{STATEMENT}")], CHECKS)
+    (overlap,) = find_overlaps([one, problem("b", "1", f"{filler}\n\n{STATEMENT}")])
     for side in (overlap.a, overlap.b):
         assert "wants to plant tulips" in side.excerpt
         assert len(side.excerpt.splitlines()) == 1
@@ -152,14 +151,14 @@ def test_excerpts_show_the_longest_passage_in_common():
     a = problem("a", "1", f"the quick brown fox jumped over it. aside. {STATEMENT} {'la ' * 40}")
     others = " ".join(f"b{n}" for n in range(40))
     b = problem("b", "1", f"{STATEMENT} {others} the quick brown fox jumped over it.")
-    (overlap,) = find_overlaps([a, b], CHECKS)
+    (overlap,) = find_overlaps([a, b])
     assert "wants to plant tulips" in overlap.a.excerpt
     assert "wants to plant tulips" in overlap.b.excerpt
 
 
 def test_all_pairs_of_a_group_are_listed_in_order():
     copies = [problem("a", str(n), STATEMENT) for n in (3, 1, 2)]
-    names = [(one.a.name, one.b.name) for one in find_overlaps(copies, CHECKS)]
+    names = [(one.a.name, one.b.name) for one in find_overlaps(copies)]
     assert names == [("a/1", "a/2"), ("a/1", "a/3"), ("a/2", "a/3")]
 
 
@@ -169,41 +168,40 @@ def test_more_pairs_than_anybody_can_look_at_are_refused():
     empty = [problem("a", str(n), "") for n in range(20)]
     for copies in (exact, near, empty):
         with pytest.raises(DataError, match="more than 100 pairs") as caught:
-            find_overlaps(copies, CHECKS, max_pairs=100)
+            find_overlaps(copies, max_pairs=100)
         assert len(str(caught.value).splitlines()) == 1
 
 
 def test_no_problems_no_overlaps():
-    assert find_overlaps([], CHECKS) == []
-    assert find_overlaps([problem("a", "1", STATEMENT)], CHECKS) == []
+    assert find_overlaps([]) == []
+    assert find_overlaps([problem("a", "1", STATEMENT)]) == []
 
 
 def test_the_order_of_the_texts_does_not_matter():
     problems = generated_problems()[:60]
     problems += [replace(one, dataset="copies", prompt=f" {one.prompt}") for one in problems[::3]]
-    expected = find_overlaps(problems, CHECKS)
+    expected = find_overlaps(problems)
     assert len(expected) == 20
     Random(2).shuffle(problems)
-    assert find_overlaps(problems, CHECKS) == expected
+    assert find_overlaps(problems) == expected
     names = [(one.a.dataset, one.a.problem_id, one.b.dataset) for one in expected]
     assert all(before <= after for before, after in pairwise(names))
 
 
 def test_python_s_own_hashes_do_not_matter():
     script = (
-        "from services.data.config import ChecksConfig\n"
         "from services.data.overlap.find import find_overlaps\n"
         "from tests.data.overlap.corpus import demo_problems\n"
         "from tests.data.overlap.support import problem\n"
         "copies = [problem('b', one.problem_id, one.prompt.upper()) for one in demo_problems()]\n"
-        "print(find_overlaps([*demo_problems(), *copies], ChecksConfig()))\n"
+        "print(find_overlaps([*demo_problems(), *copies]))\n"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, check=True, stdout=subprocess.PIPE
     )
     copies = [problem("b", one.problem_id, one.prompt.upper()) for one in demo_problems()]
-    here = repr(find_overlaps([*demo_problems(), *copies], CHECKS))
+    here = repr(find_overlaps([*demo_problems(), *copies]))
     assert done.stdout.decode().strip() == here
     assert here.count("Overlap(") >= 50
 
@@ -221,7 +219,7 @@ texts = st.one_of(
 def test_overlaps_are_symmetric(one, other):
     a, b = problem("a", "1", one), problem("b", "1", other)
     turned = problem("a", "1", other), problem("b", "1", one)
-    (found, back) = find_overlaps([a, b], CHECKS), find_overlaps(turned, CHECKS)
+    (found, back) = find_overlaps([a, b]), find_overlaps(turned)
     assert [overlap.findings for overlap in found] == [overlap.findings for overlap in back]
 
 
@@ -264,7 +262,7 @@ def test_hostile_texts_are_compared_like_others():
     for name, text in HOSTILE.items():
         print(name)  # names the text after a timeout
         copies = [problem("a", "1", text, text), problem("b", "1", text, text, "")]
-        overlaps = find_overlaps([*copies, problem("b", "2", STATEMENT, CODE)], CHECKS)
+        overlaps = find_overlaps([*copies, problem("b", "2", STATEMENT, CODE)])
         assert len(overlaps) == 1, name
         assert OverlapKind.EXACT in overlaps[0].kinds, name
         for side in (overlaps[0].a, overlaps[0].b):
@@ -278,4 +276,4 @@ def test_unrelated_problems_do_not_overlap(number):
     words = [f"w{n}" for n in range(5000)]
     prompts = [" ".join(random.choices(words, k=250)) for _ in range(number)]
     problems = [problem("train", str(n), one, program(random)) for n, one in enumerate(prompts)]
-    assert find_overlaps(problems, CHECKS) == []
+    assert find_overlaps(problems) == []

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from services.data.config import ChecksConfig
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import OverlapKind
 from tests.data.overlap.corpus import demo_problems, generated_problems, program
@@ -73,7 +72,7 @@ def score(originals, copies, same=frozenset()):
         copy.problem_id: original.problem_id
         for original, copy in zip(originals, copies, strict=True)
     }
-    overlaps = find_overlaps([*originals, *copies], ChecksConfig())
+    overlaps = find_overlaps([*originals, *copies])
     found, wrong = set(), set()
     for overlap in overlaps:
         sides = sorted((overlap.a, overlap.b), key=lambda side: side.dataset == "copies")
@@ -142,13 +141,13 @@ def test_renamed_solutions_under_other_questions(capsys):
 
 
 def test_different_problems_do_not_overlap():
-    assert find_overlaps(demo_problems() + generated_problems(), ChecksConfig()) == []
+    assert find_overlaps(demo_problems() + generated_problems()) == []
 
 
 def test_different_programs_do_not_overlap():
     random = Random(1)
     problems = [problem("p", str(n), f"Question {n}", program(random)) for n in range(100)]
-    assert find_overlaps(problems, ChecksConfig()) == []
+    assert find_overlaps(problems) == []
 
 
 def read_gzip(path):
@@ -183,7 +182,7 @@ def public_problems(real_data):
 
 @pytest.mark.real_data
 def test_public_problems_overlap_only_where_they_are_the_same(public_problems):
-    overlaps = find_overlaps(public_problems, ChecksConfig())
+    overlaps = find_overlaps(public_problems)
     by_solution = {
         frozenset((one.a.problem_id, one.b.problem_id))
         for one in overlaps

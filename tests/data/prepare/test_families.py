@@ -5,7 +5,7 @@ import json
 import pytest
 
 from services.data.check import check
-from services.data.config import ChecksConfig, PrepareConfig, families_of
+from services.data.config import PrepareConfig, families_of
 from services.data.prepare.pipeline import prepare
 from tests.data.layouts.rows import humaneval_plus, livecodebench
 from tests.data.prepare.support import Silent
@@ -37,9 +37,9 @@ def test_sets_of_one_family_may_overlap(tmp_path, first, second, overlaps):
     )
     assert len(audit.overlaps) == overlaps
     files = [str(tmp_path / "output" / f"{name}.parquet") for name in config.datasets]
-    found = check(files, None, ChecksConfig(), {}, families_of(config.datasets))
+    found = check(files, None, None, {}, families_of(config.datasets))
     assert len(found.reviewed.open) == overlaps
-    assert len(check(files, None, ChecksConfig(), {}).reviewed.open) == 1
+    assert len(check(files, None, None, {}).reviewed.open) == 1
 
 
 def test_the_days_of_contests_are_recorded(tmp_path):

@@ -100,7 +100,7 @@ def test_a_reviewed_overlap_is_none(desk, tmp_path):
         "- {a: test/p3, b: train/p1, reason: the same on purpose}\n"
         "- {a: test/p3, b: train/p9, reason: was one}\n"
     )
-    desk.keys = {"checks": {"allow": str(allowed)}}
+    desk.keys = {"allow": str(allowed)}
     prepared = desk.prepare()
     assert prepared.audit.overlaps == ()
     report = Path(prepared.report).read_text()
