@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import aiohttp
 import sandbox_fusion as sdk
-from pydantic import BaseModel, ConfigDict, ValidationError
 from sandbox_fusion.models import Language
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_exponential
@@ -31,7 +30,6 @@ from shared.address import Address
 from shared.errors import DataError, data_error
 from shared.redaction import redact, redact_address
 from shared.sandbox_sdk import Exchange
-from shared.schemas import describe
 from shared.service.settings import SandboxClientSettings, load_settings
 
 PAGE = 100  # prompts per request
@@ -43,24 +41,11 @@ _IDLE_PROGRAM = "```python\nimport sys\nsys.stdin.read()\n```"
 _CASE_SECONDS = 5.0
 _DETAIL_CHARACTERS = 300
 _RETRIED = (HTTPStatus.TOO_MANY_REQUESTS, *range(500, 600))
-_LONGEST_WAIT = 30.0  # seconds
+_ATTEMPTS, _LONGEST_WAIT = 5, 30.0  # of a request; seconds between two of them
 # Raised for an invalid address, or a response that is not from SandboxFusion.
 _INVALID = (
     aiohttp.InvalidURL, aiohttp.ContentTypeError, ValueError, TypeError, RecursionError,
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class RetryBudget:
-    """Retry limits of one request.
-
-    ``seconds`` is the time limit of an attempt; ``wait`` is the pause in seconds before the second
-    of ``attempts``. Each further pause is twice as long, up to 30 s.
-    """
-
-    seconds: float = 300.0
-    attempts: int = 5
-    wait: float = 0.5
 
 
 def rows(
@@ -70,7 +55,8 @@ def rows(
     *,
     offline: bool,
     page: int = PAGE,
-    budget: RetryBudget = RetryBudget(),
+    seconds: float = 300.0,
+    wait: float = 0.5,
 ) -> Rows:
     """Yield the server's rows with their places, in the order of the server's ids.
 
@@ -81,7 +67,8 @@ def rows(
             another server, data set, split or layout is overwritten.
         offline: Read all rows from the cache.
         page: Prompts per request.
-        budget: Retry limits of each request.
+        seconds: Time limit of an attempt of a request.
+        wait: Seconds before the second attempt; each further pause is twice as long, up to 30 s.
 
     Raises:
         DataError: While iterating: server, data set or cache cannot be used; one line with cause
@@ -91,7 +78,7 @@ def rows(
         cause = f"no sandbox layout {layout!r}; choose one of {', '.join(_LAYOUTS)}"
         raise DataError(f"{source.dataset}: {cause}")
     dataset_class, get_page, convert = _LAYOUTS[layout]
-    client = _Client(source, dataset_class, budget)
+    client = _Client(source, dataset_class, seconds, wait)
     url = redact_address(source.url.rstrip("/"))
     header = {"dataset": source.dataset, "split": source.split, "url": url, "layout": layout}
     known, complete = _cached(cache, header)
@@ -172,13 +159,15 @@ class _Client:
     raise DataError, one line with the reason, if the server is unreachable or rejects the request.
     """
 
-    def __init__(self, source: SandboxSource, dataset_class: str, budget: RetryBudget) -> None:
+    def __init__(
+        self, source: SandboxSource, dataset_class: str, seconds: float, wait: float
+    ) -> None:
         self.dataset = source.dataset
         self._address = Address.parse(source.url)
         self.place = f"{self._address} {source.dataset}"
         self._extra = {} if source.split is None else {"split": source.split}
         self._class = dataset_class
-        self._budget = budget
+        self._seconds, self._wait = seconds, wait
         self._checked = False
 
     def place_of(self, key: Key) -> str:
@@ -235,15 +224,14 @@ class _Client:
         """Call a function of the SDK; retryable failures are retried with backoff."""
         retrying = Retrying(
             retry=retry_if_exception_type(_RetryableError),
-            stop=stop_after_attempt(self._budget.attempts),
-            wait=wait_exponential(self._budget.wait, max=_LONGEST_WAIT),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_exponential(self._wait, max=_LONGEST_WAIT),
             reraise=True,
         )
         try:
             return retrying(lambda: asyncio.run(self._attempt(place, function, request)))
         except _RetryableError as error:
-            attempts = self._budget.attempts
-            raise data_error(place, f"{attempts} attempts failed: {error}") from None
+            raise data_error(place, f"{_ATTEMPTS} attempts failed: {error}") from None
 
     async def _attempt(
         self,
@@ -251,8 +239,6 @@ class _Client:
         function: Callable[..., Coroutine[Any, Any, Answer]],
         request: sdk.GetPromptsRequest | sdk.SubmitRequest,
     ) -> Answer:
-        seconds = self._budget.seconds
-
         async def read(response: aiohttp.ClientResponse) -> bytes:
             body = await response.content.read()
             if response.status != HTTPStatus.OK:
@@ -260,14 +246,14 @@ class _Client:
             return body
 
         headers = load_settings(SandboxClientSettings).sandbox_headers | self._address.headers
-        exchange = Exchange(headers, aiohttp.ClientTimeout(total=seconds), read)
+        exchange = Exchange(headers, aiohttp.ClientTimeout(total=self._seconds), read)
         try:
             return await exchange.call(function, request, endpoint=self._address.url)
         except _INVALID as error:
             cause = f"not a response of SandboxFusion ({_shorten(error)}); check source.url"
             raise data_error(place, cause) from None
         except TimeoutError:
-            cause = f"no answer within {seconds:g} s; check whether the server is overloaded"
+            cause = f"no answer within {self._seconds:g} s; check whether the server is overloaded"
             raise _RetryableError(cause) from None
         except (aiohttp.ClientError, OSError) as error:
             cause = f"cannot connect to SandboxFusion ({_shorten(error)})"
@@ -301,40 +287,11 @@ def _shorten(what: object) -> str:
 # Layouts
 
 
-class _Labels(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+# The layout validates the rows.
 
 
-class _HumanEvalLabels(_Labels):
-    task_id: str
-    entry_point: str
-    test: str
-    canonical_solution: str | None = None
-
-
-class _MbppLabels(_Labels):
-    test_setup_code: str
-
-
-class _ContestLabels(_Labels):
-    name: str = ""
-    difficulty: int | str | None = None
-
-
-LabelsT = TypeVar("LabelsT", bound=_Labels)
-
-
-def _labels(kind: type[LabelsT], place: str, prompt: _Prompt) -> LabelsT:
-    try:
-        return kind.model_validate(prompt.labels)
-    except ValidationError as error:
-        cause = f"labels: {describe(error)}; check that source.dataset has this layout"
-        raise data_error(place, cause) from None
-
-
-def _humaneval(_client: _Client, place: str, prompt: _Prompt) -> Fields:
-    labels = _labels(_HumanEvalLabels, place, prompt)
-    return labels.model_dump(exclude_none=True) | {"prompt": prompt.text}
+def _humaneval(_client: _Client, _place: str, prompt: _Prompt) -> Fields:
+    return prompt.labels | {"prompt": prompt.text}
 
 
 _PREFIX = "You are an expert Python programmer, and here is your task: "
@@ -346,9 +303,6 @@ def _mbpp(_client: _Client, place: str, prompt: _Prompt) -> Fields:
 
     Source of the format: SandboxFusion 469de08, ``sandbox/datasets/mbpp.py``, without few shots.
     """
-    labels = _labels(_MbppLabels, place, prompt)
-    if not isinstance(prompt.id, int):
-        raise data_error(place, "MBPP's ids are numbers; check that the table is MBPP's")
     text, sentence, joined = prompt.text.removeprefix(_PREFIX).rpartition(_BEFORE_TESTS)
     body = _statements(joined)
     if not prompt.text.startswith(_PREFIX) or not sentence or not body:
@@ -359,7 +313,7 @@ def _mbpp(_client: _Client, place: str, prompt: _Prompt) -> Fields:
         len(found) == 1 and isinstance(found[0], ast.Assert) for found in map(_statements, tests)
     )
     tests = tests if alone else [joined]
-    return labels.model_dump() | {"task_id": prompt.id, "text": text, "test_list": tests}
+    return prompt.labels | {"task_id": prompt.id, "text": text, "test_list": tests}
 
 
 def _statements(code: str) -> list[ast.stmt]:
@@ -392,19 +346,18 @@ def _contest_page(client: _Client, offset: int, limit: int) -> list[_Prompt]:
     return prompts
 
 
-def _contest(client: _Client, place: str, prompt: _Prompt) -> Fields:
+def _contest(client: _Client, _place: str, prompt: _Prompt) -> Fields:
     """Convert a contest problem; all tests count as private, because the server merges them.
 
     ``name`` includes the id, because names on the server are not unique.
     """
-    labels = _labels(_ContestLabels, place, prompt)
     cases = client.cases(prompt.id)
-    difficulty = labels.difficulty
+    difficulty = prompt.labels.get("difficulty")
     if isinstance(difficulty, str) and len(difficulty) > 1:  # a word, not Codeforces' letter
         difficulty = difficulty.lower().removesuffix("_difficulty")
     return {
         "id": prompt.id,
-        "name": f"{labels.name or client.dataset} #{prompt.id}",
+        "name": f"{prompt.labels.get('name') or client.dataset} #{prompt.id}",
         "description": prompt.text,
         "difficulty": difficulty,
         "public_tests": {"input": [], "output": []},

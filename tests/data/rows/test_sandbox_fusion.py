@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from services.data.config import SandboxSource
-from services.data.rows.sandbox_fusion import RetryBudget, rows
+from services.data.layouts import get_layout
+from services.data.layouts.base import Options
+from services.data.rows.sandbox_fusion import rows
 from shared.errors import DataError
 from tests.sandbox_records import Answer, behaving, forward, with_records
 from tests.sandboxes import own_sandbox
 
-QUICK = RetryBudget(seconds=20, attempts=3, wait=0.01)
+QUICK = {"seconds": 20, "wait": 0.01}
 
 HUMANEVAL = [
     {
@@ -61,7 +63,6 @@ TABLES = {
     "code_contests": CONTESTS,
     "empty": [],
     "my_mbpp": [MBPP[0] | {"test_list": ["x = 2\nassert f(x)", "assert f('''\nassert''')"]}],
-    "no_setup": [MBPP[0] | {"labels": {}}],
     "not_python": [MBPP[0] | {"test_list": ["print 1"]}],
     "letters": [MBPP[0] | {"id": "a"}],
 }
@@ -88,13 +89,14 @@ def source(url: str, dataset: str = "mbpp", split: str | None = None) -> Sandbox
 def fetched(
     where: SandboxSource, layout: str, cache: Path, *, offline: bool = False, page: int = 100
 ) -> list[Any]:
-    found = rows(where, layout, cache, offline=offline, page=page, budget=QUICK)
+    found = rows(where, layout, cache, offline=offline, page=page, **QUICK)
     return [row for _, row in found]
 
 
 def failure(where: SandboxSource, layout: str, cache: Path, *, offline: bool = False) -> str:
+    found = rows(where, layout, cache, offline=offline, **QUICK)
     with pytest.raises(DataError) as caught:
-        fetched(where, layout, cache, offline=offline)
+        list(get_layout(layout).read(found, Options(split="test")))
     message = str(caught.value)
     assert len(message.splitlines()) == 1
     assert len(message) < 800
@@ -117,8 +119,7 @@ def standing_before(server: str, behave: Behaviour) -> Iterator[str]:
 
 
 def test_humaneval_rows_are_the_public_ones(server: str, cache: Path):
-    public = [{key: value for key, value in row.items() if key != "id"} for row in HUMANEVAL]
-    assert fetched(source(server, "humaneval_python"), "humaneval", cache) == public
+    assert fetched(source(server, "humaneval_python"), "humaneval", cache) == HUMANEVAL
 
 
 def test_mbpp_rows_are_the_public_ones(server: str, cache: Path):
@@ -127,7 +128,7 @@ def test_mbpp_rows_are_the_public_ones(server: str, cache: Path):
             "task_id": record["id"],
             "text": record["content"],
             "test_list": record["test_list"],
-            "test_setup_code": "x = 1",
+            **record["labels"],
         }
         for record in sorted(MBPP, key=lambda record: record["id"])
     ]
@@ -266,9 +267,9 @@ def test_trouble_that_passes_is_waited_for(server: str, cache: Path):
 
 _FOREIGN = "not a response of SandboxFusion"
 _FAILURES: list[tuple[Answer, str, int]] = [
-    ((500, b'{"detail": "no row\\nof it", "traceback": ["/srv"]}'), "500: no row of it", 3),
-    ((502, b"<html>" + b"x" * 10_000), "502: <html>", 3),
-    (None, "cannot connect to SandboxFusion", 3),
+    ((500, b'{"detail": "no row\\nof it", "traceback": ["/srv"]}'), "500: no row of it", 5),
+    ((502, b"<html>" + b"x" * 10_000), "502: <html>", 5),
+    (None, "cannot connect to SandboxFusion", 5),
     ((400, b'{"detail": "no eval class found"}'), "400: no eval class found", 1),
     ((404, b'{"detail": ["a", 1]}'), "404: ['a', 1]", 1),
     ((200, b"<html>"), _FOREIGN, 1),
@@ -300,16 +301,8 @@ def test_a_server_that_hangs(server: str, cache: Path):
     over = threading.Event()
     with standing_before(server, lambda *_: (over.wait(30), None)[1]) as url:
         try:
-            with pytest.raises(DataError, match=r"2 attempts failed: no answer within 0\.2 s"):
-                list(
-                    rows(
-                        source(url),
-                        "mbpp",
-                        cache,
-                        offline=False,
-                        budget=RetryBudget(seconds=0.2, attempts=2, wait=0.01),
-                    )
-                )
+            with pytest.raises(DataError, match=r"5 attempts failed: no answer within 0\.1 s"):
+                list(rows(source(url), "mbpp", cache, offline=False, seconds=0.1, wait=0.01))
         finally:
             over.set()
 
@@ -319,14 +312,13 @@ def test_what_cannot_be_used(server: str, cache: Path):
         assert "source.url" in failure(source(url), "mbpp", cache)
     for dataset, layout, named in (
         ("nothing", "mbpp", "no records of nothing"),
-        ("mbpp", "humaneval", "mbpp id 1: labels: task_id"),
+        ("mbpp", "humaneval", "mbpp id 1: task_id"),
         ("mbpp", "code_contests", "mbpp id 1: the prompt does not end with a paragraph"),
-        ("code_contests", "mbpp", "code_contests id 7: labels: test_setup_code"),
-        ("humaneval_python", "mbpp", "labels: test_setup_code"),
+        ("code_contests", "mbpp", "code_contests id 7: the prompt does not have"),
+        ("humaneval_python", "mbpp", "does not have SandboxFusion's format"),
         ("empty", "mbpp", "the data set has no problems"),
-        ("no_setup", "mbpp", "test_setup_code"),
         ("not_python", "mbpp", "does not have SandboxFusion's format"),
-        ("letters", "mbpp", "ids are numbers"),
+        ("letters", "mbpp", "task_id"),
         ("mbpp", "jsonl", "no sandbox layout 'jsonl'; choose one of humaneval, mbpp, code"),
     ):
         assert named in failure(source(server, dataset), layout, cache), dataset
