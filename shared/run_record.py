@@ -248,10 +248,27 @@ class Lifecycle(_Part):
     jobs_redelivered: int = 0
 
 
+class OutageReport(_Part):
+    """A service that a run waits for, since a Unix time."""
+
+    what: str
+    since: float
+    reason: str = ""
+
+
+class RunnerReport(_Part):
+    """The runner's latest report, at a Unix time; the time left is unknown during an outage."""
+
+    at: float
+    seconds_left: float | None = None
+    outages: list[OutageReport] = Field(default_factory=list)
+
+
 class RunMeta(Lifecycle, Provenance, RunInput):
     """A run's meta data in the ledger, without its plan."""
 
     publish_error: str | None = None
+    runner: RunnerReport | None = None
 
 
 class PublishedResults(_Part):

@@ -138,7 +138,8 @@ class Ingester:
         finished = progress.state is not None and progress.state.final
         first = run.id not in self._facts_stored_at
         if progress.state != run.state or first or (due and not finished):
-            self._writer.set_facts(run, progress, ledger.meta_document())
+            facts = {**ledger.meta_document(), "locked": progress.locked}
+            self._writer.set_facts(run, progress, facts)
             self._facts_stored_at[run.id] = now
 
 

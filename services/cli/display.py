@@ -22,7 +22,7 @@ from shared.analysis.statistics import Metrics
 from shared.finished_run import FinishedRun
 from shared.plan import RunPlan
 from shared.redaction import redact
-from shared.run_record import RunRecord, WandbRecord
+from shared.run_record import OutageReport, RunnerReport, RunRecord, WandbRecord
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus, TokenSource
 
@@ -88,7 +88,7 @@ class ProgressDisplay:
         self._judged_before = 0
         self._last_line = 0.0
         self._last_text = ""
-        self._waits = False
+        self._outages: Sequence[OutageReport] = ()
         self._port_file: Path | None = None
 
     def __enter__(self) -> Self:
@@ -139,9 +139,14 @@ class ProgressDisplay:
         self._tallies[sample.dataset].add_judged(sample, status)
         self._line()
 
-    def waits(self, waits: bool) -> None:
+    def waits(self, outages: Sequence[OutageReport]) -> None:
         """Show no time left while the run waits for a service."""
-        self._waits = waits
+        self._outages = outages
+
+    def report(self) -> RunnerReport:
+        """The report for the page, which shows the same time left."""
+        _, left = self._speed()
+        return RunnerReport(at=time.time(), seconds_left=left, outages=list(self._outages))
 
     def note(self, text: str) -> None:
         self._console.print(Text(redact(text), style="yellow"), soft_wrap=True)
@@ -149,16 +154,20 @@ class ProgressDisplay:
     def _judged(self) -> int:
         return sum(tally.judged for tally in self._tallies.values())
 
-    def _pace(self) -> str:
-        judged = self._judged()
-        seconds = time.monotonic() - self._began
+    def _speed(self) -> tuple[float, float | None]:
+        """Samples a second in this session, and the seconds left, if they can be estimated."""
+        judged, seconds = self._judged(), time.monotonic() - self._began
         rate = (judged - self._judged_before) / seconds if seconds > 0 else 0.0
         left = sum(tally.total for tally in self._tallies.values()) - judged
-        if self._waits:
+        return rate, left / rate if rate and not self._outages else None
+
+    def _pace(self) -> str:
+        seconds, (rate, left) = time.monotonic() - self._began, self._speed()
+        if self._outages:
             return f"{seconds:.0f} s, waiting"
-        if not rate:
+        if left is None:
             return f"{seconds:.0f} s"
-        return f"{seconds:.0f} s, {rate:.1f} samples/s, {_clock(left / rate)} left"
+        return f"{seconds:.0f} s, {rate:.1f} samples/s, {_clock(left)} left"
 
     def _caption(self) -> str:
         page = os.environ.get(PAGE_VARIABLE)

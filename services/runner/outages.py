@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from shared.errors import ServiceError
 from shared.ledger.connection import PATIENCE, fail_fast
 from shared.ledger.version import troubles_of_judges
+from shared.run_record import OutageReport
 from shared.text import shorten_end
 
 # Seconds until an outage is reported for the first time, and between two reports of it.
@@ -48,6 +49,14 @@ class Trouble:
         text += f", trying until {_clock(self.until)}"
         return f"{text} ({shorten_end(self.reason, _LONGEST_REASON)})" if self.reason else text
 
+    def report(self) -> OutageReport:
+        """The outage for the page, with the Unix time of its beginning."""
+        return OutageReport(
+            what=self.what,
+            since=_unix(self.since),
+            reason=shorten_end(self.reason, _LONGEST_REASON),
+        )
+
     def error(self) -> ServiceError:
         """The error that ends the run."""
         said = f" ({self.reason})" if self.reason else ""
@@ -71,7 +80,7 @@ class Listener(Protocol):
 
     def note(self, text: str) -> None: ...
 
-    def waits(self, waits: bool) -> None: ...
+    def waits(self, outages: Sequence[OutageReport]) -> None: ...
 
 
 class OutageWatch:
@@ -92,7 +101,7 @@ class OutageWatch:
         while True:
             await asyncio.sleep(self._tick)
             troubles = [await check() for check in self._checks]
-            self._listener.waits(any(trouble is not None for trouble in troubles))
+            self._listener.waits([trouble.report() for trouble in troubles if trouble])
             for check, trouble in zip(self._checks, troubles, strict=True):
                 self._report(check, trouble, time.monotonic())
 
@@ -157,4 +166,9 @@ class JudgesCheck:
 
 def _clock(moment: float) -> str:
     """The time of day of a moment of the monotonic clock."""
-    return datetime.fromtimestamp(time.time() - time.monotonic() + moment).strftime("%H:%M:%S")
+    return datetime.fromtimestamp(_unix(moment)).strftime("%H:%M:%S")
+
+
+def _unix(moment: float) -> float:
+    """The Unix time of a moment of the monotonic clock."""
+    return time.time() - time.monotonic() + moment

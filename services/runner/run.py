@@ -12,7 +12,7 @@ from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import RunPlan
-from shared.run_record import RunState
+from shared.run_record import RunnerReport, RunState
 from shared.schemas import Generation, SampleId, Verdict
 from shared.service.logs import get_logger
 from shared.statuses import FinalStatus, JudgeMethod
@@ -40,6 +40,8 @@ class ProgressListener(Protocol):
     def judged(self, sample: SampleId, status: FinalStatus) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+    def report(self) -> RunnerReport: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +269,15 @@ class Run:
 
     async def _renew_lock(self) -> None:
         while True:
-            # Waiting for the aggregator is not part of the run's active time.
-            await asyncio.to_thread(self._session.tick if self._active else self._session.renew)
+            await asyncio.to_thread(self._tick)
             await asyncio.sleep(self._timings.tick)
+
+    def _tick(self) -> None:
+        if not self._active:  # waiting for the aggregator is not part of the run's active time
+            self._session.renew()
+            return
+        self._session.tick()
+        self._ledger.report(self._progress.report())
 
     async def _wait_until_published(self) -> bool:
         """Wait for the artifacts; False if the run is no longer judged, because Redis lost that."""

@@ -27,6 +27,7 @@ from shared.run_record import (
     JsonObject,
     Provenance,
     RunMeta,
+    RunnerReport,
     RunRecord,
     RunState,
     SandboxFacts,
@@ -198,6 +199,7 @@ class Session:
             source=identity.source,
             state=RunState.RUNNING,
             started_at=time.time(),
+            runner=RunnerReport(at=time.time()),
         )
         self.ledger.open(meta, plan, problems)
         self.renew()  # writing many problems may take longer than the lock lives

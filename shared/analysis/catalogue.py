@@ -1,7 +1,8 @@
 """The metrics of a data set: name, label, unit and formula of each, declared once.
 
-``shared.analysis.metrics`` computes them. The terminal, W&B, Prometheus, the gate, ``plumb accept``
-and the exports take names, labels and units from here; docs/metrics.md is generated from it.
+``shared.analysis.metrics`` computes them. The terminal, the page, W&B, Prometheus, the gate,
+``plumb accept`` and the exports take names, labels and units from here; docs/metrics.md is
+generated from it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -124,6 +125,12 @@ METRICS: tuple[MetricInfo, ...] = (
     MetricInfo("many_answers_problems", "problems with many", Unit.COUNT, Group.COVERAGE,
         "problems that have many right answers and no checker",
         samples="all", printed=True, only_if="many_answers_problems"),
+    MetricInfo("accepted_at_1_untruncated", "without truncated", Unit.SHARE, Group.QUALITY,
+        "accepted_at_1 without truncated answers",
+        interval=Interval.WILSON, higher_is_better=True, printed=True, only_if="truncated"),
+    MetricInfo("truncated", "truncated answers", Unit.COUNT, Group.QUALITY,
+        "samples whose answer ended at the limit of tokens (finish reason `length`)",
+        higher_is_better=False, printed=True, only_if="truncated"),
     MetricInfo("pass_at_k", "pass@k", Unit.SHARE, Group.QUALITY,
         "mean over problems with at least k samples of 1 - C(n - c, k) / C(n, k), for c "
         "accepted of n; k is each power of two below n, and n; with several samples per "

@@ -46,6 +46,7 @@ class SampleResult:
     total_judge_time: float
     not_run_ratio: float = 0.0
     missing_module: bool = False
+    truncated: bool = False
     work: tuple[float, float] | None = None
 
     @property
@@ -75,6 +76,7 @@ class SampleResult:
             gen_time=generation.gen_time,
             total_judge_time=verdict.total_judge_time,
             not_run_ratio=verdict.not_run_ratio,
+            truncated=generation.finish_reason == "length",
             missing_module=verdict.detail is VerdictDetail.MISSING_MODULE,
             work=_work(verdict, generation),
         )
@@ -128,6 +130,7 @@ def summarize(
 
     ``accepted_at_1_single_answer`` leaves out problems that have several right outputs but no
     checker, of which there are ``many_answers_problems``: their right answers may be rejected.
+    ``accepted_at_1_untruncated`` leaves out the ``truncated`` answers.
 
     Args:
         results: The samples of one data set; at most one result per sample.
@@ -145,7 +148,9 @@ def summarize(
         "total_problems": len(planned),
         "total_samples": len(results),
         **_rates(judged, len(problems)),
-        **_single_answer(judged, many_answers),
+        **_accepted_of("single_answer", [s for s in judged if s.problem_id not in many_answers]),
+        **_accepted_of("untruncated", [sample for sample in judged if not sample.truncated]),
+        "truncated": sum(sample.truncated for sample in judged),
         "many_answers_problems": len(planned.keys() & set(many_answers)),
         **pass_ratio_means(judged),
         "pass_ratio_p50": percentile([sample.pass_ratio for sample in judged], 50),
@@ -238,11 +243,10 @@ def _rates(judged: Samples, problems: int) -> dict[str, MetricValue]:
     return {**{name: share for name, (share, _) in rates.items()}, **intervals}
 
 
-def _single_answer(judged: Samples, many_answers: Collection[str]) -> dict[str, MetricValue]:
-    """accepted@1 without the problems that have many right answers, with its interval."""
-    single = [sample for sample in judged if sample.problem_id not in many_answers]
-    share, interval = accepted_at_1(single)
-    name = "accepted_at_1_single_answer"
+def _accepted_of(part: str, samples: Samples) -> dict[str, MetricValue]:
+    """accepted@1 of a part of the judged samples, with its interval."""
+    share, interval = accepted_at_1(samples)
+    name = f"accepted_at_1_{part}"
     return {name: share, f"{name}_ci95": interval}
 
 

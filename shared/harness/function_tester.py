@@ -10,7 +10,8 @@ A test is a source text, or a call with its expected result (see ``function_call
 exception passes.
 
 Report (a pipe): a line with verl's numeric code after each test, then a line with how it ended,
-then the traceback of the first failure, or the result of a call if it is wrong.
+then the traceback of the first failure, or the result of a call if it is wrong. The traceback of a
+failed assertion has the result of the latest call before it.
 """
 
 from __future__ import annotations
@@ -223,6 +224,7 @@ class Answer:
         self.proxies: dict[int, Any] = {}
         self.targets: dict[int, int | str] = {}
         self.raised: BaseException | None = None
+        self.returned: list[Any] = []  # the latest call's result, if there is one
         self.classes = values.Classes()
         self.named = frozenset[str]()
         self.lock = _thread.RLock()
@@ -299,6 +301,8 @@ class Answer:
             self.lost = True
             raise
         if kind == b"R":
+            if verb == "call":
+                self.returned = [value]
             return value
         if kind == b"S":
             raise StopIteration(value)
@@ -663,7 +667,10 @@ class Tester:
             lines = [HEADER, *traceback.format_list(shown)]
             if not theirs:
                 lines += traceback.format_exception_only(type(error), error)
-            return ("".join(lines) + theirs)[-MAX_FAILURE:]
+            text = ("".join(lines) + theirs)[-MAX_FAILURE:]
+            if isinstance(error, AssertionError) and not own and self.answer.returned:
+                text = function_calls.shown(self.answer.returned[0]) + "\n" + text
+            return text
         except BaseException:
             return type(error).__name__ + "\n"
 

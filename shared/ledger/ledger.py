@@ -22,7 +22,14 @@ from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.ledger.queue import JudgeQueue, batches
 from shared.ledger.version import claim_ledger
 from shared.plan import RunPlan
-from shared.run_record import JsonObject, Lifecycle, PublishedResults, RunMeta, RunState
+from shared.run_record import (
+    JsonObject,
+    Lifecycle,
+    PublishedResults,
+    RunMeta,
+    RunnerReport,
+    RunState,
+)
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
 from shared.versions import release
@@ -230,6 +237,10 @@ class Ledger:
 
     def add_active_seconds(self, seconds: float) -> None:
         self._redis.hincrbyfloat(self._keys.meta, "active_seconds", seconds)
+
+    def report(self, report: RunnerReport) -> None:
+        """Replace the runner's report, which the page shows."""
+        self._set(runner=report.model_dump(mode="json"))
 
     def state(self) -> RunState | None:
         stored = cast(bytes | None, self._redis.hget(self._keys.meta, "state"))

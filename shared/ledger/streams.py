@@ -31,6 +31,7 @@ class RunProgress:
         last_event: Id of the newest entry in the run's stream; ``0`` for an empty stream.
         events: Entries in the stream.
         completions: Samples that have a completion.
+        locked: Whether a runner is at work on it.
     """
 
     run: str
@@ -39,6 +40,7 @@ class RunProgress:
     last_event: str
     events: int
     completions: int
+    locked: bool = False
 
 
 def runs_progress(redis: Redis) -> list[RunProgress]:
@@ -54,8 +56,9 @@ def runs_progress(redis: Redis) -> list[RunProgress]:
         pipe.xrevrange(names.events, count=1)
         pipe.xlen(names.events)
         pipe.hlen(names.hashes)
+        pipe.exists(names.lock)
     replies = iter(pipe.execute())
-    found = [_progress(run, *(next(replies) for _ in range(4))) for run in runs]
+    found = [_progress(run, *(next(replies) for _ in range(5))) for run in runs]
     return [progress for progress in found if progress is not None]
 
 
@@ -65,6 +68,7 @@ def _progress(
     newest: list[tuple[bytes, Any]],
     events: int,
     hashes: int,
+    locked: int,
 ) -> RunProgress | None:
     incarnation, state = meta
     if incarnation is None:
@@ -76,6 +80,7 @@ def _progress(
         last_event=text(newest[0][0]) if newest else "0",
         events=events,
         completions=hashes,
+        locked=bool(locked),
     )
 
 

@@ -31,7 +31,7 @@ from services.aggregator.marks import Difference
 from shared.analysis.metrics import SampleResult, summarize
 from shared.case_records import SampleCases
 from shared.ledger import Ledger
-from shared.run_record import RunState
+from shared.run_record import OutageReport, RunnerReport, RunState
 from shared.schemas import CaseResult, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import ask, begin, judge
@@ -112,8 +112,28 @@ async def test_the_runs(client: TestClient) -> None:
         "api_errors": 1,
         "ratio": pytest.approx(5 / 7),
     }
-    assert run.rate == pytest.approx(2 / (time.time() - NOW + 20), rel=0.1)
-    assert run.seconds_left == pytest.approx(2 / run.rate)
+    assert (run.seconds_left, run.stopped_at, run.outages) == (None, None, [])
+
+
+async def test_the_health_of_a_run(redis: Redis, ledger: Ledger) -> None:
+    ledger.lock("runner", 60)
+    ledger.report(RunnerReport(at=NOW, seconds_left=40.0))
+    outage = OutageReport(what="no judge is there", since=NOW - 5)
+
+    async def found() -> RunDetail:
+        async with served(redis) as client:
+            return RunDetail.model_validate(await ask(client, "/api/runs/run-1"))
+
+    run = await found()
+    assert (run.summary.seconds_left, run.summary.stopped_at) == (40.0, None)
+    assert run.unjudged == {"sandbox: http_503": 1}
+    ledger.report(RunnerReport(at=NOW, outages=[outage]))
+    run = await found()
+    assert (run.summary.seconds_left, run.summary.outages) == (None, [outage])
+    ledger.unlock("runner")
+    run = await found()
+    assert (run.summary.seconds_left, run.summary.stopped_at) == (None, NOW)
+    assert run.summary.outages == []
 
 
 CASES = SampleCases(
@@ -174,7 +194,7 @@ async def test_a_run_that_is_done_has_no_speed(client: TestClient, redis: Redis)
         found = await ask(client, "/api/runs")
     assert list(found) == ["run-0", "run-1"]
     run = found["run-0"]
-    assert (run["rate"], run["seconds_left"], run["finished_at"]) == (None, None, NOW)
+    assert (run["seconds_left"], run["stopped_at"], run["finished_at"]) == (None, None, NOW)
 
 
 async def test_a_run(client: TestClient, ledger: Ledger) -> None:

@@ -374,6 +374,18 @@ def test_failures_of_other_kinds_are_other_groups() -> None:
     assert found[3] == "wrong_answer; expected nothing more, got `NO`"
     assert found[4] == "runtime_error; NameError: name 'math' is not defined"
     assert len(set(found)) == len(found)
+    traced = 'Traceback (most recent call last):\n  File "<test>", line 9, in check\n    {}\n{}'
+    right, none = "assert candidate([2, 3]) == 5", "assert candidate([]) is None"
+    found = [
+        failed(wrong, actual="7", stderr=traced.format(right, "AssertionError\n")),
+        failed(wrong, actual="None", stderr=traced.format(right, "AssertionError\n")),
+        failed(wrong, actual="0", stderr=traced.format(none, "AssertionError\n")),
+        failed(error, stderr=traced.format("return a[i]", "IndexError: index")),
+        failed(error, stderr=traced.format("return b[-1]", "IndexError: index")),
+    ]
+    assert found[0] == "wrong_answer; AssertionError, at `assert candidate([N …]) == N`, got `N`"
+    assert found[3] == "runtime_error; IndexError: index, at `return a[i]`"
+    assert len(set(found)) == len(found)
     assert signature(verdict(generation("p1"))) is None
 
 

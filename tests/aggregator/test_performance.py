@@ -111,7 +111,7 @@ def test_series_are_what_overlaps_each_bucket() -> None:
     )
     assert sum(got.generated) == sum(got.judged) == 100
     assert max(got.waiting) == 2 and got.waiting[-1] == 0
-    assert (sum(got.timeouts), max(got.workers)) == (1, 1)
+    assert (sum(got.timeouts), max(filter(None, got.workers))) == (1, 1)
     assert got.waits_for is Part.GENERATION
 
 
@@ -170,7 +170,8 @@ def test_clocks_that_jump_are_survived(
     ]
     got = found(rows, state, started_at=begun, finished_at=begun)
     series = (got.in_flight, got.tokens, got.programs, got.waiting, got.workers, got.judged)
-    assert all(math.isfinite(value) and value >= 0 for values in series for value in values)
+    known = [value for values in series for value in values if value is not None]
+    assert all(math.isfinite(value) and value >= 0 for value in known)
     assert len(got.judged) <= BUCKETS
     assert got.sentence
 

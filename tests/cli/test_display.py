@@ -9,6 +9,7 @@ from rich.console import Console
 
 from services.cli.display import ProgressDisplay
 from shared.plan import make_plan
+from shared.run_record import OutageReport
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.e2e.plumb import wait_for
@@ -53,12 +54,16 @@ def test_no_time_is_left_while_the_run_waits_for_a_service() -> None:
     plan = make_plan([problem("p1"), problem("p2")], lambda _problem: range(1))
     with ProgressDisplay(Console(file=out, width=200)) as progress:
         progress.planned(plan)
-        progress.waits(True)
+        progress.waits([OutageReport(what="no judge is there", since=1.0)])
         progress.judged(plan.samples()[0], FinalStatus.SUCCESS)
-        progress.waits(False)
+        during = progress.report()
+        progress.waits([])
         progress.judged(plan.samples()[1], FinalStatus.SUCCESS)
     waiting, after = out.getvalue().splitlines()
     assert waiting.endswith("waiting)") and after.endswith("left)")
+    assert [one.what for one in during.outages] == ["no judge is there"]
+    assert during.seconds_left is None
+    assert progress.report().seconds_left == 0
 
 
 def test_a_sample_is_counted_once_with_its_latest_verdict() -> None:

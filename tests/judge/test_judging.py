@@ -102,11 +102,12 @@ async def test_function_tests_that_fail(sandbox: SandboxClient) -> None:
     assert found == expected
 
 
-async def test_what_the_harness_printed_is_not_shown(sandbox: SandboxClient) -> None:
+async def test_the_value_of_a_failed_assertion_is_recorded(sandbox: SandboxClient) -> None:
     verdict = await judged(MBPP, "```python\ndef inc(n):\n    return 2\n```", sandbox)
     assert verdict.first_failed_case is not None
     assert verdict.first_failed_case.expected == "assert inc(2) == 3"
-    assert verdict.first_failed_case.actual == ""
+    assert verdict.first_failed_case.actual == "2"
+    assert (verdict.first_failed_case.stderr or "").startswith("Traceback")
 
 
 async def test_prose_has_no_code(sandbox: SandboxClient) -> None:

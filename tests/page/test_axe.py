@@ -18,6 +18,10 @@ _SAMPLE = "#/run/done/codecontests_valid/codecontests_valid_001/0"
 _VIEWS = {
     "runs": "{server}/",
     "run": "{server}/#/run/done",
+    "metrics": "{server}/#/run/done/metrics",
+    "slices": "{server}/#/run/done/slices",
+    "performance": "{server}/#/run/done/performance",
+    "setup": "{server}/#/run/done/setup",
     "in_progress": "{server}/#/run/moving",
     "sample": f"{{server}}/{_SAMPLE}",
     "failed_cases": f"{{server}}/{_SAMPLE}?cases=failed",

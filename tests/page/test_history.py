@@ -205,11 +205,10 @@ def test_performance_is_drawn_when_it_is_opened(
 ) -> None:
     page, watch = visit(width, theme)
     page.goto(f"{address}/#/run/ckpt-1" if place == "live" else report)
-    section = page.locator("details.performance")
+    section = page.locator(".part")
     expect(section).to_be_visible()
-    expect(section.locator("svg")).to_have_count(0)
     assert not any(url.endswith("/performance") for url in watch.requests)
-    section.locator("summary").first.focus()
+    page.get_by_role("link", name="Performance").focus()
     page.keyboard.press("Enter")
     expect(section.locator(".sentence")).to_contain_text("Judging was the slower part")
     expect(section.locator("svg[role=img]")).to_have_count(7)
@@ -233,9 +232,8 @@ def test_a_run_of_which_nothing_is_known_says_so(address: str, visit: Visit, boo
     page, watch = visit()
     trained.begin(books, "empty", "x", name="empty", model="m", begun=-1.0)
     until_known(address, "empty")
-    page.goto(f"{address}/#/run/empty")
-    page.locator("details.performance summary").first.click()
-    expect(page.locator("details.performance")).to_contain_text("cannot be told")
+    page.goto(f"{address}/#/run/empty/performance")
+    expect(page.locator(".part")).to_contain_text("cannot be told")
     page.goto(f"{address}/#/history")
     expect(page.locator("h1")).to_have_text("History")
     assert watch.errors == []
@@ -249,5 +247,5 @@ def test_a_dead_aggregator_is_told_where_the_charts_would_be(address: str, visit
         route.abort()
 
     page.route("**/performance", refuse)
-    page.locator("details.performance summary").first.click()
-    expect(page.locator("details.performance")).to_contain_text("does not answer")
+    page.get_by_role("link", name="Performance").click()
+    expect(page.locator("main")).to_contain_text("does not answer")

@@ -14,8 +14,10 @@ from playwright.sync_api import Error as PlaywrightError
 from redis import Redis
 
 from shared.ledger import Ledger
-from shared.run_record import RunState
+from shared.run_record import OutageReport, RunnerReport, RunState
+from shared.schemas import SampleId
 from shared.statuses import FinalStatus
+from tests.aggregator import runs
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page import plain
@@ -23,6 +25,7 @@ from tests.page.choices import choose
 from tests.page.compared import until_known
 from tests.page.conftest import Visit
 from tests.page.readable import CONTRAST, Looks, assert_readable_in
+from tests.shared.ledgers import problem
 
 pytestmark = pytest.mark.browser
 
@@ -30,6 +33,9 @@ SAMPLE = "#/run/done/codecontests_valid/codecontests_valid_001/0"
 VIEWS = {
     "runs": "",
     "run": "#/run/done",
+    "metrics": "#/run/done/metrics",
+    "slices": "#/run/done/slices",
+    "performance": "#/run/done/performance",
     "sample": SAMPLE,
     "missing": "#/run/none",
     "report": "report.html",
@@ -86,18 +92,19 @@ def test_lower_bounds_and_problems_with_many_right_answers_are_marked(
     view: str, urls: dict[str, str], visit: Visit
 ) -> None:
     page, watch = visit()
-    show(page, urls[view])
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    card = page.locator("details[data-fold='dataset codecontests_valid']")
+    home = urls[view].partition("#")[0]
+    show(page, f"{home}#/run/done/metrics")
+    card = page.get_by_role("region", name="codecontests_valid")
     expect(card.locator("dl")).to_contain_text("≥ 0.")
     expect(card).to_contain_text("lower bounds for")
     metrics = page.get_by_role("region", name="Metrics")
     expect(metrics.locator("tr", has_text="pass ratio, mean")).to_contain_text("≥ 0.")
     expect(metrics.locator("tr", has_text="accepted@1")).not_to_contain_text("≥")
-    expect(metrics).to_contain_text("if all cases not run failed, passed")
-    expect(metrics).to_contain_text("of problems with one right answer")
-    expect(metrics).to_contain_text("problems with many right answers and no checker")
-    expect(page.get_by_role("region", name="Parts of codecontests_valid")).to_contain_text("≥ 0.")
+    for label in ("if cases not run pass", "with one right answer", "problems with many"):
+        expect(metrics).to_contain_text(label)
+    page.get_by_role("link", name="Slices").click()
+    expect(page.get_by_role("region", name="Slices of codecontests_valid")).to_contain_text("≥ 0.")
+    page.get_by_role("link", name="Samples").click()
     choose(page, "Status", "timeout")
     choose(page, "Data set", "codecontests_valid")
     expect(page.locator("tr.row").first).to_contain_text("1 not run")
@@ -584,6 +591,50 @@ def test_a_run_in_progress_moves_without_being_loaded_again(
     assert watch.errors == []
 
 
+def test_the_answers_to_a_problem_are_stepped_through(
+    address: str, books: Redis, visit: Visit
+) -> None:
+    page, watch = visit()
+    ledger = runs.begin(books, [problem("d1", "p/1")], "several")
+    for index, status in enumerate((FinalStatus.SUCCESS, FinalStatus.TIMEOUT, FinalStatus.SUCCESS)):
+        runs.judge(ledger, SampleId("d1", "p/1", index), status)
+    until_known(address, "several")
+    show(page, f"{address}/#/run/several/d1/p%2F1/0")
+    answers = page.get_by_role("navigation", name="Answers to this problem").get_by_role("link")
+    expect(answers).to_have_text(["#0 success", "#1 timeout", "#2 success"])
+    for index in (1, 2):
+        page.keyboard.press("]")
+        expect(page.locator("h1")).to_have_text(f"p/1 #{index}")
+    page.keyboard.press("[")
+    expect(page.locator("h1")).to_have_text("p/1 #1")
+    expect(answers.nth(1)).to_have_attribute("aria-current", "page")
+    ledger.delete()
+    assert watch.errors == []
+
+
+def test_a_run_shows_its_health(address: str, books: Redis, visit: Visit) -> None:
+    page, watch = visit()
+    ledger = plain.begin(books, "ailing", "")
+    plain.judge_some(ledger, 0, 9)
+    ledger.lock("runner", 600)
+    outage = OutageReport(what="no sandbox answers", since=1.0, reason="http_503")
+    ledger.report(RunnerReport(at=1.0, outages=[outage]))
+    until_known(address, "ailing")
+    for view in ("", "#/run/ailing"):
+        show(page, f"{address}/{view}")
+        expect(page.locator("main")).to_contain_text("no sandbox answers since ")
+        expect(page.locator("main")).to_contain_text("(http_503)")
+    expect(page.locator("main")).to_contain_text("Waiting: 111 to be generated.")
+    ledger.report(RunnerReport(at=1.0, seconds_left=125.0))
+    expect(page.locator("main")).to_contain_text("2 min 5 s left")
+    expect(page.locator("main")).not_to_contain_text("no sandbox answers")
+    ledger.unlock("runner")
+    expect(page.locator("main")).to_contain_text("no command since ")
+    expect(page.locator("main")).not_to_contain_text(" left")
+    ledger.delete()
+    assert watch.errors == []
+
+
 def test_a_run_that_is_being_published_is_followed_to_its_end(address: str, visit: Visit) -> None:
     page, watch = visit()
 
@@ -754,16 +805,18 @@ def test_what_is_counted_leads_to_what_was_counted(address: str, visit: Visit) -
     assert page.evaluate("document.querySelector('.samples').getBoundingClientRect().top") < 450
     page.locator(".intervals a", has_text="humaneval").click()
     expect(page.locator("tr.row a").first).to_have_text("humaneval_000")
-    part = page.locator("details[data-fold='dataset humaneval']")
-    part.locator("summary").click()
+    page.get_by_role("link", name="Metrics").click()
+    part = page.get_by_role("region", name="humaneval")
     part.locator(".keys a", has_text="wrong_answer").click()
     expect(page.locator("tr.row")).to_have_count(8)
-    expect(part).to_have_attribute("open", "")  # what was open is open again
+    page.go_back()
     half = part.locator(".histogram tr", has_text="0.5 to 0.6").locator("a")
     assert (half.get_attribute("href") or "").endswith(
         "?dataset=humaneval&pass_ratio=0.5..0.599999"
     )
-    slices = page.locator("details[data-fold='parts humaneval']")
+    page.get_by_role("link", name="Slices").click()
+    slices = page.get_by_role("region", name="Slices of humaneval")
+    expect(slices).to_be_visible()
     links = [a.get_attribute("href") or "" for a in slices.locator("th a").all()]
     assert {link.partition("?")[2] for link in links} == {
         "dataset=humaneval&difficulty=hard",
@@ -779,19 +832,17 @@ def test_an_update_disturbs_no_reader(address: str, books: Redis, visit: Visit) 
     ledger = plain.begin(books, "growing", "")
     plain.judge_some(ledger, 0, 30)
     until_known(address, "growing")
-    show(page, f"{address}/#/run/growing")
-    part = page.locator("details[data-fold='dataset codecontests_valid']")
-    part.locator("summary").click()
+    show(page, f"{address}/#/run/growing/metrics")
+    part = page.get_by_role("region", name="codecontests_valid")
     link = part.locator(".keys a").first
     expect(link).to_have_text("success 5")
     link.focus()
-    page.evaluate("document.querySelector('.details').scrollIntoView()")
+    part.evaluate("one => one.scrollIntoView()")
     page.evaluate("document.querySelector('.intervals').same = true")
     place = (link.bounding_box() or {})["y"]
     plain.judge_some(ledger, 30, 60)
     expect(part.locator(".keys").first).to_contain_text("success 9")
     expect(link).to_be_focused()
-    expect(part).to_have_attribute("open", "")
     assert (link.bounding_box() or {})["y"] == pytest.approx(place, abs=5)
     assert page.evaluate("document.querySelector('.intervals').same")
     assert watch.errors == []

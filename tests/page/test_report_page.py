@@ -40,10 +40,11 @@ def test_a_run_at_a_glance(visit: Visit, report: Path) -> None:
     page.goto(report.as_uri())
     expect(page.locator("h1")).to_have_text("mine")
     expect(page.locator(".intervals .value b").first).to_have_text("66.7 %")
-    page.get_by_text("Parts of d1").click()
-    expect(page.get_by_role("region", name="Parts of d1")).to_contain_text("graphs")
-    page.get_by_text("All metrics").click()
+    page.get_by_role("link", name="Slices").click()
+    expect(page.get_by_role("region", name="Slices of d1")).to_contain_text("graphs")
+    page.get_by_role("link", name="Metrics").click()
     expect(page.get_by_role("region", name="Metrics")).to_contain_text("pass@2")
+    page.get_by_role("link", name="Samples").click()
     expect(page.locator("tr.row")).to_have_count(4)
     assert watch.errors == []
     assert watch.requests == [report.as_uri()]
@@ -105,7 +106,7 @@ def test_a_sample_whose_texts_are_elsewhere(visit: Visit, report: Path) -> None:
 
 def test_nothing_is_wider_than_the_window(visit: Visit, report: Path) -> None:
     page, errors = opened(visit, report)
-    for fragment in ("", "#/run/run-1/d1/p1/1"):
+    for fragment in ("#/run/run-1/setup", "#/run/run-1/d1/p1/1"):
         page.goto("about:blank")
         page.goto(f"{report.as_uri()}{fragment}")
         expect(page.locator("dl").first).to_be_attached()

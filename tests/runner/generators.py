@@ -5,7 +5,7 @@ import json
 import socket
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from services.generator.backends.replay.app import build_app
 from services.generator.settings import GeneratorSettings
 from services.runner.client import GeneratorClient
 from services.runner.sampling import SamplingParams
+from shared.run_record import OutageReport
 from shared.schemas import Generation, SampleId
 
 SAMPLE = SampleId("d/1", "p 1", 2)
@@ -113,8 +114,8 @@ class Notes:
     def note(self, text: str) -> None:
         self.texts.append(text)
 
-    def waits(self, waits: bool) -> None:
-        self.waiting = waits
+    def waits(self, outages: Sequence[OutageReport]) -> None:
+        self.waiting = bool(outages)
 
 
 async def until(reached: Callable[[], bool]) -> None:

@@ -17,7 +17,7 @@ from shared.ledger import Ledger, connect
 from shared.ledger.keys import RunKeys
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import RunPlan, make_plan
-from shared.run_record import Provenance, RunState
+from shared.run_record import Provenance, RunnerReport, RunState
 from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
@@ -72,6 +72,9 @@ class FakeProgress:
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+    def report(self) -> RunnerReport:
+        return RunnerReport(at=time.time(), seconds_left=7.0)
 
 
 class Others:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from services.aggregator.api.models import (
     ExtractedCode,
@@ -10,17 +11,25 @@ from services.aggregator.api.models import (
     RunSummary,
     SampleDetail,
 )
+from services.aggregator.index.across import answers_of
 from services.aggregator.index.history import RunScore
-from services.aggregator.index.overview import DatasetFigures, IndexedRun, notes, rate, results
+from services.aggregator.index.overview import (
+    DatasetFigures,
+    IndexedRun,
+    notes,
+    results,
+    unjudged_reasons,
+)
 from services.aggregator.index.problems import read_outline
 from services.aggregator.index.records import read_sample
 from services.aggregator.marks import SampleMarks
+from shared.analysis.catalogue import metrics_of
 from shared.analysis.statistics import ratio
 from shared.redaction import redact_address
-from shared.run_record import RunMeta
+from shared.run_record import JsonObject, RunMeta, RunState
 from shared.schemas import Generation, SampleId, Verdict
 
-_SHOWN = ("config", "versions", "state")
+_SHOWN = ("config", "versions", "state", "runner", "locked")
 
 
 def latest_runs(runs: Sequence[IndexedRun], most: int) -> Sequence[IndexedRun]:
@@ -36,12 +45,10 @@ def latest_runs(runs: Sequence[IndexedRun], most: int) -> Sequence[IndexedRun]:
     return [run for run in runs if run.run in kept]
 
 
-def run_summary(
-    connection: sqlite3.Connection, run: IndexedRun, scores: Mapping[str, RunScore] | None = None
-) -> RunSummary:
-    speed = rate(connection, run)
-    left = max(0, run.samples_planned - run.verdicts)
+def run_summary(run: IndexedRun, scores: Mapping[str, RunScore] | None = None) -> RunSummary:
     meta = run.meta() or RunMeta()
+    running, locked = run.state is RunState.RUNNING, run.facts.get("locked")
+    report = meta.runner if running else None
     rollout = meta.config.actor_rollout_ref.rollout
     return RunSummary(
         run=run.run,
@@ -62,9 +69,10 @@ def run_summary(
             api_errors=run.api_errors,
             ratio=_share(run.verdicts, run.samples_planned),
         ),
-        rate=speed,
-        seconds_left=ratio(left, speed) if speed else None,
-        folder=None if run.folder is None else redact_address(run.folder),
+        seconds_left=report.seconds_left if report and locked else None,
+        stopped_at=report.at if report and locked is False else None,
+        outages=report.outages if report and locked else [],
+        folder=redact_address(run.folder or meta.output) or None,
         reading=run.reading,
     )
 
@@ -73,16 +81,18 @@ def run_detail(
     connection: sqlite3.Connection, run: IndexedRun, figures: Mapping[str, DatasetFigures]
 ) -> RunDetail:
     published = results(connection, run)
-    facts = run.facts
+    facts, metrics = run.facts, cast(dict[str, JsonObject], published.get("metrics") or {})
     config, versions = facts.get("config"), facts.get("versions")
     return RunDetail(
-        summary=run_summary(connection, run),
+        summary=run_summary(run),
         config=config if isinstance(config, dict) else None,
         versions=versions if isinstance(versions, dict) else None,
         facts={name: value for name, value in facts.items() if name not in _SHOWN},
         datasets=dict(figures),
         metrics=published.get("metrics"),
+        catalogue=metrics_of(name for one in metrics.values() for name in one),
         slices=published.get("slices"),
+        unjudged=unjudged_reasons(connection, run),
         notes=notes(connection, run),
     )
 
@@ -94,7 +104,8 @@ def sample_detail(
     record = read_sample(connection, run.id, sample)
     if record is None:
         return None
-    outline = read_outline(connection, run.id, (sample.dataset, sample.problem_id))
+    problem = (sample.dataset, sample.problem_id)
+    outline = read_outline(connection, run.id, problem)
     code = extracted(record.generation, record.verdict)
     return SampleDetail(
         run=run.run,
@@ -115,6 +126,7 @@ def sample_detail(
             record.verdict.first_failed_case,
             language_of(run, sample.dataset),
         ),
+        answers=answers_of(connection, run.id, problem),
     )
 
 

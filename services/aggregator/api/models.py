@@ -11,14 +11,16 @@ from services.aggregator.api.parameters import (
     one_of,
     text_range,
 )
+from services.aggregator.index.across import Answer
 from services.aggregator.index.filters import CHOICES, RANGES, SampleFilter
 from services.aggregator.index.history import RunScore
 from services.aggregator.index.overview import DatasetFigures
 from services.aggregator.index.pages import Sort, SortOrder
 from services.aggregator.index.search import PLACES, SHORTEST
 from services.aggregator.marks import SampleMarks
+from shared.analysis.catalogue import MetricInfo
 from shared.analysis.statistics import MetricValue
-from shared.run_record import JsonObject, RunState
+from shared.run_record import JsonObject, OutageReport, RunState
 from shared.schemas import ChatMessage, Generation, Verdict
 from shared.statuses import ExtractionReason, FinalStatus
 
@@ -52,9 +54,10 @@ class RunSummary(_Answer):
 
     ``verdicts`` counts samples with a verdict of any kind, ``datasets`` by data set and status.
     ``scores`` are only in the list of runs.
-    ``rate`` is verdicts per second over the last minute. Times are Unix seconds. ``folder`` is the
-    one that a run is read from that is not in the ledger; ``reading`` says that this is going on,
-    and the counts are those so far.
+    ``seconds_left`` is the runner's estimate, ``outages`` the services that it waits for. A run
+    whose runner was killed has ``stopped_at``. Times are Unix seconds. ``folder`` has the
+    artifacts. ``reading`` says that a finished run is being read from it, and the counts are those
+    so far.
     """
 
     run: str
@@ -69,8 +72,9 @@ class RunSummary(_Answer):
     datasets: dict[str, dict[FinalStatus, Count]]
     scores: dict[str, RunScore] = {}
     progress: Progress
-    rate: float | None
     seconds_left: float | None
+    stopped_at: float | None
+    outages: list[OutageReport]
     folder: str | None = None
     reading: bool = False
 
@@ -83,8 +87,9 @@ class RunDetail(_Answer):
     """A run with its config, versions, other metadata, and live figures.
 
     ``metrics`` and ``slices`` are the contents of ``phase0_summary.json`` (metrics by data set) and
-    ``slices.json`` (by data set, dimension and bucket); None before the run is published. ``notes``
-    say what of the run's folder cannot be read.
+    ``slices.json`` (by data set, dimension and bucket); None before the run is published.
+    ``catalogue`` declares the metrics in their order. ``unjudged`` counts the samples that could
+    not be judged by reason. ``notes`` say what of the run's folder cannot be read.
     """
 
     summary: RunSummary
@@ -93,7 +98,9 @@ class RunDetail(_Answer):
     facts: JsonObject
     datasets: dict[str, DatasetFigures]
     metrics: dict[str, dict[str, MetricValue]] | None
+    catalogue: list[MetricInfo]
     slices: dict[str, dict[str, dict[str, dict[str, MetricValue]]]] | None
+    unjudged: dict[str, Count]
     notes: list[str] = []
 
 
@@ -110,7 +117,7 @@ class SampleDetail(_Answer):
     ``messages`` are what the model was sent, as far as the run recorded it. ``quality`` has the
     findings of the data's audit. ``code`` is also None if nothing was run, if
     SandboxFusion extracted it (``submit``), or if an older version wrote the verdict and did not
-    record it.
+    record it. ``answers`` are the run's to the same problem, this one included.
     """
 
     run: str
@@ -126,6 +133,7 @@ class SampleDetail(_Answer):
     code: ExtractedCode | None
     verdict: Verdict
     marks: SampleMarks
+    answers: list[Answer]
 
 
 # A list of values; a comma, a backslash or a leading hyphen of a value is escaped by a backslash.

@@ -134,10 +134,7 @@ class _Api:
                 runs = all_runs(connection)
                 shown = answers.latest_runs(runs, self._max_listed)
                 scores = self._trends.scores(connection)
-                found = {
-                    run.run: answers.run_summary(connection, run, scores.get(run.run))
-                    for run in shown
-                }
+                found = {run.run: answers.run_summary(run, scores.get(run.run)) for run in shown}
                 return RunList(found), len(runs) - len(shown)
 
         found, left_out = await self._in_thread(read)

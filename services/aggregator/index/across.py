@@ -81,7 +81,7 @@ def problem_answers(
 ) -> ProblemAnswers | None:
     """Read all answers to a problem; None if no run has any."""
     latest = sorted(runs, key=lambda run: (run.meta() or RunMeta()).started_at or 0, reverse=True)
-    answers = {run.run: _answers(connection, run, problem) for run in latest}
+    answers = {run.run: answers_of(connection, run.id, problem) for run in latest}
     latest = [run for run in latest if answers[run.run]]
     if not latest:
         return None
@@ -96,10 +96,11 @@ def problem_answers(
     )
 
 
-def _answers(connection: sqlite3.Connection, run: IndexedRun, problem: ProblemKey) -> list[Answer]:
+def answers_of(connection: sqlite3.Connection, run_id: int, problem: ProblemKey) -> list[Answer]:
+    """Read the judged answers of a run to a problem."""
     return [
         Answer(index, FinalStatus(status), bool(accepted), *figures)
-        for index, status, accepted, *figures in connection.execute(_ANSWERS, (run.id, *problem))
+        for index, status, accepted, *figures in connection.execute(_ANSWERS, (run_id, *problem))
     ]
 
 

@@ -227,7 +227,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 # Schema.
 
-_VERSION = 7
+_VERSION = 8
 
 # A run that is restarted from scratch under its old id is a new row of ``runs``. AUTOINCREMENT does
 # not reuse ids, so a cursor of the old run cannot match rows of the new one. Sort keys are

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -17,7 +16,6 @@ from shared.run_record import JsonObject, RunMeta, RunState
 from shared.statuses import FinalStatus
 
 PERCENTS = (50, 90, 95, 99)
-_RATE_WINDOW = 60.0
 _RATIO_BINS = 10
 _CACHED_META = 300
 _JUDGED = f"WHERE run_id = ? AND dataset = ? AND final_status <> '{FinalStatus.API_ERROR}'"
@@ -181,17 +179,17 @@ def published_metrics(connection: sqlite3.Connection, run: IndexedRun) -> JsonOb
     return metrics if isinstance(metrics, dict) else {}
 
 
-def rate(connection: sqlite3.Connection, run: IndexedRun) -> float | None:
-    """Compute verdicts per second over the last minute; None unless the run is running."""
-    if run.state is not RunState.RUNNING:
-        return None
-    now = time.time()
-    count, first = connection.execute(
-        "SELECT count(*), min(judged_at) FROM samples WHERE run_id = ? "
-        "AND judged_at BETWEEN ? AND ?",
-        (run.id, now - _RATE_WINDOW, now),
-    ).fetchone()
-    return 0.0 if not count else float(count / max(1.0, now - first))
+def unjudged_reasons(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, int]:
+    """Count the samples that could not be judged by their reason, the most frequent one first."""
+    if not run.api_errors:
+        return {}
+    return dict(
+        connection.execute(
+            "SELECT ifnull(detail, 'unknown'), count(*) FROM samples WHERE run_id = ? "
+            f"AND final_status = '{FinalStatus.API_ERROR}' GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 20",
+            (run.id,),
+        ).fetchall()
+    )
 
 
 # Figures of a data set.

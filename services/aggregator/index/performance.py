@@ -53,7 +53,7 @@ class Performance:
         programs: Mean number of programs in the sandbox: sandbox seconds per second.
         judged: Verdicts.
         timeouts: Verdicts that are time-outs.
-        workers: Number of judge workers that gave a verdict.
+        workers: Number of judge workers that gave a verdict; None without verdicts.
         slots: Programs that the sandbox runs at a time, where that is recorded.
         waits_for: The slower part of the run.
         sentence: What to add, with figures.
@@ -69,7 +69,7 @@ class Performance:
     programs: list[float] = field(default_factory=list)
     judged: list[int] = field(default_factory=list)
     timeouts: list[int] = field(default_factory=list)
-    workers: list[int] = field(default_factory=list)
+    workers: list[int | None] = field(default_factory=list)
     slots: int | None = None
     waits_for: Part = _NOTHING.part
     sentence: str = _NOTHING.sentence
@@ -318,14 +318,15 @@ def _programs(samples: _Samples, judged: Flags, generated: Flags) -> _Spans:
     return _Spans(start, end, weight)
 
 
-def _workers(axis: _Axis, samples: _Samples, judged: Flags) -> list[int]:
+def _workers(axis: _Axis, samples: _Samples, judged: Flags) -> list[int | None]:
     named = judged & (samples.worker >= 0)
     if not named.any():
         return []
     # Each worker counts once in a bucket.
     most = int(samples.worker.max()) + 1
     pairs = np.unique(axis.place(samples.judged[named]) * most + samples.worker[named])
-    return cast(list[int], np.bincount(pairs // most, minlength=axis.buckets).tolist())
+    counts: list[int] = np.bincount(pairs // most, minlength=axis.buckets).tolist()
+    return [count or None for count in counts]
 
 
 def _load(

@@ -1,7 +1,8 @@
 """Signature of a failure: a short text that samples share if they failed in the same way.
 
-It is what a verdict says of the failure (status, detail, extraction reason, the exception or the
-first differing output), with numbers, addresses and long literals replaced.
+It is what a verdict says of the failure (status, detail, extraction reason, the exception with its
+line, the value of a failed assertion or the first differing output), with numbers, addresses and
+long literals replaced.
 """
 
 import re
@@ -17,6 +18,8 @@ _READ = 2000  # characters that are looked at, of each text
 _EXCERPT = 400
 ID_LENGTH = 16  # hex digits
 
+# The line of code of a frame of a Python traceback.
+_FRAME = re.compile(r'^ *File ".*", line \d+.*\n +(\S.*)$', re.MULTILINE)
 # A literal is kept if it may be a name: short, of one word, without a number.
 _LITERAL = re.compile(r"'[^'\n]*'")
 _MAY_BE_NAME = re.compile(r"'[^\s\d]{1,30}'")
@@ -76,9 +79,19 @@ def _cause(verdict: Verdict) -> str:
 
 
 def _exception(case: FailedCase) -> str:
-    """The last line of the standard error: a traceback's exception, or what a compiler said."""
-    last = (case.stderr or "")[-_READ:].rstrip().rpartition("\n")[2]
-    return shorten_end(normalized(last), 2 * _LONGEST_LINE)
+    """The last line of the standard error (a traceback's exception, or what a compiler said), the
+    line of code that raised it, and what a failed test's call returned."""
+    text = (case.stderr or "")[-_READ:].rstrip()
+    parts = [_short(text.rpartition("\n")[2])]
+    if lines := _FRAME.findall(text):
+        parts.append(f"at `{_short(lines[-1])}`")
+        if case.input is None and case.actual:
+            parts.append(f"got `{_short(case.actual)}`")
+    return ", ".join(filter(None, parts))
+
+
+def _short(text: str) -> str:
+    return shorten_end(normalized(text), _LONGEST_LINE)
 
 
 def _difference(case: FailedCase) -> str:
@@ -100,4 +113,4 @@ def _lines(text: str) -> list[str]:
 def _shown(lines: list[str], number: int) -> str:
     if number >= len(lines):
         return "nothing more" if number else "nothing"
-    return f"`{shorten_end(normalized(lines[number]), _LONGEST_LINE)}`"
+    return f"`{_short(lines[number])}`"

@@ -153,5 +153,6 @@ export async function sample(name, dataset, problem, index) {
   const { texts, ...verdict } = find(name, dataset, problem, index);
   const [, difficulty = null, tags = [], quality = null, asked = null] = problemOf(dataset, problem);
   const messages = Array.isArray(asked) ? asked.map(([role, content]) => ({ role, content })) : null;
-  return { difficulty, tags, quality, prompt: messages ? null : asked, messages, generation: null, code: null, verdict, ...texts, missing: texts === null };
+  const answers = rows.filter((row) => row.dataset === dataset && row.problem_id === problem);
+  return { answers, difficulty, tags, quality, prompt: messages ? null : asked, messages, generation: null, code: null, verdict, ...texts, missing: texts === null };
 }

@@ -32,6 +32,7 @@ from services.judge.verdict import (
 )
 from shared.extraction import called_functions, extract
 from shared.function_plan import plan_of
+from shared.harness.function_tester import HEADER
 from shared.harness.wire import CaseRun, FunctionEnd, FunctionReport, FunctionTests
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
@@ -136,7 +137,13 @@ class FunctionMethod(Method):
             return self._broken(ended.stderr)
         # The answer's own exit code, if it ended; otherwise it is that of the tests.
         exit_code = ended.exit_code if report.lost else None
-        return self._outcomes(replace(ended, stdout="", exit_code=exit_code), codes, detail)
+        returned, traceback, frames = ended.stderr.partition(HEADER)
+        ended = replace(ended, stdout="", stderr=traceback + frames or returned)
+        outcomes = self._outcomes(replace(ended, exit_code=exit_code), codes, detail)
+        failed = next((i for i, one in outcomes.items() if one.code is not CaseCode.PASSED), None)
+        if traceback and failed is not None:
+            outcomes[failed] = replace(outcomes[failed], actual=returned.rstrip())
+        return outcomes
 
     def _not_compiled(self, run: calls.HarnessRun[CaseRun], *, alone: bool) -> Outcomes:
         detail = VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None

@@ -14,7 +14,7 @@ const VIEWS = {
   compare: () => showCompare,
   history: () => showHistory,
   problem: () => showProblem,
-  run: (parts) => (parts.length < 4 ? showRun : showSample),
+  run: (parts) => (parts.length < 4 ? showRun : showSample), // of a run there are tabs
 };
 
 // Views that a report, which holds one run, does not have.
@@ -49,7 +49,7 @@ function trail(parts) {
   if (parts[0] === "compare") links.push(["compare", "#/compare", "compare"]);
   if (parts[0] === "run") links.push(["run", runAddress(parts[1]), parts[1]]);
   if (parts[0] === "problem") links.push(["problem", location.hash, `${parts[1]} / ${parts[2]}`]);
-  if (parts[0] === "run" && parts.length > 2) links.push(["sample", location.hash, `${parts[2]} / ${parts[3]} / ${parts[4]}`]);
+  if (parts[0] === "run" && parts.length > 4) links.push(["sample", location.hash, `${parts[2]} / ${parts[3]} / ${parts[4]}`]);
   return links.map(([, href, text]) => el("a", { href }, name(text))).flatMap((link) => [" › ", link]);
 }
 
@@ -73,7 +73,7 @@ async function show() {
   clearTimeout(slow);
   if (turn !== turns) return done(); // the user has navigated away
   leave = done;
-  for (const part of stage.querySelectorAll("details[data-fold]")) part.open = opened.has(folded(part));
+  for (const part of stage.querySelectorAll("details[data-fold]")) part.open = opened.has(part.dataset.fold);
   main.replaceChildren(stage);
   if (turn > 1) main.focus({ preventScroll: true });
   // An entry of the history that was left begins at that place, a new one at its target or the top.
@@ -83,11 +83,10 @@ async function show() {
   if (y === undefined) main.querySelector("[data-target]")?.scrollIntoView();
 }
 
-// Folded parts that the reader has opened, which are open again when the view is built anew.
+// Folded parts that the reader has opened, which are open again in the next view that has them.
 const opened = new Set();
-const folded = (part) => `${location.hash.split("?")[0]} ${part.dataset.fold}`;
 document.addEventListener("toggle", ({ target }) => {
-  if (target.isConnected && target.dataset.fold) opened[target.open ? "add" : "delete"](folded(target));
+  if (target.isConnected && target.dataset.fold) opened[target.open ? "add" : "delete"](target.dataset.fold);
 }, { capture: true });
 
 // Print shows what is folded.
@@ -118,5 +117,5 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the router would take its hash for a view
   main.focus();
 });
-if (!api.only()) document.querySelector("header").append(el("nav", { class: "views", "aria-label": "Views" }, LINKS.map(([href, text]) => el("a", { href }, text))));
+if (!api.only()) crumbs.before(el("nav", { class: "views", "aria-label": "Views" }, LINKS.map(([href, text]) => el("a", { href }, text))));
 show();

@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { STATUSES } from "./charts.js";
 import { el, name, plain, scrolled, warn } from "./dom.js";
 import { flipsList } from "./flips.js";
-import { compareAddress, listOf, problemAddress, runAddress } from "./listing.js";
+import { compareAddress, listOf, problemAddress, runAddress, runLabel } from "./listing.js";
 import { interval, percent, points, significant } from "./numbers.js";
 
 const DIMENSIONS = { difficulty: "Difficulty", tag: "Tag", tests: "Number of tests", prompt_length: "Prompt, characters", judge_time: "Judging a sample, mean of both runs" };
@@ -25,12 +25,12 @@ const heading = (text, kind = "number") => el("th", { scope: "col", class: kind 
 function chooser(chosen, all) {
   const go = (runs) => (location.hash = compareAddress(runs));
   const option = (id, text) => el("option", { value: id }, plain(text));
-  const label = (id) => (all[id]?.name ? `${all[id].name} (${id})` : id);
+  const label = (id) => runLabel(id, all[id]);
   const rest = Object.keys(all).filter((id) => !chosen.includes(id));
   const swap = (event) => go([event.target.value, ...chosen.filter((id) => id !== event.target.value)]);
   const baseline = el("select", { onchange: swap }, chosen.map((id) => option(id, label(id))));
   const add = el("select", { onchange: (event) => event.target.value && go([...chosen, event.target.value]) }, option("", "choose"), rest.map((id) => option(id, label(id))));
-  const less = (id) => el("button", { type: "button", onclick: () => go(chosen.filter((one) => one !== id)) }, "Leave out ", name(label(id)));
+  const less = (id) => el("button", { type: "button", onclick: () => go(chosen.filter((one) => one !== id)) }, "Leave out ", name(all[id]?.name ?? id));
   return el("form", { class: "filters", onsubmit: (event) => event.preventDefault() },
     chosen.length ? el("label", {}, "Baseline", baseline) : null,
     rest.length ? el("label", {}, chosen.length ? "Compare with" : "Baseline", add) : null,

@@ -38,7 +38,7 @@ function likewise(old, node) {
   if (old.style.cssText !== node.style.cssText) old.style.cssText = node.style.cssText; // the policy forbids the attribute
 }
 
-// Folded part of a view; `key` is its name in the address's view, by which the router finds it open again.
+// Folded part of a view; `key` is its name, by which the router finds it open in the next view.
 export const fold = (key, summary, ...children) => el("details", { "data-fold": key }, el("summary", {}, summary), ...children);
 
 // Table in a box that scrolls sideways, reachable by keyboard.

@@ -2,7 +2,7 @@
 import * as api from "./api.js";
 import { percent } from "./charts.js";
 import { el, name, plain, scrolled, warn } from "./dom.js";
-import { runAddress } from "./listing.js";
+import { runAddress, runLabel } from "./listing.js";
 import { moment } from "./runs.js";
 import { behind, overRuns, SMALL, WIDE } from "./trend.js";
 
@@ -20,8 +20,15 @@ const COSTS = [
 const natural = new Intl.Collator("en", { numeric: true }).compare;
 const ORDERS = { time: "time begun", model: "model" };
 
+const brief = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
 const title = (run) => run.name ?? run.run;
-const short = (run) => plain(run.model ?? title(run)).slice(-32); // below an axis; a path ends with what differs
+// Texts below an axis: of the first, the middle and the last run the day and the model, whose path ends with what differs.
+function below(runs) {
+  const day = (run) => (run.started_at ? `${new Date(1000 * run.started_at).toLocaleDateString()}, ` : "");
+  const some = runs.length > 2 ? [runs[0], runs[Math.floor(runs.length / 2)], runs.at(-1)] : runs;
+  return some.map((run) => `${day(run)}${plain(run.model ?? title(run)).slice(-24)}`);
+}
+
 const compareAddress = (base, run) => `#/compare?runs=${[base, run].map(encodeURIComponent).join(",")}`;
 const interval = (ends, form) => (ends ? `${form(ends[0])} to ${form(ends[1])}` : "–");
 
@@ -69,12 +76,12 @@ function trend(key, runs, base) {
       interval(one?.accepted_at_1_ci95, percent), number(3)(one?.pass_ratio_mean), ...COSTS.map(([, cost, form]) => form(one?.[cost]))];
   });
   const costs = COSTS.slice(0, 4).map(([label, cost, form]) =>
-    el("div", {}, overRuns({ label, form, fromZero: true, pick, points: runs.map((run, i) => ({ title: `${title(run)}: ${form(found[i]?.[cost])}`, value: found[i]?.[cost] })) })));
+    el("div", {}, overRuns({ label, form, fromZero: true, pick, ends: [runs[0], runs.at(-1)].map((run) => plain(title(run)).slice(-16)), points: runs.map((run, i) => ({ title: `${title(run)}: ${form(found[i]?.[cost])}`, value: found[i]?.[cost] })) })));
   const headings = ["run", "model", "begun", "judged", "accepted@1", "95 % interval", "pass ratio", ...COSTS.map(([label]) => label)];
   const baseline = own(base, key)?.accepted_at_1;
   return el("article", { class: "card trend" },
     el("h2", {}, name(key)),
-    overRuns({ label: "accepted@1 with 95 % intervals", points, form: percent, base: baseline, pick, greatest: 1, size: innerWidth < 700 ? SMALL : WIDE, ends: [runs[0], runs.at(-1)].map(short) }),
+    overRuns({ label: "accepted@1 with 95 % intervals", points, form: percent, base: baseline, pick, greatest: 1, size: innerWidth < 700 ? SMALL : WIDE, ends: below(runs) }),
     picked,
     el("div", { class: "plots" }, costs),
     behind(`Runs on ${plain(key)}`, headings, rows));
@@ -133,7 +140,7 @@ function others(history) {
       ? scrolled("What differs", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)), "figures")
       : el("p", { class: "soft" }, "What differs is not recorded.");
     return el("details", {},
-      el("summary", {}, `${count(group.runs, "run")}: `, name(differences.map(({ what }) => what).slice(0, FEW).join(", ") || "unknown differences")),
+      el("summary", {}, `${count(group.runs, "run")}: `, name(differences.slice(0, FEW).map(({ what, here, there }) => `${what} ${brief(there)} in place of ${brief(here)}`).join(", ") || "unknown differences")),
       el("p", {}, runs), differing, more ? el("p", { class: "soft" }, `and ${more} more differences`) : null,
       el("p", {}, el("a", { href: address({ protocol: group.protocol }) }, "Their history")));
   };
@@ -156,7 +163,7 @@ export async function showHistory(main, _parts, given) {
   if (api.only()) throw new Error("This file is the report of one run and has no history.");
   document.title = "History – Plumbline";
   const query = { protocol: given.get("protocol"), baseline: given.get("baseline"), order: given.get("order") };
-  const { groups, unreadable } = await api.history();
+  const [{ groups, unreadable }, all] = await Promise.all([api.history(), api.runs()]);
   const heading = el("h1", {}, "History");
   const torn = Object.entries(unreadable).map(([run, reason]) => el("p", { class: "soft" }, "Of ", name(run), " the record cannot be read: ", name(reason)));
   let turn = 0;
@@ -179,7 +186,7 @@ export async function showHistory(main, _parts, given) {
     if (runs.length === 1) notes.push(["There is one run of this protocol, so there is no trend yet."]);
     controls.replaceChildren(
       select("Protocol", "protocol", groups.map((one) => [one.protocol, label(one)]), found.history.group.protocol, change),
-      select("Baseline", "baseline", runs.map((run) => [run.run, `${plain(title(run))}${run.name ? ` (${plain(run.run)})` : ""}`]), base.run, change),
+      select("Baseline", "baseline", runs.map((run) => [run.run, plain(runLabel(run.run, all[run.run] ?? run))]), base.run, change),
       select("Order", "order", Object.entries(ORDERS), query.order === "model" ? "model" : "time", change));
     stage.replaceChildren(...notes.map((note) => el("p", { class: "soft" }, note)),
       el("div", { class: "trends" }, found.history.group.datasets.map((key) => trend(key, runs, base))),

@@ -10,6 +10,16 @@ export const address = (run, row, query = "") =>
 
 export const runAddress = (run, query = "") => (String(query) ? `#/run/${encodeURIComponent(run)}?${query}` : `#/run/${encodeURIComponent(run)}`);
 
+// What tells a run apart from others: its name, model, sampling, and id.
+export function runLabel(id, run) {
+  if (!run) return id;
+  const sampling = [run.temperature ? `temperature ${run.temperature}` : null, run.n > 1 ? `n ${run.n}` : null];
+  return [run.name ?? id, run.model, ...sampling, run.folder, run.name && run.name !== id ? id : null].filter(Boolean).join(" · ");
+}
+
+// A tab of a run's view.
+export const runPart = (run, tab) => `${runAddress(run)}/${tab}`;
+
 export const problemAddress = (dataset, problem) => `#/problem/${[dataset, problem].map(encodeURIComponent).join("/")}`;
 
 // Of run ids, of which the first is the baseline.

@@ -21,20 +21,12 @@ function charts(found) {
   ].filter((parts) => parts.length).map((parts) => el("div", {}, parts));
 }
 
-// The section is filled when it is opened, and again each time, since a run may be in progress.
-export function performance(run) {
-  const inside = el("div");
-  const fill = async () => {
-    const found = await api.performance(run);
-    inside.replaceChildren(
-      el("p", { class: "sentence" }, name(found.sentence)),
-      ...found.notes.map((note) => el("p", { class: "soft" }, name(note))),
-      el("div", { class: "plots" }, charts(found)));
-  };
-  const toggled = (event) => {
-    if (event.target === section && section.open) fill().catch((error) => inside.replaceChildren(el("p", { role: "alert" }, name(error.message))));
-  };
-  const section = el("details", { class: "performance", ontoggle: toggled },
-    el("summary", {}, "Performance: what the run waits for, and what to add"), inside);
-  return section;
+export async function performance(run) {
+  const found = await api.performance(run);
+  return [
+    el("h2", {}, "What the run waits for"),
+    el("p", { class: "sentence" }, name(found.sentence)),
+    found.notes.map((note) => el("p", { class: "soft" }, name(note))),
+    el("div", { class: "plots" }, charts(found)),
+  ];
 }

@@ -1,10 +1,10 @@
-// View of one run: what was measured, intervals over all data sets, its samples, and folded details.
+// View of one run: what was measured, intervals over all data sets, and tabs: samples, metrics and others.
 import * as api from "./api.js";
-import { intervals, passRatios, shares, spread } from "./charts.js";
-import { el, fold, name, plain, renew, repeat, warn } from "./dom.js";
+import { intervals, passRatios, percent, shares, spread } from "./charts.js";
+import { el, name, plain, renew, repeat, warn } from "./dom.js";
 import { headline, metrics, slices } from "./figures.js";
 import { joined } from "./filters.js";
-import { compareAddress, runAddress } from "./listing.js";
+import { compareAddress, runAddress, runPart } from "./listing.js";
 import { performance } from "./performance.js";
 import { isFinal, moment, noAnswer, progress } from "./runs.js";
 import { samplesTable } from "./samples.js";
@@ -25,6 +25,10 @@ function bounds({ accepted, judged, statuses: { api_error: errors = 0 } }, open,
   return (open === errors ? published?.accepted_at_1_bounds : null) ?? [accepted / (judged + open), (accepted + open) / (judged + open)];
 }
 
+// accepted@1 of the answers that did not end at the limit of tokens.
+const untruncated = (found) =>
+  found?.truncated ? el("div", {}, `${percent(found.accepted_at_1_untruncated)} without ${found.truncated} truncated answers`) : null;
+
 function row([key, found], published, address, final) {
   const open = unjudged(found, final);
   return {
@@ -33,7 +37,7 @@ function row([key, found], published, address, final) {
     value: found.accepted_at_1,
     ci95: found.accepted_at_1_ci95,
     bounds: bounds(found, open, published?.[key]),
-    note: [`${found.judged} of ${found.planned_samples} judged`, open ? el("div", { class: "incomplete" }, `${open} not judged`) : null],
+    note: [`${found.judged} of ${found.planned_samples} judged`, untruncated(published?.[key]), open ? el("div", { class: "incomplete" }, `${open} not judged`) : null],
   };
 }
 
@@ -52,12 +56,15 @@ function statuses(datasets, address) {
   return shares(counts, (status) => address({ status }));
 }
 
-function dataset(key, found, metrics, address) {
+// Statuses, pass ratios, tokens and timings of a data set.
+function dataset(run, key, address) {
+  const found = run.datasets[key];
   const within = (choices, ranges) => address({ dataset: key, ...choices }, ranges);
   const cut = `lower bounds for ${found.samples_cut} samples: cases not run after too many time-outs`;
-  return fold(`dataset ${key}`, [name(key), ": statuses, pass ratios, tokens, timings"],
+  return el("section", { "aria-label": plain(key) },
+    el("h2", {}, name(key)),
     shares(found.statuses, (status) => within({ status })),
-    el("dl", { class: "number" }, headline(metrics)),
+    el("dl", { class: "number" }, headline(run, key)),
     el("div", { class: "cards" },
       el("div", {},
         el("h3", {}, "Pass ratios"),
@@ -80,33 +87,62 @@ function state({ summary }, lost) {
   return [since, summary.state ?? "", `, begun ${moment(summary.started_at)}`];
 }
 
-export async function showRun(main, [run], query) {
+// What keeps a run from its end: samples that wait, and those that could not be judged by reason.
+function health({ summary, unjudged }) {
+  const { planned, generated, judged, api_errors: errors } = summary.progress;
+  const waiting = [[planned - generated, "to be generated"], [generated - judged - errors, "to be judged"]].filter(([count]) => count > 0);
+  const counted = (entries) => entries.map(([count, what]) => `${count} ${what}`).join(", ");
+  const reasons = Object.entries(unjudged).filter(([reason]) => reason !== "unknown").map(([reason, count]) => [count, reason]);
+  return [
+    waiting.length && !isFinal(summary) ? el("p", { class: "soft number" }, `Waiting: ${counted(waiting)}.`) : null,
+    reasons.length ? el("p", { class: "incomplete" }, "Not judged: ", name(counted(reasons)), ".") : null,
+  ];
+}
+
+const TABS = { samples: "Samples", metrics: "Metrics", slices: "Slices", performance: "Performance", setup: "Setup" };
+
+const tabs = (run, chosen) =>
+  el("nav", { class: "tabs", "aria-label": "Parts of the run" }, Object.entries(TABS).map(([key, text]) =>
+    el("a", { href: key === "samples" ? runAddress(run) : runPart(run, key), "aria-current": key === chosen ? "page" : null }, text)));
+
+export async function showRun(main, [run, asked], query) {
+  const tab = Object.hasOwn(TABS, asked ?? "") ? asked : "samples";
   const address = filtered(run);
-  const [line, warnings, bar, chart, all, details] = [el("p", { class: "soft" }), ...Array.from({ length: 5 }, () => el("div"))];
+  const [line, warnings, bar, chart, all, panel] = [el("p", { class: "soft" }), ...Array.from({ length: 5 }, () => el("div"))];
   let found = await api.run(run);
   let lost = null;
+  // Parts of the tab that change with the run.
+  const parts = {
+    metrics: () => [metrics(found), Object.keys(found.datasets).map((key) => dataset(found, key, address))],
+    slices: () => slices(found, address),
+    setup: () => setup(found),
+  };
   const fill = () => {
     renew(line, state(found, lost));
     renew(warnings, [...distrust(found.facts.canaries), ...found.notes.map((note) => el("p", { class: "incomplete" }, name(note)))]);
-    renew(bar, progress(lost ? { ...found.summary, seconds_left: null } : found.summary));
+    renew(bar, progress(lost ? { ...found.summary, seconds_left: null } : found.summary), health(found));
     renew(chart, overview(found, address));
-    renew(all, statuses(found.datasets, address));
-    renew(details,
-      Object.entries(found.datasets).map(([key, one]) => dataset(key, one, found.metrics?.[key], address)),
-      metrics(found.metrics), slices(found.slices, address));
+    if (tab === "samples") renew(all, statuses(found.datasets, address));
+    if (parts[tab]) renew(panel, parts[tab]());
   };
+  if (tab === "performance") renew(panel, await performance(run));
+  let list = null;
+  if (tab === "samples") {
+    list = samplesTable(run, query);
+    panel.className = "samples";
+    panel.append(...list.parts);
+    panel.firstChild.after(all);
+  }
   fill();
-  const [parts, stop, filled, grow] = samplesTable(run, Object.keys(found.datasets), query);
-  const samples = el("div", { class: "samples" }, parts);
-  samples.firstChild.after(all);
   main.replaceChildren(
     el("div", { class: "run" },
       el("div", { class: "overview" }, el("h1", {}, name(found.summary.name ?? run)), el("p", {}, measured(found)), line, warnings, bar, chart,
-        api.only() ? null : el("p", {}, el("a", { href: compareAddress([run]) }, "Compare with another run")), setup(found)),
-      samples,
-      el("div", { class: "details" }, el("h2", {}, "Details"), performance(run), details)));
-  await filled; // who comes back finds the place where the page was left
-  if ([...query.values()].some(Boolean)) samples.dataset.target = ""; // a link with filters leads to what they found
+        api.only() ? null : el("p", {}, el("a", { href: compareAddress([run]) }, "Compare with another run"))),
+      el("div", { class: "part" }, tabs(run, tab), panel)));
+  await list?.filled; // who comes back finds the place where the page was left
+  const part = main.querySelector(".part");
+  if (asked || [...query.values()].some(Boolean)) part.dataset.target = ""; // a link with filters leads to what they found
+  const stop = list?.stop ?? (() => {});
   if (isFinal(found.summary)) return stop;
   const update = async () => {
     if (isFinal(found.summary)) return;
@@ -114,7 +150,7 @@ export async function showRun(main, [run], query) {
     lost = null;
     fill();
     warn("");
-    grow();
+    list?.grow();
   };
   const silent = (error) => {
     if (error.status) return warn(error); // it answers: the run is gone, say

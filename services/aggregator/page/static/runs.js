@@ -18,19 +18,26 @@ export function clock(seconds) {
   return hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
 }
 
+const time = (seconds) => new Date(1000 * seconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+
 export const moment = (seconds) => (seconds ? new Date(1000 * seconds).toLocaleString() : "–");
 
 export const noAnswer = (since) => `The aggregator does not answer since ${since.toLocaleTimeString()}; what is shown is older. This page tries again by itself.`;
 
 export function progress(run) {
   const { planned, judged, api_errors: errors, ratio } = run.progress;
-  const left = run.state === "running" && run.seconds_left !== null ? `, ${clock(run.seconds_left)} left` : "";
+  const left = run.seconds_left === null ? "" : `, ${clock(run.seconds_left)} left`;
   if (run.reading) return [el("progress", { class: "soft", max: 1, value: ratio ?? 0, "aria-label": "read so far" }), el("div", { class: "soft number" }, `being read: ${judged} of ${planned} samples`)];
   const lost = isFinal(run) ? Math.max(0, planned - judged - errors) : 0;
   const rest = [errors && `${errors} could not be judged (api_error)`, lost && `${lost} without a verdict`].filter(Boolean).join(", ");
   const text = `${judged} of ${planned} judged${rest && `, ${rest}: incomplete`}${left}`;
   const kind = rest ? "incomplete" : "soft";
-  return [el("progress", { class: kind, max: 1, value: ratio ?? 0, "aria-label": text }), el("div", { class: `${kind} number` }, text)];
+  const stopped = run.stopped_at && `no command since ${time(run.stopped_at)}; repeat it to resume`;
+  const outages = run.outages.map(({ what, since, reason }) => `${what} since ${time(since)}${reason && ` (${reason})`}`);
+  return [
+    el("progress", { class: kind, max: 1, value: ratio ?? 0, "aria-label": text }), el("div", { class: `${kind} number` }, text),
+    ...[stopped, ...outages].filter(Boolean).map((line) => el("div", { class: "incomplete" }, name(line))),
+  ];
 }
 
 // accepted@1 with its interval, and the difference to the run before of the same protocol.

@@ -61,11 +61,21 @@ function outputs(expected, actual, difference) {
   return el("div", { class: "sides" }, side("Expected", expected, difference?.expected, "kept"), side("Actual", actual, difference?.actual, "lost"));
 }
 
-// The expected value of HumanEval and MBPP is a test, not an output to compare.
-function testAndOutput({ expected, actual }, syntax) {
-  return el("div", { class: "sides" },
-    el("div", {}, el("h3", {}, "Test"), box("Test", expected ?? "", (shown) => coloured(shown, syntax))),
-    el("div", {}, el("h3", {}, "Output"), block("Output", actual)));
+// The line of a test in a traceback that failed.
+const ASSERTION = /File "<test>", line \d+.*\n +(\S.*)/g;
+
+// The expected value of HumanEval and MBPP is a test, not an output to compare. Beside the assertion that failed stands
+// what the answer's function returned.
+function testAndOutput({ expected, actual, stderr }, syntax) {
+  const assertion = [...(stderr ?? "").matchAll(ASSERTION)].at(-1)?.[1];
+  const test = el("div", {}, el("h3", {}, "Test"), box("Test", expected ?? "", (shown) => coloured(shown, syntax)));
+  if (!assertion || !actual) return el("div", { class: "sides" }, test, el("div", {}, el("h3", {}, "Output"), block("Output", actual)));
+  return [
+    el("div", { class: "sides" },
+      el("div", {}, el("h3", {}, "Assertion that failed"), block("Assertion that failed", assertion)),
+      el("div", {}, el("h3", {}, "Returned"), block("Returned", actual))),
+    assertion === expected?.trim() ? null : test,
+  ].filter(Boolean);
 }
 
 // `marks` are those of the case. `id` names files; without it there are no buttons. `level` is the heading's.
@@ -76,7 +86,7 @@ export function failed(verdict, marks, id, level = "h2") {
   return [
     el(level, {}, `First case that failed: case ${found.case_index}, counted from 0, `, el("span", { class: `status ${found.status}` }, found.status)),
     ...(id ? [tools("the failing case", fileName(id, "case.json"), json(found))] : []),
-    ...(found.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", found.input)]), both,
+    ...(found.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", found.input)]), ...[both].flat(),
     ...(found.stderr ? [el("h3", {}, "Standard error"), ...block("Standard error", found.stderr)] : []),
   ];
 }
@@ -96,7 +106,7 @@ function caseTexts(one, marks) {
   const stdio = one.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", one.input)];
   const errors = (label, text) => (text ? [el("h3", {}, label), ...block(label, text)] : []);
   return [
-    ...stdio, one.input === null ? testAndOutput(found, marks?.test) : outputs(found.expected, found.actual, marks?.difference),
+    ...stdio, ...[one.input === null ? testAndOutput(found, marks?.test) : outputs(found.expected, found.actual, marks?.difference)].flat(),
     ...errors("Standard error", one.stderr), ...errors("Compiler", one.compile_stderr),
   ];
 }
@@ -255,6 +265,18 @@ function pager(run, before, after) {
   return [el("nav", { class: "pager", "aria-label": "Samples" }, parts), release];
 }
 
+// Links to the answers of a run to one problem, if there are several, with keys to step through them.
+function answers(all, run, dataset, problem, index) {
+  if (all.length < 2) return [null, () => {}];
+  const at = all.findIndex((one) => one.sample_index === Number(index));
+  const links = all.map((one, i) =>
+    el("a", { href: address(run, { dataset, problem_id: problem, sample_index: one.sample_index }), "aria-current": i === at ? "page" : null, class: one.final_status },
+      `#${one.sample_index} ${one.final_status}`));
+  const step = (way) => () => links[at + way]?.click();
+  const release = keys("The answers to this problem", [["[", "go to the answer before", step(-1)], ["]", "go to the next answer", step(1)]]);
+  return [el("nav", { class: "answers", "aria-label": "Answers to this problem" }, el("span", { class: "soft" }, `${all.length} answers ( [ ] )`), links), release];
+}
+
 export async function showSample(main, [run, dataset, problem, index], query) {
   const [found, [before, after]] = await Promise.all([
     api.sample(run, dataset, problem, index),
@@ -265,13 +287,14 @@ export async function showSample(main, [run, dataset, problem, index], query) {
   const status = verdict
     ? [el("span", { class: `status ${verdict.final_status}` }, verdict.final_status), verdict.detail ? [" ", name(verdict.detail)] : null]
     : ["not judged yet"];
+  const [others, release] = answers(found.answers, run, dataset, problem, index);
   const [ways, stop] = pager(run, before, after);
   main.replaceChildren(
     ways, el("h1", {}, name(problem), Number(index) ? ` #${index}` : ""),
     el("p", {}, name(dataset), ": ", ...status.flat(), api.only() ? null : [". ", el("a", { href: problemAddress(dataset, problem) }, "All answers to this problem")]),
-    ...manyAnswers(found),
+    ...(others ? [others] : []), ...manyAnswers(found),
     fold("facts", "Tokens, times, judging", facts(found)),
     ...(found.missing ? [el("p", {}, MISSING)] : texts(found, { problem_id: problem, sample_index: index }, cases)));
   if (verdict && !found.missing) await showCases(cases, verdict, [run, dataset, problem, index], query).catch(warn);
-  return stop;
+  return () => (stop(), release());
 }

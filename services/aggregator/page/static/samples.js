@@ -22,8 +22,9 @@ const COLUMNS = [
 ];
 const SORTS = ["judged_at", ...COLUMNS.slice(1).map(([, sort]) => sort), "attempts", "prompt_length"];
 
-// Elements of the table, what ends it, a promise of its first page, and what to call when the run has more samples.
-export function samplesTable(run, _datasets, query) {
+// The elements of the table (`parts`), what ends it (`stop`), a promise of its first page (`filled`), and what to call
+// when the run has more samples (`grow`).
+export function samplesTable(run, query) {
   const body = el("tbody");
   const back = el("button", { type: "button", disabled: true, onclick: () => turn(at - 1) }, "Previous");
   const on = el("button", { type: "button", disabled: true, onclick: () => turn(at + 1) }, "Next");
@@ -104,7 +105,7 @@ export function samplesTable(run, _datasets, query) {
   // New samples are listed while the page is not full and nobody has scrolled or chosen a row: rows would move what is read.
   const read = () => scrollY > 0 || body.contains(document.activeElement);
   const grow = () => (body.rows.length === 0 || (body.rows.length < PAGE && !read()) ? look(at) : null);
-  return [parts, stop, filled, grow];
+  return { parts, stop, filled, grow };
 }
 
 const fileName = (run) => `${run.replace(/[^\w.-]+/g, "_").slice(0, 80)}-samples`;

@@ -1,5 +1,5 @@
 // Settings and versions of a run.
-import { el, fold, name } from "./dom.js";
+import { el, name } from "./dom.js";
 import { clock, moment } from "./runs.js";
 
 function canaries({ sandboxes, lost }) {
@@ -47,6 +47,5 @@ export function measured({ summary, config, datasets }) {
 
 export function setup(run) {
   const there = Object.entries(values(run)).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  return fold("setup", "How it was made",
-    el("dl", {}, there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))])));
+  return el("dl", {}, there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))]));
 }

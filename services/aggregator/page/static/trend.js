@@ -4,6 +4,7 @@ import { el, plain, scrolled } from "./dom.js";
 // Units of a drawing: one that takes the whole width is flatter than one beside others.
 export const WIDE = [900, 200];
 export const SMALL = [300, 90];
+const LINES = 5; // across a drawing, with their values
 const EDGE = 8; // so that points at the ends are whole
 
 const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
@@ -21,17 +22,22 @@ export function behind(label, headings, rows) {
   return el("details", { class: "behind", ontoggle: fill }, el("summary", {}, "As a table"), place);
 }
 
-// A drawing with the ends of its axes beside it, as text that keeps its size.
-function framed(svg, top, bottom, left, right) {
+// A drawing with its axes: values from `high` to `low` at lines across, and texts below from left to right. They are
+// no part of the drawing, so that they keep their size.
+function framed(svg, form, [high, low], below) {
+  const values = Array.from({ length: LINES }, (_, i) => high - ((high - low) * i) / (LINES - 1));
+  const texts = (list) => list.map((text) => el("span", {}, text));
   return el("div", { class: "plot number" },
-    el("div", { class: "scale soft" }, el("span", {}, top), el("span", {}, bottom)),
+    el("div", { class: "scale soft" }, texts(values.map(form))),
     svg,
-    el("div", { class: "ends soft" }, el("span", {}, left), el("span", {}, right)));
+    el("div", { class: "ends soft" }, texts(below)));
 }
 
-const drawing = (label, [width, height], parts) =>
-  el("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-    el("line", { class: "axis", x1: 0, x2: width, y1: height - 1, y2: height - 1 }), parts);
+function drawing(label, [width, height], parts) {
+  const across = Array.from({ length: LINES }, (_, i) => 0.5 + ((height - 1) * i) / (LINES - 1));
+  return el("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+    across.map((y) => el("line", { class: "axis", x1: 0, x2: width, y1: y, y2: y })), parts);
+}
 
 // Lines over time from 0 on. `series`: [{ name, values, kind }] with kind "first" or "second".
 export function overTime({ label, series, width, form, limit = null }) {
@@ -40,10 +46,11 @@ export function overTime({ label, series, width, form, limit = null }) {
   const count = Math.max(...shown.map(({ values }) => values.length));
   const most = Math.max(limit?.value ?? 0, ...shown.flatMap(({ values }) => values)) || 1;
   const [across, height] = SMALL;
-  const y = (value) => height - 1 - ((height - 6) * value) / most;
+  const y = (value) => height - 0.5 - ((height - 1) * value) / most;
   const x = (i) => (count > 1 ? (across * i) / (count - 1) : across * i);
   // A single value is a line, too.
-  const path = (values) => (count > 1 ? values : [values[0], values[0]]).map((value, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  // What is not known is a gap; a value between two gaps is a point.
+  const path = (values) => (count > 1 ? values : [values[0], values[0]]).map((value, i) => (known(value) ? `${known(values[i - 1]) ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}h.1` : "")).join("");
   const parts = shown.map(({ values, kind }) => el("path", { class: `line-${kind}`, d: path(values) }));
   if (limit) parts.push(el("line", { class: "limit", x1: 0, x2: across, y1: y(limit.value), y2: y(limit.value) }));
   const highest = shown.map(({ name, values }) => `${name}: at most ${form(Math.max(...values))}`).join(", ");
@@ -52,7 +59,7 @@ export function overTime({ label, series, width, form, limit = null }) {
   const rows = () => Array.from({ length: count }, (_, i) => [`${duration(i * width)}`, ...shown.map(({ values }) => (known(values[i]) ? form(values[i]) : "–"))]);
   return [
     el("h3", {}, label),
-    framed(drawing(`${label} over ${duration(count * width)}. ${highest}`, SMALL, parts), form(most), form(0), "0 s", duration(count * width)),
+    framed(drawing(`${label} over ${duration(count * width)}. ${highest}`, SMALL, parts), form, [most, 0], [0, 0.5, 1].map((part) => duration(part * count * width))),
     el("ul", { class: "keys" }, keys),
     behind(`${label}, as a table`, ["from", ...shown.map(({ name }) => name)], rows),
   ];
@@ -67,12 +74,12 @@ export function duration(seconds) {
 // Ends of an axis around the values, with some room, within the least and the greatest possible.
 function around(values, least, greatest) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
-  const room = (high - low || Math.abs(high) || 1) * 0.08;
+  const room = (high - low || Math.abs(high) || 1) * 0.1;
   return [Math.max(least, low - room), Math.min(greatest, high + room)];
 }
 
 // Points in order with interval bars. `points`: [{ title, value, low, high, kind }], null values are gaps.
-// `pick(i)` is called when a point is clicked; the table has the links for the keyboard.
+// `pick(i)` is called when the pointer reaches a point; the table has the links for the keyboard. `ends` stand below.
 export function overRuns({ label, points, form, base = null, pick = () => {}, greatest = Infinity, fromZero = false, size = SMALL, ends = ["first", "last"] }) {
   const there = points.map((point, i) => ({ ...point, i })).filter(({ value }) => known(value));
   if (!there.length) return [el("h3", {}, label), el("p", { class: "soft" }, "Not known of any run.")];
@@ -81,12 +88,12 @@ export function overRuns({ label, points, form, base = null, pick = () => {}, gr
   const [across, height] = size;
   const step = points.length > 1 ? (across - 2 * EDGE) / (points.length - 1) : 0;
   const x = (i) => (points.length > 1 ? EDGE + i * step : across / 2);
-  const y = (value) => height - EDGE - ((height - 2 * EDGE) * (value - low)) / (high - low || 1);
+  const y = (value) => height - 0.5 - ((height - 1) * (value - low)) / (high - low || 1);
   const half = Math.max(1.5, Math.min(5, step / 3 || 5));
   const mark = (point) => {
     const bar = known(point.low) && known(point.high) ? [el("line", { class: "error-bar", x1: x(point.i), x2: x(point.i), y1: y(point.low), y2: y(point.high) })] : [];
     const dot = el("rect", { class: `dot ${point.kind ?? ""}`, x: x(point.i) - half, y: y(point.value) - half, width: 2 * half, height: 2 * half });
-    return el("g", { class: "marker", onclick: () => pick(point.i) }, el("title", {}, plain(point.title)), bar, dot);
+    return el("g", { class: "marker", onclick: () => pick(point.i), onpointerenter: () => pick(point.i) }, el("title", {}, plain(point.title)), bar, dot);
   };
   const line = there.map(({ value, i }, at) => `${at ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   const parts = [el("path", { class: "line-first thin", d: line })];
@@ -96,7 +103,7 @@ export function overRuns({ label, points, form, base = null, pick = () => {}, gr
   const gaps = points.length - there.length;
   return [
     el("h3", {}, label),
-    framed(drawing(told, size, [...parts, ...there.map(mark)]), form(high), form(low), ends[0], points.length > 1 ? ends[1] : ""),
+    framed(drawing(told, size, [...parts, ...there.map(mark)]), form, [high, low], points.length > 1 ? ends : ends.slice(0, 1)),
     gaps ? el("p", { class: "soft" }, `Not known of ${gaps} of ${points.length} runs.`) : null,
   ];
 }
