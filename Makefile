@@ -29,6 +29,8 @@ PYTHON310 ?= python3.10
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
 	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-start bench-judge bench-generate bench-router bench-fleet bench-data bench-view endurance clean
 
+PAGE_STYLE := packaging/page/style.sh
+
 help: ## list the usual targets; CONTRIBUTING.md has the others
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
@@ -180,13 +182,15 @@ endurance: $(DEV_STAMP) # two hours of reward traffic with faults: memory, keys,
 	$(BIN)/python -m tests.endurance $(ARGS)
 
 
-lint: $(DEV_STAMP) ## ruff: check rules and format
+lint: $(DEV_STAMP) ## ruff, and for the page's scripts eslint and prettier: check rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(PAGE_STYLE) --check
 
-format: $(DEV_STAMP) # ruff: fix rules and format
+format: $(DEV_STAMP) # the same: fix rules and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	@$(PAGE_STYLE) --write
 
 types: $(DEV_STAMP) ## mypy --strict on plumbline/, shared/, services/, tools/ and clients/reward
 	$(BIN)/mypy

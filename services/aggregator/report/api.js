@@ -19,16 +19,29 @@ const MOST_VALUES = 100;
 
 const problemKey = (dataset, problem) => JSON.stringify([dataset, problem]);
 const signatures = new Map(data.failures);
-const known = Object.fromEntries(Object.entries(data.problems).flatMap(([dataset, all]) =>
-  all.map(([problem, difficulty, tags]) => [problemKey(dataset, problem), { difficulty, tags }])));
+const known = Object.fromEntries(
+  Object.entries(data.problems).flatMap(([dataset, all]) =>
+    all.map(([problem, difficulty, tags]) => [problemKey(dataset, problem), { difficulty, tags }]),
+  ),
+);
 
 function object(dataset, values) {
   const row = Object.fromEntries(data.columns.map((column, i) => [column, values[i]]));
   const failure = row.failure_id && (signatures.get(row.failure_id) ?? null);
-  return { dataset, difficulty: "", tags: [], ...row, ...known[problemKey(dataset, row.problem_id)], failure, texts: values[data.columns.length] };
+  return {
+    dataset,
+    difficulty: "",
+    tags: [],
+    ...row,
+    ...known[problemKey(dataset, row.problem_id)],
+    failure,
+    texts: values[data.columns.length],
+  };
 }
 
-const rows = Object.entries(data.samples).flatMap(([dataset, all]) => all.map((values) => object(dataset, values)));
+const rows = Object.entries(data.samples).flatMap(([dataset, all]) =>
+  all.map((values) => object(dataset, values)),
+);
 
 function mine(run) {
   if (run !== id) throw new Error(`This file is the report of ${id} and contains no other run.`);
@@ -49,16 +62,26 @@ function text(row, place) {
     const [, , , , asked] = problemOf(row.dataset, row.problem_id);
     return Array.isArray(asked) ? asked.map(([, content]) => content).join("\n") : asked;
   }
-  return place === "completion" ? row.texts.generation?.completion : row.texts.verdict.first_failed_case?.stderr;
+  return place === "completion"
+    ? row.texts.generation?.completion
+    : row.texts.verdict.first_failed_case?.stderr;
 }
 
-const problemOf = (dataset, name) => (Object.hasOwn(data.problems, dataset) ? data.problems[dataset] : []).find(([one]) => one === name) ?? [];
+const problemOf = (dataset, name) =>
+  (Object.hasOwn(data.problems, dataset) ? data.problems[dataset] : []).find(
+    ([one]) => one === name,
+  ) ?? [];
 
 // Whether a row matches the filters, of which the choice `besides` is left out.
 function wanted(query, besides = null) {
-  const chosen = Object.keys(CHOICES).filter((key) => query[key] && key !== besides).map((key) => [key, listed(query[key])]);
-  const within = Object.keys(RANGES).filter((key) => query[key]).map((key) => [RANGES[key][1], ...bounds(query[key])]);
-  for (const [, ...ends] of within) if (ends.some(Number.isNaN)) throw new Error("A range is MIN..MAX, MIN.. or ..MAX.");
+  const chosen = Object.keys(CHOICES)
+    .filter((key) => query[key] && key !== besides)
+    .map((key) => [key, listed(query[key])]);
+  const within = Object.keys(RANGES)
+    .filter((key) => query[key])
+    .map((key) => [RANGES[key][1], ...bounds(query[key])]);
+  for (const [, ...ends] of within)
+    if (ends.some(Number.isNaN)) throw new Error("A range is MIN..MAX, MIN.. or ..MAX.");
   const [part, sought] = [lower(query.q), searched() ? lower(query.text) : ""];
   const places = query.in ? listed(query.in) : PLACES;
   return (row) =>
@@ -109,16 +132,23 @@ export async function facets(name, query) {
   mine(name);
   const found = Object.keys(CHOICES).map((key) => {
     const counts = new Map();
-    for (const row of rows.filter(wanted(query, key))) for (const value of values(row, key)) counts.set(value, (counts.get(value) ?? 0) + 1);
+    for (const row of rows.filter(wanted(query, key)))
+      for (const value of values(row, key)) counts.set(value, (counts.get(value) ?? 0) + 1);
     const ordered = [...counts].sort(([a, m], [b, n]) => n - m || ((a ?? "") < (b ?? "") ? -1 : 1));
     const shown = new Map(ordered.slice(0, MOST_VALUES));
     for (const value of listed(query[key])) shown.set(value, counts.get(value) ?? 0);
-    return [key, { total: counts.size, counts: [...shown].map(([value, samples]) => ({ value, samples })) }];
+    return [
+      key,
+      { total: counts.size, counts: [...shown].map(([value, samples]) => ({ value, samples })) },
+    ];
   });
   return { samples: rows.filter(wanted(query)).length, facets: Object.fromEntries(found) };
 }
 
-const withStderr = (row) => ({ ...row, stderr: row.texts?.verdict.first_failed_case?.stderr?.slice(-400) ?? null });
+const withStderr = (row) => ({
+  ...row,
+  stderr: row.texts?.verdict.first_failed_case?.stderr?.slice(-400) ?? null,
+});
 
 export async function failures(name, query) {
   mine(name);
@@ -131,28 +161,61 @@ export async function failures(name, query) {
   const ordered = [...groups].sort(([a, m], [b, n]) => n.length - m.length || (a < b ? -1 : 1));
   const shown = ordered.slice(0, query.limit).map(([group, all]) => {
     const examples = [...new Set([all[0], all.at(-1)])].map(withStderr);
-    return { id: group, signature: all[0].failure ?? "a rare failure", samples: all.length, examples };
+    return {
+      id: group,
+      signature: all[0].failure ?? "a rare failure",
+      samples: all.length,
+      examples,
+    };
   });
   return { samples: failed.length, total: groups.size, groups: shown };
 }
 
 function find(name, dataset, problem, index) {
   mine(name);
-  const row = rows.find((one) => one.dataset === dataset && one.problem_id === problem && one.sample_index === Number(index));
+  const row = rows.find(
+    (one) =>
+      one.dataset === dataset && one.problem_id === problem && one.sample_index === Number(index),
+  );
   if (!row) throw new Error("This report does not contain the sample.");
   return row;
 }
 
 export async function cases(...id) {
   const { total, rows: found } = find(...id).texts?.cases ?? { total: 0, rows: [] };
-  const shown = found.map((values) => Object.fromEntries(data.case_columns.map((column, i) => [column, values[i]])));
-  return { recorded: data.recorded, total, cases: shown, marks: found.map((values) => values[data.case_columns.length]), next: null };
+  const shown = found.map((values) =>
+    Object.fromEntries(data.case_columns.map((column, i) => [column, values[i]])),
+  );
+  return {
+    recorded: data.recorded,
+    total,
+    cases: shown,
+    marks: found.map((values) => values[data.case_columns.length]),
+    next: null,
+  };
 }
 
 export async function sample(name, dataset, problem, index) {
   const { texts, ...verdict } = find(name, dataset, problem, index);
-  const [, difficulty = null, tags = [], quality = null, asked = null] = problemOf(dataset, problem);
-  const messages = Array.isArray(asked) ? asked.map(([role, content]) => ({ role, content })) : null;
+  const [, difficulty = null, tags = [], quality = null, asked = null] = problemOf(
+    dataset,
+    problem,
+  );
+  const messages = Array.isArray(asked)
+    ? asked.map(([role, content]) => ({ role, content }))
+    : null;
   const answers = rows.filter((row) => row.dataset === dataset && row.problem_id === problem);
-  return { answers, difficulty, tags, quality, prompt: messages ? null : asked, messages, generation: null, code: null, verdict, ...texts, missing: texts === null };
+  return {
+    answers,
+    difficulty,
+    tags,
+    quality,
+    prompt: messages ? null : asked,
+    messages,
+    generation: null,
+    code: null,
+    verdict,
+    ...texts,
+    missing: texts === null,
+  };
 }

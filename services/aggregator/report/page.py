@@ -31,7 +31,7 @@ _POLICY = (
     "form-action 'none'"
 )
 # The import and export forms that ``bundle`` supports.
-_IMPORT = re.compile(r'^import (?:\* as (\w+)|\{ ([\w, ]+) \}) from "\./([\w.]+)\.js";\n', re.M)
+_IMPORT = re.compile(r'^import (?:\* as (\w+)|\{([\w,\s]+)\}) from "\./([\w.]+)\.js";\n', re.M)
 _EXPORT = re.compile(r"^export ((?:async )?function|const) (\w+)", re.M)
 _UNSUPPORTED = re.compile(r"^\s*(?:import|export)\b.*", re.M)
 

@@ -18,7 +18,11 @@ const VIEWS = {
 };
 
 // Views that a report, which holds one run, does not have.
-const LINKS = [["#/", "Runs"], ["#/compare", "Compare"], ["#/history", "History"]];
+const LINKS = [
+  ["#/", "Runs"],
+  ["#/compare", "Compare"],
+  ["#/history", "History"],
+];
 
 const SLOW = 1000; // milliseconds after which a view that is not there yet says so
 
@@ -49,8 +53,11 @@ function trail(parts) {
   if (parts[0] === "compare") links.push(["compare", "#/compare", "compare"]);
   if (parts[0] === "run") links.push(["run", runAddress(parts[1]), parts[1]]);
   if (parts[0] === "problem") links.push(["problem", location.hash, `${parts[1]} / ${parts[2]}`]);
-  if (parts[0] === "run" && parts.length > 4) links.push(["sample", location.hash, `${parts[2]} / ${parts[3]} / ${parts[4]}`]);
-  return links.map(([, href, text]) => el("a", { href }, name(text))).flatMap((link) => [" › ", link]);
+  if (parts[0] === "run" && parts.length > 4)
+    links.push(["sample", location.hash, `${parts[2]} / ${parts[3]} / ${parts[4]}`]);
+  return links
+    .map(([, href, text]) => el("a", { href }, name(text)))
+    .flatMap((link) => [" › ", link]);
 }
 
 async function show() {
@@ -60,10 +67,20 @@ async function show() {
   warn("");
   const { parts, query } = where();
   crumbs.replaceChildren(...trail(parts));
-  document.title = parts[0] === "compare" ? "Compare – Plumbline" : parts[1] ? `${plain(parts.slice(1).join(" / "))} – Plumbline` : "Plumbline";
+  document.title =
+    parts[0] === "compare"
+      ? "Compare – Plumbline"
+      : parts[1]
+        ? `${plain(parts.slice(1).join(" / "))} – Plumbline`
+        : "Plumbline";
   const view = Object.hasOwn(VIEWS, parts[0] ?? "") ? VIEWS[parts[0]](parts.slice(1)) : showRuns;
   const stage = document.createDocumentFragment();
-  const slow = setTimeout(() => turn === turns && main.replaceChildren(el("p", { class: "soft", role: "status" }, "Loading …")), SLOW);
+  const slow = setTimeout(
+    () =>
+      turn === turns &&
+      main.replaceChildren(el("p", { class: "soft", role: "status" }, "Loading …")),
+    SLOW,
+  );
   let done = () => {};
   try {
     done = (await view(stage, parts.slice(1), query)) ?? done;
@@ -73,7 +90,8 @@ async function show() {
   clearTimeout(slow);
   if (turn !== turns) return done(); // the user has navigated away
   leave = done;
-  for (const part of stage.querySelectorAll("details[data-fold]")) part.open = opened.has(part.dataset.fold);
+  for (const part of stage.querySelectorAll("details[data-fold]"))
+    part.open = opened.has(part.dataset.fold);
   main.replaceChildren(stage);
   if (turn > 1) main.focus({ preventScroll: true });
   // An entry of the history that was left begins at that place, a new one at its target or the top.
@@ -85,9 +103,14 @@ async function show() {
 
 // Folded parts that the reader has opened, which are open again in the next view that has them.
 const opened = new Set();
-document.addEventListener("toggle", ({ target }) => {
-  if (target.isConnected && target.dataset.fold) opened[target.open ? "add" : "delete"](target.dataset.fold);
-}, { capture: true });
+document.addEventListener(
+  "toggle",
+  ({ target }) => {
+    if (target.isConnected && target.dataset.fold)
+      opened[target.open ? "add" : "delete"](target.dataset.fold);
+  },
+  { capture: true },
+);
 
 // Print shows what is folded.
 let printed = [];
@@ -107,15 +130,26 @@ function keepPlace() {
 }
 
 history.scrollRestoration = "manual";
-addEventListener("scroll", () => {
-  clearTimeout(saving);
-  saving = setTimeout(keepPlace, 100);
-}, { passive: true });
+addEventListener(
+  "scroll",
+  () => {
+    clearTimeout(saving);
+    saving = setTimeout(keepPlace, 100);
+  },
+  { passive: true },
+);
 addEventListener("click", keepPlace, { capture: true });
 addEventListener("hashchange", show);
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the router would take its hash for a view
   main.focus();
 });
-if (!api.only()) crumbs.before(el("nav", { class: "views", "aria-label": "Views" }, LINKS.map(([href, text]) => el("a", { href }, text))));
+if (!api.only())
+  crumbs.before(
+    el(
+      "nav",
+      { class: "views", "aria-label": "Views" },
+      LINKS.map(([href, text]) => el("a", { href }, text)),
+    ),
+  );
 show();

@@ -21,9 +21,11 @@ function equalLines(first, second) {
       const before = step(reached, k, edits);
       let x = reached.get(before) + (before < k ? 1 : 0);
       let y = x - k;
-      while (x < first.length && y < second.length && first[x] === second[y]) [x, y] = [x + 1, y + 1];
+      while (x < first.length && y < second.length && first[x] === second[y])
+        [x, y] = [x + 1, y + 1];
       reached.set(k, x);
-      if (x >= first.length && y >= second.length) return backwards(trace, first.length, second.length);
+      if (x >= first.length && y >= second.length)
+        return backwards(trace, first.length, second.length);
     }
   }
   return [];
@@ -51,8 +53,16 @@ export function aligned(one, other) {
   let head = 0;
   while (head < first.length && head < second.length && first[head] === second[head]) head++;
   let tail = 0;
-  while (tail < first.length - head && tail < second.length - head && first.at(-1 - tail) === second.at(-1 - tail)) tail++;
-  const [left, right] = [first.slice(head, first.length - tail), second.slice(head, second.length - tail)];
+  while (
+    tail < first.length - head &&
+    tail < second.length - head &&
+    first.at(-1 - tail) === second.at(-1 - tail)
+  )
+    tail++;
+  const [left, right] = [
+    first.slice(head, first.length - tail),
+    second.slice(head, second.length - tail),
+  ];
   const rows = first.slice(0, head).map((line) => [line, line]);
   let [i, j] = [0, 0];
   for (const [x, y] of [...equalLines(left, right), [left.length, right.length]]) {
@@ -72,7 +82,11 @@ export function sideBySide(label, one, other) {
       const parts = [same ? "  " : `${sign} `, ...visible(mine), "\n"];
       return same ? parts : el("span", { class: mark }, parts);
     };
-    return el("pre", { class: "diff", tabindex: 0, role: "group", "aria-label": label[side] }, rows.flatMap(line));
+    return el(
+      "pre",
+      { class: "diff", tabindex: 0, role: "group", "aria-label": label[side] },
+      rows.flatMap(line),
+    );
   };
   return [box(0, "-", "lost"), box(1, "+", "kept")];
 }

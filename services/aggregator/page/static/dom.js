@@ -2,7 +2,9 @@
 
 export function el(name, attributes = {}, ...children) {
   const svg = ["svg", "rect", "circle", "path", "line", "text", "title", "g"].includes(name);
-  const node = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+  const node = svg
+    ? document.createElementNS("http://www.w3.org/2000/svg", name)
+    : document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
@@ -23,7 +25,8 @@ export function renew(place, ...nodes) {
   made.forEach((node, i) => {
     if (!old[i]) place.append(node);
     else if (old[i].nodeName !== node.nodeName || old[i].id !== node.id) old[i].replaceWith(node);
-    else if (node.nodeType !== Node.ELEMENT_NODE) old[i].data === node.data || (old[i].data = node.data);
+    else if (node.nodeType !== Node.ELEMENT_NODE)
+      old[i].data === node.data || (old[i].data = node.data);
     else {
       likewise(old[i], node);
       renew(old[i], ...node.childNodes);
@@ -33,22 +36,34 @@ export function renew(place, ...nodes) {
 }
 
 function likewise(old, node) {
-  for (const { name } of [...old.attributes]) if (!node.hasAttribute(name) && !["open", "style"].includes(name)) old.removeAttribute(name);
-  for (const { name, value } of node.attributes) if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const { name } of [...old.attributes])
+    if (!node.hasAttribute(name) && !["open", "style"].includes(name)) old.removeAttribute(name);
+  for (const { name, value } of node.attributes)
+    if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   if (old.style.cssText !== node.style.cssText) old.style.cssText = node.style.cssText; // the policy forbids the attribute
 }
 
 // Folded part of a view; `key` is its name, by which the router finds it open in the next view.
-export const fold = (key, summary, ...children) => el("details", { "data-fold": key }, el("summary", {}, summary), ...children);
+export const fold = (key, summary, ...children) =>
+  el("details", { "data-fold": key }, el("summary", {}, summary), ...children);
 
 // Table in a box that scrolls sideways, reachable by keyboard.
-export const scrolled = (label, table, kind = "") => el("div", { class: `wide ${kind}`.trim(), tabindex: 0, role: "region", "aria-label": label }, table);
+export const scrolled = (label, table, kind = "") =>
+  el(
+    "div",
+    { class: `wide ${kind}`.trim(), tabindex: 0, role: "region", "aria-label": label },
+    table,
+  );
 
 // Invisible characters, bidirectional controls and stacked combining marks are shown as code points.
 const HIDDEN = /((?:(?![\t\n])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])+|\p{M}{9,})/u;
 
-const numbers = (letters) => Array.from(letters, (letter) => letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")).join(" ");
-const control = (letters) => el("span", { class: "control", title: "invisible characters, by code point" }, numbers(letters));
+const numbers = (letters) =>
+  Array.from(letters, (letter) =>
+    letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0"),
+  ).join(" ");
+const control = (letters) =>
+  el("span", { class: "control", title: "invisible characters, by code point" }, numbers(letters));
 
 export function visible(text) {
   const parts = text.split(HIDDEN).map((part, i) => (i % 2 ? control(part) : part));
@@ -56,7 +71,10 @@ export function visible(text) {
 }
 
 // Like `visible`, but as a string, for titles and other places without elements.
-export const plain = (text) => visible(String(text)).map((part) => part.textContent ?? part).join("");
+export const plain = (text) =>
+  visible(String(text))
+    .map((part) => part.textContent ?? part)
+    .join("");
 
 export const name = (text) => el("bdi", {}, visible(String(text)));
 
@@ -70,7 +88,8 @@ export function download(file, text) {
 // Do `work` two seconds after it was done, again and again, until the returned function is called.
 export function repeat(work) {
   let timer = null;
-  const wait = () => (timer = setTimeout(() => work().finally(() => timer !== null && wait()), 2000));
+  const wait = () =>
+    (timer = setTimeout(() => work().finally(() => timer !== null && wait()), 2000));
   wait();
   return () => {
     clearTimeout(timer);

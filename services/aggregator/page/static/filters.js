@@ -24,10 +24,19 @@ export const RANGES = {
 };
 const SHORTEST = 3; // characters of a text that is searched for
 export const PLACES = ["prompt", "completion", "stderr"];
-export const FILTERS = [...Object.keys(CHOICES), ...Object.keys(RANGES), "flipped", "group", "q", "text", "in"];
+export const FILTERS = [
+  ...Object.keys(CHOICES),
+  ...Object.keys(RANGES),
+  "flipped",
+  "group",
+  "q",
+  "text",
+  "in",
+];
 
 const UNKNOWN = "-";
-const escaped = (value) => (value === null ? UNKNOWN : value.replace(/[\\,]/g, "\\$&").replace(/^-$/, "\\-"));
+const escaped = (value) =>
+  value === null ? UNKNOWN : value.replace(/[\\,]/g, "\\$&").replace(/^-$/, "\\-");
 
 // A list of values as a parameter, and back; null is a value that is not known.
 export const joined = (values) => values.map(escaped).join(",");
@@ -44,7 +53,8 @@ export function bounds(text) {
 }
 
 // The parameters of an address that are filters, without empty ones.
-export const filtersOf = (query) => Object.fromEntries([...query].filter(([key, value]) => value && FILTERS.includes(key)));
+export const filtersOf = (query) =>
+  Object.fromEntries([...query].filter(([key, value]) => value && FILTERS.includes(key)));
 
 const shown = (value) => (value === null ? "not known" : value);
 
@@ -68,9 +78,23 @@ function choice(key, query, change) {
     change();
   };
   const line = ({ value, samples }) =>
-    el("li", {}, el("label", {},
-      el("input", { type: "checkbox", name: key, value: escaped(value), checked: picked().includes(value), onchange: (event) => toggle(value, event.target.checked) }),
-      el("span", {}, name(shown(value))), el("span", { class: "soft number" }, String(samples))));
+    el(
+      "li",
+      {},
+      el(
+        "label",
+        {},
+        el("input", {
+          type: "checkbox",
+          name: key,
+          value: escaped(value),
+          checked: picked().includes(value),
+          onchange: (event) => toggle(value, event.target.checked),
+        }),
+        el("span", {}, name(shown(value))),
+        el("span", { class: "soft number" }, String(samples)),
+      ),
+    );
   // The lines keep their order while the values are the same, so that a box stays where it is.
   const fill = (facet) => {
     const now = new Map(facet.counts.map((one) => [one.value, one.samples]));
@@ -80,7 +104,8 @@ function choice(key, query, change) {
     list.replaceChildren(...counts.map(line));
     const more = facet.total - counts.length;
     if (more > 0) list.append(el("li", { class: "soft" }, `and ${more} more values`));
-    if (held !== null) [...list.querySelectorAll("input")].find((one) => one.value === held)?.focus();
+    if (held !== null)
+      [...list.querySelectorAll("input")].find((one) => one.value === held)?.focus();
     mark();
   };
   mark();
@@ -90,13 +115,24 @@ function choice(key, query, change) {
 // Two numbers; the parameter is set when one of them changes.
 function range(key, query, change) {
   const [label] = RANGES[key];
-  const ends = ["at least", "at most"].map((end) => el("input", { type: "number", step: "any", "aria-label": `${label}, ${end}`, placeholder: end, oninput: () => set() }));
+  const ends = ["at least", "at most"].map((end) =>
+    el("input", {
+      type: "number",
+      step: "any",
+      "aria-label": `${label}, ${end}`,
+      placeholder: end,
+      oninput: () => set(),
+    }),
+  );
   const set = () => {
     const [low, high] = ends.map((one) => one.value);
     query.set(key, low || high ? `${low}..${high}` : "");
     change();
   };
-  const reset = () => bounds(query.get(key)).forEach((value, i) => (ends[i].value = value === null || Number.isNaN(value) ? "" : value));
+  const reset = () =>
+    bounds(query.get(key)).forEach(
+      (value, i) => (ends[i].value = value === null || Number.isNaN(value) ? "" : value),
+    );
   reset();
   return { box: el("div", { class: "range" }, el("span", { class: "soft" }, label), ends), reset };
 }
@@ -104,7 +140,11 @@ function range(key, query, change) {
 function options(key, values, query, change) {
   const now = query.get(key) ?? "";
   const all = values.some(([value]) => value === now) ? values : [...values, [now, now]];
-  return el("select", { name: key, onchange: change }, all.map(([value, label]) => el("option", { value, selected: value === now }, plain(label))));
+  return el(
+    "select",
+    { name: key, onchange: change },
+    all.map(([value, label]) => el("option", { value, selected: value === now }, plain(label))),
+  );
 }
 
 // Waits until nothing more is typed for a moment.
@@ -124,23 +164,81 @@ export function filterForm(query, sorts, searched, change) {
     change();
   };
   const slow = later(change);
-  const input = (key, label) => el("input", { name: key, type: "search", maxlength: 200, value: query.get(key) ?? "", placeholder: label });
+  const input = (key, label) =>
+    el("input", {
+      name: key,
+      type: "search",
+      maxlength: 200,
+      value: query.get(key) ?? "",
+      placeholder: label,
+    });
   const search = input("q", "problem or detail");
   search.addEventListener("input", take("q"));
   const text = input("text", `part of a text, ${SHORTEST} characters or more`);
-  text.addEventListener("input", () => (query.set("text", text.value.length < SHORTEST ? "" : text.value), slow()));
+  text.addEventListener(
+    "input",
+    () => (query.set("text", text.value.length < SHORTEST ? "" : text.value), slow()),
+  );
   const places = [["", "prompt, completion, stderr"], ...PLACES.map((one) => [one, one])];
-  const sort = options("sort", [["", "problem"], ...sorts.map((one) => [one, one])], query, take("sort"));
-  const order = options("order", [["", "asc"], ["desc", "desc"]], query, take("order"));
+  const sort = options(
+    "sort",
+    [["", "problem"], ...sorts.map((one) => [one, one])],
+    query,
+    take("sort"),
+  );
+  const order = options(
+    "order",
+    [
+      ["", "asc"],
+      ["desc", "desc"],
+    ],
+    query,
+    take("order"),
+  );
   const lists = Object.keys(CHOICES).map((key) => choice(key, query, change));
   const ranges = Object.keys(RANGES).map((key) => range(key, query, slow));
-  const flipped = el("select", { name: "flipped", onchange: take("flipped") }, [["", "all"], ["1", "flipped"], ["0", "not flipped"]].map(([value, label]) => el("option", { value, selected: value === (query.get("flipped") ?? "") }, label)));
-  const figures = el("details", { class: "choice" }, el("summary", {}, "Ranges"), el("div", { class: "ranges" }, ranges.map((one) => one.box), el("label", {}, "Outcome when run again", flipped)));
+  const flipped = el(
+    "select",
+    { name: "flipped", onchange: take("flipped") },
+    [
+      ["", "all"],
+      ["1", "flipped"],
+      ["0", "not flipped"],
+    ].map(([value, label]) =>
+      el("option", { value, selected: value === (query.get("flipped") ?? "") }, label),
+    ),
+  );
+  const figures = el(
+    "details",
+    { class: "choice" },
+    el("summary", {}, "Ranges"),
+    el(
+      "div",
+      { class: "ranges" },
+      ranges.map((one) => one.box),
+      el("label", {}, "Outcome when run again", flipped),
+    ),
+  );
   figures.open = Object.keys(RANGES).some((key) => query.get(key));
   const chips = el("div", { class: "chips", role: "group", "aria-label": "Filters that are set" });
-  const form = el("form", { class: "filters", role: "search", "aria-label": "Filters of samples", onsubmit: (event) => event.preventDefault() },
-    el("label", {}, "Sort", sort), el("label", {}, "Order", order), el("label", {}, "Search ( / )", search),
-    searched ? [el("label", {}, "Text ( t )", text), el("label", {}, "In", options("in", places, query, take("in")))] : null);
+  const form = el(
+    "form",
+    {
+      class: "filters",
+      role: "search",
+      "aria-label": "Filters of samples",
+      onsubmit: (event) => event.preventDefault(),
+    },
+    el("label", {}, "Sort", sort),
+    el("label", {}, "Order", order),
+    el("label", {}, "Search ( / )", search),
+    searched
+      ? [
+          el("label", {}, "Text ( t )", text),
+          el("label", {}, "In", options("in", places, query, take("in"))),
+        ]
+      : null,
+  );
   const reset = () => {
     for (const box of [search, text, sort, order, flipped]) box.value = query.get(box.name) ?? "";
     for (const one of [...lists, ...ranges]) one.reset();
@@ -153,18 +251,37 @@ export function filterForm(query, sorts, searched, change) {
   };
   // Buttons that remove a filter; `titles` says what a value that is no words stands for.
   const list = (titles = {}) => {
-    const set = Object.keys(filtersOf(query)).filter((key) => key !== "in" && !(key === "text" && !searched));
+    const set = Object.keys(filtersOf(query)).filter(
+      (key) => key !== "in" && !(key === "text" && !searched),
+    );
     const button = (key) => {
-      const label = CHOICES[key]?.[0] ?? RANGES[key]?.[0] ?? { q: "problem or detail", text: "text", flipped: "flipped", group: "failure" }[key];
-      const value = CHOICES[key] ? listed(query.get(key)).map(shown).join(", ") : titles[key] ?? query.get(key);
-      return el("button", { type: "button", onclick: () => drop([key]), title: "Remove this filter" }, `${label}: `, name(value), " ×");
+      const label =
+        CHOICES[key]?.[0] ??
+        RANGES[key]?.[0] ??
+        { q: "problem or detail", text: "text", flipped: "flipped", group: "failure" }[key];
+      const value = CHOICES[key]
+        ? listed(query.get(key)).map(shown).join(", ")
+        : (titles[key] ?? query.get(key));
+      return el(
+        "button",
+        { type: "button", onclick: () => drop([key]), title: "Remove this filter" },
+        `${label}: `,
+        name(value),
+        " ×",
+      );
     };
     const all = el("button", { type: "button", onclick: () => drop(set) }, "Clear all filters");
     chips.replaceChildren(...set.map(button), ...(set.length > 1 ? [all] : []));
     chips.hidden = !set.length;
   };
-  const boxes = el("div", { class: "choices" }, lists.map((one) => one.box), figures);
-  const count = (facets) => Object.keys(CHOICES).forEach((key, i) => facets[key] && lists[i].fill(facets[key]));
+  const boxes = el(
+    "div",
+    { class: "choices" },
+    lists.map((one) => one.box),
+    figures,
+  );
+  const count = (facets) =>
+    Object.keys(CHOICES).forEach((key, i) => facets[key] && lists[i].fill(facets[key]));
   const open = () => boxes.querySelector("details:not([hidden]) summary")?.focus();
   const clear = () => drop(FILTERS);
   list();

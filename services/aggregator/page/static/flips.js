@@ -8,35 +8,55 @@ import { address, listOf } from "./listing.js";
 import { asked, failed } from "./sample.js";
 
 const PAGE = 50;
-const KINDS = { flips: "accepted in one run only", gained: "gained", lost: "lost", changed: "another status", all: "all" };
+const KINDS = {
+  flips: "accepted in one run only",
+  gained: "gained",
+  lost: "lost",
+  changed: "another status",
+  all: "all",
+};
 const FILTERS = ["kind", "first", "second", "q", "dimension", "bucket", "offset"];
 const MOST = 30_000; // characters of a text that are compared
 
 const sample = (one) => `${one.sample_index}/${one.problem_id}`;
 
 function select(label, key, values, chosen, change) {
-  const option = ([value, text]) => el("option", { value, selected: value === (chosen ?? "") }, plain(text));
+  const option = ([value, text]) =>
+    el("option", { value, selected: value === (chosen ?? "") }, plain(text));
   return el("label", {}, label, el("select", { name: key, onchange: change }, values.map(option)));
 }
 
 function status(found) {
   if (!found?.final_status) return ["not judged yet"];
   const cases = `${found.cases_passed}/${found.cases_total}${found.cases_not_run ? `, ${found.cases_not_run} not run` : ""}`;
-  return [el("span", { class: `status ${found.final_status}` }, found.final_status), ` ${cases}`, found.detail ? el("div", { class: "soft" }, name(found.detail)) : null];
+  return [
+    el("span", { class: `status ${found.final_status}` }, found.final_status),
+    ` ${cases}`,
+    found.detail ? el("div", { class: "soft" }, name(found.detail)) : null,
+  ];
 }
 
 // The list of a data set's pairs. `link` makes an address from filters and the opened sample.
 export function flipsList({ runs, labels, dataset, query, link }) {
-  const filters = Object.fromEntries(FILTERS.map((key) => [key, query.get(key)]).filter(([, value]) => value));
+  const filters = Object.fromEntries(
+    FILTERS.map((key) => [key, query.get(key)]).filter(([, value]) => value),
+  );
   const body = el("tbody");
   const count = el("p", { class: "soft number", role: "status" }, "Loading …");
   const opened = el("div", { class: "opened" });
-  const [back, on] = [[-1, "Previous"], [1, "Next"]].map(([way, text]) => el("button", { type: "button", disabled: true, onclick: () => turn(way) }, text));
+  const [back, on] = [
+    [-1, "Previous"],
+    [1, "Next"],
+  ].map(([way, text]) =>
+    el("button", { type: "button", disabled: true, onclick: () => turn(way) }, text),
+  );
   let [open, asking, shown] = [query.get("open"), 0, { flips: [], total: 0, next: null }];
 
   const wanted = () => Object.fromEntries(Object.entries(filters).filter(([, value]) => value));
   let left = false; // then the address is another view's
-  const remember = () => left || history.replaceState(history.state, "", link({ ...wanted(), ...(open ? { open } : {}) }));
+  const remember = () =>
+    left ||
+    history.replaceState(history.state, "", link({ ...wanted(), ...(open ? { open } : {}) }));
 
   async function load() {
     const mine = ++asking;
@@ -48,7 +68,13 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     back.disabled = from === 0;
     on.disabled = found.next === null;
     const inside = filters.dimension ? `, ${filters.dimension} ${filters.bucket}` : "";
-    count.replaceChildren(name(found.flips.length ? `Samples ${from + 1} to ${from + found.flips.length} of ${found.total}${inside}` : `No such sample${inside}.`));
+    count.replaceChildren(
+      name(
+        found.flips.length
+          ? `Samples ${from + 1} to ${from + found.flips.length} of ${found.total}${inside}`
+          : `No such sample${inside}.`,
+      ),
+    );
   }
 
   const fail = (error) => count.replaceChildren(name(error.message));
@@ -58,7 +84,8 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     return again();
   };
   const change = (event) => {
-    for (const key of ["offset", ...(event.target.name === "slice" ? ["dimension", "bucket"] : [])]) delete filters[key];
+    for (const key of ["offset", ...(event.target.name === "slice" ? ["dimension", "bucket"] : [])])
+      delete filters[key];
     if (event.target.name !== "slice") filters[event.target.name] = event.target.value;
     return again();
   };
@@ -66,9 +93,20 @@ export function flipsList({ runs, labels, dataset, query, link }) {
   function row(one) {
     const gained = one.second.accepted - one.first.accepted;
     const href = link({ ...wanted(), open: sample(one) });
-    const anchor = el("a", { href, onclick: (event) => (event.preventDefault(), show(one)) }, name(one.problem_id), one.sample_index ? ` #${one.sample_index}` : "");
-    return el("tr", { class: "row", onclick: (event) => event.target.closest("a") || show(one) },
-      el("td", {}, anchor), el("td", { class: "metric" }, gained > 0 ? "gained" : gained < 0 ? "lost" : "same"), el("td", {}, status(one.first)), el("td", {}, status(one.second)));
+    const anchor = el(
+      "a",
+      { href, onclick: (event) => (event.preventDefault(), show(one)) },
+      name(one.problem_id),
+      one.sample_index ? ` #${one.sample_index}` : "",
+    );
+    return el(
+      "tr",
+      { class: "row", onclick: (event) => event.target.closest("a") || show(one) },
+      el("td", {}, anchor),
+      el("td", { class: "metric" }, gained > 0 ? "gained" : gained < 0 ? "lost" : "same"),
+      el("td", {}, status(one.first)),
+      el("td", {}, status(one.second)),
+    );
   }
 
   async function show(one, focus = true) {
@@ -77,10 +115,18 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     const mine = open;
     opened.replaceChildren(el("p", { class: "soft" }, "Loading …"));
     const id = [dataset, one.problem_id, one.sample_index];
-    const parts = await Promise.all(runs.map((run) => api.sample(run, ...id))).then((both) => side(both, one), (error) => [el("p", { class: "incomplete" }, name(error.message))]);
+    const parts = await Promise.all(runs.map((run) => api.sample(run, ...id))).then(
+      (both) => side(both, one),
+      (error) => [el("p", { class: "incomplete" }, name(error.message))],
+    );
     if (open !== mine) return;
     const close = el("button", { type: "button", onclick: shut }, "Close (Esc)");
-    const title = el("h3", { tabindex: -1 }, name(one.problem_id), one.sample_index ? ` #${one.sample_index}` : "");
+    const title = el(
+      "h3",
+      { tabindex: -1 },
+      name(one.problem_id),
+      one.sample_index ? ` #${one.sample_index}` : "",
+    );
     opened.replaceChildren(el("article", { class: "card" }, title, close, parts));
     if (focus) title.focus();
   }
@@ -94,46 +140,120 @@ export function flipsList({ runs, labels, dataset, query, link }) {
 
   function failing({ verdict, marks }, one) {
     const parts = failed(verdict, marks?.case, one, "h4");
-    return parts.length ? parts : [el("p", { class: "soft" }, verdict?.accepted ? "Every case passed." : "None is recorded.")];
+    return parts.length
+      ? parts
+      : [
+          el(
+            "p",
+            { class: "soft" },
+            verdict?.accepted ? "Every case passed." : "None is recorded.",
+          ),
+        ];
   }
 
   // Both samples: statuses, judged code as a diff, the cases that failed, the prompt.
   function side(both, one) {
-    const texts = both.map(({ code, generation }) => (code ? code.text : generation?.completion ?? "").slice(0, MOST));
+    const texts = both.map(({ code, generation }) =>
+      (code ? code.text : (generation?.completion ?? "")).slice(0, MOST),
+    );
     const missing = both.some((found) => found.missing);
-    const kind = both.every(({ code }) => code) ? "Code that was judged" : "Completion or judged code";
-    const heads = both.map((found, i) => el("div", {}, el("h3", {}, `${labels[i]}: `, status(found.verdict ?? [one.first, one.second][i])),
-      api.compared().length ? null : el("a", { href: address(runs[i], { ...one, dataset }) }, `Whole sample in ${labels[i]}`)));
-    if (missing) return [el("div", { class: "sides" }, heads), el("p", { class: "soft" }, "This file has the figures of this sample alone; the runs' generations.jsonl and verdicts.jsonl have its texts.")];
+    const kind = both.every(({ code }) => code)
+      ? "Code that was judged"
+      : "Completion or judged code";
+    const heads = both.map((found, i) =>
+      el(
+        "div",
+        {},
+        el("h3", {}, `${labels[i]}: `, status(found.verdict ?? [one.first, one.second][i])),
+        api.compared().length
+          ? null
+          : el(
+              "a",
+              { href: address(runs[i], { ...one, dataset }) },
+              `Whole sample in ${labels[i]}`,
+            ),
+      ),
+    );
+    if (missing)
+      return [
+        el("div", { class: "sides" }, heads),
+        el(
+          "p",
+          { class: "soft" },
+          "This file has the figures of this sample alone; the runs' generations.jsonl and verdicts.jsonl have its texts.",
+        ),
+      ];
     const prompt = el("details", {}, el("summary", {}, "Prompt"));
     prompt.addEventListener("toggle", () => prompt.append(...asked(both[0], one)), { once: true });
-    const cut = both.some(({ code, generation }) => (code ? code.text : generation?.completion ?? "").length > MOST);
-    const diff = texts[0] === texts[1] && texts[0] ? [el("p", { class: "soft" }, "Both runs gave the same.")] : [];
+    const cut = both.some(
+      ({ code, generation }) => (code ? code.text : (generation?.completion ?? "")).length > MOST,
+    );
+    const diff =
+      texts[0] === texts[1] && texts[0]
+        ? [el("p", { class: "soft" }, "Both runs gave the same.")]
+        : [];
     return [
       el("div", { class: "sides" }, heads),
-      el("h3", {}, kind, el("span", { class: "soft" }, `, - only in ${labels[0]}, + only in ${labels[1]}`)), ...diff,
-      el("div", { class: "sides" }, sideBySide(labels.map((label) => `${kind}, ${label}`), ...texts)),
-      ...(cut ? [el("p", { class: "soft" }, `The first ${MOST} characters of each are compared.`)] : []),
-      el("div", { class: "sides" }, both.map((found, i) => el("div", {}, el("h3", {}, `Failing case in ${labels[i]}`), ...failing(found, one)))),
+      el(
+        "h3",
+        {},
+        kind,
+        el("span", { class: "soft" }, `, - only in ${labels[0]}, + only in ${labels[1]}`),
+      ),
+      ...diff,
+      el(
+        "div",
+        { class: "sides" },
+        sideBySide(
+          labels.map((label) => `${kind}, ${label}`),
+          ...texts,
+        ),
+      ),
+      ...(cut
+        ? [el("p", { class: "soft" }, `The first ${MOST} characters of each are compared.`)]
+        : []),
+      el(
+        "div",
+        { class: "sides" },
+        both.map((found, i) =>
+          el("div", {}, el("h3", {}, `Failing case in ${labels[i]}`), ...failing(found, one)),
+        ),
+      ),
       prompt,
     ].flat();
   }
 
   const statuses = [["", "any"], ...STATUSES.map((one) => [one, one])];
-  const form = el("form", { class: "filters", onsubmit: (event) => event.preventDefault() },
+  const form = el(
+    "form",
+    { class: "filters", onsubmit: (event) => event.preventDefault() },
     select("Show", "kind", Object.entries(KINDS), filters.kind ?? "flips", change),
     select(`Status in ${labels[0]}`, "first", statuses, filters.first, change),
     select(`Status in ${labels[1]}`, "second", statuses, filters.second, change),
-    el("label", {}, "Problem ( / )", el("input", { name: "q", type: "search", value: filters.q ?? "", oninput: change })),
-    el("button", { type: "button", name: "slice", onclick: change }, "All slices"));
-  const head = el("tr", {}, ["problem", "", `in ${labels[0]}`, `in ${labels[1]}`].map((text) => (text ? el("th", { scope: "col" }, text) : el("td"))));
+    el(
+      "label",
+      {},
+      "Problem ( / )",
+      el("input", { name: "q", type: "search", value: filters.q ?? "", oninput: change }),
+    ),
+    el("button", { type: "button", name: "slice", onclick: change }, "All slices"),
+  );
+  const head = el(
+    "tr",
+    {},
+    ["problem", "", `in ${labels[0]}`, `in ${labels[1]}`].map((text) =>
+      text ? el("th", { scope: "col" }, text) : el("td"),
+    ),
+  );
   const table = scrolled("Samples", el("table", {}, el("thead", {}, head), body), "figures flips");
 
   // Called from the matrix and the slices: other filters, and the list in sight.
   const filtered = async (changed) => {
     for (const key of FILTERS) delete filters[key];
     Object.assign(filters, changed);
-    for (const field of form.elements) if (field.localName !== "button") field.value = filters[field.name] ?? (field.name === "kind" ? "flips" : "");
+    for (const field of form.elements)
+      if (field.localName !== "button")
+        field.value = filters[field.name] ?? (field.name === "kind" ? "flips" : "");
     await again();
     form.scrollIntoView();
     body.querySelector("a")?.focus();
@@ -149,13 +269,32 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     ["k", "open the previous sample", () => step(-1)],
     ["Escape", "close the sample", () => open && shut()],
   ]);
-  const filled = load().then(() => {
-    const slash = open?.indexOf("/") ?? -1;
-    if (slash > 0) return show({ problem_id: open.slice(slash + 1), sample_index: Number(open.slice(0, slash)), first: {}, second: {} }, false);
-  }).catch(fail);
+  const filled = load()
+    .then(() => {
+      const slash = open?.indexOf("/") ?? -1;
+      if (slash > 0)
+        return show(
+          {
+            problem_id: open.slice(slash + 1),
+            sample_index: Number(open.slice(0, slash)),
+            first: {},
+            second: {},
+          },
+          false,
+        );
+    })
+    .catch(fail);
   return {
-    parts: [el("h3", {}, "Flips and other pairs"), form, table, count, el("div", { class: "pager" }, back, on), opened],
-    filled, show: filtered,
+    parts: [
+      el("h3", {}, "Flips and other pairs"),
+      form,
+      table,
+      count,
+      el("div", { class: "pager" }, back, on),
+      opened,
+    ],
+    filled,
+    show: filtered,
     stop: () => {
       left = true;
       release();

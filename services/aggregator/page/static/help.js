@@ -20,7 +20,14 @@ export function move(links, step) {
 }
 
 function pressed(event) {
-  if (event.defaultPrevented || event.target.closest("dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (
+    event.defaultPrevented ||
+    event.target.closest("dialog") ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey
+  )
+    return;
   if (event.target.closest("input:not([type=checkbox]), select, textarea")) {
     if (event.key === "Escape") event.target.blur();
     return;
@@ -32,17 +39,32 @@ function pressed(event) {
   handler(event);
 }
 
-const rows = (bindings) => bindings.flatMap(([key, text]) => [el("dt", {}, el("kbd", {}, shown[key] ?? key)), el("dd", {}, text)]);
+const rows = (bindings) =>
+  bindings.flatMap(([key, text]) => [
+    el("dt", {}, el("kbd", {}, shown[key] ?? key)),
+    el("dd", {}, text),
+  ]);
 
 function open() {
   const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
-  const parts = [...groups].flatMap(({ heading, bindings }) => [el("h3", {}, heading), el("dl", {}, rows(bindings))]);
-  const dialog = el("dialog", { class: "help", "aria-labelledby": "help-heading", onclose: () => dialog.remove() },
-    el("h2", { id: "help-heading" }, "Keys"), parts, close);
+  const parts = [...groups].flatMap(({ heading, bindings }) => [
+    el("h3", {}, heading),
+    el("dl", {}, rows(bindings)),
+  ]);
+  const dialog = el(
+    "dialog",
+    { class: "help", "aria-labelledby": "help-heading", onclose: () => dialog.remove() },
+    el("h2", { id: "help-heading" }, "Keys"),
+    parts,
+    close,
+  );
   document.body.append(dialog);
   dialog.showModal(); // moves the focus into the dialog, and back when it closes
 }
 
-keys("Everywhere", [["?", "show this list", open], ["Escape", "close it, or leave a field"]]);
+keys("Everywhere", [
+  ["?", "show this list", open],
+  ["Escape", "close it, or leave a field"],
+]);
 addEventListener("keydown", pressed);
 document.getElementById("help").addEventListener("click", open);

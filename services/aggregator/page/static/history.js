@@ -9,7 +9,13 @@ import { behind, overRuns, SMALL, WIDE } from "./trend.js";
 const VERDICTS = { pass: "go", fail: "no-go", undecided: "inconclusive" };
 const FEW = 3; // deciding rules that are named
 const known = (value) => value !== null && value !== undefined;
-const number = (digits) => (value) => (known(value) ? value.toLocaleString("en-GB", { maximumFractionDigits: digits, minimumFractionDigits: digits }) : "–");
+const number = (digits) => (value) =>
+  known(value)
+    ? value.toLocaleString("en-GB", {
+        maximumFractionDigits: digits,
+        minimumFractionDigits: digits,
+      })
+    : "–";
 const COSTS = [
   ["Samples a second", "samples_per_second", number(2)],
   ["Output tokens a second", "tokens_per_second", number(0)],
@@ -24,12 +30,14 @@ const brief = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
 const title = (run) => run.name ?? run.run;
 // Texts below an axis: of the first, the middle and the last run the day and the model, whose path ends with what differs.
 function below(runs) {
-  const day = (run) => (run.started_at ? `${new Date(1000 * run.started_at).toLocaleDateString()}, ` : "");
+  const day = (run) =>
+    run.started_at ? `${new Date(1000 * run.started_at).toLocaleDateString()}, ` : "";
   const some = runs.length > 2 ? [runs[0], runs[Math.floor(runs.length / 2)], runs.at(-1)] : runs;
   return some.map((run) => `${day(run)}${plain(run.model ?? title(run)).slice(-24)}`);
 }
 
-const compareAddress = (base, run) => `#/compare?runs=${[base, run].map(encodeURIComponent).join(",")}`;
+const compareAddress = (base, run) =>
+  `#/compare?runs=${[base, run].map(encodeURIComponent).join(",")}`;
 const interval = (ends, form) => (ends ? `${form(ends[0])} to ${form(ends[1])}` : "–");
 
 function address(query) {
@@ -39,13 +47,26 @@ function address(query) {
 
 function ordered(runs, order) {
   if (order !== "model") return runs;
-  return [...runs].sort((a, b) => natural(a.model ?? "", b.model ?? "") || (a.started_at ?? 0) - (b.started_at ?? 0));
+  return [...runs].sort(
+    (a, b) => natural(a.model ?? "", b.model ?? "") || (a.started_at ?? 0) - (b.started_at ?? 0),
+  );
 }
 
 // Links to a run and to its comparison with the baseline.
 function links(run, base) {
   const to = [el("a", { href: runAddress(run.run) }, name(title(run)))];
-  if (run.run !== base.run) to.push(", ", el("a", { href: compareAddress(base.run, run.run), "aria-label": `compare ${plain(title(run))} with the baseline` }, "compare"));
+  if (run.run !== base.run)
+    to.push(
+      ", ",
+      el(
+        "a",
+        {
+          href: compareAddress(base.run, run.run),
+          "aria-label": `compare ${plain(title(run))} with the baseline`,
+        },
+        "compare",
+      ),
+    );
   return to;
 }
 
@@ -60,31 +81,89 @@ function trend(key, runs, base) {
   const picked = el("p", { class: "picked number", role: "status" });
   const pick = (i) => {
     const one = found[i];
-    picked.replaceChildren(...links(runs[i], base), one ? `: ${percent(one.accepted_at_1)}, ${interval(one.accepted_at_1_ci95, percent)}` : "");
+    picked.replaceChildren(
+      ...links(runs[i], base),
+      one ? `: ${percent(one.accepted_at_1)}, ${interval(one.accepted_at_1_ci95, percent)}` : "",
+    );
   };
   const points = runs.map((run, i) => {
     const one = found[i];
     const [low, high] = one?.accepted_at_1_ci95 ?? [null, null];
-    return { title: `${title(run)}: ${percent(one?.accepted_at_1)}, ${interval(one?.accepted_at_1_ci95, percent)}`, value: one?.accepted_at_1, low, high, kind: run.run === base.run ? "baseline" : one && partial(one) ? "partial" : "" };
+    return {
+      title: `${title(run)}: ${percent(one?.accepted_at_1)}, ${interval(one?.accepted_at_1_ci95, percent)}`,
+      value: one?.accepted_at_1,
+      low,
+      high,
+      kind: run.run === base.run ? "baseline" : one && partial(one) ? "partial" : "",
+    };
   });
-  const rows = () => runs.map((run, i) => {
-    const one = found[i];
-    const judged = one ? `${one.judged} of ${one.planned}` : "–";
-    const bounds = one && partial(one) ? interval(one.accepted_at_1_bounds, percent) : "";
-    return [el("span", {}, links(run, base)), run.model ? name(run.model) : "–", moment(run.started_at), judged,
-      el("span", {}, percent(one?.accepted_at_1), bounds && bounds !== "–" ? el("div", { class: "incomplete" }, bounds) : null),
-      interval(one?.accepted_at_1_ci95, percent), number(3)(one?.pass_ratio_mean), ...COSTS.map(([, cost, form]) => form(one?.[cost]))];
-  });
+  const rows = () =>
+    runs.map((run, i) => {
+      const one = found[i];
+      const judged = one ? `${one.judged} of ${one.planned}` : "–";
+      const bounds = one && partial(one) ? interval(one.accepted_at_1_bounds, percent) : "";
+      return [
+        el("span", {}, links(run, base)),
+        run.model ? name(run.model) : "–",
+        moment(run.started_at),
+        judged,
+        el(
+          "span",
+          {},
+          percent(one?.accepted_at_1),
+          bounds && bounds !== "–" ? el("div", { class: "incomplete" }, bounds) : null,
+        ),
+        interval(one?.accepted_at_1_ci95, percent),
+        number(3)(one?.pass_ratio_mean),
+        ...COSTS.map(([, cost, form]) => form(one?.[cost])),
+      ];
+    });
   const costs = COSTS.slice(0, 4).map(([label, cost, form]) =>
-    el("div", {}, overRuns({ label, form, fromZero: true, pick, ends: [runs[0], runs.at(-1)].map((run) => plain(title(run)).slice(-16)), points: runs.map((run, i) => ({ title: `${title(run)}: ${form(found[i]?.[cost])}`, value: found[i]?.[cost] })) })));
-  const headings = ["run", "model", "begun", "judged", "accepted@1", "95 % interval", "pass ratio", ...COSTS.map(([label]) => label)];
+    el(
+      "div",
+      {},
+      overRuns({
+        label,
+        form,
+        fromZero: true,
+        pick,
+        ends: [runs[0], runs.at(-1)].map((run) => plain(title(run)).slice(-16)),
+        points: runs.map((run, i) => ({
+          title: `${title(run)}: ${form(found[i]?.[cost])}`,
+          value: found[i]?.[cost],
+        })),
+      }),
+    ),
+  );
+  const headings = [
+    "run",
+    "model",
+    "begun",
+    "judged",
+    "accepted@1",
+    "95 % interval",
+    "pass ratio",
+    ...COSTS.map(([label]) => label),
+  ];
   const baseline = own(base, key)?.accepted_at_1;
-  return el("article", { class: "card trend" },
+  return el(
+    "article",
+    { class: "card trend" },
     el("h2", {}, name(key)),
-    overRuns({ label: "accepted@1 with 95 % intervals", points, form: percent, base: baseline, pick, greatest: 1, size: innerWidth < 700 ? SMALL : WIDE, ends: below(runs) }),
+    overRuns({
+      label: "accepted@1 with 95 % intervals",
+      points,
+      form: percent,
+      base: baseline,
+      pick,
+      greatest: 1,
+      size: innerWidth < 700 ? SMALL : WIDE,
+      ends: below(runs),
+    }),
     picked,
     el("div", { class: "plots" }, costs),
-    behind(`Runs on ${plain(key)}`, headings, rows));
+    behind(`Runs on ${plain(key)}`, headings, rows),
+  );
 }
 
 // The gate's verdict on each run, asked for one by one: each reads all samples of two runs.
@@ -94,23 +173,60 @@ function gates(runs, base, policy) {
     note.append("No policy is known: set PLUMBLINE_GATE_POLICY to a file like configs/gate.yaml.");
     return { parts: [el("h2", {}, "Gate"), note], fill: async () => {} };
   }
-  note.append("Each run against ", name(title(base)), " by the rules of ", name(policy), ", as plumb gate.");
+  note.append(
+    "Each run against ",
+    name(title(base)),
+    " by the rules of ",
+    name(policy),
+    ", as plumb gate.",
+  );
   const others = runs.filter((run) => run.run !== base.run);
-  if (!others.length) return { parts: [el("h2", {}, "Gate"), note, el("p", { class: "soft" }, "There is no other run to check.")], fill: async () => {} };
+  if (!others.length)
+    return {
+      parts: [
+        el("h2", {}, "Gate"),
+        note,
+        el("p", { class: "soft" }, "There is no other run to check."),
+      ],
+      fill: async () => {},
+    };
   const cells = new Map(others.map((run) => [run.run, [el("td", {}, "…"), el("td")]]));
   const rows = runs.map((run) => {
-    const own = cells.get(run.run) ?? [el("td", {}, el("span", { class: "gate" }, "baseline")), el("td")];
-    return el("tr", {}, el("th", { scope: "row" }, links(run, base)), el("td", {}, run.model ? name(run.model) : "–"), own);
+    const own = cells.get(run.run) ?? [
+      el("td", {}, el("span", { class: "gate" }, "baseline")),
+      el("td"),
+    ];
+    return el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, links(run, base)),
+      el("td", {}, run.model ? name(run.model) : "–"),
+      own,
+    );
   });
-  const head = el("tr", {}, ["run", "model", "verdict", "deciding rules"].map((text) => el("th", { scope: "col" }, text)));
-  const table = scrolled("The gate's verdicts", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)), "figures gates");
+  const head = el(
+    "tr",
+    {},
+    ["run", "model", "verdict", "deciding rules"].map((text) => el("th", { scope: "col" }, text)),
+  );
+  const table = scrolled(
+    "The gate's verdicts",
+    el("table", {}, el("thead", {}, head), el("tbody", {}, rows)),
+    "figures gates",
+  );
   const fill = async (current) => {
     for (const run of others) {
       const [verdict, rules] = cells.get(run.run);
       try {
         const found = await api.gate(base.run, run.run);
         if (!current()) return;
-        verdict.replaceChildren(el("span", { class: `gate ${found.outcome ?? "unknown"}` }, VERDICTS[found.outcome] ?? "none"));
+        verdict.replaceChildren(
+          el(
+            "span",
+            { class: `gate ${found.outcome ?? "unknown"}` },
+            VERDICTS[found.outcome] ?? "none",
+          ),
+        );
         rules.replaceChildren(...deciding(found));
       } catch (error) {
         if (!current()) return;
@@ -126,25 +242,74 @@ function deciding(found) {
   if (found.reason) return [name(found.reason)];
   const rules = found.findings.filter((one) => one.outcome === found.outcome);
   if (found.outcome === "pass") return [`all ${found.findings.length} rules hold`];
-  const line = (one) => el("div", {}, name([one.dataset, one.rule].filter(Boolean).join(" ")), ": ", name(one.found), one.why ? [" (", name(one.why), ")"] : null);
-  return [...rules.slice(0, FEW).map(line), rules.length > FEW ? el("div", { class: "soft" }, `and ${rules.length - FEW} more`) : null].filter(Boolean);
+  const line = (one) =>
+    el(
+      "div",
+      {},
+      name([one.dataset, one.rule].filter(Boolean).join(" ")),
+      ": ",
+      name(one.found),
+      one.why ? [" (", name(one.why), ")"] : null,
+    );
+  return [
+    ...rules.slice(0, FEW).map(line),
+    rules.length > FEW ? el("div", { class: "soft" }, `and ${rules.length - FEW} more`) : null,
+  ].filter(Boolean);
 }
 
 function others(history) {
   if (!history.others.length) return [];
   const one = ({ group, differences, more }) => {
-    const rows = differences.map(({ what, here, there }) => el("tr", {}, el("th", { scope: "row" }, name(what)), el("td", {}, name(here)), el("td", {}, name(there))));
-    const head = el("tr", {}, ["setting", "here", "there"].map((text) => el("th", { scope: "col" }, text)));
-    const runs = Object.entries(group.names).flatMap(([run, text], i) => [i ? ", " : "", el("a", { href: runAddress(run) }, name(text))]);
+    const rows = differences.map(({ what, here, there }) =>
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, name(what)),
+        el("td", {}, name(here)),
+        el("td", {}, name(there)),
+      ),
+    );
+    const head = el(
+      "tr",
+      {},
+      ["setting", "here", "there"].map((text) => el("th", { scope: "col" }, text)),
+    );
+    const runs = Object.entries(group.names).flatMap(([run, text], i) => [
+      i ? ", " : "",
+      el("a", { href: runAddress(run) }, name(text)),
+    ]);
     const differing = rows.length
-      ? scrolled("What differs", el("table", {}, el("thead", {}, head), el("tbody", {}, rows)), "figures")
+      ? scrolled(
+          "What differs",
+          el("table", {}, el("thead", {}, head), el("tbody", {}, rows)),
+          "figures",
+        )
       : el("p", { class: "soft" }, "What differs is not recorded.");
-    return el("details", {},
-      el("summary", {}, `${count(group.runs, "run")}: `, name(differences.slice(0, FEW).map(({ what, here, there }) => `${what} ${brief(there)} in place of ${brief(here)}`).join(", ") || "unknown differences")),
-      el("p", {}, runs), differing, more ? el("p", { class: "soft" }, `and ${more} more differences`) : null,
-      el("p", {}, el("a", { href: address({ protocol: group.protocol }) }, "Their history")));
+    return el(
+      "details",
+      {},
+      el(
+        "summary",
+        {},
+        `${count(group.runs, "run")}: `,
+        name(
+          differences
+            .slice(0, FEW)
+            .map(({ what, here, there }) => `${what} ${brief(there)} in place of ${brief(here)}`)
+            .join(", ") || "unknown differences",
+        ),
+      ),
+      el("p", {}, runs),
+      differing,
+      more ? el("p", { class: "soft" }, `and ${more} more differences`) : null,
+      el("p", {}, el("a", { href: address({ protocol: group.protocol }) }, "Their history")),
+    );
   };
-  return [el("h2", {}, "Runs of other protocols"), el("p", { class: "soft" }, "They measure something else, so they are not in the trend."), ...history.others.map(one)];
+  return [
+    el("h2", {}, "Runs of other protocols"),
+    el("p", { class: "soft" }, "They measure something else, so they are not in the trend."),
+    ...history.others.map(one),
+  ];
 }
 
 const count = (many, what) => `${many} ${what}${many === 1 ? "" : "s"}`;
@@ -155,24 +320,39 @@ function label(group) {
 }
 
 function select(text, key, options, chosen, change) {
-  const made = options.map(([value, shown]) => el("option", { value, selected: value === chosen }, shown));
+  const made = options.map(([value, shown]) =>
+    el("option", { value, selected: value === chosen }, shown),
+  );
   return el("label", {}, text, el("select", { name: key, onchange: change }, made));
 }
 
 export async function showHistory(main, _parts, given) {
   if (api.only()) throw new Error("This file is the report of one run and has no history.");
   document.title = "History – Plumbline";
-  const query = { protocol: given.get("protocol"), baseline: given.get("baseline"), order: given.get("order") };
+  const query = {
+    protocol: given.get("protocol"),
+    baseline: given.get("baseline"),
+    order: given.get("order"),
+  };
   const [{ groups, unreadable }, all] = await Promise.all([api.history(), api.runs()]);
   const heading = el("h1", {}, "History");
-  const torn = Object.entries(unreadable).map(([run, reason]) => el("p", { class: "soft" }, "Of ", name(run), " the record cannot be read: ", name(reason)));
+  const torn = Object.entries(unreadable).map(([run, reason]) =>
+    el("p", { class: "soft" }, "Of ", name(run), " the record cannot be read: ", name(reason)),
+  );
   let turn = 0;
   const left = () => (turn = -1);
   if (!groups.length) {
-    main.replaceChildren(heading, el("p", { class: "soft" }, "No run yet: plumb run begins one."), ...torn);
+    main.replaceChildren(
+      heading,
+      el("p", { class: "soft" }, "No run yet: plumb run begins one."),
+      ...torn,
+    );
     return left;
   }
-  const [controls, stage] = [el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }), el("div")];
+  const [controls, stage] = [
+    el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }),
+    el("div"),
+  ];
   const draw = async () => {
     const mine = ++turn;
     const found = await api.history(query.protocol ?? groups[0].protocol);
@@ -181,16 +361,49 @@ export async function showHistory(main, _parts, given) {
     const base = runs.find(({ run }) => run === query.baseline) ?? runs[0];
     const gate = gates(runs, base, found.policy);
     const notes = [];
-    if (query.baseline && base.run !== query.baseline) notes.push(["The baseline ", name(query.baseline), " is not among these runs; the first one is taken."]);
-    if (found.history.left_out) notes.push([`The earliest ${found.history.left_out} runs are left out.`]);
-    if (runs.length === 1) notes.push(["There is one run of this protocol, so there is no trend yet."]);
+    if (query.baseline && base.run !== query.baseline)
+      notes.push([
+        "The baseline ",
+        name(query.baseline),
+        " is not among these runs; the first one is taken.",
+      ]);
+    if (found.history.left_out)
+      notes.push([`The earliest ${found.history.left_out} runs are left out.`]);
+    if (runs.length === 1)
+      notes.push(["There is one run of this protocol, so there is no trend yet."]);
     controls.replaceChildren(
-      select("Protocol", "protocol", groups.map((one) => [one.protocol, label(one)]), found.history.group.protocol, change),
-      select("Baseline", "baseline", runs.map((run) => [run.run, plain(runLabel(run.run, all[run.run] ?? run))]), base.run, change),
-      select("Order", "order", Object.entries(ORDERS), query.order === "model" ? "model" : "time", change));
-    stage.replaceChildren(...notes.map((note) => el("p", { class: "soft" }, note)),
-      el("div", { class: "trends" }, found.history.group.datasets.map((key) => trend(key, runs, base))),
-      ...gate.parts, ...others(found.history));
+      select(
+        "Protocol",
+        "protocol",
+        groups.map((one) => [one.protocol, label(one)]),
+        found.history.group.protocol,
+        change,
+      ),
+      select(
+        "Baseline",
+        "baseline",
+        runs.map((run) => [run.run, plain(runLabel(run.run, all[run.run] ?? run))]),
+        base.run,
+        change,
+      ),
+      select(
+        "Order",
+        "order",
+        Object.entries(ORDERS),
+        query.order === "model" ? "model" : "time",
+        change,
+      ),
+    );
+    stage.replaceChildren(
+      ...notes.map((note) => el("p", { class: "soft" }, note)),
+      el(
+        "div",
+        { class: "trends" },
+        found.history.group.datasets.map((key) => trend(key, runs, base)),
+      ),
+      ...gate.parts,
+      ...others(found.history),
+    );
     gate.fill(() => turn === mine).catch(warn);
   };
   const change = (event) => {

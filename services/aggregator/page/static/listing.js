@@ -8,23 +8,37 @@ const PAGES_AT_ONCE = 4; // of which only the end is needed
 export const address = (run, row, query = "") =>
   `#/run/${[run, row.dataset, row.problem_id, row.sample_index].map(encodeURIComponent).join("/")}${String(query) ? `?${query}` : ""}`;
 
-export const runAddress = (run, query = "") => (String(query) ? `#/run/${encodeURIComponent(run)}?${query}` : `#/run/${encodeURIComponent(run)}`);
+export const runAddress = (run, query = "") =>
+  String(query) ? `#/run/${encodeURIComponent(run)}?${query}` : `#/run/${encodeURIComponent(run)}`;
 
 // What tells a run apart from others: its name, model, sampling, and id.
 export function runLabel(id, run) {
   if (!run) return id;
-  const sampling = [run.temperature ? `temperature ${run.temperature}` : null, run.n > 1 ? `n ${run.n}` : null];
-  return [run.name ?? id, run.model, ...sampling, run.folder, run.name && run.name !== id ? id : null].filter(Boolean).join(" · ");
+  const sampling = [
+    run.temperature ? `temperature ${run.temperature}` : null,
+    run.n > 1 ? `n ${run.n}` : null,
+  ];
+  return [
+    run.name ?? id,
+    run.model,
+    ...sampling,
+    run.folder,
+    run.name && run.name !== id ? id : null,
+  ]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 // A tab of a run's view.
 export const runPart = (run, tab) => `${runAddress(run)}/${tab}`;
 
-export const problemAddress = (dataset, problem) => `#/problem/${[dataset, problem].map(encodeURIComponent).join("/")}`;
+export const problemAddress = (dataset, problem) =>
+  `#/problem/${[dataset, problem].map(encodeURIComponent).join("/")}`;
 
 // Of run ids, of which the first is the baseline.
 export const listOf = (runs) => runs.map(encodeURIComponent).join(",");
-export const compareAddress = (runs, query = {}) => `#/compare?${new URLSearchParams({ runs: listOf(runs), ...query })}`;
+export const compareAddress = (runs, query = {}) =>
+  `#/compare?${new URLSearchParams({ runs: listOf(runs), ...query })}`;
 
 // The page that an address asks for, from 0.
 export function pageOf(query) {
@@ -35,10 +49,16 @@ export function pageOf(query) {
 // A list with the filters and the order of `query`. A page begins where the one before ended; the address of a later
 // page has the place of its beginning, and the pages before it are read when they are asked for.
 export function listing(run, query) {
-  const { page: _page, cursor, cases: _cases, ...wanted } = Object.fromEntries([...query].filter(([, value]) => value));
+  const {
+    page: _page,
+    cursor,
+    cases: _cases,
+    ...wanted
+  } = Object.fromEntries([...query].filter(([, value]) => value));
   const cursors = [null];
   if (cursor && pageOf(query)) cursors[pageOf(query)] = cursor;
-  const ask = (limit, from) => api.samples(run, { ...wanted, limit, ...(cursors[from] ? { cursor: cursors[from] } : {}) });
+  const ask = (limit, from) =>
+    api.samples(run, { ...wanted, limit, ...(cursors[from] ? { cursor: cursors[from] } : {}) });
   // The nearest page up to `page` whose beginning is known: that page itself, if there are so many.
   const reached = async (page) => {
     let near = page;
@@ -67,7 +87,11 @@ export function listing(run, query) {
   };
   // Every sample of the list, for a download.
   const all = async (rows = [], from = null) => {
-    const found = await api.samples(run, { ...wanted, limit: 200, ...(from ? { cursor: from } : {}) });
+    const found = await api.samples(run, {
+      ...wanted,
+      limit: 200,
+      ...(from ? { cursor: from } : {}),
+    });
     rows.push(...found.samples);
     return found.next_cursor === null ? rows : all(rows, found.next_cursor);
   };
@@ -81,20 +105,26 @@ export function lookedAt(list, page) {
 }
 
 // Address of the run, with the filters and the page of the list that was looked at last.
-export const backTo = (run) => runAddress(run, last?.list.run === run ? last.list.queryOf(last.page.page) : "");
+export const backTo = (run) =>
+  runAddress(run, last?.list.run === run ? last.list.queryOf(last.page.page) : "");
 
 // The samples before and after one in the list of `query`, each as its row, the query of its page, and what to do when it
 // is opened; null where there is none.
 export async function neighbours(run, dataset, problem, index, query) {
   const asked = listing(run, query);
-  if (last?.list.run !== run || last.list.queryOf(last.page.page) !== asked.queryOf(pageOf(query))) {
+  if (
+    last?.list.run !== run ||
+    last.list.queryOf(last.page.page) !== asked.queryOf(pageOf(query))
+  ) {
     lookedAt(asked, await asked.at(pageOf(query)));
   }
   const { list, page } = last;
-  const same = (row) => row.dataset === dataset && row.problem_id === problem && row.sample_index === Number(index);
+  const same = (row) =>
+    row.dataset === dataset && row.problem_id === problem && row.sample_index === Number(index);
   const place = page.rows.findIndex(same);
   if (place < 0) return [null, null];
-  const found = (row, there) => (row ? { row, query: list.queryOf(there.page), enter: () => lookedAt(list, there) } : null);
+  const found = (row, there) =>
+    row ? { row, query: list.queryOf(there.page), enter: () => lookedAt(list, there) } : null;
   const turned = async (step, more) => {
     if (!more) return null;
     const there = await list.at(page.page + step);

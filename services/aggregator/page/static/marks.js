@@ -24,7 +24,10 @@ export function marked(text, marks, kind) {
     let at = 0;
     for (; marks[next]?.[0] === i; next++) {
       const [, begin, end] = marks[next];
-      parts.push(...visible(line.slice(at, begin)), el("span", { class: kind }, visible(line.slice(begin, end))));
+      parts.push(
+        ...visible(line.slice(at, begin)),
+        el("span", { class: kind }, visible(line.slice(begin, end))),
+      );
       at = end;
     }
     return [...parts, ...visible(line.slice(at)), i < lines.length - 1 ? "\n" : ""];

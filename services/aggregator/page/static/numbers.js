@@ -1,7 +1,14 @@
 // Numbers as `plumb compare` prints them.
 
 const known = (value) => value !== null && value !== undefined;
-const form = (places, signs) => new Intl.NumberFormat("en", { minimumFractionDigits: places, maximumFractionDigits: places, useGrouping: false, roundingMode: "halfEven", signDisplay: signs });
+const form = (places, signs) =>
+  new Intl.NumberFormat("en", {
+    minimumFractionDigits: places,
+    maximumFractionDigits: places,
+    useGrouping: false,
+    roundingMode: "halfEven",
+    signDisplay: signs,
+  });
 const [share, difference] = [form(1, "auto"), form(1, "always")];
 
 export const percent = (value) => (known(value) ? `${share.format(100 * value)}\u00a0%` : "–");

@@ -3,22 +3,40 @@ import * as api from "./api.js";
 import { el, name } from "./dom.js";
 import { overTime } from "./trend.js";
 
-const whole = (value) => value.toLocaleString("en-GB", { maximumFractionDigits: value < 10 ? 1 : 0 });
+const whole = (value) =>
+  value.toLocaleString("en-GB", { maximumFractionDigits: value < 10 ? 1 : 0 });
 
 function charts(found) {
   const chart = (label, series, more = {}) =>
-    overTime({ label, width: found.width, form: whole, series: series.map(([title, values, kind]) => ({ name: title, values, kind })), ...more });
-  const slots = found.slots ? { limit: { name: `the sandbox's ${found.slots} slots`, value: found.slots } } : {};
+    overTime({
+      label,
+      width: found.width,
+      form: whole,
+      series: series.map(([title, values, kind]) => ({ name: title, values, kind })),
+      ...more,
+    });
+  const slots = found.slots
+    ? { limit: { name: `the sandbox's ${found.slots} slots`, value: found.slots } }
+    : {};
   const per = found.width === 1 ? "a second" : `per ${found.width} s`;
   return [
     chart("Requests in flight", [["requests to the generator", found.in_flight, "first"]]),
     chart("Output tokens a second", [["tokens", found.tokens, "first"]]),
-    chart(`Samples ${per}`, [["generated", found.generated, "first"], ["judged", found.judged, "second"]]),
+    chart(`Samples ${per}`, [
+      ["generated", found.generated, "first"],
+      ["judged", found.judged, "second"],
+    ]),
     chart("Waiting to be judged", [["generated and not judged", found.waiting, "second"]]),
-    chart("Programs in the sandbox", [["sandbox seconds a second", found.programs, "second"]], slots),
+    chart(
+      "Programs in the sandbox",
+      [["sandbox seconds a second", found.programs, "second"]],
+      slots,
+    ),
     chart(`Time-outs ${per}`, [["verdicts that are time-outs", found.timeouts, "second"]]),
     chart("Judge workers", [["workers that gave a verdict", found.workers, "second"]]),
-  ].filter((parts) => parts.length).map((parts) => el("div", {}, parts));
+  ]
+    .filter((parts) => parts.length)
+    .map((parts) => el("div", {}, parts));
 }
 
 export async function performance(run) {

@@ -11,23 +11,37 @@ import { samplesTable } from "./samples.js";
 import { measured, setup } from "./setup.js";
 
 // Address of the run with the samples of a choice; `ranges` are written as parameters already.
-const filtered = (run) => (choices, ranges = {}) => {
-  const lists = Object.entries(choices).map(([key, value]) => [key, joined([value])]);
-  return runAddress(run, new URLSearchParams([...lists, ...Object.entries(ranges)]));
-};
+const filtered =
+  (run) =>
+  (choices, ranges = {}) => {
+    const lists = Object.entries(choices).map(([key, value]) => [key, joined([value])]);
+    return runAddress(run, new URLSearchParams([...lists, ...Object.entries(ranges)]));
+  };
 
 // Samples without a judgement, and in the end those without any verdict.
-const unjudged = ({ judged, planned_samples: planned, statuses }, final) => Math.max(statuses.api_error ?? 0, final ? planned - judged : 0);
+const unjudged = ({ judged, planned_samples: planned, statuses }, final) =>
+  Math.max(statuses.api_error ?? 0, final ? planned - judged : 0);
 
 // accepted@1 with the samples that were not judged; the published bounds where these are the same.
 function bounds({ accepted, judged, statuses: { api_error: errors = 0 } }, open, published) {
   if (!open) return null;
-  return (open === errors ? published?.accepted_at_1_bounds : null) ?? [accepted / (judged + open), (accepted + open) / (judged + open)];
+  return (
+    (open === errors ? published?.accepted_at_1_bounds : null) ?? [
+      accepted / (judged + open),
+      (accepted + open) / (judged + open),
+    ]
+  );
 }
 
 // accepted@1 of the answers that did not end at the limit of tokens.
 const untruncated = (found) =>
-  found?.truncated ? el("div", {}, `${percent(found.accepted_at_1_untruncated)} without ${found.truncated} truncated answers`) : null;
+  found?.truncated
+    ? el(
+        "div",
+        {},
+        `${percent(found.accepted_at_1_untruncated)} without ${found.truncated} truncated answers`,
+      )
+    : null;
 
 function row([key, found], published, address, final) {
   const open = unjudged(found, final);
@@ -37,22 +51,34 @@ function row([key, found], published, address, final) {
     value: found.accepted_at_1,
     ci95: found.accepted_at_1_ci95,
     bounds: bounds(found, open, published?.[key]),
-    note: [`${found.judged} of ${found.planned_samples} judged`, untruncated(published?.[key]), open ? el("div", { class: "incomplete" }, `${open} not judged`) : null],
+    note: [
+      `${found.judged} of ${found.planned_samples} judged`,
+      untruncated(published?.[key]),
+      open ? el("div", { class: "incomplete" }, `${open} not judged`) : null,
+    ],
   };
 }
 
-const CAPTION = "accepted@1: the share of judged samples that passed every test, with its 95 % interval over problems.";
-const BAND = " The band is where it would lie with the samples that were not judged: all failed, or all passed.";
+const CAPTION =
+  "accepted@1: the share of judged samples that passed every test, with its 95 % interval over problems.";
+const BAND =
+  " The band is where it would lie with the samples that were not judged: all failed, or all passed.";
 
 function overview({ summary, datasets, metrics }, address) {
   const rows = Object.entries(datasets).map((one) => row(one, metrics, address, isFinal(summary)));
-  return intervals(`${CAPTION}${rows.some((one) => one.bounds) ? BAND : ""}`, "data set", "accepted@1", rows);
+  return intervals(
+    `${CAPTION}${rows.some((one) => one.bounds) ? BAND : ""}`,
+    "data set",
+    "accepted@1",
+    rows,
+  );
 }
 
 function statuses(datasets, address) {
   const counts = {};
   for (const one of Object.values(datasets))
-    for (const [status, count] of Object.entries(one.statuses)) counts[status] = (counts[status] ?? 0) + count;
+    for (const [status, count] of Object.entries(one.statuses))
+      counts[status] = (counts[status] ?? 0) + count;
   return shares(counts, (status) => address({ status }));
 }
 
@@ -61,66 +87,129 @@ function dataset(run, key, address) {
   const found = run.datasets[key];
   const within = (choices, ranges) => address({ dataset: key, ...choices }, ranges);
   const cut = `lower bounds for ${found.samples_cut} samples: cases not run after too many time-outs`;
-  return el("section", { "aria-label": plain(key) },
+  return el(
+    "section",
+    { "aria-label": plain(key) },
     el("h2", {}, name(key)),
     shares(found.statuses, (status) => within({ status })),
     el("dl", { class: "number" }, headline(run, key)),
-    el("div", { class: "cards" },
-      el("div", {},
+    el(
+      "div",
+      { class: "cards" },
+      el(
+        "div",
+        {},
         el("h3", {}, "Pass ratios"),
         found.samples_cut ? el("div", { class: "soft number" }, cut) : null,
-        passRatios(found.pass_ratios, (pass_ratio) => within({}, { pass_ratio }))),
+        passRatios(found.pass_ratios, (pass_ratio) => within({}, { pass_ratio })),
+      ),
       spread("Tokens", found.output_tokens, 0),
       spread("Generation, seconds", found.gen_time, 2),
-      spread("Judging, seconds", found.total_judge_time, 3)));
+      spread("Judging, seconds", found.total_judge_time, 3),
+    ),
+  );
 }
 
 // Findings of canaries: programs with known verdicts that a sandbox judged wrongly.
 function distrust(canaries) {
-  const found = (canaries?.sandboxes ?? []).flatMap((one) => one.findings.map((finding) => [one.sandbox, finding.text]));
-  return found.map(([sandbox, text]) => el("p", { class: "untrusted", role: "alert" }, `untrusted: sandbox `, name(sandbox), ": ", name(text)));
+  const found = (canaries?.sandboxes ?? []).flatMap((one) =>
+    one.findings.map((finding) => [one.sandbox, finding.text]),
+  );
+  return found.map(([sandbox, text]) =>
+    el(
+      "p",
+      { class: "untrusted", role: "alert" },
+      `untrusted: sandbox `,
+      name(sandbox),
+      ": ",
+      name(text),
+    ),
+  );
 }
 
 // The state of a run as it was heard last; `lost` is the time at which the aggregator fell silent.
 function state({ summary }, lost) {
-  const since = lost && [el("b", { class: "incomplete" }, `connection lost since ${lost.toLocaleTimeString()}`), "; before: "];
+  const since = lost && [
+    el("b", { class: "incomplete" }, `connection lost since ${lost.toLocaleTimeString()}`),
+    "; before: ",
+  ];
   return [since, summary.state ?? "", `, begun ${moment(summary.started_at)}`];
 }
 
 // What keeps a run from its end: samples that wait, and those that could not be judged by reason.
 function health({ summary, unjudged }) {
   const { planned, generated, judged, api_errors: errors } = summary.progress;
-  const waiting = [[planned - generated, "to be generated"], [generated - judged - errors, "to be judged"]].filter(([count]) => count > 0);
+  const waiting = [
+    [planned - generated, "to be generated"],
+    [generated - judged - errors, "to be judged"],
+  ].filter(([count]) => count > 0);
   const counted = (entries) => entries.map(([count, what]) => `${count} ${what}`).join(", ");
-  const reasons = Object.entries(unjudged).filter(([reason]) => reason !== "unknown").map(([reason, count]) => [count, reason]);
+  const reasons = Object.entries(unjudged)
+    .filter(([reason]) => reason !== "unknown")
+    .map(([reason, count]) => [count, reason]);
   return [
-    waiting.length && !isFinal(summary) ? el("p", { class: "soft number" }, `Waiting: ${counted(waiting)}.`) : null,
-    reasons.length ? el("p", { class: "incomplete" }, "Not judged: ", name(counted(reasons)), ".") : null,
+    waiting.length && !isFinal(summary)
+      ? el("p", { class: "soft number" }, `Waiting: ${counted(waiting)}.`)
+      : null,
+    reasons.length
+      ? el("p", { class: "incomplete" }, "Not judged: ", name(counted(reasons)), ".")
+      : null,
   ];
 }
 
-const TABS = { samples: "Samples", metrics: "Metrics", slices: "Slices", performance: "Performance", setup: "Setup" };
+const TABS = {
+  samples: "Samples",
+  metrics: "Metrics",
+  slices: "Slices",
+  performance: "Performance",
+  setup: "Setup",
+};
 
 const tabs = (run, chosen) =>
-  el("nav", { class: "tabs", "aria-label": "Parts of the run" }, Object.entries(TABS).map(([key, text]) =>
-    el("a", { href: key === "samples" ? runAddress(run) : runPart(run, key), "aria-current": key === chosen ? "page" : null }, text)));
+  el(
+    "nav",
+    { class: "tabs", "aria-label": "Parts of the run" },
+    Object.entries(TABS).map(([key, text]) =>
+      el(
+        "a",
+        {
+          href: key === "samples" ? runAddress(run) : runPart(run, key),
+          "aria-current": key === chosen ? "page" : null,
+        },
+        text,
+      ),
+    ),
+  );
 
 export async function showRun(main, [run, asked], query) {
   const tab = Object.hasOwn(TABS, asked ?? "") ? asked : "samples";
   const address = filtered(run);
-  const [line, warnings, bar, chart, all, panel] = [el("p", { class: "soft" }), ...Array.from({ length: 5 }, () => el("div"))];
+  const [line, warnings, bar, chart, all, panel] = [
+    el("p", { class: "soft" }),
+    ...Array.from({ length: 5 }, () => el("div")),
+  ];
   let found = await api.run(run);
   let lost = null;
   // Parts of the tab that change with the run.
   const parts = {
-    metrics: () => [metrics(found), Object.keys(found.datasets).map((key) => dataset(found, key, address))],
+    metrics: () => [
+      metrics(found),
+      Object.keys(found.datasets).map((key) => dataset(found, key, address)),
+    ],
     slices: () => slices(found, address),
     setup: () => setup(found),
   };
   const fill = () => {
     renew(line, state(found, lost));
-    renew(warnings, [...distrust(found.facts.canaries), ...found.notes.map((note) => el("p", { class: "incomplete" }, name(note)))]);
-    renew(bar, progress(lost ? { ...found.summary, seconds_left: null } : found.summary), health(found));
+    renew(warnings, [
+      ...distrust(found.facts.canaries),
+      ...found.notes.map((note) => el("p", { class: "incomplete" }, name(note))),
+    ]);
+    renew(
+      bar,
+      progress(lost ? { ...found.summary, seconds_left: null } : found.summary),
+      health(found),
+    );
     renew(chart, overview(found, address));
     if (tab === "samples") renew(all, statuses(found.datasets, address));
     if (parts[tab]) renew(panel, parts[tab]());
@@ -135,10 +224,25 @@ export async function showRun(main, [run, asked], query) {
   }
   fill();
   main.replaceChildren(
-    el("div", { class: "run" },
-      el("div", { class: "overview" }, el("h1", {}, name(found.summary.name ?? run)), el("p", {}, measured(found)), line, warnings, bar, chart,
-        api.only() ? null : el("p", {}, el("a", { href: compareAddress([run]) }, "Compare with another run"))),
-      el("div", { class: "part" }, tabs(run, tab), panel)));
+    el(
+      "div",
+      { class: "run" },
+      el(
+        "div",
+        { class: "overview" },
+        el("h1", {}, name(found.summary.name ?? run)),
+        el("p", {}, measured(found)),
+        line,
+        warnings,
+        bar,
+        chart,
+        api.only()
+          ? null
+          : el("p", {}, el("a", { href: compareAddress([run]) }, "Compare with another run")),
+      ),
+      el("div", { class: "part" }, tabs(run, tab), panel),
+    ),
+  );
   await list?.filled; // who comes back finds the place where the page was left
   const part = main.querySelector(".part");
   if (asked || [...query.values()].some(Boolean)) part.dataset.target = ""; // a link with filters leads to what they found

@@ -6,7 +6,8 @@ import { address, backTo, neighbours, problemAddress } from "./listing.js";
 import { coloured, marked } from "./marks.js";
 import { moment } from "./runs.js";
 
-const MISSING = "This file has the figures of this sample alone; the run's generations.jsonl and verdicts.jsonl have its texts.";
+const MISSING =
+  "This file has the figures of this sample alone; the run's generations.jsonl and verdicts.jsonl have its texts.";
 const MOST = 100_000; // characters of a text; longer texts make browsers slow
 
 // Copy into the clipboard; where the browser gives no access to it (plain HTTP), as a selection.
@@ -34,14 +35,24 @@ function tools(label, file, text) {
     said.textContent = words;
     setTimeout(() => (said.textContent = ""), 3000);
   };
-  const copy = async () => say((await copied(text)) ? "Copied." : "The browser refuses to copy; download it.");
-  return el("span", { class: "tools" },
+  const copy = async () =>
+    say((await copied(text)) ? "Copied." : "The browser refuses to copy; download it.");
+  return el(
+    "span",
+    { class: "tools" },
     el("button", { type: "button", "aria-label": `Copy ${label}`, onclick: copy }, "Copy"),
-    el("button", { type: "button", "aria-label": `Download ${label}`, onclick: () => download(file, text) }, "Download"), said);
+    el(
+      "button",
+      { type: "button", "aria-label": `Download ${label}`, onclick: () => download(file, text) },
+      "Download",
+    ),
+    said,
+  );
 }
 
 // Name of a downloaded file.
-const fileName = ({ problem_id: problem, sample_index: index }, what) => `${problem.replace(/[^\w.-]+/g, "_").slice(0, 80)}-${index}-${what}`;
+const fileName = ({ problem_id: problem, sample_index: index }, what) =>
+  `${problem.replace(/[^\w.-]+/g, "_").slice(0, 80)}-${index}-${what}`;
 const json = (value) => `${JSON.stringify(value, null, 2)}\n`;
 
 // A scrollable box, reachable by keyboard and labelled.
@@ -53,12 +64,24 @@ function box(label, text, parts) {
   ];
 }
 
-const block = (label, text) => box(label, text ?? "", (shown) => (shown ? visible(shown) : "(empty)"));
+const block = (label, text) =>
+  box(label, text ?? "", (shown) => (shown ? visible(shown) : "(empty)"));
 
 // Both outputs; what differs is marked on both sides.
 function outputs(expected, actual, difference) {
-  const side = (label, text, marks, kind) => el("div", {}, el("h3", {}, label), box(label, text ?? "", (shown) => marked(shown, marks ?? [], kind)));
-  return el("div", { class: "sides" }, side("Expected", expected, difference?.expected, "kept"), side("Actual", actual, difference?.actual, "lost"));
+  const side = (label, text, marks, kind) =>
+    el(
+      "div",
+      {},
+      el("h3", {}, label),
+      box(label, text ?? "", (shown) => marked(shown, marks ?? [], kind)),
+    );
+  return el(
+    "div",
+    { class: "sides" },
+    side("Expected", expected, difference?.expected, "kept"),
+    side("Actual", actual, difference?.actual, "lost"),
+  );
 }
 
 // The line of a test in a traceback that failed.
@@ -68,12 +91,31 @@ const ASSERTION = /File "<test>", line \d+.*\n +(\S.*)/g;
 // what the answer's function returned.
 function testAndOutput({ expected, actual, stderr }, syntax) {
   const assertion = [...(stderr ?? "").matchAll(ASSERTION)].at(-1)?.[1];
-  const test = el("div", {}, el("h3", {}, "Test"), box("Test", expected ?? "", (shown) => coloured(shown, syntax)));
-  if (!assertion || !actual) return el("div", { class: "sides" }, test, el("div", {}, el("h3", {}, "Output"), block("Output", actual)));
+  const test = el(
+    "div",
+    {},
+    el("h3", {}, "Test"),
+    box("Test", expected ?? "", (shown) => coloured(shown, syntax)),
+  );
+  if (!assertion || !actual)
+    return el(
+      "div",
+      { class: "sides" },
+      test,
+      el("div", {}, el("h3", {}, "Output"), block("Output", actual)),
+    );
   return [
-    el("div", { class: "sides" },
-      el("div", {}, el("h3", {}, "Assertion that failed"), block("Assertion that failed", assertion)),
-      el("div", {}, el("h3", {}, "Returned"), block("Returned", actual))),
+    el(
+      "div",
+      { class: "sides" },
+      el(
+        "div",
+        {},
+        el("h3", {}, "Assertion that failed"),
+        block("Assertion that failed", assertion),
+      ),
+      el("div", {}, el("h3", {}, "Returned"), block("Returned", actual)),
+    ),
     assertion === expected?.trim() ? null : test,
   ].filter(Boolean);
 }
@@ -82,12 +124,23 @@ function testAndOutput({ expected, actual, stderr }, syntax) {
 export function failed(verdict, marks, id, level = "h2") {
   const found = verdict?.first_failed_case;
   if (!found) return [];
-  const both = verdict.method === "function" ? testAndOutput(found, marks?.test) : outputs(found.expected, found.actual, marks?.difference);
+  const both =
+    verdict.method === "function"
+      ? testAndOutput(found, marks?.test)
+      : outputs(found.expected, found.actual, marks?.difference);
   return [
-    el(level, {}, `First case that failed: case ${found.case_index}, counted from 0, `, el("span", { class: `status ${found.status}` }, found.status)),
+    el(
+      level,
+      {},
+      `First case that failed: case ${found.case_index}, counted from 0, `,
+      el("span", { class: `status ${found.status}` }, found.status),
+    ),
     ...(id ? [tools("the failing case", fileName(id, "case.json"), json(found))] : []),
-    ...(found.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", found.input)]), ...[both].flat(),
-    ...(found.stderr ? [el("h3", {}, "Standard error"), ...block("Standard error", found.stderr)] : []),
+    ...(found.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", found.input)]),
+    ...[both].flat(),
+    ...(found.stderr
+      ? [el("h3", {}, "Standard error"), ...block("Standard error", found.stderr)]
+      : []),
   ];
 }
 
@@ -95,19 +148,27 @@ const RECORDED = {
   all: "",
   failed: "Only cases that failed are recorded (output.cases=failed).",
   first: "Only the first case that failed is recorded (output.cases=first).",
-  mixed: "The run was resumed with another output.cases, so not all samples have the same cases recorded.",
+  mixed:
+    "The run was resumed with another output.cases, so not all samples have the same cases recorded.",
 };
 const COLUMNS = ["Case", "Status", "Exit code", "Seconds", "CPU, s", "Memory, MiB", "Compiling, s"];
 
-const figure = (value, digits) => el("td", { class: "number" }, value === null ? "–" : value.toFixed(digits));
+const figure = (value, digits) =>
+  el("td", { class: "number" }, value === null ? "–" : value.toFixed(digits));
 
 function caseTexts(one, marks) {
   const found = { ...one, expected: one.expected ?? "", actual: one.actual ?? "" };
   const stdio = one.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", one.input)];
   const errors = (label, text) => (text ? [el("h3", {}, label), ...block(label, text)] : []);
   return [
-    ...stdio, ...[one.input === null ? testAndOutput(found, marks?.test) : outputs(found.expected, found.actual, marks?.difference)].flat(),
-    ...errors("Standard error", one.stderr), ...errors("Compiler", one.compile_stderr),
+    ...stdio,
+    ...[
+      one.input === null
+        ? testAndOutput(found, marks?.test)
+        : outputs(found.expected, found.actual, marks?.difference),
+    ].flat(),
+    ...errors("Standard error", one.stderr),
+    ...errors("Compiler", one.compile_stderr),
   ];
 }
 
@@ -116,22 +177,35 @@ function caseRows(one, marks) {
   const texts = el("details", {}, el("summary", {}, `Texts of case ${one.case_index}`));
   texts.addEventListener("toggle", () => texts.append(...caseTexts(one, marks)), { once: true });
   return [
-    el("tr", {},
+    el(
+      "tr",
+      {},
       el("th", { scope: "row", class: "number" }, String(one.case_index)),
       el("td", {}, el("span", { class: `status ${one.status}` }, one.status)),
-      figure(one.exit_code, 0), figure(one.duration, 3), figure(one.cpu_time, 3), figure(one.memory_mb, 1), figure(one.compile_duration, 3)),
+      figure(one.exit_code, 0),
+      figure(one.duration, 3),
+      figure(one.cpu_time, 3),
+      figure(one.memory_mb, 1),
+      figure(one.compile_duration, 3),
+    ),
     el("tr", {}, el("td", { colspan: COLUMNS.length }, texts)),
   ];
 }
 
 const isFailed = ({ status }) => !["success", "not_run"].includes(status);
-const failedCases = (verdict) => verdict.cases_total - verdict.cases_passed - (verdict.cases_not_run ?? 0);
+const failedCases = (verdict) =>
+  verdict.cases_total - verdict.cases_passed - (verdict.cases_not_run ?? 0);
 
 // The recorded cases, those that failed first; the next ones follow at a press of the button. `cases=failed` in `query`
 // leaves out the others.
 async function showCases(place, verdict, id, query) {
   const onlyFailed = query.get("cases") === "failed";
-  const here = (cases) => address(id[0], { dataset: id[1], problem_id: id[2], sample_index: id[3] }, new URLSearchParams([...[...query].filter(([key]) => key !== "cases"), ...cases]));
+  const here = (cases) =>
+    address(
+      id[0],
+      { dataset: id[1], problem_id: id[2], sample_index: id[3] },
+      new URLSearchParams([...[...query].filter(([key]) => key !== "cases"), ...cases]),
+    );
   const failures = failedCases(verdict);
   const rows = el("tbody");
   const more = el("button", { type: "button" }, "More cases");
@@ -150,21 +224,63 @@ async function showCases(place, verdict, id, query) {
   const { recorded, total } = await next();
   const failing = `${failures} cases of ${verdict.cases_total} failed`;
   if (!recorded) {
-    if (failures > 1) place.append(el("p", { class: "soft" }, `${failing}. The run kept the texts of the first one alone; output.cases=failed keeps all.`));
+    if (failures > 1)
+      place.append(
+        el(
+          "p",
+          { class: "soft" },
+          `${failing}. The run kept the texts of the first one alone; output.cases=failed keeps all.`,
+        ),
+      );
     return;
   }
   const owed = !onlyFailed ? total : ["all", "failed"].includes(recorded) ? failures : 0; // of all that are recorded
-  const other = onlyFailed ? el("a", { href: here([]) }, "All recorded cases") : failures ? el("a", { href: here([["cases", "failed"]]) }, `All ${failures} cases that failed`) : null;
+  const other = onlyFailed
+    ? el("a", { href: here([]) }, "All recorded cases")
+    : failures
+      ? el("a", { href: here([["cases", "failed"]]) }, `All ${failures} cases that failed`)
+      : null;
   more.addEventListener("click", () => next().catch(warn));
-  const numbers = COLUMNS.map((label, i) => el("th", { scope: "col", class: i === 1 ? null : "number" }, label));
+  const numbers = COLUMNS.map((label, i) =>
+    el("th", { scope: "col", class: i === 1 ? null : "number" }, label),
+  );
   const table = el("table", {}, el("thead", {}, el("tr", {}, numbers)), rows);
   place.append(
-    el("h2", onlyFailed ? { "data-target": "" } : {},
-      onlyFailed ? "Cases that failed " : "Cases ", el("span", { class: "soft" }, onlyFailed ? failing : `${total} recorded, of ${verdict.cases_total}; those that failed first`)),
-    el("p", { class: "soft" }, "Cases are counted from 0, as in the run's files and exports. ", other),
+    el(
+      "h2",
+      onlyFailed ? { "data-target": "" } : {},
+      onlyFailed ? "Cases that failed " : "Cases ",
+      el(
+        "span",
+        { class: "soft" },
+        onlyFailed
+          ? failing
+          : `${total} recorded, of ${verdict.cases_total}; those that failed first`,
+      ),
+    ),
+    el(
+      "p",
+      { class: "soft" },
+      "Cases are counted from 0, as in the run's files and exports. ",
+      other,
+    ),
     ...(RECORDED[recorded] ? [el("p", { class: "soft" }, RECORDED[recorded])] : []),
-    ...(shown ? [el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "Cases" }, table), more] : []),
-    ...(offset === null && shown < owed ? [el("p", { class: "soft" }, `This file has ${shown} of them; the run's cases.jsonl.gz has all.`)] : []));
+    ...(shown
+      ? [
+          el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "Cases" }, table),
+          more,
+        ]
+      : []),
+    ...(offset === null && shown < owed
+      ? [
+          el(
+            "p",
+            { class: "soft" },
+            `This file has ${shown} of them; the run's cases.jsonl.gz has all.`,
+          ),
+        ]
+      : []),
+  );
 }
 
 const FOUND = {
@@ -179,35 +295,60 @@ const FOUND = {
 };
 
 function judgedCode({ code, verdict, marks }, id) {
-  const ran = FOUND[code?.found] ? box("Code that was judged", code.text, (shown) => coloured(shown, marks?.code)) : [el("p", { class: "soft" }, nothing(code, verdict))];
+  const ran = FOUND[code?.found]
+    ? box("Code that was judged", code.text, (shown) => coloured(shown, marks?.code))
+    : [el("p", { class: "soft" }, nothing(code, verdict))];
   return [
-    el("h2", {}, "Code that was judged", FOUND[code?.found] ? el("span", { class: "soft" }, `, ${FOUND[code.found]}`) : null),
-    FOUND[code?.found] ? tools("the code", fileName(id, "code.txt"), code.text) : null, ran,
+    el(
+      "h2",
+      {},
+      "Code that was judged",
+      FOUND[code?.found] ? el("span", { class: "soft" }, `, ${FOUND[code.found]}`) : null,
+    ),
+    FOUND[code?.found] ? tools("the code", fileName(id, "code.txt"), code.text) : null,
+    ran,
   ];
 }
 
 function completion({ generation, marks }, id) {
-  const raw = generation?.error ? block("Completion", generation.error) : box("Completion", generation?.completion ?? "", (shown) => coloured(shown, marks?.completion));
-  return [el("h2", {}, "Completion"), generation?.completion ? tools("the completion", fileName(id, "completion.txt"), generation.completion) : null, ...raw];
+  const raw = generation?.error
+    ? block("Completion", generation.error)
+    : box("Completion", generation?.completion ?? "", (shown) =>
+        coloured(shown, marks?.completion),
+      );
+  return [
+    el("h2", {}, "Completion"),
+    generation?.completion
+      ? tools("the completion", fileName(id, "completion.txt"), generation.completion)
+      : null,
+    ...raw,
+  ];
 }
 
 function nothing(code, verdict) {
   if (code) return "No code was found in the completion.";
-  if (verdict?.method === "submit") return "SandboxFusion extracted the code from the completion by its own rules.";
+  if (verdict?.method === "submit")
+    return "SandboxFusion extracted the code from the completion by its own rules.";
   if (!verdict) return "Not judged yet.";
-  return ["guard", "none"].includes(verdict.method) ? "Nothing was run." : "An older version wrote the verdict and did not record the code.";
+  return ["guard", "none"].includes(verdict.method)
+    ? "Nothing was run."
+    : "An older version wrote the verdict and did not record the code.";
 }
 
 // Unless it was the engine.
-const COUNTED = { tokenizer: "us, with data.tokenizer", estimate: "the length of the text, an estimate" };
+const COUNTED = {
+  tokenizer: "us, with data.tokenizer",
+  estimate: "the length of the text, an estimate",
+};
 
 function facts(found) {
   const { generation, verdict } = found;
   const values = {
     "cases passed": verdict && `${verdict.cases_passed} of ${verdict.cases_total}`,
     "cases not run, after too many time-outs": verdict?.cases_not_run || null,
-    "judged by": verdict && verdict.method !== "none" ? `${verdict.method}, ${verdict.checker}` : null,
-    "tests": verdict?.shared_process ? "in the answer's process, within its reach" : null,
+    "judged by":
+      verdict && verdict.method !== "none" ? `${verdict.method}, ${verdict.checker}` : null,
+    tests: verdict?.shared_process ? "in the answer's process, within its reach" : null,
     "judging, s": verdict?.total_judge_time?.toFixed(3),
     "CPU, s": verdict?.cpu_time?.toFixed(3),
     "sandbox requests": verdict?.attempts,
@@ -224,22 +365,41 @@ function facts(found) {
     tags: found.tags.join(", "),
     quality: found.quality === "ok" ? null : found.quality?.replaceAll(",", ", "),
   };
-  const there = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  return el("dl", { class: "number facts" }, there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))]));
+  const there = Object.entries(values).filter(
+    ([, value]) => value !== undefined && value !== null && value !== "",
+  );
+  return el(
+    "dl",
+    { class: "number facts" },
+    there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))]),
+  );
 }
 
 // A text comparison may have rejected a right answer.
 const manyAnswers = (found) =>
   found.quality?.split(",").includes("many_answers")
-    ? [el("p", { class: "soft" }, "Several outputs are right for this problem, but it has no checker: a right answer may be judged wrong.")]
+    ? [
+        el(
+          "p",
+          { class: "soft" },
+          "Several outputs are right for this problem, but it has no checker: a right answer may be judged wrong.",
+        ),
+      ]
     : [];
 
 // What the model was sent, as far as it is known; else the problem's prompt.
 export function asked({ messages, prompt }, id) {
-  const note = messages ? ", as it was sent" : ", without the template, which the run did not record";
+  const note = messages
+    ? ", as it was sent"
+    : ", without the template, which the run did not record";
   const several = (messages?.length ?? 0) > 1;
-  const [file, text] = several ? ["prompt.json", json(messages)] : ["prompt.txt", messages?.[0]?.content ?? prompt ?? ""];
-  const message = ({ role, content }) => [...(several ? [el("h3", {}, name(role))] : []), ...block(`Prompt, ${role}`, content)];
+  const [file, text] = several
+    ? ["prompt.json", json(messages)]
+    : ["prompt.txt", messages?.[0]?.content ?? prompt ?? ""];
+  const message = ({ role, content }) => [
+    ...(several ? [el("h3", {}, name(role))] : []),
+    ...block(`Prompt, ${role}`, content),
+  ];
   return [
     el("h2", {}, "Prompt", el("span", { class: "soft" }, note)),
     ...(text && id ? [tools("the prompt", fileName(id, file), text)] : []),
@@ -249,19 +409,43 @@ export function asked({ messages, prompt }, id) {
 
 // Prompt, code and the case that failed side by side, then the rest.
 function texts(found, id, cases) {
-  const first = [asked(found, id), judgedCode(found, id), failed(found.verdict, found.marks?.case, id)].filter((parts) => parts.length);
-  return [el("div", { class: "sides" }, first.map((parts) => el("div", {}, parts.flat()))), cases, ...completion(found, id)];
+  const first = [
+    asked(found, id),
+    judgedCode(found, id),
+    failed(found.verdict, found.marks?.case, id),
+  ].filter((parts) => parts.length);
+  return [
+    el(
+      "div",
+      { class: "sides" },
+      first.map((parts) => el("div", {}, parts.flat())),
+    ),
+    cases,
+    ...completion(found, id),
+  ];
 }
 
 // Links to the samples before and after this one in the list that it was opened from, with their keys.
 function pager(run, before, after) {
-  const way = (label, there) => (there ? el("a", { href: address(run, there.row, there.query), onclick: there.enter }, label) : null);
+  const way = (label, there) =>
+    there
+      ? el("a", { href: address(run, there.row, there.query), onclick: there.enter }, label)
+      : null;
   const back = el("a", { href: backTo(run) }, "Back to the run");
   const links = { k: way("Previous sample", before), j: way("Next sample", after), Escape: back };
-  const named = { k: "go to the previous sample", j: "go to the next sample", Escape: "go back to the run" };
+  const named = {
+    k: "go to the previous sample",
+    j: "go to the next sample",
+    Escape: "go back to the run",
+  };
   const there = Object.entries(links).filter(([, link]) => link);
-  const parts = there.map(([key, link]) => el("span", {}, link, el("span", { class: "soft" }, ` (${key === "Escape" ? "Esc" : key})`)));
-  const release = keys("This sample", there.map(([key, link]) => [key, named[key], () => link.click()]));
+  const parts = there.map(([key, link]) =>
+    el("span", {}, link, el("span", { class: "soft" }, ` (${key === "Escape" ? "Esc" : key})`)),
+  );
+  const release = keys(
+    "This sample",
+    there.map(([key, link]) => [key, named[key], () => link.click()]),
+  );
   return [el("nav", { class: "pager", "aria-label": "Samples" }, parts), release];
 }
 
@@ -270,11 +454,30 @@ function answers(all, run, dataset, problem, index) {
   if (all.length < 2) return [null, () => {}];
   const at = all.findIndex((one) => one.sample_index === Number(index));
   const links = all.map((one, i) =>
-    el("a", { href: address(run, { dataset, problem_id: problem, sample_index: one.sample_index }), "aria-current": i === at ? "page" : null, class: one.final_status },
-      `#${one.sample_index} ${one.final_status}`));
+    el(
+      "a",
+      {
+        href: address(run, { dataset, problem_id: problem, sample_index: one.sample_index }),
+        "aria-current": i === at ? "page" : null,
+        class: one.final_status,
+      },
+      `#${one.sample_index} ${one.final_status}`,
+    ),
+  );
   const step = (way) => () => links[at + way]?.click();
-  const release = keys("The answers to this problem", [["[", "go to the answer before", step(-1)], ["]", "go to the next answer", step(1)]]);
-  return [el("nav", { class: "answers", "aria-label": "Answers to this problem" }, el("span", { class: "soft" }, `${all.length} answers ( [ ] )`), links), release];
+  const release = keys("The answers to this problem", [
+    ["[", "go to the answer before", step(-1)],
+    ["]", "go to the next answer", step(1)],
+  ]);
+  return [
+    el(
+      "nav",
+      { class: "answers", "aria-label": "Answers to this problem" },
+      el("span", { class: "soft" }, `${all.length} answers ( [ ] )`),
+      links,
+    ),
+    release,
+  ];
 }
 
 export async function showSample(main, [run, dataset, problem, index], query) {
@@ -285,16 +488,37 @@ export async function showSample(main, [run, dataset, problem, index], query) {
   const cases = el("div", { class: "cases" });
   const { verdict } = found;
   const status = verdict
-    ? [el("span", { class: `status ${verdict.final_status}` }, verdict.final_status), verdict.detail ? [" ", name(verdict.detail)] : null]
+    ? [
+        el("span", { class: `status ${verdict.final_status}` }, verdict.final_status),
+        verdict.detail ? [" ", name(verdict.detail)] : null,
+      ]
     : ["not judged yet"];
   const [others, release] = answers(found.answers, run, dataset, problem, index);
   const [ways, stop] = pager(run, before, after);
   main.replaceChildren(
-    ways, el("h1", {}, name(problem), Number(index) ? ` #${index}` : ""),
-    el("p", {}, name(dataset), ": ", ...status.flat(), api.only() ? null : [". ", el("a", { href: problemAddress(dataset, problem) }, "All answers to this problem")]),
-    ...(others ? [others] : []), ...manyAnswers(found),
+    ways,
+    el("h1", {}, name(problem), Number(index) ? ` #${index}` : ""),
+    el(
+      "p",
+      {},
+      name(dataset),
+      ": ",
+      ...status.flat(),
+      api.only()
+        ? null
+        : [
+            ". ",
+            el("a", { href: problemAddress(dataset, problem) }, "All answers to this problem"),
+          ],
+    ),
+    ...(others ? [others] : []),
+    ...manyAnswers(found),
     fold("facts", "Tokens, times, judging", facts(found)),
-    ...(found.missing ? [el("p", {}, MISSING)] : texts(found, { problem_id: problem, sample_index: index }, cases)));
-  if (verdict && !found.missing) await showCases(cases, verdict, [run, dataset, problem, index], query).catch(warn);
+    ...(found.missing
+      ? [el("p", {}, MISSING)]
+      : texts(found, { problem_id: problem, sample_index: index }, cases)),
+  );
+  if (verdict && !found.missing)
+    await showCases(cases, verdict, [run, dataset, problem, index], query).catch(warn);
   return () => (stop(), release());
 }

@@ -6,8 +6,10 @@ import { filterForm, filtersOf } from "./filters.js";
 import { keys, move } from "./help.js";
 import { address, listing, lookedAt, PAGE, pageOf, runAddress } from "./listing.js";
 
-const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
-const mebibytes = (bytes) => (bytes === null || bytes === undefined ? "–" : (bytes / 1_048_576).toFixed(0));
+const number = (value, digits = 1) =>
+  value === null || value === undefined ? "–" : value.toFixed(digits);
+const mebibytes = (bytes) =>
+  bytes === null || bytes === undefined ? "–" : (bytes / 1_048_576).toFixed(0);
 
 // Columns that sort, with the order at the first press: what is largest is looked for first.
 const COLUMNS = [
@@ -20,13 +22,22 @@ const COLUMNS = [
   ["CPU, s", "cpu_time", "desc"],
   ["memory, MiB", "peak_memory", "desc"],
 ];
-const SORTS = ["judged_at", ...COLUMNS.slice(1).map(([, sort]) => sort), "attempts", "prompt_length"];
+const SORTS = [
+  "judged_at",
+  ...COLUMNS.slice(1).map(([, sort]) => sort),
+  "attempts",
+  "prompt_length",
+];
 
 // The elements of the table (`parts`), what ends it (`stop`), a promise of its first page (`filled`), and what to call
 // when the run has more samples (`grow`).
 export function samplesTable(run, query) {
   const body = el("tbody");
-  const back = el("button", { type: "button", disabled: true, onclick: () => turn(at - 1) }, "Previous");
+  const back = el(
+    "button",
+    { type: "button", disabled: true, onclick: () => turn(at - 1) },
+    "Previous",
+  );
   const on = el("button", { type: "button", disabled: true, onclick: () => turn(at + 1) }, "Next");
   const status = el("p", { class: "soft number", role: "status" });
   const total = el("span", { class: "soft number" });
@@ -45,7 +56,9 @@ export function samplesTable(run, query) {
     lookedAt(list, found);
     if (drawn) history.replaceState(history.state, "", runAddress(run, list.queryOf(at)));
     drawn = true;
-    body.replaceChildren(...found.rows.map((row) => line(row, address(run, row, list.queryOf(at)))));
+    body.replaceChildren(
+      ...found.rows.map((row) => line(row, address(run, row, list.queryOf(at)))),
+    );
     filters.list({ group: found.rows[0]?.failure });
     back.disabled = at === 0;
     on.disabled = !found.more;
@@ -80,7 +93,9 @@ export function samplesTable(run, query) {
   const table = el("table", {}, el("thead", {}, head), body);
   const release = keys("The list of samples", [
     ["/", "search in problems and details", () => filters.search.focus()],
-    ...(api.searched() ? [["t", "search in prompts, completions and standard errors", () => filters.text.focus()]] : []),
+    ...(api.searched()
+      ? [["t", "search in prompts, completions and standard errors", () => filters.text.focus()]]
+      : []),
     ["f", "go to the choices: status, data set, tag and others", () => filters.open()],
     ["g", "open or close the groups of failures", () => toggle(groups.box)],
     ["x", "clear all filters", () => filters.clear()],
@@ -91,12 +106,30 @@ export function samplesTable(run, query) {
     ["p", "turn to the previous page", () => back.click()],
   ]);
   // All samples that the filters find, as a file.
-  const save = (kind, format) => el("button", { type: "button", "aria-label": `Download these samples as ${kind}`, onclick: () => list.all().then((rows) => download(`${fileName(run)}.${kind}`, format(rows)), (error) => (status.textContent = plain(error.message))) }, kind);
+  const save = (kind, format) =>
+    el(
+      "button",
+      {
+        type: "button",
+        "aria-label": `Download these samples as ${kind}`,
+        onclick: () =>
+          list.all().then(
+            (rows) => download(`${fileName(run)}.${kind}`, format(rows)),
+            (error) => (status.textContent = plain(error.message)),
+          ),
+      },
+      kind,
+    );
   const filled = look(pageOf(query));
   const notes = api.notes().map((note) => el("p", { class: "soft" }, name(note)));
   const parts = [
-    el("h2", {}, "Samples ", total), ...notes, ...filters.parts, groups.box,
-    el("div", { class: "wide" }, table), status, el("div", { class: "pager" }, back, on, save("csv", csv), save("jsonl", jsonl)),
+    el("h2", {}, "Samples ", total),
+    ...notes,
+    ...filters.parts,
+    groups.box,
+    el("div", { class: "wide" }, table),
+    status,
+    el("div", { class: "pager" }, back, on, save("csv", csv), save("jsonl", jsonl)),
   ];
   const stop = () => {
     left = true;
@@ -104,7 +137,8 @@ export function samplesTable(run, query) {
   };
   // New samples are listed while the page is not full and nobody has scrolled or chosen a row: rows would move what is read.
   const read = () => scrollY > 0 || body.contains(document.activeElement);
-  const grow = () => (body.rows.length === 0 || (body.rows.length < PAGE && !read()) ? look(at) : null);
+  const grow = () =>
+    body.rows.length === 0 || (body.rows.length < PAGE && !read()) ? look(at) : null;
   return { parts, stop, filled, grow };
 }
 
@@ -114,8 +148,13 @@ const jsonl = (rows) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 // A line of names and one for each sample; lists are joined by semicolons.
 function csv(rows) {
   const names = Object.keys(rows[0] ?? {});
-  const field = (value) => (value === null ? "" : `"${String(Array.isArray(value) ? value.join(";") : value).replaceAll('"', '""')}"`);
-  return [names, ...rows.map((row) => names.map((key) => row[key]))].map((values) => `${values.map(field).join(",")}\r\n`).join("");
+  const field = (value) =>
+    value === null
+      ? ""
+      : `"${String(Array.isArray(value) ? value.join(";") : value).replaceAll('"', '""')}"`;
+  return [names, ...rows.map((row) => names.map((key) => row[key]))]
+    .map((values) => `${values.map(field).join(",")}\r\n`)
+    .join("");
 }
 
 // The row of headers, each a button, and a function that marks the order of `query` on them.
@@ -129,11 +168,16 @@ function heading(query, change) {
       change();
     };
     const kind = ["problem", "status"].includes(sort) ? null : "number";
-    return el("th", { scope: "col", class: kind }, el("button", { type: "button", class: "sort", onclick: press }, label));
+    return el(
+      "th",
+      { scope: "col", class: kind },
+      el("button", { type: "button", class: "sort", onclick: press }, label),
+    );
   });
   const mark = () =>
     cells.forEach((cell, i) => {
-      if ((query.get("sort") || "problem") !== COLUMNS[i][1]) return cell.removeAttribute("aria-sort");
+      if ((query.get("sort") || "problem") !== COLUMNS[i][1])
+        return cell.removeAttribute("aria-sort");
       cell.setAttribute("aria-sort", query.get("order") === "desc" ? "descending" : "ascending");
     });
   mark();
@@ -141,16 +185,44 @@ function heading(query, change) {
 }
 
 function line(row, href) {
-  const link = el("a", { href }, name(row.problem_id), row.sample_index ? ` #${row.sample_index}` : "");
-  return el("tr", { class: "row", onclick: (event) => event.target.closest("a") || (location.hash = href) },
-    el("td", {}, link, el("div", { class: "soft" }, name(row.dataset), row.texts === null ? ", figures alone" : null)),
-    el("td", {}, el("span", { class: `status ${row.final_status}` }, row.final_status), row.detail ? el("div", { class: "soft" }, name(row.detail)) : null),
-    el("td", { class: "number" }, `${row.cases_passed}/${row.cases_total}`, row.cases_not_run ? el("div", { class: "soft" }, `${row.cases_not_run} not run`) : null),
+  const link = el(
+    "a",
+    { href },
+    name(row.problem_id),
+    row.sample_index ? ` #${row.sample_index}` : "",
+  );
+  return el(
+    "tr",
+    { class: "row", onclick: (event) => event.target.closest("a") || (location.hash = href) },
+    el(
+      "td",
+      {},
+      link,
+      el(
+        "div",
+        { class: "soft" },
+        name(row.dataset),
+        row.texts === null ? ", figures alone" : null,
+      ),
+    ),
+    el(
+      "td",
+      {},
+      el("span", { class: `status ${row.final_status}` }, row.final_status),
+      row.detail ? el("div", { class: "soft" }, name(row.detail)) : null,
+    ),
+    el(
+      "td",
+      { class: "number" },
+      `${row.cases_passed}/${row.cases_total}`,
+      row.cases_not_run ? el("div", { class: "soft" }, `${row.cases_not_run} not run`) : null,
+    ),
     el("td", { class: "number" }, number(row.output_tokens, 0)),
     el("td", { class: "number" }, number(row.gen_time, 1)),
     el("td", { class: "number" }, number(row.total_judge_time, 3)),
     el("td", { class: "number" }, number(row.cpu_time, 3)),
-    el("td", { class: "number" }, mebibytes(row.peak_memory)));
+    el("td", { class: "number" }, mebibytes(row.peak_memory)),
+  );
 }
 
 function toggle(box) {

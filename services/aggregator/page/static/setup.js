@@ -4,7 +4,11 @@ import { clock, moment } from "./runs.js";
 
 function canaries({ sandboxes, lost }) {
   const sum = (key) => sandboxes.reduce((total, one) => total + one[key], 0);
-  const rest = [["wrong", "wrong"], ["unjudged", "not judged"], ["unable", "that the sandbox cannot run"]];
+  const rest = [
+    ["wrong", "wrong"],
+    ["unjudged", "not judged"],
+    ["unable", "that the sandbox cannot run"],
+  ];
   const parts = rest.filter(([key]) => sum(key)).map(([key, text]) => `${sum(key)} ${text}`);
   if (lost) parts.push(`${lost} rounds lost`);
   return [`${sum("right")} of ${sum("sent")} judged as they must be`, ...parts].join(", ");
@@ -16,15 +20,25 @@ function values({ summary, config, facts, versions }) {
   return {
     run: summary.run,
     model: summary.model,
-    sampling: actor && `temperature ${temperature}, top_p ${top_p}, n ${n}, at most ${response_length} tokens`,
+    sampling:
+      actor &&
+      `temperature ${temperature}, top_p ${top_p}, n ${n}, at most ${response_length} tokens`,
     seed: facts.seed,
-    judging: judge && `${judge.method}, checker ${judge.checker ?? "by method"}, ${sandbox?.timeout} s per case`,
+    judging:
+      judge &&
+      `${judge.method}, checker ${judge.checker ?? "by method"}, ${sandbox?.timeout} s per case`,
     begun: moment(summary.started_at),
     finished: summary.finished_at && moment(summary.finished_at),
     "active time": facts.active_seconds && clock(facts.active_seconds),
     commit: facts.git_commit,
-    "tokens counted with": facts.tokenizer && `${facts.tokenizer.name} (SHA-256 ${facts.tokenizer.sha256.slice(0, 12)}…)`,
-    versions: versions && Object.entries(versions).map(([key, one]) => `${key} ${one}`).join(", "),
+    "tokens counted with":
+      facts.tokenizer &&
+      `${facts.tokenizer.name} (SHA-256 ${facts.tokenizer.sha256.slice(0, 12)}…)`,
+    versions:
+      versions &&
+      Object.entries(versions)
+        .map(([key, one]) => `${key} ${one}`)
+        .join(", "),
     canaries: facts.canaries && canaries(facts.canaries),
     parent: facts.parent?.run,
     folder: facts.output,
@@ -37,15 +51,26 @@ export function measured({ summary, config, datasets }) {
   const all = Object.values(datasets);
   const problems = all.reduce((sum, one) => sum + one.planned_problems, 0);
   const answers = rollout && (rollout.n === 1 ? "one answer each" : `${rollout.n} answers each`);
-  return name([
-    summary.model ?? "an unnamed model",
-    `${problems} problems of ${all.length} data set${all.length === 1 ? "" : "s"}`,
-    answers, rollout && `temperature ${rollout.temperature}`,
-    config?.judge && `judged by ${config.judge.method}`,
-  ].filter(Boolean).join(" · "));
+  return name(
+    [
+      summary.model ?? "an unnamed model",
+      `${problems} problems of ${all.length} data set${all.length === 1 ? "" : "s"}`,
+      answers,
+      rollout && `temperature ${rollout.temperature}`,
+      config?.judge && `judged by ${config.judge.method}`,
+    ]
+      .filter(Boolean)
+      .join(" · "),
+  );
 }
 
 export function setup(run) {
-  const there = Object.entries(values(run)).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  return el("dl", {}, there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))]));
+  const there = Object.entries(values(run)).filter(
+    ([, value]) => value !== undefined && value !== null && value !== "",
+  );
+  return el(
+    "dl",
+    {},
+    there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))]),
+  );
 }

@@ -14,9 +14,19 @@ export function behind(label, headings, rows) {
   const place = scrolled(label, "");
   const fill = (event) => {
     if (!event.target.open || place.childElementCount) return;
-    const head = el("tr", {}, headings.map((heading, i) => el("th", { scope: "col", class: i ? "number" : null }, heading)));
+    const head = el(
+      "tr",
+      {},
+      headings.map((heading, i) => el("th", { scope: "col", class: i ? "number" : null }, heading)),
+    );
     const body = rows().map(([first, ...others]) =>
-      el("tr", {}, el("th", { scope: "row" }, first), others.map((value) => el("td", { class: "number" }, value))));
+      el(
+        "tr",
+        {},
+        el("th", { scope: "row" }, first),
+        others.map((value) => el("td", { class: "number" }, value)),
+      ),
+    );
     place.replaceChildren(el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
   };
   return el("details", { class: "behind", ontoggle: fill }, el("summary", {}, "As a table"), place);
@@ -27,16 +37,23 @@ export function behind(label, headings, rows) {
 function framed(svg, form, [high, low], below) {
   const values = Array.from({ length: LINES }, (_, i) => high - ((high - low) * i) / (LINES - 1));
   const texts = (list) => list.map((text) => el("span", {}, text));
-  return el("div", { class: "plot number" },
+  return el(
+    "div",
+    { class: "plot number" },
     el("div", { class: "scale soft" }, texts(values.map(form))),
     svg,
-    el("div", { class: "ends soft" }, texts(below)));
+    el("div", { class: "ends soft" }, texts(below)),
+  );
 }
 
 function drawing(label, [width, height], parts) {
   const across = Array.from({ length: LINES }, (_, i) => 0.5 + ((height - 1) * i) / (LINES - 1));
-  return el("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
-    across.map((y) => el("line", { class: "axis", x1: 0, x2: width, y1: y, y2: y })), parts);
+  return el(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+    across.map((y) => el("line", { class: "axis", x1: 0, x2: width, y1: y, y2: y })),
+    parts,
+  );
 }
 
 // Lines over time from 0 on. `series`: [{ name, values, kind }] with kind "first" or "second".
@@ -50,16 +67,41 @@ export function overTime({ label, series, width, form, limit = null }) {
   const x = (i) => (count > 1 ? (across * i) / (count - 1) : across * i);
   // A single value is a line, too.
   // What is not known is a gap; a value between two gaps is a point.
-  const path = (values) => (count > 1 ? values : [values[0], values[0]]).map((value, i) => (known(value) ? `${known(values[i - 1]) ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}h.1` : "")).join("");
-  const parts = shown.map(({ values, kind }) => el("path", { class: `line-${kind}`, d: path(values) }));
-  if (limit) parts.push(el("line", { class: "limit", x1: 0, x2: across, y1: y(limit.value), y2: y(limit.value) }));
-  const highest = shown.map(({ name, values }) => `${name}: at most ${form(Math.max(...values))}`).join(", ");
-  const keys = shown.map(({ name, kind }) => el("li", {}, el("i", { class: kind === "first" ? "fill-generated" : "fill-judged" }), name));
+  const path = (values) =>
+    (count > 1 ? values : [values[0], values[0]])
+      .map((value, i) =>
+        known(value)
+          ? `${known(values[i - 1]) ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}h.1`
+          : "",
+      )
+      .join("");
+  const parts = shown.map(({ values, kind }) =>
+    el("path", { class: `line-${kind}`, d: path(values) }),
+  );
+  if (limit)
+    parts.push(
+      el("line", { class: "limit", x1: 0, x2: across, y1: y(limit.value), y2: y(limit.value) }),
+    );
+  const highest = shown
+    .map(({ name, values }) => `${name}: at most ${form(Math.max(...values))}`)
+    .join(", ");
+  const keys = shown.map(({ name, kind }) =>
+    el("li", {}, el("i", { class: kind === "first" ? "fill-generated" : "fill-judged" }), name),
+  );
   if (limit) keys.push(el("li", {}, el("i", { class: "fill-limit" }), limit.name));
-  const rows = () => Array.from({ length: count }, (_, i) => [`${duration(i * width)}`, ...shown.map(({ values }) => (known(values[i]) ? form(values[i]) : "–"))]);
+  const rows = () =>
+    Array.from({ length: count }, (_, i) => [
+      `${duration(i * width)}`,
+      ...shown.map(({ values }) => (known(values[i]) ? form(values[i]) : "–")),
+    ]);
   return [
     el("h3", {}, label),
-    framed(drawing(`${label} over ${duration(count * width)}. ${highest}`, SMALL, parts), form, [most, 0], [0, 0.5, 1].map((part) => duration(part * count * width))),
+    framed(
+      drawing(`${label} over ${duration(count * width)}. ${highest}`, SMALL, parts),
+      form,
+      [most, 0],
+      [0, 0.5, 1].map((part) => duration(part * count * width)),
+    ),
     el("ul", { class: "keys" }, keys),
     behind(`${label}, as a table`, ["from", ...shown.map(({ name }) => name)], rows),
   ];
@@ -80,9 +122,20 @@ function around(values, least, greatest) {
 
 // Points in order with interval bars. `points`: [{ title, value, low, high, kind }], null values are gaps.
 // `pick(i)` is called when the pointer reaches a point; the table has the links for the keyboard. `ends` stand below.
-export function overRuns({ label, points, form, base = null, pick = () => {}, greatest = Infinity, fromZero = false, size = SMALL, ends = ["first", "last"] }) {
+export function overRuns({
+  label,
+  points,
+  form,
+  base = null,
+  pick = () => {},
+  greatest = Infinity,
+  fromZero = false,
+  size = SMALL,
+  ends = ["first", "last"],
+}) {
   const there = points.map((point, i) => ({ ...point, i })).filter(({ value }) => known(value));
-  if (!there.length) return [el("h3", {}, label), el("p", { class: "soft" }, "Not known of any run.")];
+  if (!there.length)
+    return [el("h3", {}, label), el("p", { class: "soft" }, "Not known of any run.")];
   const values = there.flatMap(({ value, low, high }) => [value, low, high].filter(known));
   const [low, high] = around(fromZero ? [0, ...values] : values, 0, greatest);
   const [across, height] = size;
@@ -91,19 +144,50 @@ export function overRuns({ label, points, form, base = null, pick = () => {}, gr
   const y = (value) => height - 0.5 - ((height - 1) * (value - low)) / (high - low || 1);
   const half = Math.max(1.5, Math.min(5, step / 3 || 5));
   const mark = (point) => {
-    const bar = known(point.low) && known(point.high) ? [el("line", { class: "error-bar", x1: x(point.i), x2: x(point.i), y1: y(point.low), y2: y(point.high) })] : [];
-    const dot = el("rect", { class: `dot ${point.kind ?? ""}`, x: x(point.i) - half, y: y(point.value) - half, width: 2 * half, height: 2 * half });
-    return el("g", { class: "marker", onclick: () => pick(point.i), onpointerenter: () => pick(point.i) }, el("title", {}, plain(point.title)), bar, dot);
+    const bar =
+      known(point.low) && known(point.high)
+        ? [
+            el("line", {
+              class: "error-bar",
+              x1: x(point.i),
+              x2: x(point.i),
+              y1: y(point.low),
+              y2: y(point.high),
+            }),
+          ]
+        : [];
+    const dot = el("rect", {
+      class: `dot ${point.kind ?? ""}`,
+      x: x(point.i) - half,
+      y: y(point.value) - half,
+      width: 2 * half,
+      height: 2 * half,
+    });
+    return el(
+      "g",
+      { class: "marker", onclick: () => pick(point.i), onpointerenter: () => pick(point.i) },
+      el("title", {}, plain(point.title)),
+      bar,
+      dot,
+    );
   };
-  const line = there.map(({ value, i }, at) => `${at ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const line = there
+    .map(({ value, i }, at) => `${at ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`)
+    .join("");
   const parts = [el("path", { class: "line-first thin", d: line })];
-  if (known(base)) parts.unshift(el("line", { class: "limit", x1: 0, x2: across, y1: y(base), y2: y(base) }));
+  if (known(base))
+    parts.unshift(el("line", { class: "limit", x1: 0, x2: across, y1: y(base), y2: y(base) }));
   const [first, last] = [there[0], there.at(-1)];
   const told = `${label} of ${there.length} runs, from ${form(first.value)} to ${form(last.value)}, between ${form(Math.min(...there.map(({ value }) => value)))} and ${form(Math.max(...there.map(({ value }) => value)))}`;
   const gaps = points.length - there.length;
   return [
     el("h3", {}, label),
-    framed(drawing(told, size, [...parts, ...there.map(mark)]), form, [high, low], points.length > 1 ? ends : ends.slice(0, 1)),
+    framed(
+      drawing(told, size, [...parts, ...there.map(mark)]),
+      form,
+      [high, low],
+      points.length > 1 ? ends : ends.slice(0, 1),
+    ),
     gaps ? el("p", { class: "soft" }, `Not known of ${gaps} of ${points.length} runs.`) : null,
   ];
 }
