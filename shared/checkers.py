@@ -10,10 +10,6 @@ from itertools import starmap
 from typing import Protocol
 
 DEFAULT_TOLERANCE = 1e-6
-_VALID = (
-    f'"exact", "lines", "tokens", "float" (tolerance {DEFAULT_TOLERANCE:g}), "float:<tol>", '
-    '"decimals" or "json"'
-)
 
 # SandboxFusion's tolerances.
 _LINES_TOLERANCE = 1e-5
@@ -60,7 +56,11 @@ def get_checker(spec: str) -> Checker:
     name, _, tolerance = spec.partition(":")
     if name == "float" and _NUMBER.fullmatch(tolerance) and 0 <= float(tolerance) < math.inf:
         return partial(floats, tolerance=float(tolerance))
-    raise ValueError(f"unknown checker {spec!r}; valid are {_VALID}")
+    names = ", ".join(_PLAIN)
+    raise ValueError(
+        f"unknown checker {spec!r}; valid are {names} and float:TOLERANCE "
+        f"(float is float:{DEFAULT_TOLERANCE:g})"
+    )
 
 
 def exact(actual: str, expected: str) -> bool:

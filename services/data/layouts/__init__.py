@@ -1,13 +1,16 @@
-"""Layout registry: the readers of public data-set formats, by name."""
+"""Layout registry: readers of public data-set formats by name, which each module registers."""
 
+import pkgutil
+from importlib import import_module
 from typing import Any
 
-from services.data.layouts import contests, functions, livecodebench, others
 from services.data.layouts.base import LAYOUTS, Layout
 from shared.errors import DataError
 
 __all__ = ["get_layout"]
-_MODULES = (contests, functions, livecodebench, others)
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 
 def get_layout(name: str) -> Layout[Any]:

@@ -95,11 +95,11 @@ class Draft:
 
 
 RowT = TypeVar("RowT", bound=LayoutRow)
-# Options that few layouts accept, their flags, and what has them.
-_FEW = {
-    "ids": ("--ids", "selects MBPP's numbers"),
-    "contest_dates": ("contest_dates", "selects problems of LiveCodeBench by day"),
-    "include_generated": ("--include-generated", "is for CodeContests"),
+# Flags of the options that a layout has to accept.
+_FLAGS = {
+    "ids": "--ids",
+    "contest_dates": "contest_dates",
+    "include_generated": "--include-generated",
 }
 
 
@@ -167,9 +167,12 @@ class Layout(Generic[RowT]):
             raise data_error(options.source or self.title, cause)
 
     def _check(self, options: Options) -> None:
-        for name, (flag, meaning) in _FEW.items():
+        for name, flag in _FLAGS.items():
             if getattr(options, name) and name not in self.accepts:
-                raise DataError(f"{flag} {meaning}, not of {self.title}; remove the option")
+                titles = [one.title for one in LAYOUTS.values() if name in one.accepts]
+                raise DataError(
+                    f"{flag} is for {' and '.join(titles)}, not for {self.title}; remove the option"
+                )
         if self.splits and options.split and options.split not in self.splits:
             cause = f"--split {options.split!r} is not a split of {self.title}"
             raise DataError(f"{cause}; choose one of {', '.join(self.splits)}")
