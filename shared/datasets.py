@@ -58,6 +58,8 @@ COLUMNS = tuple(Problem.model_fields)
 SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
 SOLUTIONS = "solutions"
 """Column of a prepared file with reference solutions: JSON, a list of ``language`` and ``code``."""
+WRONG = "incorrect_solutions"
+"""Column with programs that are known to be wrong, in the same form."""
 # Names of a problem's id, here and in other people's tables.
 _IDS = ("problem_id", "task_id")
 # verl's column with the ground truth in a field.

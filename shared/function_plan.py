@@ -15,10 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from shared.extraction import Extraction, future_imports
 from shared.function_needs import callee, classes_of, last_name, needs_of
 from shared.harness.function_calls import UnusableTestError, arguments_of, is_expected
 from shared.harness.wire import FunctionTests
 from shared.schemas import GroundTruth, HumanEvalTests, MbppTests, StdioTests
+from shared.statuses import ExtractionReason
 
 # What makes an argument, or converts a result, more often than it is a tested function.
 _CONSTRUCTORS = ("list", "tuple", "set", "dict", "frozenset", "range", "str", "int", "float")
@@ -148,6 +150,15 @@ def before_function(prompt: str, name: str) -> str:
     """Return the part of a prompt before the function: imports, helper functions."""
     heads = list(re.finditer(rf"^(async )?def {re.escape(name)}\b", prompt, re.MULTILINE))
     return prompt[: heads[-1].start()] if heads else ""
+
+
+def with_prompt(answer: Extraction, tests: HumanEvalTests) -> tuple[str, str]:
+    """Return the answer as a whole program, and the part of the prompt that runs before it."""
+    if answer.reason is ExtractionReason.BODY_ONLY:
+        return f"{tests.prompt.rstrip()}\n{answer.code}", ""
+    prelude = before_function(tests.prompt, tests.entry_point)
+    futures, _ = future_imports(prelude)
+    return "\n".join([*futures, answer.code]), prelude
 
 
 def prelude_of(tests: GroundTruth) -> str:

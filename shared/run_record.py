@@ -20,6 +20,7 @@ from pydantic import (
 
 from shared.analysis.statistics import Metrics
 from shared.canaries import CanaryRecord
+from shared.certificates import CertifiedTests
 from shared.config import Config
 from shared.environment import SandboxEnvironment
 from shared.errors import OutputError
@@ -201,7 +202,8 @@ class Provenance(_Part):
     """Provenance: model, prompts, data files, software versions.
 
     ``generator`` is the JSON that the generator reports about itself; for several servers, by URL.
-    ``left_out`` counts the problems that ``data.exclude_quality`` removed, by data set.
+    ``left_out`` counts the problems that ``data.exclude_quality`` removed, by data set;
+    ``certificates`` has what is known of a data set's tests.
     """
 
     model: str | None = None
@@ -212,6 +214,7 @@ class Provenance(_Part):
     data_files: list[str] | None = None
     data_lock: DataLockCheck | None = None
     left_out: dict[str, dict[str, int]] | None = None
+    certificates: dict[str, CertifiedTests] | None = None
     completions: str | None = None
     completions_of_unknown_problems: int | None = None
     problems_without_completion: int | None = None
@@ -227,6 +230,10 @@ class Provenance(_Part):
             return cls.model_validate(document)
         except ValidationError:
             return cls()
+
+    def tests_of(self, dataset: str) -> CertifiedTests | None:
+        """What a certificate says of the tests of a data set."""
+        return (self.certificates or {}).get(dataset)
 
     def without_secrets(self) -> Self:
         """Return a copy whose addresses have no secrets."""

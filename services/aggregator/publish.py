@@ -13,7 +13,7 @@ from services.aggregator.qa_logs import QaLogs
 from services.aggregator.report.page import write_report
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
-from shared.analysis.metrics import SampleResult, run_throughput, summarize
+from shared.analysis.metrics import SampleResult, certified_metrics, run_throughput, summarize
 from shared.analysis.slices import slice_summaries
 from shared.artifacts import OutputFolder
 from shared.canaries import CanaryRecord
@@ -90,6 +90,7 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     per_second = run_throughput(samples.results.values(), meta.active_seconds)
     metrics = {
         name: summarize(found, meta.active_seconds, _with_many_answers(facts.get(name, {})))
+        | certified_metrics(found, meta.tests_of(name))
         | {"run_throughput": per_second}
         for name, found in samples.results.items()
     }

@@ -121,6 +121,46 @@ def contamination(
     check_corpus(data, against, size=size, min_share=min_share, processes=processes, output=output)
 
 
+@app.command()
+def certify(
+    data: Annotated[
+        str, typer.Argument(metavar="SET", help="Prepared file, or the name of a known set.")
+    ],
+    overrides: Overrides = None,
+    programs: Annotated[
+        str | None,
+        typer.Option(
+            "--programs", help="JSONL of labelled programs: problem_id, completion, correct."
+        ),
+    ] = None,
+    mutants: Annotated[
+        int, typer.Option("--mutants", min=0, help="Mutants per problem, at most.")
+    ] = 40,
+    inputs: Annotated[
+        int, typer.Option("--inputs", min=0, help="Generated inputs per problem, at most.")
+    ] = 60,
+    seed: Annotated[int, typer.Option("--seed", help="Of the choice of mutants and inputs.")] = 0,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", help="Folder of the runs (default: data/certify/<set>)."),
+    ] = None,
+) -> None:
+    """Measure how often a set's tests reject wrong programs and accept right ones."""
+    from services.cli.certify import CertifyRequest, certify_set
+
+    certify_set(
+        CertifyRequest(
+            data=data,
+            programs=programs,
+            mutants=mutants,
+            inputs=inputs,
+            seed=seed,
+            output=output,
+            overrides=overrides or [],
+        )
+    )
+
+
 @app.command("export")
 def export_(
     overrides: Overrides = None,

@@ -27,6 +27,7 @@ from shared.schemas import SampleId
 from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
+_CORRECTED = "accepted_at_1_corrected"
 # In a container: where the page is published, and the command that copies FOLDER to the host.
 PAGE_VARIABLE = "PLUMBLINE_PAGE"
 COPY_VARIABLE = "PLUMBLINE_COPY"
@@ -243,6 +244,10 @@ def print_summary(console: Console, run: FinishedRun) -> None:
         print_line(console, Text(part, style="yellow"))
     for line in _token_counts(record):
         print_line(console, Text(line))
+    for name, tests in (record.certificates or {}).items():
+        if tests.why_not:
+            line = f"{name}: not corrected for its tests: {tests.why_not}"
+            print_line(console, Text(printable(line), style="yellow"))
     _print_canaries(console, record)
     _print_wandb(console, record.wandb)
 
@@ -258,8 +263,9 @@ def _summary_table(run: FinishedRun) -> Table:
         if metric.printed and (rare is None or any(metrics.get(rare) for metrics in found)):
             cells = (_row_cell(metrics, metric) for metrics in found)
             table.add_row(f"  {metric.label}" if rare else metric.label, *cells)
-        if metric.key == "accepted_at_1":
-            table.add_row("  95 % interval", *map(_interval_cell, found))
+        if metric.key == "accepted_at_1" or (metric.key == _CORRECTED and _has(found, _CORRECTED)):
+            cells = (_interval_cell(metrics, metric.key) for metrics in found)
+            table.add_row("  95 % interval", *cells)
     return table
 
 
@@ -332,8 +338,12 @@ def _row_cell(metrics: Metrics, metric: MetricInfo) -> str:
     return ("≥ " if cut else "") + metric.shown(metrics.get(metric.key))
 
 
-def _interval_cell(metrics: Metrics) -> str:
-    interval = metrics.get("accepted_at_1_ci95")
+def _has(found: Sequence[Metrics], key: str) -> bool:
+    return any(metrics.get(key) is not None for metrics in found)
+
+
+def _interval_cell(metrics: Metrics, key: str) -> str:
+    interval = metrics.get(f"{key}_ci95")
     return "{:.0%}–{:.0%}".format(*interval) if isinstance(interval, list) else "–"
 
 

@@ -32,7 +32,9 @@ from services.runner.session import Session, claim_output, identify, looks_rando
 from services.runner.sources import GeneratorSource, RecordedSource
 from services.runner.tokens import TokenCounter, open_counter
 from shared.artifacts import OutputFolder
+from shared.certificates import certified_tests
 from shared.config import Config
+from shared.datasets import parquet_files
 from shared.errors import (
     ConfigError,
     IncompleteRunError,
@@ -75,7 +77,8 @@ class RunRequest:
 
     ``completions`` replaces the generator as the source of completions. ``source`` identifies
     completions that the config does not identify, as part of the run's fingerprint. ``sandboxes``
-    are those that the command line names; without any SANDBOX_URLS has them.
+    are those that the command line names; without any SANDBOX_URLS has them. ``quiet`` leaves out
+    the summary at the end.
     """
 
     config: Config
@@ -88,6 +91,7 @@ class RunRequest:
     provenance: Provenance = field(default_factory=Provenance)
     notes: Sequence[str] = ()
     sandboxes: Sequence[str] = ()
+    quiet: bool = False
 
     @property
     def own_generator(self) -> bool:
@@ -150,8 +154,9 @@ def _execute(request: RunRequest) -> None:
     from services.cli.accept import print_warnings
 
     finished = open_run(folder.url)
-    print_summary(console, finished)
-    print_warnings(console, finished)
+    if not request.quiet:
+        print_summary(console, finished)
+        print_warnings(console, finished)
     if responses is not None:
         note = responses.write(finished, request.problems)
         console.print(note, highlight=False, markup=False, soft_wrap=True)
@@ -413,7 +418,10 @@ async def _open_source(
     config = request.config
     # An external sandbox reports nothing, and replaces the facts of an earlier session's.
     sandbox = (stack and stack.sandbox) or SandboxFacts()
-    provenance = request.provenance.model_copy(update={"sandbox": sandbox})
+    files = [file for path in request.provenance.data_files or () for file in parquet_files(path)]
+    certificates = certified_tests(files, request.problems, config.judge)
+    facts = {"sandbox": sandbox, "certificates": certificates or None}
+    provenance = request.provenance.model_copy(update=facts)
     if request.completions is not None:
         yield request.completions, provenance, None
         return

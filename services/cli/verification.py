@@ -12,7 +12,7 @@ from services.runner.sources import RecordedSource
 from shared.completions import RecordedCompletion
 from shared.config import Config, load_config
 from shared.errors import IncompleteRunError
-from shared.finished_run import open_run
+from shared.finished_run import FinishedRun, open_run
 from shared.plan import make_plan
 from shared.schemas import Problem, QualityFinding, SampleId, Verdict, sha256
 from shared.statuses import FailureKind
@@ -25,11 +25,22 @@ class SolutionJudge:
     Args:
         folder: Parent folder of the runs; solutions judged there before are not judged again.
         overrides: ``key=value`` of the runs' config, for instance ``sandbox.timeout=20``.
+        name: Name of the runs.
+        quiet: Print no summaries.
     """
 
-    def __init__(self, folder: Path, overrides: Sequence[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        overrides: Sequence[str],
+        *,
+        name: str = "solutions",
+        quiet: bool = False,
+    ) -> None:
         self._folder = folder
         self._overrides = overrides
+        self._name = name
+        self._quiet = quiet
 
     def __call__(self, solutions: Sequence[ReferenceSolution]) -> list[Rejected]:
         """Judge all solutions and return those that are not accepted, or have a broken checker.
@@ -37,14 +48,16 @@ class SolutionJudge:
         Raises:
             IncompleteRunError: Some have no verdict; calling it again resumes.
         """
-        languages = sorted({one.solution.language for one in solutions})
-        rejected: list[Rejected] = []
-        for language in languages:
-            chosen = [one for one in solutions if one.solution.language == language]
-            rejected += self._judge(language, chosen)
-        return rejected
+        verdicts = (verdict for run in self.runs(solutions) for verdict in run.verdicts())
+        return [_rejected(verdict) for verdict in verdicts if not verdict.accepted]
 
-    def _judge(self, language: str, solutions: Sequence[ReferenceSolution]) -> list[Rejected]:
+    def runs(self, solutions: Sequence[ReferenceSolution]) -> Iterator[FinishedRun]:
+        """Judge all solutions; yields the run of each language. Errors are those of a call."""
+        for language in sorted({one.solution.language for one in solutions}):
+            chosen = [one for one in solutions if one.solution.language == language]
+            yield self._judge(language, chosen)
+
+    def _judge(self, language: str, solutions: Sequence[ReferenceSolution]) -> FinishedRun:
         # Each set of solutions and tests has a folder, and so a run, of its own.
         parts = [
             part
@@ -53,16 +66,15 @@ class SolutionJudge:
         ]
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         place = yaml_string(str(folder))
-        own = ["run.name=solutions", f"judge.language={language}", f"output.dir={place}"]
+        own = [f"run.name={self._name}", f"judge.language={language}", f"output.dir={place}"]
         own.append("data.final_sets=[]")  # no model is measured
         config = load_config(None, [*self._overrides, *own])
         with _suppress_broken_checkers(folder):
-            execute(_request(config, solutions))
-        verdicts = open_run(str(folder)).verdicts()
-        return [_rejected(verdict) for verdict in verdicts if not verdict.accepted]
+            execute(_request(config, solutions, quiet=self._quiet))
+        return open_run(str(folder))
 
 
-def _request(config: Config, solutions: Sequence[ReferenceSolution]) -> RunRequest:
+def _request(config: Config, solutions: Sequence[ReferenceSolution], *, quiet: bool) -> RunRequest:
     problems: dict[tuple[str, str], Problem] = {}
     numbers: dict[tuple[str, str], list[int]] = {}
     completions = RecordedSource()
@@ -81,6 +93,7 @@ def _request(config: Config, solutions: Sequence[ReferenceSolution]) -> RunReque
         force=False,
         completions=completions,
         source="reference solutions",
+        quiet=quiet,
     )
 
 

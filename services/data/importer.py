@@ -96,7 +96,7 @@ def import_dataset(
     _delete(manifest := f"{stem}{IMPORTED}")
     with writing_dataset(path, solutions=True) as writer:
         for row in imported:
-            writer.add(row.problem, row.solutions, row.statement)
+            writer.add(row.problem, row.solutions, row.statement, row.wrong)
     if role is DataRole.TRAIN:
         _write_manifest(manifest, source, problems)
     dropped_path = _write_dropped(f"{stem}.dropped.jsonl", dropped)

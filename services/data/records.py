@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from services.data.layouts.base import Solution
 from services.data.overlap.pairs import ProblemText
-from shared.datasets import SCHEMA, SOLUTIONS, problem_fields, problem_rows
+from shared.datasets import SCHEMA, SOLUTIONS, WRONG, problem_fields, problem_rows
 from shared.errors import data_error
 from shared.files import atomic_write
 from shared.schemas import FailedCase, MbppTests, Problem, QualityFinding
@@ -32,12 +32,13 @@ _CHARACTERS = 16 << 20
 class Record:
     """A prepared problem and its reference solutions.
 
-    ``statement`` is empty if it is the prompt.
+    ``statement`` is empty if it is the prompt. ``wrong`` are programs that are known to be wrong.
     """
 
     problem: Problem
     solutions: tuple[Solution, ...]
     statement: str = ""
+    wrong: tuple[Solution, ...] = ()
 
 
 def read_records(path: str) -> Iterator[Record]:
@@ -46,11 +47,12 @@ def read_records(path: str) -> Iterator[Record]:
     Raises:
         DataError: While iterating: the file cannot be read or is not a prepared file.
     """
-    for row, values in problem_rows(path, further=(SOLUTIONS, _STATEMENT)):
+    for row, values in problem_rows(path, further=(SOLUTIONS, WRONG, _STATEMENT)):
         solutions, statement = values.get(SOLUTIONS), values.get(_STATEMENT)
         try:
             problem = Problem.model_validate(problem_fields(path, row, values))
-            yield Record(problem, _parse_solutions(solutions), statement or "")
+            wrong = _parse_solutions(values.get(WRONG))
+            yield Record(problem, _parse_solutions(solutions), statement or "", wrong)
         except (ValueError, TypeError) as error:
             cause = " ".join(str(error).split())[:200]
             raise data_error(f"{path}: row {row}", f"not a prepared problem: {cause}") from None
@@ -102,7 +104,11 @@ class DatasetWriter:
         self._characters = 0
 
     def add(
-        self, problem: Problem, solutions: Sequence[Solution] = (), statement: str = ""
+        self,
+        problem: Problem,
+        solutions: Sequence[Solution] = (),
+        statement: str = "",
+        wrong: Sequence[Solution] = (),
     ) -> None:
         """Add a problem, which is not validated again.
 
@@ -110,8 +116,9 @@ class DatasetWriter:
         """
         row = {name: getattr(problem, name) for name in SCHEMA.names}
         if SOLUTIONS in self._schema.names:
-            entries = [asdict(solution) for solution in solutions]
-            row[SOLUTIONS] = json.dumps(entries, ensure_ascii=False)
+            for column, programs in ((SOLUTIONS, solutions), (WRONG, wrong)):
+                entries = [asdict(solution) for solution in programs]
+                row[column] = json.dumps(entries, ensure_ascii=False)
             row[_STATEMENT] = statement
         self._rows.append(row)
         self._characters += sum(map(len, row.values()))
@@ -137,7 +144,7 @@ def writing_dataset(path: str, *, solutions: bool = False) -> Iterator[DatasetWr
         DataError: The file cannot be written, or no problem was added.
     """
     schema = SCHEMA
-    for name in (SOLUTIONS, _STATEMENT) if solutions else ():
+    for name in (SOLUTIONS, WRONG, _STATEMENT) if solutions else ():
         schema = schema.append(pa.field(name, pa.string()))
     try:
         fs, target = fsspec.core.url_to_fs(path)

@@ -12,11 +12,11 @@ from string import Template
 from services.judge.conventions import IMPORTS
 from services.judge.harness.functions import EXIT_CODES
 from services.judge.harness.sources import source
-from shared.extraction import Extraction, future_imports
-from shared.function_plan import before_function
+from shared.extraction import Extraction
+from shared.function_plan import with_prompt
 from shared.harness.languages import LANGUAGES
 from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode, ExtractionReason, VerdictDetail
+from shared.statuses import CaseCode, VerdictDetail
 
 EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
 EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
@@ -73,15 +73,6 @@ def humaneval_program(answer: Extraction, tests: HumanEvalTests) -> str:
     # Some tests draw random inputs; a fixed seed makes the verdict deterministic.
     seed = "import random; random.seed(0)\n" if "random" in tests.test else ""
     return _program(prelude, code, [f"{seed}{tests.test}\ncheck({tests.entry_point})\n"])
-
-
-def with_prompt(answer: Extraction, tests: HumanEvalTests) -> tuple[str, str]:
-    """Return the answer as a whole program, and the part of the prompt that runs before it."""
-    if answer.reason is ExtractionReason.BODY_ONLY:
-        return f"{tests.prompt.rstrip()}\n{answer.code}", ""
-    prelude = before_function(tests.prompt, tests.entry_point)
-    futures, _ = future_imports(prelude)
-    return "\n".join([*futures, answer.code]), prelude
 
 
 def mbpp_program(answer: Extraction, tests: MbppTests) -> str:

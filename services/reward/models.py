@@ -167,14 +167,16 @@ class ScoreResult(BaseModel):
     """Result of one completion. Unjudged, it has a ``reason`` and no number to train on.
 
     ``judge_seconds`` is the sum of the cases' durations, ``queue_seconds`` how long the completion
-    waited beside. ``cached``: remembered from an earlier request. ``cases_not_run`` > 0 makes
-    ``pass_ratio`` a lower bound.
+    waited beside. ``weight`` is the factor in ``score`` by the problem's certificate, absent if it
+    is 1; 0 leaves the problem out. ``cached``: remembered from an earlier request.
+    ``cases_not_run`` > 0 makes ``pass_ratio`` a lower bound.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str | int | None = None
     score: float | None = None
+    weight: float | None = None
     accepted: bool | None = None
     pass_ratio: float | None = None
     status: FinalStatus = FinalStatus.API_ERROR
@@ -198,7 +200,7 @@ class ScoreResult(BaseModel):
 
 
 _FIGURES = ("cases_passed", "cases_total", "cases_not_run", "judge_seconds", "queue_seconds")
-_IF_KNOWN = ("id", "reference", "retry_after")
+_IF_KNOWN = ("id", "weight", "reference", "retry_after")
 
 
 class BatchResponse(BaseModel):

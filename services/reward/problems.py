@@ -15,12 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import PurePosixPath
+from typing import Literal
 from weakref import WeakValueDictionary
 
 import fsspec
 
 from services.reward.errors import RETRY_AFTER, RefusedError
 from services.reward.models import INLINE, DatasetFacts, Purpose, ScoreItem
+from shared.certificates import certificate_file, read_certificate
 from shared.data_lock import LOCK_NAME, hash_file, load_lock
 from shared.data_roles import DataRole, dataset_roles, manifest_folder
 from shared.datasets import parquet_files, read_row_group, row_group_names
@@ -99,12 +101,17 @@ class ProblemStore:
 
     Args:
         paths: Parquet files, or folders of them.
+        certificates: Use of the certificates beside them: see ``RewardSettings``.
 
     Raises:
         DataError: A file cannot be read, differs from its lock, or has a problem of another file.
     """
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(
+        self, paths: Sequence[str], certificates: Literal["weight"] | float | None = None
+    ) -> None:
+        self._certificates = certificates
+        self._trust: dict[tuple[str, str, str], float] = {}
         self._roles: dict[str, DataRole] = {}
         self._datasets: set[str] = set()
         self._groups: dict[_Name, _Group] = {}
@@ -127,6 +134,14 @@ class ProblemStore:
     def role(self, dataset: str) -> DataRole:
         """The role of a data set; ``eval`` if it has none, so nobody trains on it."""
         return self._roles.get(dataset, DataRole.EVAL)
+
+    def weight(self, problem: KnownProblem) -> float:
+        """The factor of a problem's scores for training; 1 if nothing is known of its tests."""
+        found = problem.reference
+        trust = self._trust.get((found.dataset, found.problem_id, found.digest), 1.0)
+        if isinstance(self._certificates, float):
+            return float(trust >= self._certificates)
+        return trust
 
     def record(self, problem: KnownProblem) -> bytes:
         """The packed record of a problem, for the ledger."""
@@ -169,6 +184,12 @@ class ProblemStore:
 
     def _add(self, file: str) -> None:
         _check_lock(file)
+        if self._certificates and (found := read_certificate(certificate_file(file))):
+            self._trust |= {
+                (found[0].dataset, one.problem_id, one.digest): one.trust
+                for one in found[0].problems
+                if one.trust is not None
+            }
         for dataset, role in dataset_roles(file).items():
             if self._roles.setdefault(dataset, role) is not role:
                 cause = f"data set {dataset!r} has another role in another file; import it again"

@@ -10,7 +10,14 @@ from http import HTTPStatus
 
 from services.reward.errors import RETRY_AFTER, RefusedError, too_many
 from services.reward.metrics import RewardMetrics
-from services.reward.models import ScoreItem, ScoreOptions, ScoreResult, ScoreRule, score_of
+from services.reward.models import (
+    Purpose,
+    ScoreItem,
+    ScoreOptions,
+    ScoreResult,
+    ScoreRule,
+    score_of,
+)
 from services.reward.pending import Answered, Listener, PendingAnswers
 from services.reward.problems import KnownProblem, ProblemStore
 from services.reward.reward_log import RewardLog
@@ -122,7 +129,9 @@ class Scorer:
             group = []
             for index, answer in (answered or dict.fromkeys(sorted(asked))).items():
                 item, problem = items[index], problems[index]
-                result = make_result(item, problem, options.score, answer)
+                train = options.purpose is Purpose.TRAIN
+                weight = self._problems.weight(problem) if train else 1.0
+                result = make_result(item, problem, options.score, answer, weight)
                 self._metrics.count_result(problem.reference.dataset, result)
                 self._reward_log.record(item, problem.reference, result, options.step)
                 group.append(IndexedResult(index, result))
@@ -191,7 +200,11 @@ def why_not_judged(result: ScoreResult, deadline: float) -> str:
 
 
 def make_result(
-    item: ScoreItem, problem: KnownProblem, rule: ScoreRule, answered: Answered | None
+    item: ScoreItem,
+    problem: KnownProblem,
+    rule: ScoreRule,
+    answered: Answered | None,
+    weight: float = 1.0,
 ) -> ScoreResult:
     """The result of one completion; ``answered`` is None if the deadline passed first."""
     if answered is None or not answered.answer.judged:
@@ -207,7 +220,8 @@ def make_result(
     return ScoreResult(
         **answer.model_dump(),
         id=item.id,
-        score=score_of(rule, answer),
+        score=weight * score_of(rule, answer),
+        weight=None if weight == 1 else weight,
         queue_seconds=round(waited, 6),
         judged=True,
         cached=answered.cached,

@@ -95,7 +95,9 @@ class RewardService:
         async with AsyncExitStack() as opened:
             log = RewardLog(settings.samples_folder, session.run, every=settings.sample_every)
             opened.callback(log.close)
-            problems = await asyncio.to_thread(ProblemStore, settings.data_paths)
+            problems = await asyncio.to_thread(
+                ProblemStore, settings.data_paths, settings.certificates
+            )
             opened.callback(problems.close)
             await asyncio.to_thread(claim_ledger, redis)
             waiting = await connect_async(settings.redis_url)

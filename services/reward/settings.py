@@ -1,6 +1,7 @@
 """Settings of the reward service, from environment variables."""
 
 from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -64,6 +65,12 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     allow_eval: bool = Field(default=False, validation_alias="PLUMBLINE_REWARD_ALLOW_EVAL")
     """Answer ``purpose: train`` for data sets whose role is not ``train``, too: training on the
     test."""
+    certificates: Literal["weight"] | Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, validation_alias="PLUMBLINE_REWARD_CERTIFICATES"
+    )
+    """Use of the certificates beside the data in scores for training. ``weight``: a score is
+    multiplied with the problem's q0 + q1 - 1. A number: a problem below it is left out, its scores
+    are all 0. By default certificates are not read."""
 
     samples: str = Field(default="", validation_alias="PLUMBLINE_REWARD_SAMPLES")
     """Folder for a log of rewarded completions, for reading; by default none is kept."""

@@ -39,6 +39,7 @@ class Interval(StrEnum):
     NONE = ""
     WILSON = "Wilson, n = problems"
     BOOTSTRAP = "bootstrap over problems"
+    CORRECTED = "Lang & Reiczigel, n = problems"
 
 
 _PASS_AT = "pass_at_"
@@ -118,6 +119,22 @@ METRICS: tuple[MetricInfo, ...] = (
     MetricInfo("accepted_at_1_bounds", "if unjudged fail, pass", Unit.SHARE, Group.COVERAGE,
         "[accepted, accepted + samples without a verdict] / samples",
         samples="all", printed=True, only_if="api_errors"),
+    MetricInfo("accepted_at_1_corrected", "corrected for its tests", Unit.SHARE, Group.QUALITY,
+        "(accepted_at_1 + wrong_rejected_rate - 1) / (wrong_rejected_rate + right_accepted_rate - "
+        "1), by a certificate of the tests",
+        interval=Interval.CORRECTED, higher_is_better=True, printed=True,
+        only_if="certified_problems"),
+    MetricInfo("wrong_rejected_rate", "tests reject wrong", Unit.SHARE, Group.COVERAGE,
+        "true negative rate of the tests: mean over certified problems of wrong programs rejected "
+        "/ wrong programs",
+        samples="all", higher_is_better=True, printed=True, only_if="certified_problems"),
+    MetricInfo("right_accepted_rate", "tests accept right", Unit.SHARE, Group.COVERAGE,
+        "true positive rate of the tests: mean over certified problems of right programs accepted "
+        "/ right programs",
+        samples="all", higher_is_better=True, printed=True, only_if="certified_problems"),
+    MetricInfo("certified_problems", "problems certified", Unit.COUNT, Group.COVERAGE,
+        "problems of which the certificate knows the content",
+        samples="all", higher_is_better=True, printed=True, only_if="certified_problems"),
     MetricInfo("accepted_at_1_single_answer", "with one right answer", Unit.SHARE, Group.QUALITY,
         "accepted_at_1 without problems that have many right answers and no checker",
         interval=Interval.WILSON, higher_is_better=True, printed=True,

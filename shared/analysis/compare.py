@@ -1,13 +1,14 @@
 """Comparison of two runs: paired samples, differences, gained and lost answers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from shared.analysis.bootstrap import Floats
 from shared.analysis.contests import Ints, contest_clusters
+from shared.analysis.corrected import corrected_difference, corrected_share
 from shared.analysis.differences import Mismatch, run_differences
 from shared.analysis.paired import PairedDifference, paired_differences
 from shared.analysis.paired_slices import SliceDifference, problem_buckets, slice_differences
@@ -213,6 +214,31 @@ class DatasetComparison:
     accepted_at_1: PairedDifference
     pass_ratio_mean: PairedDifference
     pass_ratio_bounds: PassRatioBounds | None
+
+    @cached_property
+    def corrected(self) -> PairedDifference | None:
+        """accepted@1 corrected by the certificate that both runs have of all these problems."""
+        tests, other = (run.record.tests_of(self.paired.dataset) for run in self.paired.runs)
+        found = self.accepted_at_1
+        if tests is None or other is None or tests.sha256 != other.sha256 or other.why_not:
+            return None
+        if (rates := tests.usable) is None or found.difference is None or found.ci95 is None:
+            return None
+        difference = corrected_difference(found.difference, found.ci95, rates)
+        first, second = (
+            corrected_share(share or 0.0, found.problems, rates)
+            for share in (found.first, found.second)
+        )
+        if first is None or second is None:
+            return None
+        return replace(
+            found,
+            first=first.value,
+            second=second.value,
+            difference=difference.value,
+            ci95=difference.ci95,
+            detectable=found.detectable and found.detectable / rates.power,
+        )
 
     @cached_property
     def slices(self) -> dict[str, dict[str, SliceDifference]]:
@@ -455,6 +481,7 @@ class DatasetDocument:
     samples_cut: int
     left_out: Unpaired
     accepted_at_1: PairedDifference
+    accepted_at_1_corrected: PairedDifference | None
     pass_ratio_mean: PairedDifference
     pass_ratio_bounds: PassRatioBounds | None
     statuses: dict[FinalStatus, dict[FinalStatus, int]]
@@ -533,6 +560,7 @@ def dataset_document(compared: DatasetComparison, *, flips: bool) -> DatasetDocu
         samples_cut=paired.cut,
         left_out=paired.unpaired,
         accepted_at_1=compared.accepted_at_1,
+        accepted_at_1_corrected=compared.corrected,
         pass_ratio_mean=compared.pass_ratio_mean,
         pass_ratio_bounds=compared.pass_ratio_bounds,
         statuses=_status_counts(paired),

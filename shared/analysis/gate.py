@@ -189,6 +189,9 @@ def _of_dataset(
         finding = _min_difference(name, "accepted_at_1", rules.accepted_at_1, found)
         if finding.outcome is Outcome.UNDECIDED and one.accepted_at_1.problems:
             finding = replace(finding, why=f"{finding.why} ({_reach(one.accepted_at_1.problems)})")
+        if one.corrected:
+            found_text = f"{finding.found}; corrected for the tests {_shown(one.corrected)}"
+            finding = replace(finding, found=found_text)
         yield finding
     if rules.pass_ratio_mean:
         found = _Range.of_pass_ratio(one, rules.pass_ratio_mean.confidence)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from shared.analysis.bootstrap import ClusteredMean, bootstrap_intervals
+from shared.analysis.corrected import corrected_share
 from shared.analysis.statistics import (
     MetricValue,
     mean,
@@ -16,6 +17,7 @@ from shared.analysis.statistics import (
     sample_sizes,
     share_over_problems,
 )
+from shared.certificates import CertifiedTests
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus, VerdictDetail
 
@@ -173,6 +175,27 @@ def summarize(
         "missing_modules": sum(sample.missing_module for sample in judged),
     }
     return {**metrics, **_intervals_of_means(metrics, problems, ks)}
+
+
+def certified_metrics(results: Samples, tests: CertifiedTests | None) -> dict[str, MetricValue]:
+    """accepted@1 corrected by a certificate of the tests, and what it says of them.
+
+    Without a certificate there is none of them; without usable rates the score is None.
+    """
+    if tests is None:
+        return {}
+    judged = judged_only(results)
+    share, _ = accepted_at_1(judged)
+    found = None
+    if share is not None and (rates := tests.usable):
+        found = corrected_share(share, len(by_problem(judged)), rates)
+    return {
+        "accepted_at_1_corrected": found.value if found else None,
+        "accepted_at_1_corrected_ci95": found.ci95 if found else None,
+        "certified_problems": tests.problems,
+        "wrong_rejected_rate": tests.rates.negative.rate if tests.rates else None,
+        "right_accepted_rate": tests.rates.positive.rate if tests.rates else None,
+    }
 
 
 # Samples by problem

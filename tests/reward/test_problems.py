@@ -11,6 +11,8 @@ from services.data.records import writing_dataset
 from services.reward.errors import RefusedError
 from services.reward.models import Purpose, ScoreItem
 from services.reward.problems import ProblemStore
+from services.reward.settings import RewardSettings
+from shared.certificates import Certificate, ProblemCertificate
 from shared.errors import DataError
 from shared.ledger.packing import unpack
 from shared.reference import reference_of
@@ -97,4 +99,29 @@ async def test_data_that_vanish_are_no_answer(tmp_path: Path) -> None:
         await resolve(store, item(problem()))
     assert caught.value.status == 503 and caught.value.retry_after
     store.warm(threading.Event())
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("use", "weights"),
+    [(None, [1, 1, 1]), ("weight", [1, 0.4, 1]), (0.4, [1, 1, 1]), (0.5, [1, 0, 1])],
+)
+async def test_a_problem_has_the_weight_of_its_certificate(tmp_path, use, weights) -> None:
+    problems = [problem(f"p{number}") for number in range(3)]
+    file = written(tmp_path / "a.parquet", problems)
+    counts = {"right_accepted": 1, "wrong_rejected": 2}
+    certified = [
+        ProblemCertificate(problem_id=one.problem_id, digest=reference_of(one).digest, **found)
+        for one, found in zip(
+            problems, [counts, {**counts, "wrong_accepted": 3}, {"wrong_rejected": 1}], strict=True
+        )
+    ]
+    certificate = Certificate(
+        dataset=problems[0].dataset, data_sha256="", programs_sha256="", seed=0, mutants=0,
+        inputs=0, rules=1, method="batch", checker="tokens", problems=certified,
+    )  # fmt: skip
+    (tmp_path / "a.certificate.json").write_text(certificate.model_dump_json())
+    store = ProblemStore([file], RewardSettings(PLUMBLINE_REWARD_CERTIFICATES=use).certificates)
+    known = await store.resolve([*map(item, problems)], Purpose.VALIDATION, allow_eval=False)
+    assert [store.weight(one) for one in known] == pytest.approx(weights)
     store.close()

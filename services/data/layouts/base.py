@@ -54,6 +54,7 @@ class Imported:
     problem: Problem
     solutions: tuple[Solution, ...] = ()
     statement: str = ""
+    wrong: tuple[Solution, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ class LayoutRow(BaseModel):
 class Draft:
     """The problem of a row, with the layout's own name of data set and split.
 
-    ``solutions`` are pairs of language and code, the preferred ones first; ``dropped`` is the
-    reason why the row is no problem.
+    ``solutions`` are pairs of language and code, the preferred ones first, ``wrong`` those that are
+    known to be wrong; ``dropped`` is the reason why the row is no problem.
     """
 
     dataset: str
@@ -90,6 +91,7 @@ class Draft:
     difficulty: str = "unknown"
     info: ProblemInfo | str = ""
     solutions: Iterable[tuple[str, str | None]] = ()
+    wrong: Iterable[tuple[str, str | None]] = ()
     statement: str = ""
     dropped: str = ""
 
@@ -240,8 +242,13 @@ def _imported(place: str, draft: Draft, problem_id: str, options: Options) -> Im
         raise data_error(place, f"problem {problem_id!r}: {describe(error)}") from None
     except ValueError as error:
         raise data_error(place, f"problem {problem_id!r} cannot be used: {error}") from None
-    solutions = (Solution(name, code) for name, code in draft.solutions if code and code.strip())
-    return Imported(place, problem, tuple(islice(solutions, options.solutions)), draft.statement)
+    right, wrong = (
+        (Solution(name, code) for name, code in programs if code and code.strip())
+        for programs in (draft.solutions, draft.wrong)
+    )
+    most = options.solutions
+    chosen, mistaken = tuple(islice(right, most)), tuple(islice(wrong, most))
+    return Imported(place, problem, chosen, draft.statement, mistaken)
 
 
 def _check_utf8(fields: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ ByteDance-Seed/Code-Contests-Plus (arXiv:2506.05817), whose problems have checke
 the configurations ``1x`` to ``5x``, ``test_cases``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -76,6 +76,7 @@ class ContestRow(LayoutRow):
     private_tests: _TestLists
     generated_tests: _TestLists | None = None
     solutions: Annotated[_Solutions, BeforeValidator(_as_lists)] | None = None
+    incorrect_solutions: Annotated[_Solutions, BeforeValidator(_as_lists)] | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -84,12 +85,13 @@ class ContestRow(LayoutRow):
             limit = (limit.seconds or 0) + (limit.nanos or 0) / 1e9
         return limit or None
 
-    def solutions_by_language(self) -> Iterator[tuple[str, str]]:
-        """Yield (language, code): Python 3, then C++; Python 2 (1) and Java (4) are skipped."""
-        if self.solutions is not None:
-            pairs = list(zip(self.solutions.language, self.solutions.solution, strict=True))
-            for number, language in ((3, "python"), (2, "cpp")):
-                yield from ((language, code) for own, code in pairs if own == number)
+
+def _by_language(solutions: _Solutions | None) -> Iterator[tuple[str, str]]:
+    """Yield (language, code): Python 3, then C++; Python 2 (1) and Java (4) are skipped."""
+    if solutions is not None:
+        pairs = list(zip(solutions.language, solutions.solution, strict=True))
+        for number, language in ((3, "python"), (2, "cpp")):
+            yield from ((language, code) for own, code in pairs if own == number)
 
 
 # The data set numbers its difficulties: seven words, then Codeforces' letters A to V.
@@ -132,7 +134,8 @@ def code_contests(place: str, row: ContestRow, options: Options) -> Draft:
             private_tests=private,
             generated_tests=more,
         ),
-        solutions=row.solutions_by_language(),
+        solutions=_by_language(row.solutions),
+        wrong=_by_language(row.incorrect_solutions),
         dropped=dropped,
     )
 
@@ -150,7 +153,11 @@ register(
         ContestRow,
         code_contests,
         accepts=frozenset({"include_generated"}),
-        on_request={"solutions": "solutions", "generated_tests": "include_generated"},
+        on_request={
+            "solutions": "solutions",
+            "incorrect_solutions": "solutions",
+            "generated_tests": "include_generated",
+        },
         splits=("valid", "test", "train"),
         repeats_names=True,
     ),
@@ -189,6 +196,7 @@ class ContestPlusRow(LayoutRow):
     checker: str = ""
     test_cases: list[_Test] = Field(default_factory=list)
     correct_submissions: list[_Submission] = Field(default_factory=list)
+    incorrect_submissions: list[_Submission] = Field(default_factory=list)
 
     @property
     def seconds(self) -> float | None:
@@ -221,14 +229,19 @@ def code_contests_plus(_place: str, row: ContestPlusRow, _options: Options) -> D
         info=ProblemInfo(
             time_limit=row.seconds, memory_limit=row.memory, generated_tests=len(row.test_cases)
         ),
-        solutions=[
-            (language, submission.code)
-            for wanted, language in _LANGUAGES.items()
-            for submission in row.correct_submissions
-            if submission.language.lower() == wanted
-        ],
+        solutions=_submitted(row.correct_submissions),
+        wrong=_submitted(row.incorrect_submissions),
         dropped="" if row.test_cases else "no test cases; the configurations 1x to 5x have them",
     )
+
+
+def _submitted(submissions: Sequence[_Submission]) -> list[tuple[str, str]]:
+    return [
+        (language, submission.code)
+        for wanted, language in _LANGUAGES.items()
+        for submission in submissions
+        if submission.language.lower() == wanted
+    ]
 
 
 register(
@@ -237,7 +250,7 @@ register(
         "CodeContests+",
         ContestPlusRow,
         code_contests_plus,
-        on_request={"correct_submissions": "solutions"},
+        on_request={"correct_submissions": "solutions", "incorrect_submissions": "solutions"},
         repeats_names=True,
     ),
 )

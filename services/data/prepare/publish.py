@@ -68,7 +68,7 @@ def _write_data(path: str, stage: Stage) -> Iterator[Problem]:
         for record in read_records(stage.data):
             if record.problem.problem_id not in removed:
                 problem = _with_quality(record, found[record.problem.problem_id])
-                writer.add(problem, record.solutions, record.statement)
+                writer.add(problem, record.solutions, record.statement, record.wrong)
                 yield problem
 
 

@@ -175,4 +175,5 @@ def _add(row: Imported, seen: dict[str, str], stage: Stage, writer: DatasetWrite
     findings = audit_problem(problem)
     stage.findings += [QualityEntry(problem.problem_id, one.kind, one.reason) for one in findings]
     quality = quality_text({one.kind for one in findings})
-    writer.add(problem.model_copy(update={"quality": quality}), row.solutions, row.statement)
+    audited = problem.model_copy(update={"quality": quality})
+    writer.add(audited, row.solutions, row.statement, row.wrong)

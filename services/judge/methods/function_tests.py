@@ -19,7 +19,6 @@ from services.judge.programs import (
     exit_detail,
     humaneval_program,
     mbpp_program,
-    with_prompt,
 )
 from services.judge.verdict import (
     CaseOutcome,
@@ -31,7 +30,7 @@ from services.judge.verdict import (
     was_killed,
 )
 from shared.extraction import called_functions, extract
-from shared.function_plan import plan_of
+from shared.function_plan import plan_of, with_prompt
 from shared.harness.function_tester import HEADER
 from shared.harness.wire import CaseRun, FunctionEnd, FunctionReport, FunctionTests
 from shared.schemas import HumanEvalTests, MbppTests

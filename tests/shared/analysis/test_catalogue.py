@@ -7,7 +7,8 @@ import pytest
 
 from shared.analysis.catalogue import BY_KEY, METRICS, Group, metrics_of
 from shared.analysis.gate_policy import read_policy
-from shared.analysis.metrics import SampleResult, run_throughput, summarize
+from shared.analysis.metrics import SampleResult, certified_metrics, run_throughput, summarize
+from shared.certificates import CertifiedTests
 from shared.errors import ConfigError
 from shared.statuses import FinalStatus
 
@@ -16,7 +17,9 @@ ONE = SampleResult("p", 0, FinalStatus.SUCCESS, True, 1.0, 100, 2.0, 1.0)
 
 
 def test_every_metric_of_a_summary_is_declared_with_its_interval() -> None:
+    tests = CertifiedTests(file="", sha256="", problems=1)
     found = set(summarize([ONE, replace(ONE, sample_index=1)], 1.0)) | {"run_throughput"}
+    found |= set(certified_metrics([ONE], tests))
     declared = metrics_of(found)
     keys = {one.key for one in declared} | {f"{one.key}_ci95" for one in declared if one.interval}
     assert found == keys

@@ -46,6 +46,28 @@ const shown = (catalogue, all) =>
       (!needed || all.some((one) => one[needed] > 0)),
   );
 
+// What a certificate says of each data set's tests, and the scores corrected by it.
+export function certified(found) {
+  const sets = Object.entries(found ?? {}).filter(([, one]) => one.certified_problems);
+  return sets.map(([key, one]) => {
+    const ends = range(one.accepted_at_1_corrected_ci95, percent);
+    const score = one.accepted_at_1_corrected ?? null;
+    const [wrong, right] = [one.wrong_rejected_rate ?? null, one.right_accepted_rate ?? null];
+    return el(
+      "p",
+      {},
+      name(key),
+      ": accepted@1 corrected for its tests: ",
+      score === null ? "none" : el("b", {}, percent(score)),
+      score === null ? "" : [" (", ends, ")"],
+      wrong === null
+        ? "; the tests' rates are unknown"
+        : `; they reject ${percent(wrong)} of wrong and accept ${percent(right)} of right programs`,
+      ` (${one.certified_problems} problems certified)`,
+    );
+  });
+}
+
 // The table of all metrics by data set.
 export function metrics({ metrics: found, catalogue }) {
   if (!found)

@@ -2,7 +2,7 @@
 import * as api from "./api.js";
 import { intervals, passRatios, percent, shares, spread } from "./charts.js";
 import { el, name, plain, renew, repeat, warn } from "./dom.js";
-import { headline, metrics, slices } from "./figures.js";
+import { certified, headline, metrics, slices } from "./figures.js";
 import { joined } from "./filters.js";
 import { compareAddress, runAddress, runPart } from "./listing.js";
 import { performance } from "./performance.js";
@@ -210,7 +210,7 @@ export async function showRun(main, [run, asked], query) {
       progress(lost ? { ...found.summary, seconds_left: null } : found.summary),
       health(found),
     );
-    renew(chart, overview(found, address));
+    renew(chart, overview(found, address), certified(found.metrics));
     if (tab === "samples") renew(all, statuses(found.datasets, address));
     if (parts[tab]) renew(panel, parts[tab]());
   };

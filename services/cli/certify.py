@@ -1,0 +1,368 @@
+"""Implementation and output of `plumb data certify`."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from services.cli.display import printable, stdout_console
+from services.cli.known_sets import known_sets
+from services.cli.layout import plain_table, print_line, print_table
+from services.cli.verification import SolutionJudge
+from services.data.certify.evidence import Evidence, certify_problem
+from services.data.certify.programs import (
+    LEAST_SECONDS,
+    ORIGINALS,
+    Kind,
+    Program,
+    agreed_outputs,
+    on_inputs,
+    probe,
+    programs_of,
+    read_labelled,
+    with_outputs,
+    with_time_limit,
+)
+from services.data.manifests import replace_text
+from services.data.records import Record, ReferenceSolution, read_records
+from shared.analysis.bootstrap import ClusteredMean, bootstrap_intervals
+from shared.certificates import (
+    Certificate,
+    ProblemCertificate,
+    Rate,
+    certificate_file,
+    rates_of,
+)
+from shared.config import RULES, load_config
+from shared.errors import DataError, data_error
+from shared.function_plan import fault_of
+from shared.plan import make_plan
+from shared.schemas import Problem, StdioTests, Verdict
+from shared.statuses import FinalStatus
+from shared.versions import git_commit, versions_of
+
+_SHOWN = 10
+_LEFT_OUT = "characters left out"
+# Many mutants never end, so they have limits by the time of their originals.
+_LIMITED = ("judge.problem_limits=true", "judge.confirm_timeouts=false", "judge.max_timeouts=1")
+# Some inputs make an original take for ever; the others count.
+_INPUTS = (*_LIMITED[:2], "judge.max_timeouts=6", "output.cases=all")
+
+
+@dataclass(frozen=True)
+class CertifyRequest:
+    """Arguments of the command; ``mutants`` and ``inputs`` are per problem, at most."""
+
+    data: str
+    programs: str | None
+    mutants: int
+    inputs: int
+    seed: int
+    output: str | None
+    overrides: Sequence[str]
+
+    @cached_property
+    def file(self) -> str:
+        """The parquet file; a known set is fetched at its first use."""
+        if self.data.endswith(".parquet"):
+            return self.data
+        return known_sets([self.data], None)[0].file
+
+
+def certify_set(request: CertifyRequest) -> None:
+    """Certify the tests of a prepared file and write the certificate beside it.
+
+    Raises:
+        DataError: The data or the labelled programs cannot be used.
+        IncompleteRunError: Programs have no verdict; repeating the command resumes.
+    """
+    records = list(read_records(request.file))
+    datasets = {record.problem.dataset for record in records}
+    if len(datasets) != 1:
+        raise data_error(request.file, f"{len(datasets)} data sets; certify files of one")
+    name = datasets.pop()
+    folder = Path(request.output or f"data/certify/{name}")
+    programs = _programs(request, records)
+    evidence = _Judged(request, folder, programs).evidence()
+    certificate = _certificate(request, name, [record.problem for record in records], evidence)
+    path = certificate_file(request.file)
+    replace_text(path, certificate.model_dump_json(indent=2) + "\n")
+    console = stdout_console()
+    print_certificate(console, certificate)
+    print_line(console, Text(printable(path)))
+
+
+def _programs(request: CertifyRequest, records: Sequence[Record]) -> dict[str, list[Program]]:
+    labelled = read_labelled(request.programs) if request.programs else {}
+    ids = {record.problem.problem_id for record in records}
+    if labelled and not labelled.keys() & ids:
+        raise DataError(f"{request.programs}: none of its programs belongs to a problem of the set")
+    return {
+        record.problem.problem_id: programs_of(
+            record,
+            labelled.get(record.problem.problem_id, []),
+            most_mutants=request.mutants,
+            seed=request.seed,
+        )
+        for record in records
+        if fault_of(record.problem.tests) is None
+    }
+
+
+class _Judged:
+    """Judges programs by a problem's own tests, then those that need it by generated inputs.
+
+    Each step is a run in a folder of its own, so that a repeated command resumes.
+    """
+
+    def __init__(
+        self, request: CertifyRequest, folder: Path, programs: Mapping[str, list[Program]]
+    ) -> None:
+        self._request = request
+        self._folder = folder
+        self._programs = programs
+
+    def evidence(self) -> dict[str, Evidence]:
+        """The evidence on each problem that has programs."""
+        everything = [one for group in self._programs.values() for one in group]
+        labelled = [one for one in everything if one.kind is not Kind.MUTANT]
+        own = self._verdicts("labelled", [one.judged for one in labelled])
+        made = [one for one in everything if one.parent is not None]
+        changed = [
+            replace(one.judged, problem=with_time_limit(one.problem, 2 * (original.cpu_time or 5)))
+            for one in made
+            if (original := own[one.problem.problem_id].get(one.parent or 0)) and original.accepted
+        ]
+        for name, verdicts in self._verdicts("mutants", changed, *_LIMITED).items():
+            own[name] |= verdicts
+        problems, originals = self._generated(own)
+        open_questions = [
+            on_inputs(one, problems[one.problem.problem_id])
+            for one in everything
+            if one.problem.problem_id in problems and _is_open(one, own)
+        ]
+        generated = self._verdicts("generated", open_questions, *_LIMITED)
+        return {
+            name: Evidence(
+                group[0].problem,
+                group,
+                own[name],
+                generated[name],
+                originals.get(name, 0),
+                problems[name].tests.cases if name in problems else 0,
+            )
+            for name, group in self._programs.items()
+            if group
+        }
+
+    def _generated(
+        self, own: Mapping[str, Mapping[int, Verdict]]
+    ) -> tuple[dict[str, Problem], dict[str, int]]:
+        """Problems with generated inputs on which their accepted originals agree."""
+        request = self._request
+        chosen: dict[str, list[Program]] = {}
+        probes: dict[str, Problem] = {}
+        for name, group in self._programs.items():
+            right = [one for one in group if one.kind is Kind.RIGHT]
+            accepted = [one for one in right if (v := own[name].get(one.number)) and v.accepted]
+            wanted = any(_is_open(one, own) for one in group)
+            if accepted and wanted and request.inputs:
+                found = probe(group[0].problem, count=request.inputs, seed=request.seed)
+                if found is not None:
+                    chosen[name] = accepted[:ORIGINALS]
+                    probes[name] = with_time_limit(found, LEAST_SECONDS)
+        items = [on_inputs(one, probes[name]) for name, group in chosen.items() for one in group]
+        outputs, slowest = self._outputs(items)
+        problems: dict[str, Problem] = {}
+        for name, group in chosen.items():
+            problem = group[0].problem
+            tests = problem.tests
+            checked = isinstance(tests, StdioTests) and tests.has_checker and not tests.fn_name
+            printed = [outputs.get((name, one.number), {}) for one in group]
+            if agreed := agreed_outputs(printed, one_answer=not checked):
+                problems[name] = with_time_limit(with_outputs(problem, agreed), 10 * slowest[name])
+        return problems, {name: len(chosen[name]) for name in problems}
+
+    def _outputs(
+        self, items: Sequence[ReferenceSolution]
+    ) -> tuple[Mapping[tuple[str, int], Mapping[str, str]], Mapping[str, float]]:
+        """What programs print by input, without those on which they fail or print too much.
+
+        Beside it, the CPU seconds of each problem's slowest case.
+        """
+        found: defaultdict[tuple[str, int], dict[str, str]] = defaultdict(dict)
+        slowest: defaultdict[str, float] = defaultdict(float)
+        ended = (FinalStatus.SUCCESS, FinalStatus.WRONG_ANSWER)
+        inputs = {one.problem.problem_id: _inputs(one.problem) for one in items}
+        for run in self._judge("inputs", *_INPUTS).runs(items):
+            for case in run.cases():
+                if case.status in ended and case.actual and _LEFT_OUT not in case.actual:
+                    text, name = inputs[case.problem_id][case.case_index], case.problem_id
+                    found[name, case.sample_index][text] = case.actual
+                    slowest[name] = max(slowest[name], case.cpu_time or 0.0)
+        return found, slowest
+
+    def _verdicts(
+        self, step: str, items: Sequence[ReferenceSolution], *overrides: str
+    ) -> defaultdict[str, dict[int, Verdict]]:
+        found: defaultdict[str, dict[int, Verdict]] = defaultdict(dict)
+        for run in self._judge(step, *overrides).runs(items):
+            for verdict in run.verdicts():
+                found[verdict.problem_id][verdict.sample_index] = verdict
+        return found
+
+    def _judge(self, step: str, *overrides: str) -> SolutionJudge:
+        chosen = [*self._request.overrides, *overrides]
+        return SolutionJudge(self._folder / step, chosen, name=step, quiet=True)
+
+
+def _inputs(problem: Problem) -> list[str]:
+    tests = problem.tests
+    return tests.inputs if isinstance(tests, StdioTests) else []
+
+
+def _is_open(program: Program, own: Mapping[str, Mapping[int, Verdict]]) -> bool:
+    """Whether the problem's own tests leave open if a program is right.
+
+    They accept a wrong one or reject a right one; their verdict on other programs is believed.
+    """
+    verdict = own[program.problem.problem_id].get(program.number)
+    if verdict is None or not verdict.judged:
+        return False
+    if program.kind is Kind.ANSWER:
+        return True
+    return verdict.accepted is not (program.kind is Kind.RIGHT)
+
+
+# The certificate
+
+
+def _certificate(
+    request: CertifyRequest,
+    dataset: str,
+    problems: Sequence[Problem],
+    evidence: Mapping[str, Evidence],
+) -> Certificate:
+    certified = [
+        certify_problem(evidence.get(one.problem_id) or Evidence(one, (), {})) for one in problems
+    ]
+    digest = hashlib.sha256()
+    for found in evidence.values():
+        for program in found.programs:
+            parts = (*program.key, program.kind, program.solution.language, program.solution.code)
+            digest.update("\0".join(map(str, parts)).encode("utf-8", "surrogatepass") + b"\0")
+    judge = load_config(None, request.overrides).judge.for_dataset(dataset)
+    negative, positive = (
+        _mean([rate.rate if (rate := getattr(one, name)) else None for one in certified])
+        for name in ("true_negative", "true_positive")
+    )
+    return Certificate(
+        dataset=dataset,
+        data_sha256=make_plan(problems, lambda _: [0]).datasets[0].sha256,
+        programs_sha256=digest.hexdigest(),
+        rules=RULES,
+        method=judge.method,
+        checker=judge.effective_checker,
+        seed=request.seed,
+        mutants=request.mutants,
+        inputs=request.inputs,
+        versions=versions_of(["plumbline"]),
+        git_commit=git_commit(),
+        true_negative=negative,
+        true_positive=positive,
+        problems=certified,
+    )
+
+
+def _mean(shares: Sequence[float | None]) -> Rate | None:
+    """Mean over problems, with a bootstrap over problems."""
+    totals = [share or 0.0 for share in shares]
+    counts = [int(share is not None) for share in shares]
+    if not sum(counts):
+        return None
+    rate = sum(totals) / sum(counts)
+    [interval] = bootstrap_intervals([ClusteredMean(totals, counts, bounded=True)], [rate])
+    return Rate(rate=rate, n=sum(counts), ci95=interval)
+
+
+# Output
+
+
+def print_certificate(console: Console, certificate: Certificate) -> None:
+    """Print the weakest problems first with the mutants that survive, then the set's rates."""
+    weak = sorted(
+        (one for one in certificate.problems if (trust := one.trust) is not None and trust < 1),
+        key=lambda one: (one.trust, one.problem_id),
+    )
+    headings = ["problem", "wrong rejected", "95 % interval", "right accepted", "unknown", "single"]
+    table = plain_table(headings, headings[:1])
+    for one in weak[:_SHOWN]:
+        table.add_row(*map(Text, _row(one)))
+    if weak:
+        print_table(console, table)
+    if len(weak) > _SHOWN:
+        print_line(console, Text(f"… and {len(weak) - _SHOWN} more with wrong verdicts"))
+    for one in weak[:_SHOWN]:
+        _print_survivor(console, one)
+    for one in certificate.problems:
+        for bad in one.bad_labels:
+            line = f"bad label, left out: {one.problem_id}, {bad.source}: {bad.reason}"
+            print_line(console, Text(printable(line), style="yellow"))
+    unknown = [one.problem_id for one in certificate.problems if one.trust is None]
+    if unknown:
+        names = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
+        line = f"unknown, for want of right or of wrong programs: {len(unknown)} ({names})"
+        print_line(console, Text(printable(line), style="yellow"))
+    for line in _totals(certificate):
+        print_line(console, Text(line))
+
+
+def _row(one: ProblemCertificate) -> Iterable[str]:
+    negative, wrong = one.true_negative, one.wrong_rejected + one.wrong_accepted
+    low, high = (negative and negative.ci95) or (0.0, 1.0)
+    yield printable(one.problem_id)
+    yield f"{one.wrong_rejected} of {wrong}"
+    yield f"{low:.0%}–{high:.0%}"
+    yield f"{one.right_accepted} of {one.right_accepted + one.right_rejected}"
+    yield f"{one.unknown}"
+    yield f"{one.single}"
+
+
+def _print_survivor(console: Console, one: ProblemCertificate) -> None:
+    for survivor in one.survivors[:1]:
+        change = f" ({survivor.change})" if survivor.change else ""
+        title = f"\n{one.problem_id}: accepted, but wrong: {survivor.source}{change}"
+        print_line(console, Text(title.replace("\n", "") and printable(title.strip()), "bold"))
+        for line in survivor.difference.split("\n") if survivor.difference else ():
+            style = {"-": "red", "+": "green"}.get(line[:1], "")
+            print_line(console, Text(printable(line), style=style), indent=2)
+        if survivor.input is not None:
+            shown = f"on {survivor.input!r} expected {survivor.expected!r}, got {survivor.actual!r}"
+            print_line(console, Text(printable(shown)), indent=2)
+
+
+def _totals(certificate: Certificate) -> Iterable[str]:
+    names = (
+        ("wrong programs rejected", "true_negative"),
+        ("right programs accepted", "true_positive"),
+    )
+    for label, name in names:
+        rate: Rate | None = getattr(certificate, name)
+        if rate is None:
+            yield f"{label}: unknown"
+        else:
+            interval = "{:.1%} … {:.1%}".format(*rate.ci95) if rate.ci95 else "no interval"
+            yield f"{label}: {rate.rate:.1%} ({interval}), mean of {rate.n} problems"
+    if rates_of(certificate.problems):
+        rejected = sum(one.wrong_rejected for one in certificate.problems)
+        single = sum(one.single for one in certificate.problems)
+        unknown = sum(one.unknown for one in certificate.problems)
+        yield (
+            f"{rejected} wrong programs rejected, {single} of them by one test alone; "
+            f"{unknown} mutants unknown"
+        )

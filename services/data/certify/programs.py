@@ -1,0 +1,266 @@
+"""Labelled programs of a problem, and the problems by which they are judged on generated inputs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pydantic import ValidationError
+
+from services.data.certify.inputs import generated_inputs, inputs_of, text_of
+from services.data.certify.mutants import mutants, normalized
+from services.data.layouts.base import Solution
+from services.data.records import Record, ReferenceSolution
+from shared.completions import RecordedCompletion
+from shared.errors import data_error
+from shared.extraction import extract
+from shared.function_plan import prelude_of, with_prompt
+from shared.json_lines import parse_record, read_lines
+from shared.outlines import entry_point
+from shared.schemas import HumanEvalTests, MbppTests, Problem, StdioTests, describe
+
+# Right programs of a problem that mutants are made of, and that must agree on a generated input.
+ORIGINALS = 3
+# CPU seconds of a mutant.
+LEAST_SECONDS, MOST_SECONDS = 1.0, 10.0
+# Prints the result of a call so that equal values are equal texts: numbers rounded to 9 digits,
+# sets and dictionaries sorted, blanks within texts escaped.
+_DRIVER = """
+
+import ast as _ast, contextlib as _contextlib, io as _io, sys as _sys
+
+def _plumbline_text(value):
+    if isinstance(value, (bool, int, float)):
+        number = float("%.9g" % value) if isinstance(value, float) else value
+        return str(int(number)) if number == number // 1 else str(number)
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__ + "( " + " ".join(map(_plumbline_text, value)) + " )"
+    if isinstance(value, (set, frozenset)):
+        return "set( " + " ".join(sorted(map(_plumbline_text, value))) + " )"
+    if isinstance(value, dict):
+        pairs = sorted((_plumbline_text(k), _plumbline_text(v)) for k, v in value.items())
+        return "dict( " + " ".join(k + " : " + v for k, v in pairs) + " )"
+    if value is None or isinstance(value, (str, bytes, complex)):
+        return repr(value).replace(" ", "\\\\x20")
+    return type(value).__name__
+
+_plumbline_given = _ast.literal_eval(_sys.stdin.read())
+with _contextlib.redirect_stdout(_io.StringIO()):
+    _plumbline_result = {function}(*_plumbline_given)
+print(_plumbline_text(_plumbline_result))
+"""
+
+
+class Kind(StrEnum):
+    """What a program is according to its label."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    MUTANT = "mutant"
+    ANSWER = "answer"
+    """Without a label: wrong if generated inputs show it, otherwise unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program with a label, judged as sample ``number`` of its problem.
+
+    A mutant has the number of its original as ``parent``, and the kind of its mistake.
+    """
+
+    problem: Problem
+    number: int
+    kind: Kind
+    solution: Solution
+    source: str
+    parent: int | None = None
+    change: str = ""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.problem.problem_id, self.number
+
+    @property
+    def judged(self) -> ReferenceSolution:
+        """The program as a completion to judge by the problem's own tests."""
+        return ReferenceSolution(self.problem, self.number + 1, self.solution)
+
+
+class LabelledCompletion(RecordedCompletion):
+    """A line of the user's file: a completion in ``language``, and whether it is right if known."""
+
+    correct: bool | None = None
+    language: str = "python"
+
+
+def read_labelled(path: str) -> dict[str, list[tuple[str, LabelledCompletion]]]:
+    """Read a file of labelled completions, by problem, each with its place.
+
+    Raises:
+        DataError: The file or a line cannot be used.
+    """
+    found: dict[str, list[tuple[str, LabelledCompletion]]] = {}
+    for number, line in read_lines(path):
+        place = f"{path}:{number}"
+        try:
+            one = parse_record(LabelledCompletion, place, line)
+        except ValidationError as error:
+            cause = f"not a labelled completion ({describe(error)}); it needs problem_id, "
+            raise data_error(place, f"{cause}completion and, if known, correct") from None
+        found.setdefault(one.problem_id, []).append((place, one))
+    return found
+
+
+def programs_of(
+    record: Record,
+    labelled: Sequence[tuple[str, LabelledCompletion]],
+    *,
+    most_mutants: int,
+    seed: int,
+) -> list[Program]:
+    """Collect the labelled programs of a problem, and make mutants of its right Python programs.
+
+    Programs that differ in layout and comments alone are one; the first one's label counts.
+    """
+    problem = record.problem
+    given = [
+        *((Kind.RIGHT, one, f"solution {n}") for n, one in enumerate(record.solutions, 1)),
+        *((Kind.WRONG, one, f"incorrect solution {n}") for n, one in enumerate(record.wrong, 1)),
+        *((_kind(one), _solution(problem, one), place) for place, one in labelled),
+    ]
+    found: dict[str, Program] = {}
+    for kind, solution, source in given:
+        if solution.code.strip():
+            program = Program(problem, len(found), kind, solution, source)
+            found.setdefault(_canonical(solution), program)
+    originals = [
+        one
+        for one in found.values()
+        if one.kind is Kind.RIGHT and one.solution.language == "python"
+    ][:ORIGINALS]
+    for place, original in enumerate(originals):
+        share = most_mutants // len(originals) + (place < most_mutants % len(originals))
+        name = f"{seed}/{problem.dataset}/{problem.problem_id}/{place}"
+        for mutant in mutants(original.solution.code, most=share, seed=name):
+            program = Program(
+                problem,
+                len(found),
+                Kind.MUTANT,
+                Solution("python", mutant.code),
+                f"mutant of {original.source}",
+                original.number,
+                mutant.change,
+            )
+            found.setdefault(_canonical(program.solution), program)
+    return list(found.values())
+
+
+def _kind(one: LabelledCompletion) -> Kind:
+    if one.correct is None:
+        return Kind.ANSWER
+    return Kind.RIGHT if one.correct else Kind.WRONG
+
+
+def _solution(problem: Problem, one: LabelledCompletion) -> Solution:
+    """The program in a completion."""
+    tests = problem.tests
+    name = entry_point(problem)
+    answer = extract(one.completion, language=one.language, entry_point=name)
+    code = answer.code
+    if isinstance(tests, HumanEvalTests):
+        code = "\n".join(reversed(with_prompt(answer, tests)))
+    return Solution(one.language, code)
+
+
+def _canonical(solution: Solution) -> str:
+    text = "\n".join(line.rstrip() for line in solution.code.split("\n") if line.strip())
+    if solution.language == "python":
+        with suppress(SyntaxError, ValueError, RecursionError):
+            text = normalized(solution.code)
+    return f"{solution.language}\n{text}"
+
+
+# Generated inputs
+
+
+def probe(problem: Problem, *, count: int, seed: int) -> Problem | None:
+    """The problem with generated inputs in place of its own, and without expected outputs.
+
+    Returns:
+        None if its tests have no inputs that can be read.
+    """
+    tests = problem.tests
+    if not isinstance(tests, StdioTests | HumanEvalTests | MbppTests):
+        return None
+    name = called(problem)
+    if name is None:
+        return None
+    given = inputs_of(tests, name)
+    chosen = generated_inputs(given, count=count, seed=f"{seed}/{problem.problem_id}")
+    if not chosen:
+        return None
+    texts = [text_of(one) for one in chosen]
+    # The outputs are read from the recorded cases; no checker can say anything yet.
+    return _with_tests(problem, StdioTests(inputs=texts, outputs=[""] * len(texts)))
+
+
+def called(problem: Problem) -> str | None:
+    """The function that the tests call; empty for standard input, None if they name several."""
+    tests = problem.tests
+    if isinstance(tests, StdioTests):
+        return tests.fn_name or ""
+    return entry_point(problem)
+
+
+def with_outputs(problem: Problem, outputs: Mapping[str, str]) -> Problem:
+    """The problem with these inputs and outputs as tests, compared as the problem's own are."""
+    tests, inputs, expected = problem.tests, list(outputs), list(outputs.values())
+    if isinstance(tests, StdioTests) and not tests.fn_name:
+        same = tests.model_copy(update={"inputs": inputs, "outputs": expected})
+        return _with_tests(problem, same)
+    return _with_tests(problem, StdioTests(inputs=inputs, outputs=expected, checker="tokens"))
+
+
+def with_time_limit(problem: Problem, seconds: float) -> Problem:
+    """The problem with a limit of CPU seconds, at least a second, where it has no lower one."""
+    info = problem.info
+    limit = min(max(LEAST_SECONDS, seconds), info.time_limit or MOST_SECONDS)
+    limited = info.model_copy(update={"time_limit": limit})
+    return problem.model_copy(update={"extra_info": limited.model_dump_json()})
+
+
+def _with_tests(problem: Problem, tests: StdioTests) -> Problem:
+    # Not a ``model_copy``, which would keep the parsed tests.
+    return Problem(**{**problem.model_dump(), "ground_truth": tests.model_dump_json()})
+
+
+def on_inputs(program: Program, problem: Problem) -> ReferenceSolution:
+    """The program as a completion to judge by generated inputs, which ``problem`` has."""
+    own, solution = program.problem, program.solution
+    if name := called(own):
+        method = isinstance(own.tests, StdioTests) and "class Solution" in solution.code
+        function = f"Solution().{name}" if method else name
+        setup = "from typing import *\n" if isinstance(own.tests, StdioTests) else ""
+        if isinstance(own.tests, MbppTests):
+            setup = prelude_of(own.tests)
+        code = f"{setup}\n{solution.code}{_DRIVER.format(function=function)}"
+        solution = Solution("python", code)
+    return ReferenceSolution(problem, program.number + 1, solution)
+
+
+def agreed_outputs(outputs: Iterable[Mapping[str, str]], *, one_answer: bool) -> Mapping[str, str]:
+    """The inputs on which programs print the same, with what the first one prints.
+
+    Args:
+        outputs: What each program prints by input; inputs on which it fails are missing.
+        one_answer: Whether only one output is right; with a checker others may be.
+    """
+    first, *others = outputs
+    return {
+        text: printed
+        for text, printed in first.items()
+        if all(
+            text in other and (not one_answer or other[text].split() == printed.split())
+            for other in others
+        )
+    }

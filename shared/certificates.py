@@ -1,0 +1,246 @@
+"""Certificate of a data set's tests: how often they reject wrong programs and accept right ones.
+
+``plumb data certify`` writes it beside the parquet file, as ``<file>.certificate.json``. A run
+records the figures of its own problems, and its scores are corrected by them.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, Self
+
+import fsspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from shared.analysis.corrected import LEAST_POWER, MeanRate, SuiteRates
+from shared.analysis.statistics import wilson_interval
+from shared.config import JudgeConfig
+from shared.errors import data_error, reading
+from shared.reference import problem_digest
+from shared.schemas import Problem, describe
+
+VERSION: Final = 1
+ENDING = ".certificate.json"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Rate(_Part):
+    """A share of ``n`` programs, or a mean over ``n`` problems, with its 95 % interval."""
+
+    rate: float
+    n: int
+    ci95: list[float] | None = None
+
+    @classmethod
+    def of(cls, part: int, whole: int) -> Self | None:
+        """The share with Wilson's interval; None without any program."""
+        if not whole:
+            return None
+        share = part / whole
+        return cls(rate=share, n=whole, ci95=wilson_interval(share, whole))
+
+
+class Survivor(_Part):
+    """A wrong program that the tests accept.
+
+    ``difference`` to its original in lines, and the generated input that tells them apart, are
+    empty for a program that was labelled wrong.
+    """
+
+    source: str
+    change: str = ""
+    difference: str = ""
+    input: str | None = None
+    expected: str | None = None
+    actual: str | None = None
+
+
+class BadLabel(_Part):
+    """A program that was labelled right and is not."""
+
+    source: str
+    reason: str
+
+
+class ProblemCertificate(_Part):
+    """Labelled programs of one problem, counted by the verdict of its tests.
+
+    Attributes:
+        problem_id: Its name.
+        digest: :func:`~shared.reference.problem_digest` of the certified content.
+        right_accepted: Right programs that the tests accept.
+        right_rejected: Right programs that the tests reject, although they do on generated inputs
+            what the accepted ones do.
+        wrong_rejected: Wrong programs that the tests reject.
+        wrong_accepted: Wrong programs that they accept.
+        submitted: How many of these wrong programs are no mutants.
+        unknown: Mutants that no test and no generated input tells apart from their original, and
+            programs without a label that are not shown to be wrong.
+        single: Rejected wrong programs that only one of several tests rejects.
+        originals: Accepted programs that agreed on the generated inputs.
+        inputs: Generated inputs on which they agreed.
+        survivors: The first wrong programs that the tests accept.
+        bad_labels: Programs that were labelled right and are left out.
+    """
+
+    problem_id: str
+    digest: str
+    right_accepted: int = 0
+    right_rejected: int = 0
+    wrong_rejected: int = 0
+    wrong_accepted: int = 0
+    submitted: int = 0
+    unknown: int = 0
+    single: int = 0
+    originals: int = 0
+    inputs: int = 0
+    survivors: list[Survivor] = Field(default_factory=list)
+    bad_labels: list[BadLabel] = Field(default_factory=list)
+
+    @property
+    def true_negative(self) -> Rate | None:
+        """Share of the wrong programs that the tests reject."""
+        return Rate.of(self.wrong_rejected, self.wrong_rejected + self.wrong_accepted)
+
+    @property
+    def true_positive(self) -> Rate | None:
+        """Share of the right programs that the tests accept."""
+        return Rate.of(self.right_accepted, self.right_accepted + self.right_rejected)
+
+    @property
+    def trust(self) -> float | None:
+        """q0 + q1 - 1 of this problem, at least 0; None if a rate is unknown."""
+        negative, positive = self.true_negative, self.true_positive
+        if negative is None or positive is None:
+            return None
+        return max(0.0, round(negative.rate + positive.rate - 1, 12))
+
+
+class Certificate(_Part):
+    """The file.
+
+    ``data_sha256`` and ``programs_sha256`` cover the problems and all judged programs. ``rules``,
+    ``method`` and ``checker`` are those of the verdicts. The rates are means over problems, with a
+    bootstrap over problems.
+    """
+
+    version: Literal[1] = VERSION
+    dataset: str
+    data_sha256: str
+    programs_sha256: str
+    rules: int
+    method: str
+    checker: str
+    seed: int
+    mutants: int
+    inputs: int
+    versions: Mapping[str, str] = Field(default_factory=dict)
+    git_commit: str | None = None
+    true_negative: Rate | None = None
+    true_positive: Rate | None = None
+    problems: list[ProblemCertificate]
+
+
+class CertifiedTests(_Part):
+    """What a certificate says of the problems of a run: a part of the run's record.
+
+    ``problems`` counts those that it covers; ``rates`` is None if one is unknown. ``why_not`` says
+    why no score is corrected by it, and is empty if scores are.
+    """
+
+    file: str
+    sha256: str
+    problems: int
+    rates: SuiteRates | None = None
+    why_not: str = ""
+
+    @property
+    def usable(self) -> SuiteRates | None:
+        """The rates by which scores are corrected."""
+        return None if self.why_not else self.rates
+
+
+def certificate_file(data: str) -> str:
+    """The certificate's place beside a parquet file."""
+    return data.removesuffix(".parquet") + ENDING
+
+
+def read_certificate(path: str) -> tuple[Certificate, bytes] | None:
+    """Read a certificate and its bytes; None if there is none.
+
+    Raises:
+        DataError: It cannot be read, or another version of Plumbline wrote it.
+    """
+    with reading(path):
+        fs, place = fsspec.core.url_to_fs(path)
+        if not fs.exists(place):
+            return None
+        content = fs.cat_file(place)
+    try:
+        return Certificate.model_validate(json.loads(content)), content
+    except ValidationError as error:
+        raise data_error(path, f"not a certificate ({describe(error)}); certify again") from None
+    except ValueError as error:
+        raise data_error(path, f"not a certificate ({error}); certify again") from None
+
+
+def known_problems(
+    certificate: Certificate, problems: Iterable[Problem]
+) -> list[ProblemCertificate]:
+    """The certificates of problems whose content is the certified one."""
+    known = {one.problem_id: one for one in certificate.problems}
+    return [
+        found
+        for problem in problems
+        if problem.dataset == certificate.dataset and (found := known.get(problem.problem_id))
+        if found.digest == problem_digest(problem)
+    ]
+
+
+def rates_of(problems: Sequence[ProblemCertificate]) -> SuiteRates | None:
+    """Mean rates over problems; None if one of them is unknown for every problem."""
+    negative = MeanRate.of([one.true_negative.rate for one in problems if one.true_negative])
+    positive = MeanRate.of([one.true_positive.rate for one in problems if one.true_positive])
+    return SuiteRates(negative, positive) if negative and positive else None
+
+
+def certified_tests(
+    files: Iterable[str], problems: Sequence[Problem], judge: JudgeConfig
+) -> dict[str, CertifiedTests]:
+    """What the certificates beside data files say of problems, by data set.
+
+    Raises:
+        DataError: A certificate cannot be read.
+    """
+    found: dict[str, CertifiedTests] = {}
+    for file in files:
+        path = certificate_file(file)
+        if (read := read_certificate(path)) is None:
+            continue
+        certificate, content = read
+        known = known_problems(certificate, problems)
+        rates = rates_of(known)
+        found[certificate.dataset] = CertifiedTests(
+            file=path,
+            sha256=hashlib.sha256(content).hexdigest(),
+            problems=len(known),
+            rates=rates,
+            why_not=_why_not(certificate, judge.for_dataset(certificate.dataset), rates),
+        )
+    return found
+
+
+def _why_not(certificate: Certificate, judge: JudgeConfig, rates: SuiteRates | None) -> str:
+    ours = (judge.rules, judge.method, judge.effective_checker)
+    theirs = (certificate.rules, certificate.method, certificate.checker)
+    for name, own, other in zip(("rules", "method", "checker"), ours, theirs, strict=True):
+        if own != other:
+            return f"the certificate is for {name} {other}, not {own}"
+    if rates is None:
+        return "the certificate knows no right or no wrong program of these problems"
+    if not rates.usable:
+        return f"the rates add up to {1 + rates.power:.2f}, less than {1 + LEAST_POWER:g}"
+    return ""

@@ -1,0 +1,157 @@
+"""Programs of a problem, and what verdicts on them say of its tests."""
+
+import json
+
+import pytest
+
+from services.data.certify.evidence import Evidence, certify_problem
+from services.data.certify.programs import (
+    Kind,
+    agreed_outputs,
+    on_inputs,
+    probe,
+    programs_of,
+    read_labelled,
+    with_outputs,
+)
+from services.data.layouts.base import Solution
+from services.data.records import Record
+from shared.errors import DataError
+from shared.schemas import Problem, SampleId
+from shared.statuses import FinalStatus
+from tests.shared.ledgers import generation, verdict
+
+RIGHT = "def add(a, b):\n    total = 0\n    total += a\n    return total + b\n"
+WRONG = "def add(a, b):\n    return a * b\n"
+TESTS = {"test_list": ["assert add(2, 2) == 4", "assert add(0, 0) == 0"]}
+
+
+def record(**fields):
+    problem = Problem(
+        dataset="set", problem_id="p", prompt="Add.", ground_truth=json.dumps(TESTS), **fields
+    )
+    python = (Solution("python", RIGHT), Solution("python", f"# again\n{RIGHT}"))
+    return Record(problem, python, wrong=(Solution("python", WRONG),))
+
+
+def programs(tmp_path=None, *lines, most=10):
+    labelled = {}
+    if lines:
+        file = tmp_path / "programs.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        labelled = read_labelled(str(file))
+    return programs_of(record(), labelled.get("p", []), most_mutants=most, seed=0)
+
+
+def judged(status, **fields):
+    return verdict(generation(SampleId("set", "p")), status, **fields)
+
+
+def test_programs_are_labelled_once_and_mutants_follow(tmp_path):
+    fenced = {"problem_id": "p", "completion": f"So:\n```python\n{RIGHT}```", "correct": False}
+    other = {"problem_id": "p", "completion": "def add(a, b):\n    return b + a", "correct": True}
+    found = programs(tmp_path, fenced, other)
+    assert [one.number for one in found] == list(range(len(found)))
+    kinds = [one.kind for one in found]
+    assert kinds[:3] == [Kind.RIGHT, Kind.WRONG, Kind.RIGHT]
+    assert set(kinds[3:]) == {Kind.MUTANT}
+    assert {one.parent for one in found[3:]} == {0, 2}
+    assert found[2].source.endswith("programs.jsonl:2")
+
+
+@pytest.mark.parametrize(
+    "line", [{"problem_id": "p", "completion": "x", "correct": "so"}, {"correct": True}]
+)
+def test_a_line_without_a_label_is_named(tmp_path, line):
+    with pytest.raises(DataError, match=r"programs.jsonl:1: not a labelled completion"):
+        programs(tmp_path, line)
+
+
+def test_verdicts_are_counted_by_label():
+    found = programs()
+    right, wrong, *mutants = found
+    other = right.__class__(right.problem, 90, Kind.RIGHT, right.solution, "slow")
+    bad = right.__class__(right.problem, 91, Kind.RIGHT, right.solution, "bad")
+    broken = right.__class__(right.problem, 92, Kind.WRONG, wrong.solution, "no program")
+    killed, survivor, unknown, unseen, lost, *_ = mutants
+    ok, no = judged(FinalStatus.SUCCESS), judged(FinalStatus.WRONG_ANSWER)
+    single = judged(FinalStatus.WRONG_ANSWER, cases_passed=1, cases_total=2)
+    certificate = certify_problem(
+        Evidence(
+            right.problem,
+            [*found, other, bad, broken],
+            own={
+                right.number: ok, wrong.number: ok, other.number: judged(FinalStatus.TIMEOUT),
+                bad.number: no, broken.number: judged(FinalStatus.SYNTAX_ERROR),
+                killed.number: single, survivor.number: ok, unknown.number: ok, unseen.number: ok,
+                lost.number: judged(FinalStatus.API_ERROR),
+            },
+            generated={
+                other.number: ok, bad.number: no, survivor.number: no, unknown.number: ok,
+                wrong.number: no,
+            },
+        )
+    )  # fmt: skip
+    assert (certificate.right_accepted, certificate.right_rejected) == (1, 1)
+    assert (certificate.wrong_rejected, certificate.wrong_accepted) == (1, 2)
+    assert (certificate.unknown, certificate.single, certificate.submitted) == (2, 1, 1)
+    assert [one.source for one in certificate.bad_labels] == ["bad"]
+    labelled, mutant = certificate.survivors
+    assert not labelled.difference
+    removed, added = (
+        [line[1:] for line in mutant.difference.split("\n") if line[:1] == sign] for sign in "-+"
+    )
+    assert removed != added
+    assert set(added) <= set(survivor.solution.code.split("\n"))
+    assert certificate.true_negative.rate == pytest.approx(1 / 3)
+    assert certificate.trust == 0
+
+
+def test_an_answer_without_a_label_is_wrong_if_generated_inputs_show_it(tmp_path):
+    ok, no = judged(FinalStatus.SUCCESS), judged(FinalStatus.WRONG_ANSWER)
+    answer = {"problem_id": "p", "completion": "def add(a, b):\n    return max(a, b) * 2\n"}
+    right, _, one, *_ = programs(tmp_path, answer)
+    assert one.kind is Kind.ANSWER
+    counts = {}
+    for own, generated in ((ok, ok), (ok, no), (no, ok), (no, no), (no, None)):
+        verdicts = {} if generated is None else {one.number: generated}
+        evidence = Evidence(right.problem, [one], {one.number: own}, verdicts)
+        found = certify_problem(evidence)
+        counts[own is ok, generated and generated.accepted] = (
+            found.wrong_rejected, found.wrong_accepted, found.unknown,
+        )  # fmt: skip
+    assert counts == {
+        (True, True): (0, 0, 1), (True, False): (0, 1, 0), (False, True): (0, 0, 1),
+        (False, False): (1, 0, 0), (False, None): (0, 0, 1),
+    }  # fmt: skip
+
+
+def test_without_an_accepted_original_mutants_say_nothing():
+    found = programs()
+    no = judged(FinalStatus.WRONG_ANSWER)
+    own = {one.number: no for one in found if one.kind is not Kind.WRONG}
+    certificate = certify_problem(Evidence(found[0].problem, found, own))
+    assert certificate.true_negative is None
+    assert certificate.true_positive is None
+    assert certificate.trust is None
+    assert len(certificate.bad_labels) == 1
+
+
+def test_generated_inputs_of_a_function_are_a_program_with_standard_input(capfd, monkeypatch):
+    found = programs()
+    problem = probe(found[0].problem, count=5, seed=0)
+    texts = problem.tests.inputs
+    assert len(texts) == 5
+    code = on_inputs(found[0], problem).solution.code
+    printed = {}
+    for text in texts:
+        monkeypatch.setattr("sys.stdin", __import__("io").StringIO(text))
+        exec(code, {})
+        printed[text] = capfd.readouterr().out
+    assert all(int(printed[text]) == sum(eval(text)) for text in texts)
+    other = {**printed, texts[0]: "other"}
+    del other[texts[1]]
+    agreed = agreed_outputs([printed, other], one_answer=True)
+    assert list(agreed) == texts[2:]
+    assert list(agreed_outputs([printed, other], one_answer=False)) == [texts[0], *texts[2:]]
+    assert with_outputs(problem, agreed).tests.outputs == list(agreed.values())

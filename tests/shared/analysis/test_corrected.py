@@ -1,0 +1,88 @@
+"""Corrected scores: the formula, its limits, and how often the intervals cover."""
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.analysis.corrected import (
+    MeanRate,
+    SuiteRates,
+    corrected_difference,
+    corrected_share,
+)
+from tests.bench.corrected import coverage
+
+share = st.floats(0, 1)
+rate = st.builds(lambda r, n: MeanRate(r, n, float(n)), st.floats(0.7, 1), st.integers(1, 2000))
+rates = st.builds(SuiteRates, rate, rate)
+
+
+@given(share, st.integers(1, 5000), rates)
+def test_the_formula_inverts_what_the_tests_do(right, problems, found):
+    accepted = right * found.positive.rate + (1 - right) * (1 - found.negative.rate)
+    corrected = corrected_share(accepted, problems, found)
+    if not found.usable:
+        assert corrected is None
+        return
+    assert corrected.value == pytest.approx(right, abs=1e-9)
+    low, high = corrected.ci95
+    assert 0 <= low <= corrected.value <= high <= 1
+
+
+def test_refused_where_the_tests_say_too_little():
+    for negative, positive, usable in ((0.7, 0.7, True), (0.7, 0.69, False), (0.4, 0.9, False)):
+        found = SuiteRates(MeanRate(negative, 9, 90.0), MeanRate(positive, 9, 90.0))
+        assert found.usable is usable
+        assert (corrected_share(0.5, 100, found) is not None) is usable
+
+
+@given(share, rates)
+def test_more_problems_give_a_narrower_interval(accepted, found):
+    if found.usable:
+        few, many = (corrected_share(accepted, n, found).ci95 for n in (50, 5000))
+        assert many[1] - many[0] <= few[1] - few[0] + 1e-9
+
+
+def test_perfect_tests_change_nothing_but_the_interval():
+    perfect = SuiteRates(MeanRate(1.0, 500, 500.0), MeanRate(1.0, 500, 500.0))
+    assert corrected_share(0.3, 500, perfect).value == pytest.approx(0.3)
+    assert corrected_difference(0.1, [0.0, 0.2], perfect).ci95 == pytest.approx([0.0, 0.2])
+
+
+@given(st.floats(-1, 1), share, rates)
+def test_a_difference_grows_with_its_interval(difference, half, found):
+    if found.usable:
+        corrected = corrected_difference(difference, [difference - half, difference + half], found)
+        assert corrected.value == pytest.approx(difference / found.power)
+        low, high = corrected.ci95
+        assert low <= corrected.value - half + 1e-9
+        assert high >= corrected.value + half - 1e-9
+
+
+def test_the_effective_size_is_that_of_independent_programs():
+    chance = random.Random(4)
+    independent = [chance.random() < 0.8 for _ in range(4000)]
+    assert MeanRate.of(list(map(float, independent))).effective == pytest.approx(4000, rel=0.01)
+    of_ten = [sum(chance.random() < 0.8 for _ in range(10)) / 10 for _ in range(4000)]
+    assert MeanRate.of(of_ten).effective == pytest.approx(40000, rel=0.1)
+    assert MeanRate.of([1.0] * 7).effective == 7
+    assert MeanRate.of([]) is None
+
+
+def test_intervals_cover():
+    found = coverage(score=0.5, negative=0.8, positive=0.9, problems=164, times=1000, seed=1)
+    assert 0.93 <= found <= 0.98
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_intervals_cover_over_the_grid():
+    for problems in (164, 1000):
+        grid = itertools.product((0.2, 0.5, 0.8), (0.8, 0.95, 1.0), (0.7, 0.9, 1.0))
+        for score, negative, positive in grid:
+            case = (problems, score, negative, positive)
+            found = coverage(score, negative, positive, problems, times=4000, seed=1)
+            assert 0.935 <= found <= 0.97, case

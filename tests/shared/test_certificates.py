@@ -1,0 +1,109 @@
+"""Certificates beside data, and the scores of runs corrected by them."""
+
+import json
+
+import pytest
+
+from shared.analysis.catalogue import BY_KEY
+from shared.analysis.compare import compare_runs, comparison_document
+from shared.analysis.gate import evaluate
+from shared.analysis.gate_policy import Policy
+from shared.analysis.metrics import SampleResult, certified_metrics
+from shared.analysis.runs import read_runs
+from shared.certificates import (
+    Certificate,
+    ProblemCertificate,
+    certificate_file,
+    certified_tests,
+)
+from shared.config import RULES, load_config
+from shared.errors import DataError
+from shared.reference import problem_digest
+from shared.statuses import FinalStatus
+from tests.shared.finished_runs import write_run
+from tests.shared.ledgers import problem
+
+PROBLEMS = [problem(f"p{number}", "one") for number in range(20)]
+
+
+def counted(one, **counts):
+    known = {"right_accepted": 9, "right_rejected": 1, "wrong_rejected": 8, "wrong_accepted": 2}
+    return ProblemCertificate(
+        problem_id=one.problem_id, digest=problem_digest(one), **{**known, **counts}
+    )
+
+
+def write(tmp_path, problems, **fields):
+    known = {"method": "batch", "checker": "tokens", "rules": RULES}
+    certificate = Certificate(
+        dataset="one", data_sha256="", programs_sha256="", seed=0, mutants=0, inputs=0,
+        problems=problems, **{**known, **fields},
+    )  # fmt: skip
+    file = tmp_path / "one.parquet"
+    (tmp_path / "one.certificate.json").write_text(certificate.model_dump_json())
+    assert certificate_file(str(file)) == str(tmp_path / "one.certificate.json")
+    return str(file)
+
+
+def known(file, problems=PROBLEMS, *overrides):
+    return certified_tests([file], problems, load_config(None, overrides).judge).get("one")
+
+
+def test_a_certificate_is_of_problems_with_the_same_content(tmp_path):
+    changed = PROBLEMS[1].model_copy(update={"ground_truth": "{}"})
+    file = write(tmp_path, [*map(counted, PROBLEMS[:10])])
+    tests = known(file, [PROBLEMS[0], changed, *PROBLEMS[9:12]])
+    assert tests.problems == 2
+    assert not tests.why_not
+    assert tests.rates.negative.rate == pytest.approx(0.8)
+    assert tests.rates.positive.rate == pytest.approx(0.9)
+    assert known(str(tmp_path / "other.parquet")) is None
+
+
+@pytest.mark.parametrize(
+    ("problems", "fields", "overrides", "reason"),
+    [
+        ([counted(PROBLEMS[0])], {"rules": RULES + 1}, (), "rules"),
+        ([counted(PROBLEMS[0])], {}, ("judge.checker=exact",), "checker"),
+        ([counted(PROBLEMS[0], right_accepted=0, right_rejected=0)], {}, (), "knows no right"),
+        ([counted(PROBLEMS[0], wrong_rejected=4, wrong_accepted=6)], {}, (), "1.30, less than"),
+    ],
+)
+def test_a_score_is_not_corrected_by_any_certificate(tmp_path, problems, fields, overrides, reason):
+    tests = known(write(tmp_path, problems, **fields), PROBLEMS, *overrides)
+    assert reason in tests.why_not
+    result = SampleResult("p0", 0, FinalStatus.SUCCESS, True, 1.0, None, None, 1.0)
+    assert certified_metrics([result], tests)["accepted_at_1_corrected"] is None
+
+
+def test_a_broken_certificate_is_named(tmp_path):
+    (tmp_path / "one.certificate.json").write_text('{"version": 7}')
+    with pytest.raises(DataError, match=r"one.certificate.json: not a certificate"):
+        known(str(tmp_path / "one.parquet"))
+
+
+def test_runs_with_the_same_certificate_have_a_corrected_difference(tmp_path):
+    tests = known(write(tmp_path, [*map(counted, PROBLEMS)]))
+    document = json.loads(tests.model_dump_json())
+    change = {"certificates": {"one": document}}
+    folders = [
+        write_run(tmp_path / name, {"one": letters * 10}, change=change)
+        for name, letters in (("a", "-+"), ("b", "++"))
+    ]
+    comparison = compare_runs(*read_runs(folders))
+    [one] = comparison.datasets
+    assert one.accepted_at_1.difference == pytest.approx(0.5)
+    assert one.corrected.difference == pytest.approx(0.5 / 0.7)
+    assert one.corrected.first == pytest.approx((0.5 + 0.8 - 1) / 0.7)
+    assert one.corrected.p_value == one.accepted_at_1.p_value
+    found = comparison_document([comparison]).comparisons[0].datasets["one"]
+    assert found.accepted_at_1_corrected == one.corrected
+    policy = Policy.model_validate({"default": {"accepted_at_1": {"min_difference": 0}}})
+    [finding] = [f for f in evaluate(policy, comparison).findings if f.rule == "accepted_at_1"]
+    assert "corrected for the tests +71.43" in finding.found
+    other = write_run(tmp_path / "c", {"one": "++" * 10})
+    assert compare_runs(*read_runs([folders[0], other])).datasets[0].corrected is None
+
+
+def test_the_metrics_say_what_they_are():
+    assert BY_KEY["accepted_at_1_corrected"].only_if == "certified_problems"
