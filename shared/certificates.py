@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, Self
 
 import fsspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from shared.analysis.corrected import LEAST_POWER, MeanRate, SuiteRates
 from shared.analysis.statistics import wilson_interval
@@ -21,6 +21,8 @@ from shared.schemas import Problem, describe
 
 VERSION: Final = 1
 ENDING = ".certificate.json"
+# Problems with wrong programs that are no mutants, from which on these alone count for a set.
+_ENOUGH = 30
 
 
 class _Part(BaseModel):
@@ -76,7 +78,8 @@ class ProblemCertificate(_Part):
             what the accepted ones do.
         wrong_rejected: Wrong programs that the tests reject.
         wrong_accepted: Wrong programs that they accept.
-        submitted: How many of these wrong programs are no mutants.
+        submitted_rejected: How many of the rejected wrong programs are no mutants.
+        submitted_accepted: How many of the accepted ones.
         unknown: Mutants that no test and no generated input tells apart from their original, and
             programs without a label that are not shown to be wrong.
         single: Rejected wrong programs that only one of several tests rejects.
@@ -92,7 +95,8 @@ class ProblemCertificate(_Part):
     right_rejected: int = 0
     wrong_rejected: int = 0
     wrong_accepted: int = 0
-    submitted: int = 0
+    submitted_rejected: int = 0
+    submitted_accepted: int = 0
     unknown: int = 0
     single: int = 0
     originals: int = 0
@@ -100,11 +104,13 @@ class ProblemCertificate(_Part):
     survivors: list[Survivor] = Field(default_factory=list)
     bad_labels: list[BadLabel] = Field(default_factory=list)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def true_negative(self) -> Rate | None:
         """Share of the wrong programs that the tests reject."""
         return Rate.of(self.wrong_rejected, self.wrong_rejected + self.wrong_accepted)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def true_positive(self) -> Rate | None:
         """Share of the right programs that the tests accept."""
@@ -200,10 +206,32 @@ def known_problems(
     ]
 
 
+def wrong_shares(problems: Sequence[ProblemCertificate]) -> list[float | None]:
+    """Share of wrong programs rejected, by problem; None where there are no wrong programs.
+
+    Submitted programs are harder to find than mutants. So mutants count only if fewer than 30
+    problems have others.
+    """
+    submitted = [
+        Rate.of(one.submitted_rejected, one.submitted_rejected + one.submitted_accepted)
+        for one in problems
+    ]
+    enough = sum(map(bool, submitted)) >= _ENOUGH
+    chosen = submitted if enough else [one.true_negative for one in problems]
+    return [None if one is None else one.rate for one in chosen]
+
+
+def right_shares(problems: Sequence[ProblemCertificate]) -> list[float | None]:
+    """Share of right programs accepted, by problem; None where there are none."""
+    return [None if (found := one.true_positive) is None else found.rate for one in problems]
+
+
 def rates_of(problems: Sequence[ProblemCertificate]) -> SuiteRates | None:
     """Mean rates over problems; None if one of them is unknown for every problem."""
-    negative = MeanRate.of([one.true_negative.rate for one in problems if one.true_negative])
-    positive = MeanRate.of([one.true_positive.rate for one in problems if one.true_positive])
+    negative, positive = (
+        MeanRate.of([share for share in shares if share is not None])
+        for shares in (wrong_shares(problems), right_shares(problems))
+    )
     return SuiteRates(negative, positive) if negative and positive else None
 
 

@@ -37,6 +37,8 @@ from shared.certificates import (
     Rate,
     certificate_file,
     rates_of,
+    right_shares,
+    wrong_shares,
 )
 from shared.config import RULES, load_config
 from shared.errors import DataError, data_error
@@ -257,10 +259,6 @@ def _certificate(
             parts = (*program.key, program.kind, program.solution.language, program.solution.code)
             digest.update("\0".join(map(str, parts)).encode("utf-8", "surrogatepass") + b"\0")
     judge = load_config(None, request.overrides).judge.for_dataset(dataset)
-    negative, positive = (
-        _mean([rate.rate if (rate := getattr(one, name)) else None for one in certified])
-        for name in ("true_negative", "true_positive")
-    )
     return Certificate(
         dataset=dataset,
         data_sha256=make_plan(problems, lambda _: [0]).datasets[0].sha256,
@@ -273,8 +271,8 @@ def _certificate(
         inputs=request.inputs,
         versions=versions_of(["plumbline"]),
         git_commit=git_commit(),
-        true_negative=negative,
-        true_positive=positive,
+        true_negative=_mean(wrong_shares(certified)),
+        true_positive=_mean(right_shares(certified)),
         problems=certified,
     )
 
@@ -336,8 +334,8 @@ def _row(one: ProblemCertificate) -> Iterable[str]:
 def _print_survivor(console: Console, one: ProblemCertificate) -> None:
     for survivor in one.survivors[:1]:
         change = f" ({survivor.change})" if survivor.change else ""
-        title = f"\n{one.problem_id}: accepted, but wrong: {survivor.source}{change}"
-        print_line(console, Text(title.replace("\n", "") and printable(title.strip()), "bold"))
+        title = f"{one.problem_id}: accepted, but wrong: {survivor.source}{change}"
+        print_line(console, Text(printable(title), style="bold"))
         for line in survivor.difference.split("\n") if survivor.difference else ():
             style = {"-": "red", "+": "green"}.get(line[:1], "")
             print_line(console, Text(printable(line), style=style), indent=2)

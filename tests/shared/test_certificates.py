@@ -76,6 +76,19 @@ def test_a_score_is_not_corrected_by_any_certificate(tmp_path, problems, fields,
     assert certified_metrics([result], tests)["accepted_at_1_corrected"] is None
 
 
+def test_mutants_count_for_a_set_without_enough_other_wrong_programs(tmp_path):
+    many = [problem(f"p{number}", "one") for number in range(40)]
+    mutants = {"wrong_rejected": 9, "wrong_accepted": 1}
+    for others, expected in ((29, 0.9), (30, 0.5)):
+        submitted = {"submitted_rejected": 1, "submitted_accepted": 1}
+        certified = [
+            counted(one, **mutants, **(submitted if n < others else {}))
+            for n, one in enumerate(many)
+        ]
+        tests = known(write(tmp_path, certified), many)
+        assert tests.rates.negative.rate == pytest.approx(expected)
+
+
 def test_a_broken_certificate_is_named(tmp_path):
     (tmp_path / "one.certificate.json").write_text('{"version": 7}')
     with pytest.raises(DataError, match=r"one.certificate.json: not a certificate"):

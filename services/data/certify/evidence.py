@@ -42,7 +42,7 @@ def certify_problem(evidence: Evidence) -> ProblemCertificate:
     """Count the programs, and list the wrong ones that the tests accept."""
     counts = dict.fromkeys(
         ("right_accepted", "right_rejected", "wrong_rejected", "wrong_accepted",
-         "submitted", "unknown", "single"), 0
+         "submitted_rejected", "submitted_accepted", "unknown", "single"), 0
     )  # fmt: skip
     survivors: list[Survivor] = []
     bad: list[BadLabel] = []
@@ -66,8 +66,9 @@ def certify_problem(evidence: Evidence) -> ProblemCertificate:
             continue
         if verdict.accepted:
             survivors.append(_survivor(program, by_number, shown))
-        counts["wrong_accepted" if verdict.accepted else "wrong_rejected"] += 1
-        counts["submitted"] += program.kind is not Kind.MUTANT
+        end = "accepted" if verdict.accepted else "rejected"
+        counts[f"wrong_{end}"] += 1
+        counts[f"submitted_{end}"] += program.kind is not Kind.MUTANT
         counts["single"] += not verdict.accepted and _is_single(verdict)
     return ProblemCertificate(
         problem_id=evidence.problem.problem_id,
