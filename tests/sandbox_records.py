@@ -55,7 +55,7 @@ def forward(url: str, body: dict[str, Any]) -> Answer:
 
 @contextmanager
 def with_records(sandbox: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """A sandbox with records by data set: a request without a record gets its own."""
+    """A sandbox with records by data set, and their prompts: a submit without one gets its own."""
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         config, name = body["config"], body["dataset"]
@@ -66,19 +66,39 @@ def with_records(sandbox: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]
             if path == "/get_prompts":
                 first = body.get("offset", 0)
                 records = records[first : first + body.get("limit", len(records))]
-                if not records:
-                    return 200, b"[]"
-                config["provided_data"] = records
-            else:
-                keys = ("id", "task_id")
-                matching = [r for r in records if str(body["id"]) in [str(r.get(k)) for k in keys]]
-                if not matching:
-                    return refusal(404, f"{name} has no record with the id {body['id']!r}")
-                config["provided_data"] = matching[0]
+                language = config.get("language")
+                return 200, json.dumps([_prompt(one, language) for one in records]).encode()
+            keys = ("id", "task_id")
+            matching = [r for r in records if str(body["id"]) in [str(r.get(k)) for k in keys]]
+            if not matching:
+                return refusal(404, f"{name} has no record with the id {body['id']!r}")
+            config["provided_data"] = matching[0]
+        if path == "/get_prompt_by_id":
+            return 200, json.dumps(
+                _prompt(config["provided_data"], config.get("language"))
+            ).encode()
         return forward(f"{sandbox}{path}", body)
 
     with behaving(behave) as url:
         yield url
+
+
+def _prompt(record: Mapping[str, Any], language: str | None) -> dict[str, Any]:
+    """The prompt of a record as SandboxFusion writes it, except for a sentence."""
+    if "entry_point" in record:
+        labels = {name: value for name, value in record.items() if name != "prompt"}
+        return {"id": record["task_id"], "prompt": record["prompt"], "labels": labels}
+    labels = record["labels"]
+    labels = json.loads(labels) if isinstance(labels, str) else labels
+    if "test_list" in record:
+        text = (
+            f"You are an expert Python programmer, and here is your task: {record['content']} "
+            "Your code should pass these tests:\n\n" + "\n".join(record["test_list"])
+        )
+    else:
+        name = {"cpp": "C++", "python": "Python"}.get(language or "", language)
+        text = f"{record['content']}\n\nWrite a program in {name} that reads standard input."
+    return {"id": record["id"], "prompt": text, "labels": labels}
 
 
 def refusal(status: int, text: str) -> Answer:

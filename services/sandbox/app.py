@@ -1,15 +1,14 @@
 """HTTP API of the sandbox server (SandboxFusion's endpoints, health checks, metrics)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 
 from aiohttp import web
-from pydantic import BaseModel
 
 from services.sandbox.admission import Admission
 from services.sandbox.datasets.judging import judge
-from services.sandbox.datasets.registry import DATASETS, make_plan, write_prompt, write_prompts
+from services.sandbox.datasets.registry import DATASETS, make_plan
 from services.sandbox.description import add_description
 from services.sandbox.execution import Execution
 from services.sandbox.metrics import SandboxMetrics
@@ -24,8 +23,6 @@ from services.sandbox.requests import (
     respond,
 )
 from services.sandbox.schemas import (
-    GetPromptByIdRequest,
-    GetPromptsRequest,
     RunCodeRequest,
     RunStatus,
     SubmitRequest,
@@ -74,8 +71,6 @@ class Server:
         app.router.add_post("/run_cases", self._run_cases)
         app.router.add_head("/run_cases", self._offer_cases)
         app.router.add_post("/submit", self._submit)
-        app.router.add_post("/get_prompts", self._get_prompts)
-        app.router.add_post("/get_prompt_by_id", self._get_prompt_by_id)
         add_description(app)
         return app
 
@@ -166,23 +161,6 @@ class Server:
         plan = await asyncio.to_thread(make_plan, request)
         result = await judge(request, plan, self._execution())
         return "accepted" if result.accepted else "not_accepted", result
-
-    async def _get_prompts(self, http: web.Request) -> web.Response:
-        work = self._answer_prompts(http, GetPromptsRequest, write_prompts)
-        return await respond(work, self._metrics.prompts)
-
-    async def _get_prompt_by_id(self, http: web.Request) -> web.Response:
-        work = self._answer_prompts(http, GetPromptByIdRequest, write_prompt)
-        return await respond(work, self._metrics.prompts)
-
-    async def _answer_prompts(
-        self,
-        http: web.Request,
-        kind: type[Request],
-        write: Callable[[Request], BaseModel],
-    ) -> RequestOutcome:
-        request = await self._body(http, kind)
-        return "answered", await asyncio.to_thread(write, request)
 
     async def _body(self, http: web.Request, kind: type[Request]) -> Request:
         return await read_body(

@@ -5,9 +5,6 @@ from pydantic import BaseModel, ConfigDict
 
 from services.sandbox.schemas import (
     EvalResult,
-    GetPromptByIdRequest,
-    GetPromptsRequest,
-    Prompt,
     RunCodeRequest,
     RunCodeResponse,
     SubmitRequest,
@@ -69,24 +66,6 @@ ROUTES: tuple[Route, ...] = (
         EvalResult,
         method="post",
         body=SubmitRequest,
-        failures=_SUBMIT,
-    ),
-    Route(
-        "/get_prompts",
-        "get_prompts",
-        "Prompts of many records",
-        list[Prompt],
-        method="post",
-        body=GetPromptsRequest,
-        failures=_SUBMIT,
-    ),
-    Route(
-        "/get_prompt_by_id",
-        "get_prompt_by_id",
-        "Prompt of one record",
-        Prompt,
-        method="post",
-        body=GetPromptByIdRequest,
         failures=_SUBMIT,
     ),
 )

@@ -31,12 +31,6 @@ class SandboxMetrics:
             ["outcome"],
             registry=self.registry,
         )
-        self.prompts = Counter(
-            "plumbline_sandbox_prompts",
-            "Requests to /get_prompts and /get_prompt_by_id by outcome.",
-            ["outcome"],
-            registry=self.registry,
-        )
         self.run_seconds = Histogram(
             "plumbline_sandbox_run_seconds",
             "Seconds from admission to the answer, compilation included.",

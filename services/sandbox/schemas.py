@@ -1,4 +1,4 @@
-"""Wire format of SandboxFusion's API: ``/run_code``, ``/submit``, ``/get_prompts``.
+"""Wire format of SandboxFusion's API: ``/run_code``, ``/submit``.
 
 Requests are validated in pydantic's lax mode and unknown fields are ignored, as in the original.
 """
@@ -6,7 +6,7 @@ Requests are validated in pydantic's lax mode and unknown fields are ignored, as
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, RootModel
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from shared.foreign_json import JsonError, decode_json
@@ -165,29 +165,3 @@ class EvalResult(BaseModel):
     tests: list[EvalTest]
     extracted_type: None = None
     extra: dict[str, Any] | None = None
-
-
-# /get_prompts and /get_prompt_by_id
-
-
-class GetPromptsRequest(BaseModel):
-    dataset: DatasetName
-    config: SubmitConfig
-
-
-class GetPromptByIdRequest(BaseModel):
-    dataset: DatasetName
-    config: SubmitConfig
-    id: Key
-
-
-class Prompt(BaseModel):
-    """``labels`` are the record's own, or HumanEval's record without its prompt."""
-
-    id: Key
-    prompt: Text
-    labels: dict[str, Any]
-
-
-class Prompts(RootModel[list[Prompt]]):
-    """A JSON list."""

@@ -117,9 +117,9 @@ async def test_cpp_compile_error_is_not_run(sandbox: Sandbox):
 
 
 async def test_known_but_unsupported_language(sandbox: Sandbox):
-    answer = await sandbox.run("fn main(){}", "rust")
+    answer = await sandbox.run("object Main", "scala")
     assert answer["status"] == "SandboxError"
-    assert "rust" in answer["message"]
+    assert "scala" in answer["message"]
 
 
 @pytest.mark.parametrize("language", ["brainfuck", "Python", "python3"])

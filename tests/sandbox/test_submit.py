@@ -178,7 +178,7 @@ async def test_trouble_of_the_sandbox_is_an_error_at_once(start_sandbox: StartSa
     sandbox = await start_sandbox()
     record = cases({"stdin": ""}, {"stdout": ""})
     status, answer = await sandbox.submit(
-        **submission("code_contests", "", record, language="rust")
+        **submission("code_contests", "", record, language="scala")
     )
     assert (status, list(answer)) == (500, ["detail"])
     assert answer["detail"].partition(": ")[2]

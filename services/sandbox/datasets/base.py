@@ -1,26 +1,19 @@
 """Dataset classes: interface, plans to run, errors and record validation.
 
-A dataset class plans the programs for a submitted completion, without running them, and writes the
-prompt of a record.
+A dataset class plans the programs for a submitted completion, without running them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from services.sandbox.schemas import (
-    FromJson,
-    Key,
-    Prompt,
-    Record,
     RunCodeRequest,
     StdioCase,
-    SubmitConfig,
     SubmitRequest,
-    Text,
 )
 from shared.foreign_json import first_errors
 from shared.text import shorten_end
@@ -84,25 +77,11 @@ class StdioRuns:
 Plan = ProgramRun | StdioRuns
 
 
-@dataclass(frozen=True)
-class DatasetClass:
-    """One of SandboxFusion's dataset classes.
+Planner = Callable[[SubmitRequest], Plan]
+"""A dataset class of SandboxFusion: plans a submit with the record in its config.
 
-    Attributes:
-        plan: Plans a submit with the record in its config. Raises DatasetError (400).
-        prompt: Writes the prompt of a record. Raises DatasetError (400).
-    """
-
-    plan: Callable[[SubmitRequest], Plan]
-    prompt: Callable[[Record, SubmitConfig], Prompt]
-
-
-class Content(BaseModel):
-    """Columns of a record with the prompt in ``content``."""
-
-    id: Key
-    content: Text
-    labels: Annotated[Record, FromJson]
+Raises DatasetError (400).
+"""
 
 
 def read_record(request: SubmitRequest, model: type[Model]) -> Model:
@@ -118,15 +97,6 @@ def read_record(request: SubmitRequest, model: type[Model]) -> Model:
         )
     if isinstance(data, list):
         raise bad_request("request.config.provided_data should be a dict with str -> str | int")
-    return validate_columns(data, model)
-
-
-def validate_columns(data: object, model: type[Model]) -> Model:
-    """Validate the columns of a record.
-
-    Raises:
-        DatasetError: 400, a column is missing or has a wrong type.
-    """
     try:
         return model.model_validate(data)
     except ValidationError as error:

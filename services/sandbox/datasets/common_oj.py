@@ -6,19 +6,14 @@ from pydantic import AfterValidator, BaseModel
 from pydantic_core import PydanticCustomError
 
 from services.sandbox.datasets.base import (
-    Content,
-    DatasetClass,
     StdioRuns,
     bad_request,
     read_record,
-    validate_columns,
 )
 from services.sandbox.datasets.extraction import in_language
 from services.sandbox.schemas import (
     COMPILED,
     FromJson,
-    Prompt,
-    Record,
     RunCodeRequest,
     StdioCase,
     SubmitConfig,
@@ -27,7 +22,6 @@ from services.sandbox.schemas import (
 
 COMPILE_TIMEOUT = 10.0
 RUN_TIMEOUT, RUN_TIMEOUT_COMPILED = 20.0, 10.0
-LANGUAGE_NAMES = {"cpp": "C++", "python": "Python", "bash": "Bash"}
 
 
 def _has_streams(case: StdioCase) -> StdioCase:
@@ -76,20 +70,3 @@ def plan(request: SubmitRequest) -> StdioRuns:
 def _run_timeout(config: SubmitConfig) -> float:
     compiled = config.language in COMPILED
     return config.run_timeout or (RUN_TIMEOUT_COMPILED if compiled else RUN_TIMEOUT)
-
-
-def prompt(record: Record, config: SubmitConfig) -> Prompt:
-    """Write the content, and a paragraph that names the language.
-
-    Raises:
-        DatasetError: 400.
-    """
-    row = validate_columns(record, Content)
-    language = LANGUAGE_NAMES.get(str(config.language), config.language or "a language of choice")
-    sentence = (
-        f"Write a whole program in {language} that reads standard input and prints the answer."
-    )
-    return Prompt(id=row.id, prompt=f"{row.content}\n\n{sentence}", labels=row.labels)
-
-
-DATASET = DatasetClass(plan, prompt)

@@ -5,19 +5,13 @@ import re
 from pydantic import BaseModel
 
 from services.sandbox.datasets.base import (
-    DatasetClass,
     ProgramRun,
     bad_request,
     read_record,
-    validate_columns,
 )
 from services.sandbox.datasets.extraction import first_block, in_language
 from services.sandbox.schemas import (
-    Key,
-    Prompt,
-    Record,
     RunCodeRequest,
-    SubmitConfig,
     SubmitRequest,
     Text,
 )
@@ -56,12 +50,6 @@ class _Tests(BaseModel):
     test: Text
     entry_point: Text
     prompt: Text | None = None
-
-
-class _Task(BaseModel):
-    prompt: Text
-    task_id: Key | None = None
-    name: Key | None = None
 
 
 def plan(request: SubmitRequest) -> ProgramRun:
@@ -105,28 +93,3 @@ def _freeform_answer(request: SubmitRequest) -> str:
     if request.dataset == "humaneval_python":
         return in_language(request.completion, "python")
     return function_body(first_block(request.completion, "python"))
-
-
-def prompt(record: Record, config: SubmitConfig) -> Prompt:
-    """Write the prompt unchanged; with ``extra.is_freeform`` in a fence, with an instruction.
-
-    Raises:
-        DatasetError: 400.
-    """
-    row = validate_columns(record, _Task)
-    key = row.task_id if row.task_id is not None else row.name
-    if key is None:
-        raise bad_request("the record: task_id: Field required")
-    text = _freeform_prompt(row.prompt) if config.extra.get("is_freeform") else row.prompt
-    labels = {name: value for name, value in record.items() if name != "prompt"}
-    return Prompt(id=key, prompt=text, labels=labels)
-
-
-def _freeform_prompt(prompt: str) -> str:
-    task = (
-        "Complete this function as its docstring says, and answer with all of it in a code block."
-    )
-    return f"```python\n{prompt}\n```\n\n{task}"
-
-
-DATASET = DatasetClass(plan, prompt)

@@ -5,20 +5,14 @@ from typing import Annotated
 from pydantic import BaseModel
 
 from services.sandbox.datasets.base import (
-    Content,
-    DatasetClass,
     ProgramRun,
     bad_request,
     read_record,
-    validate_columns,
 )
 from services.sandbox.datasets.extraction import first_block
 from services.sandbox.schemas import (
     FromJson,
-    Prompt,
-    Record,
     RunCodeRequest,
-    SubmitConfig,
     SubmitRequest,
     Text,
 )
@@ -38,10 +32,6 @@ class _Labels(BaseModel):
 
 class _Tests(BaseModel):
     labels: Annotated[_Labels, FromJson]
-    test_list: TestList
-
-
-class _Task(Content):
     test_list: TestList
 
 
@@ -77,22 +67,3 @@ def answer(completion: str) -> str:
     for stop in STOPS:
         code = code.partition(stop)[0]
     return code
-
-
-def prompt(record: Record, config: SubmitConfig) -> Prompt:
-    """Write content and tests in the original's wording, which clients parse.
-
-    Raises:
-        DatasetError: 400.
-    """
-    if config.is_fewshot:
-        raise bad_request("config.is_fewshot: this server has no examples; leave it unset")
-    row = validate_columns(record, _Task)
-    text = (
-        f"You are an expert Python programmer, and here is your task: {row.content} "
-        "Your code should pass these tests:\n\n"
-    )
-    return Prompt(id=row.id, prompt=text + "\n".join(row.test_list), labels=row.labels)
-
-
-DATASET = DatasetClass(plan, prompt)
