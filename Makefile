@@ -1,7 +1,7 @@
 # `make demo` and `make test` install their dependencies into .venv. They need only Python, git and make.
 SHELL := /bin/sh
-PYTHON ?= $(shell for p in python3.12 python3.11 python3 python; do \
-	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo $$p && break; done)
+PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -35,7 +35,7 @@ help: ## list the usual targets; CONTRIBUTING.md has the others
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 $(STAMP): packaging/plumbline.lock pyproject.toml services/sandbox/programs.lock
-	@if [ -z "$(PYTHON)" ]; then echo "Plumbline needs Python 3.11 or 3.12; none found on the PATH (set PYTHON=/path/to/python)" >&2; exit 2; fi
+	@if [ -z "$(PYTHON)" ]; then echo "Plumbline needs Python 3.11, 3.12 or 3.13; none found on the PATH (set PYTHON=/path/to/python)" >&2; exit 2; fi
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv module (Debian: apt-get install python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r packaging/plumbline.lock
