@@ -41,10 +41,10 @@ use the network.
 
 What one program can still tell the next or one beside it: counters of the kernel (process ids,
 inode numbers, CPU time and load in /proc), the time that shared caches take, locks (``flock``) on
-files that both can read, times of device nodes while it runs, under ``landlock`` the access times
-of system files and names of processes, and whether its slot was replaced. This is sufficient for
-programs of a language model, which are clumsy rather than hostile; to run hostile ones, put the
-server into a virtual machine.
+files that both can read, extended attributes and sizes of the folders that outlive it, times of
+device nodes while it runs, under ``landlock`` the access times of system files and names of
+processes, and whether its slot was replaced. This is sufficient for programs of a language model,
+which are clumsy rather than hostile; to run hostile ones, put the server into a virtual machine.
 """
 
 import os

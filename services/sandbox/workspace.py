@@ -84,8 +84,6 @@ class Workspace:
         self.path = path
         self._uid = uid
         self._lock = lock
-        self._size = path.stat().st_size
-        self._attributes = frozenset(os.listxattr(path))
 
     @classmethod
     def create(cls, temp_root: Path, uid: int | None = None) -> Self:
@@ -176,8 +174,6 @@ class Workspace:
     def restore(self) -> None:
         """Undo what a program changed of the folder itself."""
         self.path.chmod(0o700)
-        for name in frozenset(os.listxattr(self.path)) - self._attributes:
-            os.removexattr(self.path, name)
 
     def clear(self) -> bool:
         """Remove everything in the folder; return whether nothing of it can be seen any more."""
@@ -185,8 +181,7 @@ class Workspace:
             self.path.chmod(0o700)
             for path in self.path.iterdir():
                 remove_tree(path)
-            # Some file systems never shrink the folder after many files.
-            return not any(self.path.iterdir()) and self.path.stat().st_size == self._size
+            return not any(self.path.iterdir())
         except OSError as error:
             log.warning("cannot clear a workspace", reason=str(error))
             return False

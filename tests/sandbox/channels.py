@@ -47,9 +47,6 @@ def ours():
     # A test that fails must not change the permissions of the system.
     system = ("/proc", "/sys", "/usr", "/etc", "/opt", "/run", "/home", "/mnt", "/srv", sys.prefix)
     return [path for path in [*shared(), EXTRA] if path != "/" and not path.startswith(system)]
-ACL = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in (
-    (1, 7, -1 & 0xFFFFFFFF), (2, 7, os.getuid()), (4, 5, -1 & 0xFFFFFFFF), (16, 7, -1 & 0xFFFFFFFF),
-    (32, 5, -1 & 0xFFFFFFFF)))
 def inner(path):
     names = attempt(os.listdir, path) or [] if not path.startswith(("/proc", "/sys")) else []
     return [f"{path}/{name}" for name in names]
@@ -108,14 +105,14 @@ for folder in folders():
 show(sorted(set(map(bytes.decode, found))))
 """
 
-ATTRIBUTES_LOOK = r"""
+MODES_LOOK = r"""
 seen = {}
 for path in [*shared(), EXTRA, EXTRA + "/file"]:
     if os.path.exists(path) and not path.startswith(("/proc", "/sys")):
         found = os.stat(path)
         # A workspace that is replaced has another name.
         name = re.sub("/tmp_plumbline_[a-z0-9_]{8}(?=/|$)", "/workspace", path)
-        seen[name] = [oct(found.st_mode), found.st_uid, attempt(os.listxattr, path)]
+        seen[name] = [oct(found.st_mode), found.st_uid]
 show(seen)
 """
 
@@ -131,14 +128,9 @@ for pid in pids():
 show(sorted(set(map(bytes.decode, found))))
 """  # noqa: E501
 
-ATTRIBUTES = {
+MODES = {
     "modes of folders": "attempt(os.chmod, path, 0o3777)",
     "closed folders": "attempt(os.chmod, path, 0)",
-    "attributes of folders": "attempt(os.setxattr, path, 'user.message', MESSAGE.encode())",
-    "access lists of folders": "attempt(os.setxattr, path, 'system.posix_acl_access', ACL)",
-    "default access lists of folders": (
-        "attempt(os.setxattr, path, 'system.posix_acl_default', ACL)"
-    ),
 }
 
 OWN_STATE_LOOK = r"""
@@ -201,8 +193,8 @@ for path in ("/proc/sys/kernel/domainname", "/proc/sys/kernel/hostname", "/proc/
         + "\nshow(os.uname().nodename, {'a', 'link'} & set(attempt(os.listdir, '/tmp') or []))\n",
     ),
     **{
-        name: Channel(f"for path in [*ours(), EXTRA + '/file']:\n    {leave}\n", ATTRIBUTES_LOOK)
-        for name, leave in ATTRIBUTES.items()
+        name: Channel(f"for path in [*ours(), EXTRA + '/file']:\n    {leave}\n", MODES_LOOK)
+        for name, leave in MODES.items()
     },
     "System V IPC": Channel(SYSTEM_V, SYSTEM_V_LOOK),
     "POSIX semaphores and queues": Channel(

@@ -27,10 +27,8 @@ __all__ = ["extra", "folder", "start"]
 MORE = {
     "folder above": Channel(
         "open('../' + MESSAGE, 'w').close(); attempt(os.mkdir, '../folder')\n"
-        "attempt(os.chmod, '..', 0o711)\n"
-        "attempt(os.setxattr, '..', 'user.m', b'1')",
-        "show(sorted(attempt(os.listdir, '..') or []), oct(os.stat('..').st_mode),"
-        " attempt(os.listxattr, '..'))",
+        "attempt(os.chmod, '..', 0o711)",
+        "show(sorted(attempt(os.listdir, '..') or []), oct(os.stat('..').st_mode))",
     ),
     "own folder": Channel(
         "open(MESSAGE, 'w').close()\n"

@@ -32,7 +32,6 @@ class SharedFolder:
         self.path = path
         self.keep = frozenset(keep)
         self.mode = os.stat(path).st_mode & 0o7777
-        self.attributes = frozenset(os.listxattr(path))
         self.own = os.stat(path).st_uid == os.geteuid()
         self.known = 0
 
@@ -43,9 +42,6 @@ class SharedFolder:
         for inner in inner_paths(self.path) if self.path != workspace else ():
             if inner not in self.keep:
                 remove(inner)
-        if self.own:
-            for name in frozenset(os.listxattr(self.path)) - self.attributes:
-                os.removexattr(self.path, name)
 
     def remember(self) -> int:
         """Note the present state; returns the time of its last change in nanoseconds."""
