@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from shared.errors import ConfigError
 from shared.redaction import redact, remember_address
-from shared.text import shorten_end
+from shared.text import one_line, shorten_end
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -173,7 +173,7 @@ def _parsing(place: str) -> Iterator[None]:
     except OSError as error:
         raise ConfigError(f"cannot read the config {place}: {error.strerror or error}") from None
     except (YAMLError, UnicodeDecodeError, OmegaConfBaseException, ValueError) as error:
-        raise ConfigError(f"{place}: {_one_line(error)}") from None
+        raise ConfigError(f"{place}: {one_line(error)}") from None
 
 
 def validate_document(
@@ -230,7 +230,3 @@ def _keys(model: type[BaseModel], prefix: str = "") -> Sequence[str]:
 
 def _shown(value: object) -> str:
     return "a mapping" if isinstance(value, Mapping) else shorten_end(redact(repr(value)), 80)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Shortening of long texts, in the middle or at the end; lists of URLs; cases that were not run."""
+"""Shortening of long texts; exceptions in one line; lists of URLs; cases that were not run."""
 
 # Characters of a text of a case, and of the note on what is missing.
 _SHOWN_CHARS, _NOTE_CHARS = 2000, 64
@@ -31,6 +31,11 @@ def not_run_note(cases: int) -> str:
 def shorten_end(text: str, limit: int) -> str:
     """Cut a longer text to ``limit`` characters, the last of which is an ellipsis."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an exception in one line; its type if it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def split_urls(text: str) -> list[str]:

@@ -27,10 +27,11 @@ from services.runner.preflight import (
     were_tried,
     with_faults,
 )
-from services.runner.run import Run, Source, with_watch
-from services.runner.session import Session, claim_output, identify, looks_random
+from services.runner.run import Run, Source
+from services.runner.session import Session, claim_output, identify
 from services.runner.sources import GeneratorSource, RecordedSource
 from services.runner.tokens import TokenCounter, open_counter
+from shared.analysis.silent_failures import looks_random
 from shared.artifacts import OutputFolder
 from shared.certificates import certified_tests
 from shared.config import Config
@@ -50,6 +51,7 @@ from shared.plan import RunPlan
 from shared.prompts import prompt_facts
 from shared.run_record import JsonObject, Provenance, RunRecord, SandboxFacts
 from shared.schemas import Problem, SampleId
+from shared.service.tasks import with_watch
 from shared.service.tokens import token_from
 from shared.text import split_urls
 

@@ -28,7 +28,6 @@ from services.runner.responses import (
     ServerInfo,
     UnreachableError,
     choose_model,
-    exception_message,
     read_completion,
     served_models,
     server_info,
@@ -41,6 +40,7 @@ from shared.run_record import JsonObject
 from shared.schemas import Generation, SampleId, sha256
 from shared.service.answers import AnswerTooLargeError, read_answer
 from shared.service.tokens import authorization
+from shared.text import one_line
 
 # Bytes of an answer, and of all that are read at once. A completion of a million tokens has 4 MiB.
 _MAX_ANSWER = 64 * 2**20
@@ -319,7 +319,7 @@ class GeneratorClient:
             reason = f"timeout: no answer from {endpoint.name} in {self._request_timeout:g} s"
             raise OutageError(reason) from None
         except (aiohttp.ClientError, OSError) as error:
-            reason = f"connection: {endpoint.name}: {exception_message(error)}"
+            reason = f"connection: {endpoint.name}: {one_line(error)}"
             raise _outage_kind(error)(reason) from None
         gen_time = time.monotonic() - started
         completion = read_completion(response.status, response.headers, body, self._rules)

@@ -39,6 +39,7 @@ from shared.schemas import (
     sha256,
 )
 from shared.service.answers import read_answer
+from shared.text import one_line
 
 if TYPE_CHECKING:
     import aiohttp
@@ -331,8 +332,6 @@ async def _run(
     """Run a program; returns the answer, None if the sandbox is busy."""
     import aiohttp
 
-    from services.runner.responses import exception_message
-
     base = address.url
     body = {
         "code": code,
@@ -344,7 +343,7 @@ async def _run(
         async with session.post(f"{base}/run_code", json=body, headers=address.headers) as response:
             text = await read_answer(response, _MAX_ANSWER)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        cause = exception_message(error)
+        cause = one_line(error)
         raise UnavailableError(f"{base}: no answer to a program in {language} ({cause})") from None
     return None if response.status in (429, 503) else text  # busy is no reason to refuse the run
 
@@ -396,8 +395,6 @@ def check_judges(redis: Redis) -> None:
 async def _ping(session: "aiohttp.ClientSession", address: Address) -> None:
     import aiohttp
 
-    from services.runner.responses import exception_message
-
     url = address.url
     advice = "start it, set sandbox.url (or SANDBOX_URLS), or use --embedded"
     try:
@@ -411,7 +408,7 @@ async def _ping(session: "aiohttp.ClientSession", address: Address) -> None:
         ) from None
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise UnavailableError(
-            f"the sandbox at {url} is not reachable: {exception_message(error)}; {advice}"
+            f"the sandbox at {url} is not reachable: {one_line(error)}; {advice}"
         ) from None
     if response.status != 200 or b"pong" not in body:
         raise ServiceError(

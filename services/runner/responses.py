@@ -28,7 +28,7 @@ from shared.run_record import JsonObject
 from shared.schemas import describe, without_surrogates
 from shared.service.answers import AnswerTooLargeError, read_answer
 from shared.statuses import TokenSource
-from shared.text import shorten_end
+from shared.text import one_line, shorten_end
 
 # Few servers have OpenAI's error code for a prompt that is too long, so messages are matched too.
 # vLLM: "maximum context length is 8 tokens. However, you requested", "longer than the maximum model
@@ -367,11 +367,6 @@ def _shown(error: object) -> str:
     return shorten_end(text, _LONGEST_MESSAGE)
 
 
-def exception_message(error: Exception) -> str:
-    """The message of an exception in one line; its type if it has none."""
-    return redact(" ".join(str(error).split())) or type(error).__name__
-
-
 def _without_surrogates(value: object) -> object:
     if isinstance(value, str):
         return without_surrogates(value)
@@ -417,7 +412,7 @@ async def served_models(
         raise UnavailableError(f"generator {url}: no answer in {timeout:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
         raise UnavailableError(
-            f"cannot reach the generator {url}: {exception_message(error)}; is it running?"
+            f"cannot reach the generator {url}: {one_line(error)}; is it running?"
         ) from None
     if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         raise ServiceError(

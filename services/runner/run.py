@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,11 +10,11 @@ from typing import Protocol
 from services.runner.session import Session
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
-from shared.ledger.ledger import unjudged_verdict
 from shared.plan import RunPlan
 from shared.run_record import RunnerReport, RunState
 from shared.schemas import Generation, SampleId, Verdict
 from shared.service.logs import get_logger
+from shared.service.tasks import with_watch
 from shared.statuses import FinalStatus, JudgeMethod
 
 log = get_logger(__name__)
@@ -176,9 +176,7 @@ class Run:
     async def _generate(self, missing: list[SampleId]) -> None:
         async with aclosing(self._source(missing)) as generations:
             async for finished in generations:
-                await asyncio.to_thread(
-                    self._ledger.record_all, [(one, _unjudged(one)) for one in finished]
-                )
+                await asyncio.to_thread(self._ledger.record, *finished)
                 for generation in finished:
                     self._ungenerated.discard(generation.sample)
                     self._progress.generated(generation.sample)
@@ -304,26 +302,3 @@ class Run:
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _unjudged(generation: Generation) -> Verdict | None:
-    """The verdict of a sample whose generation failed; None for a completion to judge."""
-    if generation.error is None:
-        return None
-    return unjudged_verdict(generation.sample, generation.completion_sha256, generation.error)
-
-
-async def with_watch(
-    work: Callable[[], Awaitable[None]], watch: Callable[[], Awaitable[None]]
-) -> None:
-    """Run ``work`` until it ends, or until ``watch`` raises."""
-    working, watching = asyncio.ensure_future(work()), asyncio.ensure_future(watch())
-    try:
-        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if watching.done():
-            watching.result()
-        await working
-    finally:
-        for task in (working, watching):
-            task.cancel()
-        await asyncio.gather(working, watching, return_exceptions=True)

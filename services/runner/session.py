@@ -299,12 +299,6 @@ def _judged_otherwise(before: SandboxFacts | None, now: SandboxFacts | None) -> 
             yield f"{what} ({there} there, {here} here)"
 
 
-def looks_random(generator: JsonObject | None) -> bool:
-    """Whether a generator's self-check has found random weights."""
-    checks = (info.get("self_check") for info in _infos(generator))
-    return any(isinstance(check, dict) and check.get("looks_random") is True for check in checks)
-
-
 def _reported(generator: JsonObject | None, key: str) -> set[str]:
     """The values of ``key`` as text."""
     return {_text(value) for info in _infos(generator) if (value := info.get(key))}

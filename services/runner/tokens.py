@@ -25,7 +25,7 @@ from shared.redaction import redact_address
 from shared.run_record import TokenizerRecord
 from shared.schemas import Generation, SampleId
 from shared.statuses import TokenSource
-from shared.text import shorten_end
+from shared.text import one_line, shorten_end
 
 _FILE = "tokenizer.json"
 _ADVICE = (
@@ -153,6 +153,4 @@ def _refusal(name: str, cause: str) -> ConfigError:
 
 
 def _line(error: BaseException) -> str:
-    """The beginning of a message in one line; the type if it has none."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return shorten_end(text, _LONGEST)
+    return shorten_end(one_line(error), _LONGEST)

@@ -43,7 +43,7 @@ def _all_right(evidence: Evidence, finding: AcceptanceFinding) -> bool:
 
 
 def _model(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    if _looks_random(evidence.record.generator):
+    if looks_random(evidence.record.generator):
         found = "the server's self-check says random weights"
         step = "set actor_rollout_ref.rollout.load_format=auto, and check the model's files"
         yield AcceptanceFinding(Check.MODEL, Mark.FAILURE, found, step)
@@ -53,10 +53,11 @@ def _model(evidence: Evidence) -> Iterator[AcceptanceFinding]:
         yield AcceptanceFinding(Check.MODEL, Mark.PASS, f"{name}, {size}")
 
 
-def _looks_random(generator: object) -> bool:
+def looks_random(generator: object) -> bool:
+    """Whether a generator's self-check has found random weights."""
     if not isinstance(generator, dict):
         return False
-    return generator.get("looks_random") is True or any(map(_looks_random, generator.values()))
+    return generator.get("looks_random") is True or any(map(looks_random, generator.values()))
 
 
 def _zero(evidence: Evidence) -> Iterator[AcceptanceFinding]:

@@ -291,27 +291,22 @@ class Ledger:
 
     # Completions
 
-    def record(self, generation: Generation, unjudged: Verdict | None = None) -> None:
-        """Write a completion and enqueue a job with it, in one transaction (idempotent).
+    def record(self, *generations: Generation) -> None:
+        """Write completions of different samples, and enqueue jobs with them (idempotent).
 
-        A completion that differs from the stored one replaces it and deletes its verdict. Nothing
-        happens if the same completion is stored and judged. ``unjudged`` is the verdict of a sample
-        without a completion to judge; it is written instead of a job.
+        All is one transaction. A completion that differs from the stored one replaces it and
+        deletes its verdict. Nothing happens if the same completion is stored and judged. A failed
+        generation gets the verdict ``api_error`` instead of a job.
         """
-        self.record_all([(generation, unjudged)])
-
-    def record_all(self, generations: Sequence[tuple[Generation, Verdict | None]]) -> None:
-        """Write completions of different samples in one transaction, each as :meth:`record`."""
-        samples = [one.sample for one, _ in generations]
-        stored = self._hmget(self._keys.hashes, samples)
+        stored = self._hmget(self._keys.hashes, [one.sample for one in generations])
         pipe = self._transaction()
         to_judge = []
-        for (generation, unjudged), sha in zip(generations, stored, strict=True):
+        for generation, sha in zip(generations, stored, strict=True):
             if sha is None or self._replaces(generation, text(sha)):
                 if sha is not None:
                     pipe.hdel(self._keys.cases, generation.sample.key)
-                self._write_completion(pipe, generation, unjudged)
-                if unjudged is None:
+                self._write_completion(pipe, generation)
+                if generation.error is None:
                     to_judge.append((generation.sample, generation.completion_sha256))
         self._put(pipe, to_judge)
         pipe.execute()
@@ -323,16 +318,16 @@ class Ledger:
         verdict = self.verdict(generation.sample)
         return verdict is None or not verdict.judged
 
-    def _write_completion(
-        self, pipe: Pipeline, generation: Generation, unjudged: Verdict | None
-    ) -> None:
+    def _write_completion(self, pipe: Pipeline, generation: Generation) -> None:
         sample = generation.sample
         pipe.hset(self._keys.completions, sample.key, pack(generation.model_dump_json()))
         pipe.hset(self._keys.hashes, sample.key, generation.completion_sha256)
         pipe.hdel(self._keys.verdicts, sample.key)
         pipe.hincrby(self._keys.meta, "completions_written", 1)
         pipe.hincrby(self._keys.meta, "generation_requests", generation.requests)
-        if unjudged is not None:
+        if generation.error is not None:
+            sha = generation.completion_sha256
+            unjudged = unjudged_verdict(sample, sha, generation.error)
             pipe.hset(self._keys.verdicts, sample.key, unjudged.model_dump_json())
             pipe.xadd(self._keys.events, _event_fields(unjudged))
             pipe.hincrby(self._keys.meta, "verdicts_written", 1)

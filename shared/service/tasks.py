@@ -1,6 +1,7 @@
-"""Ending background tasks."""
+"""Background tasks: work under watch, and the end of tasks."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 _AGAIN = 0.1
@@ -16,3 +17,19 @@ async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
         for task in left:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=_AGAIN)
+
+
+async def with_watch(
+    work: Callable[[], Awaitable[None]], watch: Callable[[], Awaitable[None]]
+) -> None:
+    """Run ``work`` until it ends, or until ``watch`` raises."""
+    working, watching = asyncio.ensure_future(work()), asyncio.ensure_future(watch())
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
+        await working
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)

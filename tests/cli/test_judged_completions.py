@@ -18,7 +18,7 @@ def test_verdicts_of_other_completions_are_not_replaced(redis: Redis) -> None:
     same = {sample: sha256("old") for sample in SAMPLES}
     check_completions(ledger, same, folder)  # a run that does not exist yet
     enter(ledger)
-    ledger.record_all([(generation(sample, "old"), None) for sample in SAMPLES])
+    ledger.record(*(generation(sample, "old") for sample in SAMPLES))
     ledger.record_verdict(verdict(generation(SAMPLES[0], "old")))
     check_completions(ledger, same, folder)
     with pytest.raises(OutputError) as caught:

@@ -10,21 +10,15 @@ from contextlib import closing
 
 from shared.ledger import Ledger, connect
 from shared.run_record import RunMeta
-from shared.schemas import Generation, SampleId, Verdict
+from shared.schemas import Generation, SampleId
 from shared.service.settings import RedisSettings
-from shared.statuses import FinalStatus
 
 VERDICTS = 1200
 
 
 def add_verdict(ledger: Ledger, number: int) -> None:
     sample = SampleId("backlog", str(number))
-    verdict = Verdict(
-        dataset=sample.dataset, problem_id=sample.problem_id, completion_sha256="",
-        final_status=FinalStatus.EMPTY_OUTPUT, accepted=False, pass_ratio=0, cases_passed=0,
-        cases_total=0, total_judge_time=0, method="none", checker="none",
-    )  # fmt: skip
-    ledger.record(Generation.missing(sample), verdict)
+    ledger.record(Generation.missing(sample))
 
 
 def main() -> None:

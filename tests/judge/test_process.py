@@ -152,7 +152,7 @@ async def test_many_completions_are_judged_at_once(
 ) -> None:
     begin(ledger, sandbox_url)
     samples = [SampleId("d1", f"p{1 + n % 2}", n) for n in range(20)]
-    ledger.record_all([(generation(sample, ECHO), None) for sample in samples])
+    ledger.record(*(generation(sample, ECHO) for sample in samples))
     await worker.judge_all()
     assert [v.final_status for v in ledger.verdicts(samples)] == [FinalStatus.SUCCESS] * 20
     assert worker.metrics.judged == 20

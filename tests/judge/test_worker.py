@@ -35,7 +35,7 @@ def ledger(redis: Redis) -> Ledger:
 
 def record(ledger: Ledger, *names: str, completion: str = "print(1)") -> list[SampleId]:
     samples = [SampleId("d1", name) for name in names]
-    ledger.record_all([(generation(sample, completion), None) for sample in samples])
+    ledger.record(*(generation(sample, completion) for sample in samples))
     return samples
 
 
@@ -44,7 +44,7 @@ def record_except_first(ledger: Ledger, first: str) -> list[SampleId]:
     samples = [SampleId("d1", name) for name in NAMES[:BATCH]]
     texts = [first] + ["print(1)"] * (BATCH - 1)
     pairs = zip(samples, texts, strict=True)
-    ledger.record_all([(generation(sample, text), None) for sample, text in pairs])
+    ledger.record(*(generation(sample, text) for sample, text in pairs))
     return samples
 
 
@@ -177,7 +177,7 @@ def test_sigterm_finishes_the_jobs_in_hand_and_takes_no_other(
 ) -> None:
     """It judges five completions at once, and takes few batches in advance."""
     samples = [SampleId("d1", name, index) for index in range(4) for name in NAMES]
-    ledger.record_all([(generation(sample, "wait"), None) for sample in samples])
+    ledger.record(*(generation(sample, "wait") for sample in samples))
     with judging(redis_server.url, concurrency=5) as process:
         until(lambda: counted(redis, WAITING) == 5)
         process.send_signal(signal.SIGTERM)
@@ -200,7 +200,7 @@ def test_slow_completions_leave_room_for_others(
     for name in NAMES[:3]:
         slow = generation(SampleId("d1", name), "wait")
         others = [generation(SampleId("d1", name, index)) for index in range(1, BATCH)]
-        ledger.record_all([(one, None) for one in (slow, *others)])
+        ledger.record(slow, *others)
     more = record(ledger, *NAMES[3:])
     with judging(redis_server.url, concurrency=4):
         until(lambda: counted(redis, WAITING) == 3)

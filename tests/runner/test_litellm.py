@@ -22,9 +22,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from services.runner.outages import OutageWatch
-from services.runner.run import with_watch
 from shared.errors import ServiceError
 from shared.schemas import Generation, SampleId
+from shared.service.tasks import with_watch
 from tests.runner.generators import MESSAGES, PARAMS, SAMPLE, Notes, Servers, answer
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]

@@ -16,13 +16,13 @@ from services.runner import client as clients
 from services.runner import outages
 from services.runner.client import GeneratorClient
 from services.runner.outages import JudgesCheck, OutageWatch, Trouble
-from services.runner.run import with_watch
 from shared.errors import ServiceError
 from shared.ledger import keys
 from shared.ledger.version import TROUBLE
 from shared.outages import Outage
 from shared.schemas import Generation
 from shared.service.processes import free_port
+from shared.service.tasks import with_watch
 from tests.runner.generators import PARAMS, SAMPLE, Notes, Servers, answer, refused_url, until
 
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from services.runner.session import looks_random, provenance_conflict
+from services.runner.session import provenance_conflict
+from shared.analysis.silent_failures import looks_random
 from shared.run_record import Provenance
 
 INFO = {"model": "m", "chat_template_sha256": "aa", "backend": "verl", "engine": {"model": "x"}}

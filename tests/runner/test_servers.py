@@ -14,9 +14,9 @@ from pathlib import Path
 from services.runner.client import GeneratorClient
 from services.runner.outages import OutageWatch
 from services.runner.responses import AnswerRules
-from services.runner.run import with_watch
 from shared.errors import IncompleteRunError, ServiceError
 from shared.schemas import Generation
+from shared.service.tasks import with_watch
 from tests.runner.generators import Notes, Servers, ask
 
 CODE = "print(1 + 1)"

@@ -160,7 +160,7 @@ def test_a_completion_comes_with_its_job(ledger: Ledger) -> None:
 
 def test_completions_are_queued_in_batches(ledger: Ledger, redis: Redis) -> None:
     given = [generation(f"p{n}", "x" * 100_000) for n in range(BATCH + 1)]
-    ledger.record_all([(one, None) for one in given])
+    ledger.record(*given)
     named = tuple((one.sample, one.completion_sha256) for one in given)
     assert queued(ledger) == [Batch(RUN, named[:BATCH]), Batch(RUN, named[BATCH:])]
     [name, _] = ledger.queue.get_job_ids()
@@ -236,9 +236,10 @@ def test_completions_keep_the_order_asked_for_and_pass_over_gaps(ledger: Ledger)
 
 def test_a_failed_generation_has_a_verdict_and_no_job(ledger: Ledger) -> None:
     given = generation(completion="", error="http_500")
-    unjudged = verdict(given, FinalStatus.API_ERROR, detail="http_500")
-    ledger.record(given, unjudged)
-    assert ledger.verdict(P1) == unjudged
+    ledger.record(given)
+    found = ledger.verdict(P1)
+    assert found is not None
+    assert (found.final_status, found.detail) == (FinalStatus.API_ERROR, "http_500")
     assert queued(ledger) == []
     assert [event.status for event in ledger.events()] == [FinalStatus.API_ERROR]
 
@@ -330,7 +331,7 @@ def test_events_come_in_the_order_of_the_verdicts(ledger: Ledger) -> None:
 
 def test_events_come_in_portions(ledger: Ledger) -> None:
     generations = [generation(f"p{i}") for i in range(1003)]
-    ledger.record_all([(one, None) for one in generations])
+    ledger.record(*generations)
     for one in generations:
         ledger.record_verdict(verdict(one))
     first = ledger.events()
@@ -407,7 +408,7 @@ def test_a_batch_that_failed_is_split_and_a_completion_that_failed_alone_is_give
     ledger: Ledger, redis: Redis, redis_url: str
 ) -> None:
     given = [generation(f"p{n}") for n in range(3)]
-    ledger.record_all([(one, None) for one in given])
+    ledger.record(*given)
     assert ledger.record_verdict(verdict(given[0]))
     rest = {one.sample for one in given[1:]}
 

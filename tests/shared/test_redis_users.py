@@ -76,7 +76,7 @@ def test_everything_that_a_runner_does(server: RedisWithUsers, tmp_path: Path) -
     assert ledger.lock("me", 10)
     assert ledger.plan() is None or ledger.meta() is not None
     ledger.record(generation(P1, "old"))
-    ledger.record_all([(generation(P1), None), (generation(P2), verdict(generation(P2)))])
+    ledger.record(generation(P1), generation(P2, error="http_500"))
     ledger.record_verdict(verdict(generation(P1)))
     ledger.rejudge([(P1, generation(P1).completion_sha256)])
     assert ledger.completed() and ledger.judged()
@@ -120,7 +120,7 @@ async def test_everything_that_a_judge_does(server: RedisWithUsers) -> None:
     enter(ledger, [problem(one.problem_id) for one in samples])
     texts = ["1", "raise", "1", "1", "1", "1"]
     pairs = zip(samples, texts, strict=True)
-    ledger.record_all([(generation(sample, text), None) for sample, text in pairs])
+    ledger.record(*(generation(sample, text) for sample, text in pairs))
 
     async def judge(given: Generation) -> Verdict:
         worker.rq.beat()

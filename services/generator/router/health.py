@@ -19,6 +19,7 @@ from services.generator.router.replica import Engine, FailureReason, connection_
 from services.generator.router.responses import is_aborted
 from shared.errors import ServiceError
 from shared.service.logs import get_logger
+from shared.text import one_line
 
 log = get_logger(__name__)
 
@@ -131,8 +132,9 @@ class HealthCheck:
             body = await self._connections.get(url, timeout)
             engine.model = str(json.loads(body)["data"][0]["id"])
         except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError) as error:
-            reason = str(error) or type(error).__name__
-            raise ServiceError(f"{engine.name} does not report its model: {reason}") from None
+            raise ServiceError(
+                f"{engine.name} does not report its model: {one_line(error)}"
+            ) from None
 
     async def _probe(self, engine: Engine) -> ProbeFailure | None:
         """Request one token; returns the failure if no token was generated.

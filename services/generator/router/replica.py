@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from shared.errors import ServiceError
+from shared.text import one_line
 
 
 class Replica(Protocol):
@@ -91,8 +92,8 @@ _LOCAL_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.
 def connection_failed(error: Exception) -> AttemptError:
     """Classify a connection error: the replica failed, or this process is out of resources."""
     local = isinstance(error, OSError) and error.errno in _LOCAL_ERRORS
-    message = " ".join(str(error).split()) or type(error).__name__
-    return AttemptError(FailureReason.ROUTER if local else FailureReason.CONNECTION, message)
+    reason = FailureReason.ROUTER if local else FailureReason.CONNECTION
+    return AttemptError(reason, one_line(error))
 
 
 # State of a started replica

@@ -21,6 +21,7 @@ from services.generator.router.replica import NoPlacementError
 from shared.errors import ConfigError, ServiceError
 from shared.service.logs import get_logger
 from shared.service.processes import die_with_parent
+from shared.text import one_line
 
 log = get_logger(__name__)
 _KEPT_LINES = 400
@@ -162,8 +163,8 @@ class Child:
             try:
                 event = read_event(line)
             except ValueError as error:
-                reason = " ".join(str(error).split())
-                raise ServiceError(f"{self._name} sent an invalid event: {reason}") from None
+                text = f"{self._name} sent an invalid event: {one_line(error)}"
+                raise ServiceError(text) from None
             if isinstance(event, Phase):
                 self._log.info("phase done", phase=event.phase, seconds=event.seconds)
                 self.seconds[event.phase] = event.seconds

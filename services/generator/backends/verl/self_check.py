@@ -18,6 +18,7 @@ import aiohttp
 
 from services.generator.backends.verl.messages import SelfCheckFacts
 from shared.errors import ServiceError
+from shared.text import one_line
 
 KNOWN_TEXT = '''\
 def binary_search(items, target):
@@ -103,8 +104,7 @@ async def check_self(url: str, engine: str, vocabulary: int | None, context: int
             ids = [*ordered.ids[:1], *Random(0).sample(ordered.ids[1:], len(ordered.ids) - 1)]
             shuffled = await score(session, url, ids)
     except (aiohttp.ClientError, TimeoutError, LookupError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ServiceError(f"self-check: {reason}") from None
+        raise ServiceError(f"self-check: {one_line(error)}") from None
     return compare(ordered, shuffled, vocabulary)
 
 
