@@ -5,13 +5,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from services.aggregator.index.history import DatasetTrend
+from shared.analysis.differences import Mismatch
 from shared.analysis.gate import Finding
-from shared.run_record import RunState
 
 Count = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 GateOutcome = Literal["pass", "fail", "undecided"]
 
 
@@ -20,15 +17,12 @@ class _Answer(BaseModel):
 
 
 class HistoryRun(_Answer):
-    """A run in a trend. Times are Unix seconds, ``active_seconds`` is a duration."""
+    """A run in a trend, which began at a Unix time."""
 
     run: str
     name: str | None
     model: str | None
-    state: RunState | None
     started_at: float | None
-    finished_at: float | None
-    active_seconds: float | None
     datasets: dict[str, DatasetTrend]
 
 
@@ -40,23 +34,13 @@ class HistoryGroup(_Answer):
     datasets: list[str]
     models: list[str]
     names: dict[str, str]
-    started_at: float | None
-    latest_at: float | None
-
-
-class Difference(_Answer):
-    """A setting in which another measurement differs from this one."""
-
-    what: str
-    here: str
-    there: str
 
 
 class OtherGroup(_Answer):
     """Runs of another measurement, with what differs; ``more`` differences are not listed."""
 
     group: HistoryGroup
-    differences: list[Difference]
+    differences: list[Mismatch]
     more: Count
 
 

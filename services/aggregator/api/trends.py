@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from services.aggregator.api.trend_models import (
-    Difference,
     GateAnswer,
     History,
     HistoryAnswer,
@@ -20,7 +19,7 @@ from services.aggregator.index.history import RunScore, TrendRun, by_protocol, s
 from services.aggregator.index.overview import IndexedRun, all_runs
 from services.aggregator.index.performance import Performance, performance
 from services.aggregator.index.run_cache import RunCache
-from shared.analysis.differences import run_differences
+from shared.analysis.differences import Mismatch, run_differences
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import DataError, OutputError
 from shared.schemas import describe
@@ -124,8 +123,6 @@ def _group(protocol: str, runs: Sequence[TrendRun]) -> HistoryGroup:
         datasets=list(datasets),
         models=[name for name in models if name][:_MOST_NAMED],
         names={one.run.run: _name(one) or one.run.run for one in latest[:_MOST_NAMED]},
-        started_at=runs[0].started_at or None,
-        latest_at=latest[0].started_at or None,
     )
 
 
@@ -152,10 +149,7 @@ def _run(one: TrendRun) -> HistoryRun:
         run=one.run.run,
         name=_name(one),
         model=record.served_model if record else None,
-        state=one.run.state,
         started_at=one.started_at or None,
-        finished_at=record.finished_at if record else None,
-        active_seconds=record.active_seconds if record else None,
         datasets=dict(one.datasets),
     )
 
@@ -165,18 +159,10 @@ def _other(group: HistoryGroup, here: TrendRun, there: TrendRun) -> OtherGroup:
     if ours is None or theirs is None:
         return OtherGroup(group=group, differences=[], more=0)
     names = [name for name in here.run.datasets if name in there.run.datasets]
-    found = [
-        Difference(
-            what="data sets",
-            here=", ".join(here.run.datasets) or "none",
-            there=", ".join(there.run.datasets) or "none",
-        )
-    ] * (here.run.datasets != there.run.datasets)
+    first, second = (", ".join(one.run.datasets) or "none" for one in (here, there))
     settings = run_differences(ours, theirs, names, [])
-    found += [
-        Difference(what=one.what, here=one.first, there=one.second)
-        for one in (*settings.protocol, *settings.unknown)
-    ]
+    found = [Mismatch("data sets", first, second)] * (first != second)
+    found += [*settings.protocol, *settings.unknown]
     return OtherGroup(
         group=group,
         differences=found[:_MOST_DIFFERENCES],

@@ -2,49 +2,27 @@
 import { el, visible } from "./dom.js";
 
 const MOST_LINES = 4000; // of a text; the rest is not shown
-const MOST_EDITS = 500; // beyond these what lies between equal ends counts as replaced
+const MOST_CELLS = 4_000_000; // of the table; beyond them what lies between equal ends counts as replaced
 
-// The diagonal from which one more edit reaches diagonal k the furthest.
-function step(reached, k, edits) {
-  const down = k === -edits || (k !== edits && reached.get(k - 1) < reached.get(k + 1));
-  return down ? k + 1 : k - 1;
-}
-
-// Shortest edit script by Myers' greedy algorithm: pairs of equal lines as [i, j], in order.
+// Longest common subsequence: pairs of equal lines as [i, j], in order.
 function equalLines(first, second) {
-  const limit = Math.min(MOST_EDITS, first.length + second.length);
-  const reached = new Map([[1, 0]]);
-  const trace = [];
-  for (let edits = 0; edits <= limit; edits++) {
-    trace.push(new Map(reached));
-    for (let k = -edits; k <= edits; k += 2) {
-      const before = step(reached, k, edits);
-      let x = reached.get(before) + (before < k ? 1 : 0);
-      let y = x - k;
-      while (x < first.length && y < second.length && first[x] === second[y])
-        [x, y] = [x + 1, y + 1];
-      reached.set(k, x);
-      if (x >= first.length && y >= second.length)
-        return backwards(trace, first.length, second.length);
+  const width = second.length + 1;
+  if (first.length * width > MOST_CELLS) return [];
+  const lengths = new Uint16Array((first.length + 1) * width); // of what follows line i and line j
+  for (let i = first.length - 1; i >= 0; i--)
+    for (let j = second.length - 1; j >= 0; j--) {
+      const [here, below] = [i * width + j, (i + 1) * width + j];
+      const longest = Math.max(lengths[below], lengths[here + 1]);
+      lengths[here] = first[i] === second[j] ? lengths[below + 1] + 1 : longest;
     }
-  }
-  return [];
-}
-
-function backwards(trace, length, width) {
   const pairs = [];
-  let [x, y] = [length, width];
-  for (let edits = trace.length - 1; edits >= 0; edits--) {
-    const reached = trace[edits];
-    const before = step(reached, x - y, edits);
-    const start = reached.get(before);
-    while (x > start && y > start - before) {
-      [x, y] = [x - 1, y - 1];
-      pairs.push([x, y]);
-    }
-    [x, y] = [start, start - before];
+  let [i, j] = [0, 0];
+  while (i < first.length && j < second.length) {
+    if (first[i] === second[j]) pairs.push([i++, j++]);
+    else if (lengths[(i + 1) * width + j] >= lengths[i * width + j + 1]) i++;
+    else j++;
   }
-  return pairs.reverse();
+  return pairs;
 }
 
 // Rows of both sides: [first line or null, second line or null]; null where a side has none.

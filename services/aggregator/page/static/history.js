@@ -260,7 +260,7 @@ function deciding(found) {
 function others(history) {
   if (!history.others.length) return [];
   const one = ({ group, differences, more }) => {
-    const rows = differences.map(({ what, here, there }) =>
+    const rows = differences.map(({ what, first: here, second: there }) =>
       el(
         "tr",
         {},
@@ -295,7 +295,10 @@ function others(history) {
         name(
           differences
             .slice(0, FEW)
-            .map(({ what, here, there }) => `${what} ${brief(there)} in place of ${brief(here)}`)
+            .map(
+              ({ what, first: here, second: there }) =>
+                `${what} ${brief(there)} in place of ${brief(here)}`,
+            )
             .join(", ") || "unknown differences",
         ),
       ),
