@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.plumb import DEMO, command, plumb
 from tests.e2e.reward import reward_service
-from tools.tiny_model.demo import DemoProblem, read_demo
+from tools.tiny_model import DemoProblem, read_demo
 
 _TRAIN = ("codecontests_valid", "humaneval", "mbpp_reg")
 
@@ -41,7 +41,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def problems() -> dict[str, DemoProblem]:
     """The demo's problems by data set and id."""
-    return {problem.name: problem for problem in read_demo(DEMO)}
+    return {problem.name: problem for problem in read_demo()}
 
 
 def name_of(row: dict[str, Any]) -> str:

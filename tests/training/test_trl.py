@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from random import Random
 from statistics import fmean
 from typing import Any
 
@@ -11,8 +10,7 @@ from plumbline_reward import score
 
 from tests.training.conftest import name_of, write_lines
 from tests.training.environment import run_program
-from tools.tiny_model.demo import DemoProblem
-from tools.tiny_model.examples import messages_of, swap_operator
+from tools.tiny_model import DemoProblem
 
 pytestmark = [pytest.mark.nightly, pytest.mark.verl, pytest.mark.timeout(1200)]
 
@@ -28,13 +26,13 @@ def chosen(
     """Rows with the shortest solutions, which a CPU generates fastest."""
     functions = [row for row in exported if row["data_source"] == "mbpp_reg"]
     pairs = [(row, problems[name_of(row)]) for row in functions]
-    return sorted(pairs, key=lambda pair: len(pair[1].solution))[:_PROBLEMS]
+    return sorted(pairs, key=lambda pair: len(pair[1].reference_solution))[:_PROBLEMS]
 
 
 def answers(problem: DemoProblem) -> tuple[str, str]:
     """A right answer and a wrong one, which differ late."""
-    wrong = swap_operator(problem.solution, Random(0))
-    return f"```python\n{problem.solution}```", f"```python\n{wrong}```"
+    head, _, value = problem.reference_solution.rpartition("return ")
+    return f"```python\n{head}return {value}```", f"```python\n{head}return not {value}```"
 
 
 def test_grpo_raises_the_mean_reward(
@@ -45,7 +43,7 @@ def test_grpo_raises_the_mean_reward(
     tmp_path: Path,
 ) -> None:
     taught = [
-        {"messages": messages_of(problem), "completion": completion}
+        {"messages": problem.messages, "completion": completion}
         for _, problem in chosen
         for completion in answers(problem)
     ]

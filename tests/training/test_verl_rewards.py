@@ -25,7 +25,7 @@ from tests.e2e.plumb import DEMO
 from tests.shared.ledgers import generation
 from tests.training.conftest import name_of
 from tests.training.environment import ray_folder, run_module, run_program
-from tools.tiny_model.demo import DemoProblem
+from tools.tiny_model import DemoProblem
 
 pytestmark = [pytest.mark.verl, pytest.mark.timeout(1200)]
 

@@ -12,7 +12,7 @@ from plumbline_reward import score
 
 from tests.training.conftest import name_of, write_lines
 from tests.training.environment import ray_folder, run_program
-from tools.tiny_model.demo import DemoProblem
+from tools.tiny_model import DemoProblem
 
 pytestmark = [pytest.mark.nightly, pytest.mark.verl, pytest.mark.timeout(2000)]
 
@@ -37,7 +37,7 @@ def lessons(row: dict[str, Any], problem: DemoProblem) -> list[dict[str, Any]]:
     """Call the tool first, and give the solution when it has answered."""
     call = f"<tool_call>{json.dumps(_CALL)}</tool_call>"
     told = [{"role": "assistant", "content": call}, {"role": "tool", "content": _PRINTED}]
-    solution = f"```python\n{problem.solution}```"
+    solution = f"```python\n{problem.reference_solution}```"
     return [
         {"messages": row["prompt"], "completion": call},
         {"messages": [*row["prompt"], *told], "completion": solution},

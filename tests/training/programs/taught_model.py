@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tools.tiny_model.examples import Example
-from tools.tiny_model.training import encode, train
+from tools.tiny_model import Example, encode, train
 
 
 def main(model: str, examples: str, out: str, epochs: str, target: str) -> None:
@@ -22,8 +21,8 @@ def main(model: str, examples: str, out: str, epochs: str, target: str) -> None:
     learner = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     lines = [json.loads(line) for line in Path(examples).read_text().splitlines()]
     taught = [Example(line["messages"], line["completion"]) for line in lines]
-    encoded = encode(taught, tokenizer, tokenizer.model_max_length)
-    train(learner, encoded, int(epochs), float(target), seed=0)
+    encoded = encode(taught, tokenizer)
+    train(learner, encoded, int(epochs), float(target))
     learner.save_pretrained(out)
     tokenizer.save_pretrained(out)
 
