@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -51,7 +51,7 @@ def load_document(
     return _apply(place, base, overrides, missing=missing)
 
 
-def override_document(document: Mapping[str, Any], overrides: Sequence[str]) -> object:
+def override_document(document: Mapping[str, object], overrides: Sequence[str]) -> object:
     """Apply ``key=value`` overrides to a mapping.
 
     Raises:

@@ -322,7 +322,7 @@ def _is_chat(kind: pa.DataType) -> bool:
     return isinstance(message, pa.StructType) and {"role", "content"} <= {f.name for f in message}
 
 
-def _problem(path: str, row: int, values: Mapping[str, Any], prompt_key: str) -> Problem:
+def _problem(path: str, row: int, values: Mapping[str, object], prompt_key: str) -> Problem:
     fields = problem_fields(path, row, values, prompt_key)
     place, name = f"{path}: row {row}", _shown((fields["dataset"], fields["problem_id"]))
     try:
@@ -338,7 +338,7 @@ def _problem(path: str, row: int, values: Mapping[str, Any], prompt_key: str) ->
 
 
 def problem_fields(
-    path: str, row: int, values: Mapping[str, Any], prompt_key: str = "prompt"
+    path: str, row: int, values: Mapping[str, object], prompt_key: str = "prompt"
 ) -> dict[str, str]:
     """Return the fields of ``Problem``, as text, of a row's columns.
 
@@ -356,15 +356,14 @@ def problem_fields(
     if is_reference(tests or ""):
         cause = f"{_shown(name)} names tests that are in another file; give that file with --data"
         raise data_error(place, cause)
-    if isinstance(prompt, list):
-        prompt = _last_user_message(place, name, prompt)
+    text = _last_user_message(place, name, prompt) if isinstance(prompt, list) else _text(prompt)
     if prompt_key != "prompt" or not fields["prompt_sha256"]:  # a hash is of the column prompt
-        fields["prompt_sha256"] = sha256(canonicalize(prompt))
+        fields["prompt_sha256"] = sha256(canonicalize(text))
     fields["data_source"] = fields["data_source"] or name[0]
-    return {**fields, "prompt": prompt, "ground_truth": _with_function(tests or "", prompt)}
+    return {**fields, "prompt": text, "ground_truth": _with_function(tests or "", text)}
 
 
-def row_name(path: str, row: int, values: Mapping[str, Any]) -> tuple[str, str]:
+def row_name(path: str, row: int, values: Mapping[str, object]) -> tuple[str, str]:
     """Data set and id of a row.
 
     A file whose name begins with the data source is named by the file, because it may be one of
@@ -392,7 +391,7 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, str | int) else ""
 
 
-def record_fields(value: object) -> Mapping[str, Any]:
+def record_fields(value: object) -> Mapping[str, object]:
     """The fields of a record in a table, which some tables have as JSON."""
     if isinstance(value, str) and value.startswith("{"):
         try:
@@ -402,7 +401,7 @@ def record_fields(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def ground_truth(values: Mapping[str, Any]) -> str | None:
+def ground_truth(values: Mapping[str, object]) -> str | None:
     """The tests of a row as JSON; without any, its name in SandboxFusion's data set."""
     tests = values.get("ground_truth")
     if tests is None:
@@ -430,7 +429,7 @@ def _with_function(tests: str, prompt: str) -> str:
 
 
 def _last_user_message(
-    place: str, name: tuple[str, str], messages: list[dict[str, Any] | None]
+    place: str, name: tuple[str, str], messages: list[dict[str, object] | None]
 ) -> str:
     for message in reversed(messages):
         if message is not None and message["role"] == "user":

@@ -276,7 +276,7 @@ def _step(model: "Qwen2ForCausalLM", batch: Sequence[Encoded], optimizer: "Optim
     losses.mean().backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    return float((-losses.max()).exp())
+    return float((-losses.detach().max()).exp())
 
 
 def _places(batch: Sequence[Encoded]) -> Iterator[tuple[int, int]]:

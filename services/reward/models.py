@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -192,7 +192,7 @@ class ScoreResult(BaseModel):
     reason: str | None = None
     retry_after: int | None = None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As JSON: a judged one without reason, an unjudged one without figures."""
         left_out = {"reason", "retry_after"} if self.judged else {"detail", *_FIGURES}
         left_out |= {name for name in _IF_KNOWN if getattr(self, name) is None}

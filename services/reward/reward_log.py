@@ -10,7 +10,6 @@ import socket
 import time
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any
 
 from services.reward.metrics import GUARDED
 from services.reward.models import ScoreItem, ScoreResult
@@ -89,7 +88,7 @@ class _File(RotatingFileHandler):
         self._failed = True
 
 
-def _document(item: ScoreItem, problem: ProblemReference, result: ScoreResult) -> dict[str, Any]:
+def _document(item: ScoreItem, problem: ProblemReference, result: ScoreResult) -> dict[str, object]:
     """What a line has of a result; secrets are removed before the completion is shortened."""
     figures = result.model_dump(
         mode="json",

@@ -119,7 +119,7 @@ class Client:
             self._submit_program(code, stdin, language, timeout, memory_limit_mb)
         )
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, object]:
         """Return the service's version, data sets and judge settings.
 
         Raises:

@@ -133,7 +133,7 @@ class Delivery:
         method: str,
         path: str,
         fields: Mapping[str, object] | None,
-        parse: Callable[[Mapping[str, Any]], Answer],
+        parse: Callable[[Mapping[str, object]], Answer],
         timeout: float,
     ) -> "Future[Answer]":
         """Make one request; the fields of a body get the deadline beside them.

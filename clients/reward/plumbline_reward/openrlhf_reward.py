@@ -5,7 +5,6 @@ by itself and calls :func:`reward_func` in threads, with one sample each; they s
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from plumbline_reward.client import Client
 from plumbline_reward.errors import NotJudgedError, RefusedError
@@ -18,7 +17,7 @@ _TAIL = 64
 
 def reward_func(
     queries: Sequence[str], prompts: Sequence[str], labels: Sequence[object], **_: object
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Score responses, with settings from the environment.
 
     Args:

@@ -46,7 +46,7 @@ def areal_reward(
 async def verifiers_reward(
     completion: Completion,
     answer: object = "",
-    info: Mapping[str, Any] | None = None,
+    info: Mapping[str, object] | None = None,
     **_: object,
 ) -> float:
     """Score a rollout for verifiers: ``vf.Rubric(funcs=[verifiers_reward])``.
@@ -61,7 +61,7 @@ async def verifiers_reward(
     return (await _scores([item]))[0]
 
 
-def _truth(row: Mapping[str, Any]) -> object:
+def _truth(row: Mapping[str, object]) -> object:
     name = next((name for name in _TRUTHS if row.get(name)), None)
     if name is None:
         raise RefusedError(f"the row has none of {', '.join(_TRUTHS)}; it has {sorted(row)}")

@@ -100,7 +100,7 @@ def parse_stream(lines: Iterator[bytes], number: int) -> Iterator[tuple[int, Ver
     raise RetryableError("the stream was cut before its end")
 
 
-def parse_verdict(answer: Mapping[str, Any]) -> Verdict | Unjudged:
+def parse_verdict(answer: Mapping[str, object]) -> Verdict | Unjudged:
     """Parse the answer about one item.
 
     Raises:
@@ -120,7 +120,7 @@ def parse_verdict(answer: Mapping[str, Any]) -> Verdict | Unjudged:
     return verdict
 
 
-def parse_program_result(answer: Mapping[str, Any]) -> ProgramResult:
+def parse_program_result(answer: Mapping[str, object]) -> ProgramResult:
     """Parse the answer of ``/v1/run``.
 
     Raises:
@@ -129,7 +129,7 @@ def parse_program_result(answer: Mapping[str, Any]) -> ProgramResult:
     return _parse(ProgramResult, {"exit_code": None, **answer})
 
 
-def parse_object(data: bytes) -> dict[str, Any]:
+def parse_object(data: bytes) -> dict[str, object]:
     """Parse a JSON object, without NaN, infinities and repeated names.
 
     Raises:
@@ -173,10 +173,10 @@ def failure(status: int, retry_after: str | None, body: bytes) -> Refusal:
     return Refusal(_cut(text), status, refused)
 
 
-def _parse(kind: type[Fields], answer: Mapping[str, Any]) -> Fields:
+def _parse(kind: type[Fields], answer: Mapping[str, object]) -> Fields:
     """Make a dataclass of the fields of its names; seconds, scores and counts are from 0 on."""
     hints = typing.get_type_hints(kind)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name in (one.name for one in dataclasses.fields(kind)):  # type: ignore[arg-type]
         expected = hints[name]
         value: Any = answer.get(name)
@@ -190,7 +190,7 @@ def _parse(kind: type[Fields], answer: Mapping[str, Any]) -> Fields:
     return kind(**found)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):
         _malformed("JSON with a repeated name")

@@ -9,7 +9,7 @@ from plumbline_reward.errors import RefusedError
 from plumbline_reward.ground_truth import judged_item
 from plumbline_reward.responses import Verdict
 
-Completion = str | Sequence[Mapping[str, Any]]
+Completion = str | Sequence[Mapping[str, object]]
 RewardFunction = Callable[..., list[float | None]]
 AsyncRewardFunction = Callable[..., Awaitable[list[float | None]]]
 
@@ -116,7 +116,7 @@ def _content(content: object) -> str:
 
 
 def _items(
-    completions: Sequence[Completion], columns: Mapping[str, Any], column: str | None
+    completions: Sequence[Completion], columns: Mapping[str, Sequence[object]], column: str | None
 ) -> list[dict[str, object]]:
     names = (column,) if column else _COLUMNS
     found = next((name for name in names if columns.get(name) is not None), None)
@@ -134,7 +134,9 @@ def _items(
     ]
 
 
-def _scores(verdicts: Sequence[Verdict | None], columns: Mapping[str, Any]) -> list[float | None]:
+def _scores(
+    verdicts: Sequence[Verdict | None], columns: Mapping[str, Sequence[object]]
+) -> list[float | None]:
     log_metric = columns.get("log_metric")  # of TRL 0.29 and later
     judged = [verdict for verdict in verdicts if verdict is not None]
     if callable(log_metric) and verdicts:

@@ -43,7 +43,7 @@ _SCHEMA = {
 
 @dataclass
 class _Instance:
-    tests: list[Mapping[str, Any]]
+    tests: list[Mapping[str, object]]
     ratio: float | None = None
 
 
@@ -72,8 +72,8 @@ class PublicTestsTool(BaseTool):
         return instance_id, ToolResponse()
 
     async def execute(
-        self, instance_id: str, parameters: dict[str, Any], **_: Any
-    ) -> tuple[ToolResponse, float | None, dict[str, Any]]:
+        self, instance_id: str, parameters: dict[str, object], **_: Any
+    ) -> tuple[ToolResponse, float | None, dict[str, object]]:
         """Run ``parameters["code"]`` on all tests at the same time.
 
         Returns:
@@ -97,7 +97,7 @@ class PublicTestsTool(BaseTool):
         for number, failure in enumerate(failures, start=1):
             if failure is not None:
                 text += f"\nTest {number}: {failure}"
-        metrics = {"public_tests_passed": passed, "public_tests_total": total}
+        metrics: dict[str, object] = {"public_tests_passed": passed, "public_tests_total": total}
         return ToolResponse(text=text), instance.ratio, metrics
 
     async def calc_reward(self, instance_id: str, **_: Any) -> float:
@@ -110,7 +110,7 @@ class PublicTestsTool(BaseTool):
     async def release(self, instance_id: str, **_: Any) -> None:
         self._instances.pop(instance_id, None)
 
-    async def _failures(self, code: str, tests: list[Mapping[str, Any]]) -> list[str | None]:
+    async def _failures(self, code: str, tests: list[Mapping[str, object]]) -> list[str | None]:
         running = [asyncio.ensure_future(self._failure(code, test)) for test in tests]
         try:
             return await asyncio.gather(*running)
@@ -118,7 +118,7 @@ class PublicTestsTool(BaseTool):
             for one in running:  # if one program cannot be run, nobody waits for the others
                 one.cancel()
 
-    async def _failure(self, code: str, test: Mapping[str, Any]) -> str | None:
+    async def _failure(self, code: str, test: Mapping[str, object]) -> str | None:
         """Run one test and describe its failure, None if it passes."""
         if "assert" in test:
             program = f"{code}\n\n{test['assert']}\n"

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import fsspec
 
@@ -72,7 +71,7 @@ def find_runs(url: str) -> Iterator[FoundRun]:
                 del folders[name]
 
 
-def _found(folder: str, files: Mapping[str, Mapping[str, Any]]) -> FoundRun:
+def _found(folder: str, files: Mapping[str, Mapping[str, object]]) -> FoundRun:
     infos = [(name, files[name]) for name in _READ if name in files]
     versions = [
         (name, info.get("size"), *(str(info.get(key)) for key in _VERSION)) for name, info in infos
@@ -86,7 +85,7 @@ def _found(folder: str, files: Mapping[str, Mapping[str, Any]]) -> FoundRun:
 
 
 def _left_out(
-    root: str, folders: Mapping[str, Mapping[str, Any]], *, in_run: bool
+    root: str, folders: Mapping[str, Mapping[str, object]], *, in_run: bool
 ) -> Iterable[str]:
     return [
         name

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from io import IOBase
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, Literal, cast
+from typing import BinaryIO, Literal, cast
 
 import fsspec
 import pyarrow as pa
@@ -301,7 +301,7 @@ def _rows(path: str, first: int, group: int) -> Iterator[Document]:
         if not columns:
             types = ", ".join(f"{field.name}: {field.type}" for field in table.schema_arrow)
             raise data_error(path, f"no column has text ({types}); exclude the file")
-        rows: Iterator[dict[str, Any]] = (
+        rows: Iterator[dict[str, object]] = (
             row
             for batch in table.iter_batches(64, row_groups=[group], columns=columns)
             for row in batch.to_pylist()

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
 
 from services.data.contamination.corpus import CorpusFile
 from services.data.contamination.index import EvalProblem, EvalText, Index, Part, View
@@ -117,7 +116,7 @@ class ContaminationReport:
     def contaminated(self) -> tuple[ProblemReport, ...]:
         return tuple(problem for problem in self.problems if problem.contaminated)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Convert to the JSON document, with the counts of problems first."""
         unchecked = sum(not any(part.ngrams for part in problem.parts) for problem in self.problems)
         counts = {"contaminated": len(self.contaminated), "unchecked": unchecked}

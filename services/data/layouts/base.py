@@ -86,7 +86,7 @@ class Draft:
     data_source: str
     sandbox_dataset: str
     sandbox_id: str
-    ground_truth: dict[str, Any] | str
+    ground_truth: dict[str, object] | str
     split: str = "test"
     difficulty: str = "unknown"
     info: ProblemInfo | str = ""

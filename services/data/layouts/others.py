@@ -1,7 +1,6 @@
 """Plumbline's own layout, and that of MultiPL-E."""
 
 import json
-from typing import Any
 
 from pydantic import Field
 
@@ -22,11 +21,11 @@ class ProblemRow(LayoutRow):
     problem_id: str
     prompt: str
     data_source: str
-    ground_truth: dict[str, Any] | str
+    ground_truth: dict[str, object] | str
     difficulty: str
     sandbox_dataset: str
     sandbox_id: str
-    extra_info: dict[str, Any] | str = ""
+    extra_info: dict[str, object] | str = ""
     reference_solution: str | None = None
 
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -109,7 +109,7 @@ def rows(
 # Cache
 
 
-def _cached(path: Path, header: Fields) -> tuple[dict[Key, Fields], bool]:
+def _cached(path: Path, header: Mapping[str, object]) -> tuple[dict[Key, Fields], bool]:
     """Read the rows up to the first damaged line; none if the file is of another source."""
     known: dict[Key, Fields] = {}
     try:
@@ -126,7 +126,7 @@ def _cached(path: Path, header: Fields) -> tuple[dict[Key, Fields], bool]:
     return known, False
 
 
-def _write(path: Path, *entries: Fields, anew: bool = False) -> None:
+def _write(path: Path, *entries: Mapping[str, object], anew: bool = False) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb" if anew else "ab") as file:
@@ -145,7 +145,7 @@ class _Prompt:
 
     id: Key
     text: str
-    labels: dict[str, Any]
+    labels: dict[str, object]
 
 
 class _RetryableError(Exception):
@@ -260,7 +260,7 @@ class _Client:
             raise _RetryableError(f"{cause}; start it or fix source.url") from None
 
 
-def _case(place: str, info: dict[str, Any] | None) -> tuple[str, str]:
+def _case(place: str, info: dict[str, object] | None) -> tuple[str, str]:
     """Parse a case; other keys name files, which the server does not compare."""
     match info:
         case {"input": {"stdin": str() as stdin}, "output": {"stdout": str() as stdout}}:

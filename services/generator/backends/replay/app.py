@@ -6,7 +6,7 @@ It answers ``/v1/chat/completions`` for the sample that ``X-Request-Id`` names, 
 import asyncio
 import time
 import uuid
-from typing import Annotated, Any
+from typing import Annotated
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
@@ -182,11 +182,17 @@ class ReplayServer:
         recorded = self._recordings.find(request_id)
         await asyncio.sleep(self._settings.replay_latency)
         limit = request.max_completion_tokens or request.max_tokens
-        text, reason, usage = _cut(recorded, limit)
-        usage["prompt_tokens"] = _estimate("".join(one.text for one in request.messages))
-        usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]
-        for kind in ("prompt", "completion"):
-            self._metrics.tokens.labels(kind).inc(usage[f"{kind}_tokens"])
+        text, reason, tokens, source = _cut(recorded, limit)
+        prompt_tokens = _estimate("".join(one.text for one in request.messages))
+        self._metrics.tokens.labels("prompt").inc(prompt_tokens)
+        self._metrics.tokens.labels("completion").inc(tokens)
+        usage = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": tokens,
+            "total_tokens": prompt_tokens + tokens,
+            # Not OpenAI's; where no engine counted.
+            **({"completion_tokens_from": source} if source else {}),
+        }
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
         return web.json_response(
@@ -201,11 +207,8 @@ class ReplayServer:
         )
 
 
-def _cut(recorded: RecordedCompletion, limit: int | None) -> tuple[str, str, dict[str, Any]]:
-    """The text up to a limit of tokens, its finish reason, and OpenAI's ``usage`` of it.
-
-    ``completion_tokens_from`` is ours, where no engine counted.
-    """
+def _cut(recorded: RecordedCompletion, limit: int | None) -> tuple[str, str, int, str | None]:
+    """The text up to a limit of tokens, its finish reason, its tokens and who counted them."""
     text, tokens, source = (
         recorded.completion,
         recorded.output_tokens,
@@ -216,8 +219,7 @@ def _cut(recorded: RecordedCompletion, limit: int | None) -> tuple[str, str, dic
     reason = recorded.finish_reason or "stop"
     if limit is not None and limit < tokens:
         text, tokens, reason = text[: int(len(text) * limit / tokens)], limit, "length"
-    usage: dict[str, Any] = {"completion_tokens": tokens}
-    return text, reason, usage | ({"completion_tokens_from": source} if source else {})
+    return text, reason, tokens, source
 
 
 def _estimate(text: str) -> int:

@@ -84,7 +84,7 @@ def node_workers(replica: Any) -> list[Any]:
     found = [
         call(worker, lambda: ray.get_runtime_context().get_node_id()) for worker in replica.workers
     ]
-    first_of_node: dict[str, Any] = {}
+    first_of_node: dict[str, object] = {}
     for worker, node in zip(replica.workers, found, strict=True):
         if (name := _result(ray, node)) is not None:
             first_of_node.setdefault(name, worker)
