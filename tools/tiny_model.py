@@ -292,7 +292,7 @@ def _places(batch: Sequence[Encoded]) -> Iterator[tuple[int, int]]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="tiny_model", description=__doc__)
     parser.add_argument("out", type=Path, help="folder to create; an earlier model is replaced")
-    parser.add_argument("--epochs", type=int, default=60, help="train no longer than this (60)")
+    parser.add_argument("--epochs", type=int, default=80, help="train no longer than this (80)")
     options = parser.parse_args()
     out = options.out.absolute()
     if out.exists() and not (out / MARKER_FILE).is_file() and any(out.iterdir()):
