@@ -7,7 +7,7 @@ keys are the docstrings below the fields.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -91,7 +91,9 @@ def artifact_files() -> str:
 
 def config_keys() -> str:
     """Every config key, one table per section."""
-    sections = _by_section(leaves(Config))
+    sections: dict[str, list[Leaf]] = {}
+    for leaf in leaves(Config):
+        sections.setdefault(leaf.path.rpartition(".")[0], []).append(leaf)
     return "\n\n".join(f"### {name}\n\n{_section(keys)}" for name, keys in sections.items())
 
 
@@ -128,28 +130,11 @@ def verl_keys() -> str:
     )
 
 
-def protocol_keys() -> str:
-    """Keys that must be equal in two runs for a comparison, one row per section."""
-    sections = _by_section(leaf for leaf in leaves(Config) if role(leaf.declared) == "protocol")
-    rows = [
-        (f"`{name}`", ", ".join(f"`{_key(leaf)}`" for leaf in keys))
-        for name, keys in sections.items()
-    ]
-    return _table(("section", "keys"), rows)
-
-
 def role(declared: LeafRole) -> str:
     """Name a role: subject and numerics are special cases of protocol and operation."""
     if declared.subject:
         return "subject"
     return "numerics" if declared.numerics else declared.role.value
-
-
-def _by_section(found: Iterable[Leaf]) -> dict[str, list[Leaf]]:
-    sections: dict[str, list[Leaf]] = {}
-    for leaf in found:
-        sections.setdefault(leaf.path.rpartition(".")[0], []).append(leaf)
-    return sections
 
 
 def _key(leaf: Leaf) -> str:
@@ -179,7 +164,6 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "config-keys": config_keys,
     "verl-keys": verl_keys,
     "metrics": metrics,
-    "protocol-keys": protocol_keys,
 }
 
 
