@@ -1,7 +1,8 @@
 """Run plan: the data sets, problems and samples of a run, in the order of its artifacts."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -39,6 +40,14 @@ class RunPlan(BaseModel):
 
     def samples(self) -> list[SampleId]:
         return list(self.each_sample())
+
+    def reduced(self, problems: Collection[tuple[str, str]]) -> Self:
+        """The samples of some problems, named by data set and id; ``sha256`` is still of all."""
+        datasets = [
+            one.model_copy(update={"owed": [s for s in one.owed if (one.name, s[0]) in problems]})
+            for one in self.datasets
+        ]
+        return self.model_copy(update={"datasets": datasets})
 
     def fingerprint(self) -> str:
         """Hex SHA-256 over data and samples; equal for runs over the same samples."""

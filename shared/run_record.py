@@ -141,6 +141,29 @@ class DatasetRecord(_Part):
         )
 
 
+class StoppedEarly(_Part):
+    """A run that ended when a policy was decided (``plumb run --until-decided``).
+
+    ``outcome``: of the gate; ``rules``: those that decided it. ``problems`` of ``planned`` problems
+    are in the run.
+    """
+
+    outcome: str
+    rules: list[str]
+    policy: str
+    baseline: str
+    problems: int
+    planned: int
+
+    @property
+    def described(self) -> str:
+        """One line: when, and what decided."""
+        return (
+            f"stopped early after {self.problems} of {self.planned} problems: {self.outcome} by "
+            f"{', '.join(self.rules)} ({self.policy} against {self.baseline})"
+        )
+
+
 class UnjudgedSample(_Part):
     sample: str
     reason: str | None = None
@@ -244,6 +267,7 @@ class Lifecycle(_Part):
     """State, times (Unix seconds; ``active_seconds`` is a duration) and counters of a run."""
 
     state: RunState = RunState.RUNNING
+    stopped: StoppedEarly | None = None
     started_at: float | None = None
     finished_at: float | None = None
     sessions: int = 0

@@ -242,6 +242,8 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     if limit := record.config.data.limit:
         part = f"a part of the data: the first {limit} problems of each set (data.limit)"
         print_line(console, Text(part, style="yellow"))
+    if stopped := record.stopped:
+        print_line(console, Text(printable(f"{stopped.described}; no baseline"), style="yellow"))
     for line in _token_counts(record):
         print_line(console, Text(line))
     for name, tests in (record.certificates or {}).items():

@@ -32,7 +32,7 @@ from services.runner.session import Session, claim_output, identify
 from services.runner.sources import GeneratorSource, RecordedSource
 from services.runner.tokens import TokenCounter, open_counter
 from shared.analysis.silent_failures import looks_random
-from shared.artifacts import OutputFolder
+from shared.artifacts import SUMMARY, OutputFolder
 from shared.certificates import certified_tests
 from shared.config import Config
 from shared.datasets import parquet_files
@@ -57,6 +57,7 @@ from shared.text import split_urls
 
 if TYPE_CHECKING:
     from services.runner.client import GeneratorClient
+    from services.runner.until_decided import UntilDecided
     from services.training.responses_file import ResponsesFile
 
 WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
@@ -80,7 +81,7 @@ class RunRequest:
     ``completions`` replaces the generator as the source of completions. ``source`` identifies
     completions that the config does not identify, as part of the run's fingerprint. ``sandboxes``
     are those that the command line names; without any SANDBOX_URLS has them. ``quiet`` leaves out
-    the summary at the end.
+    the summary at the end. ``early_stop`` ends the run before all samples have a verdict.
     """
 
     config: Config
@@ -94,6 +95,7 @@ class RunRequest:
     notes: Sequence[str] = ()
     sandboxes: Sequence[str] = ()
     quiet: bool = False
+    early_stop: "UntilDecided | None" = None
 
     @property
     def own_generator(self) -> bool:
@@ -128,6 +130,11 @@ def _execute(request: RunRequest) -> None:
     identity = identify(config, request.plan, folder, request.source)
     identity = claim_output(folder, identity, force=request.force)
     console = stdout_console()
+    if _is_stopped(folder, force=request.force):
+        finished = open_run(folder.url)
+        print_summary(console, finished)
+        console.print("finished: it stopped early; --force starts over", highlight=False)
+        return
     with _display(request, console) as progress:
         progress.planned(request.plan)
         for note in request.notes:
@@ -166,6 +173,13 @@ def _execute(request: RunRequest) -> None:
         raise UntrustedRunError(_distrust(finished.record))
     if not finished.record.complete:
         raise IncompleteRunError(_missing_verdicts(finished.record))
+
+
+def _is_stopped(folder: OutputFolder, *, force: bool) -> bool:
+    """Whether the folder has a published run that stopped early, to which nothing is added."""
+    if force or not folder.exists(SUMMARY):
+        return False
+    return open_run(folder.url).record.stopped is not None
 
 
 def _responses_file(request: RunRequest) -> "ResponsesFile | None":
@@ -382,7 +396,11 @@ async def _run_session(
             force=request.force,
             provenance=provenance,
         )
-        run = Run(request.plan, session, source, progress)
+        meta = await asyncio.to_thread(session.ledger.meta)
+        plan, early_stop = request.plan, request.early_stop
+        if meta is not None and meta.stopped:  # killed before it was published
+            plan, early_stop = session.ledger.plan() or plan, None
+        run = Run(plan, session, source, progress, early_stop=early_stop)
         judges = JudgesCheck(
             session.ledger.redis,
             lambda: run.unjudged,

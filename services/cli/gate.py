@@ -19,6 +19,13 @@ def gate(
     ],
     policy_file: Annotated[Path, typer.Option("--policy", help="YAML, as configs/gate.yaml.")],
     json_file: JsonFile = None,
+    sequential: Annotated[
+        bool,
+        typer.Option(
+            "--sequential",
+            help="Anytime-valid intervals, for a run of --until-decided or repeated looks.",
+        ),
+    ] = False,
 ) -> None:
     """Check a run against rules; exit code 0: go, 1: no-go, 4: inconclusive."""
     # Imported here because the runner's image has no numpy; other commands do not need it.
@@ -37,7 +44,7 @@ def gate(
     policy = read_policy(policy_file)
     runs = read_runs([first, second])
     comparison = compare_runs(*runs)
-    report = evaluate(policy, comparison)
+    report = evaluate(policy, comparison, sequential=sequential)
     console = stdout_console()
     print_runs(console, runs)
     print_notes(console, comparison)

@@ -52,6 +52,8 @@ def rejudge(
 ) -> None:
     """Judge the completions of a run again, with another method or other limits."""
     parent = open_run(run)
+    if stopped := parent.record.stopped:
+        raise DataError(f"{parent.folder.shown} {stopped.described}; rejudge a run of all problems")
     config = _config(parent, overrides or [], output or f"{run.rstrip('/')}_rejudged")
     config = with_method(config, method, use_submit_api, use_compute_score, overrides or [])
     paths = data or parent.record.data_files or config.data.eval_files

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,6 +37,7 @@ from services.cli.options import (
     default_data,
     flags_as_overrides,
     own_sandboxes,
+    run_folder,
     server_and_data,
     with_method,
     with_model,
@@ -48,11 +50,14 @@ from shared.config import Config, load_config
 from shared.config_files import overridden_keys
 from shared.data_lock import hash_file
 from shared.errors import ConfigError, DataError
-from shared.plan import make_plan
+from shared.plan import RunPlan, make_plan
 from shared.prompts import check_templates
 from shared.schemas import Problem
 from shared.text import split_urls
 from shared.verl_translation import notices
+
+if TYPE_CHECKING:
+    from services.runner.until_decided import UntilDecided
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 
@@ -93,6 +98,13 @@ def run(
     sandbox_url: SandboxUrl = None,
     output_dir: OutputDir = None,
     max_concurrent_requests: MaxConcurrentRequests = None,
+    until_decided: Annotated[
+        Path | None,
+        typer.Option("--until-decided", help="Stop when this policy is decided (YAML)."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="Run that --until-decided compares with.")
+    ] = None,
 ) -> None:
     """Generate completions for every problem, judge them and write the artifacts."""
     if base_url is None and not embedded:
@@ -146,18 +158,46 @@ def run(
     problems = _limited(loaded.problems, resolved.data.limit)
     check_judging(resolved, problems)
     samples = range(resolved.actor_rollout_ref.rollout.n)
+    plan = make_plan(problems, lambda _problem: samples)
+    early_stop = _early_stop(until_decided, baseline, plan, resolved.run.seed)
     request = RunRequest(
         config=resolved,
         problems=problems,
-        plan=make_plan(problems, lambda _problem: samples),
+        plan=plan,
         embedded=embedded,
         force=force,
         source=_recordings_hash(resolved),
         provenance=loaded.provenance,
-        notes=[*notices(resolved.run.verl_keys), *loaded.notes],
+        notes=[
+            *notices(resolved.run.verl_keys),
+            *loaded.notes,
+            *(early_stop.notes if early_stop else ()),
+        ],
         sandboxes=own_sandboxes(resolved, [*flags, *given]),
+        early_stop=early_stop,
     )
     execute(request)
+    if early_stop:
+        print(
+            f"decide: plumb gate {baseline} {request.config.output_dir} --sequential "
+            f"--policy {until_decided}"
+        )
+
+
+def _early_stop(
+    policy: Path | None, baseline: str | None, plan: RunPlan, seed: int
+) -> "UntilDecided | None":
+    if policy is None or baseline is None:
+        if policy is not None or baseline is not None:
+            raise ConfigError("--until-decided POLICY and --baseline RUN need each other")
+        return None
+    # Imported here because numpy takes long to import.
+    from services.runner.until_decided import UntilDecided
+    from shared.analysis.gate_policy import NamedPolicy, read_policy
+    from shared.analysis.runs import read_runs
+
+    (compared,) = read_runs([run_folder(baseline)])
+    return UntilDecided(NamedPolicy(policy.name, read_policy(policy)), compared, plan, seed)
 
 
 def _known(names: list[str], config: str | None) -> tuple[list[str], list[str]]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +11,7 @@ from services.runner.session import Session
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
 from shared.plan import RunPlan
-from shared.run_record import RunnerReport, RunState
+from shared.run_record import RunnerReport, RunState, StoppedEarly
 from shared.schemas import Generation, SampleId, Verdict
 from shared.service.logs import get_logger
 from shared.service.tasks import with_watch
@@ -42,6 +42,16 @@ class ProgressListener(Protocol):
     def note(self, text: str) -> None: ...
 
     def report(self) -> RunnerReport: ...
+
+
+class EarlyStop(Protocol):
+    """Decides when a run ends; :class:`services.runner.until_decided.UntilDecided` is one."""
+
+    def in_order(self, samples: Collection[SampleId]) -> list[SampleId]: ...
+
+    def decide(
+        self, ledger: Ledger, unjudged: Collection[SampleId]
+    ) -> tuple[RunPlan, StoppedEarly] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,7 @@ class Run:
         source: Source,
         progress: ProgressListener,
         timings: RunTimings = _STANDARD_TIMINGS,
+        early_stop: EarlyStop | None = None,
     ) -> None:
         self._timings = timings
         self._session = session
@@ -91,6 +102,9 @@ class Run:
         self._last_entry = "0"
         self._incarnation: str | None = None
         self._generating = False
+        self._generation: asyncio.Task[None] | None = None
+        self._recording = asyncio.Lock()
+        self._early_stop = early_stop
         self._active = False
 
     @property
@@ -171,12 +185,14 @@ class Run:
     def _start_generating(self, group: asyncio.TaskGroup, missing: Sequence[SampleId]) -> None:
         self._ungenerated = set(missing)
         self._generating = True
-        group.create_task(self._generate(list(missing)))
+        ordered = self._early_stop.in_order(missing) if self._early_stop else list(missing)
+        self._generation = group.create_task(self._generate(ordered))
 
     async def _generate(self, missing: list[SampleId]) -> None:
         async with aclosing(self._source(missing)) as generations:
             async for finished in generations:
-                await asyncio.to_thread(self._ledger.record, *finished)
+                async with self._recording:
+                    await asyncio.to_thread(self._ledger.record, *finished)
                 for generation in finished:
                     self._ungenerated.discard(generation.sample)
                     self._progress.generated(generation.sample)
@@ -193,6 +209,8 @@ class Run:
             for event in events:
                 self._last_entry = event.entry
                 self._judged(event.sample, event.status)
+            if self._early_stop and await self._stop_early(self._early_stop):
+                return
             if time.monotonic() - scanned >= self._timings.scan:
                 await asyncio.to_thread(self._check_lost_run)
                 suspects = await asyncio.to_thread(self._ledger.requeue_lost, suspects)
@@ -202,6 +220,24 @@ class Run:
                 scanned = time.monotonic()
             if events and self._unjudged:
                 await asyncio.sleep(self._timings.gather)  # read verdicts by many, not one by one
+
+    async def _stop_early(self, early_stop: EarlyStop) -> bool:
+        """Cancel the requests in flight and drop what they leave, if the policy is decided."""
+        unjudged = self._unjudged | self._ungenerated
+        decided = await asyncio.to_thread(early_stop.decide, self._ledger, unjudged)
+        if decided is None:
+            return False
+        plan, stopped = decided
+        if self._generation is not None:
+            async with self._recording:  # a thread that writes to the ledger cannot be cancelled
+                self._generation.cancel()
+            await asyncio.wait({self._generation})
+        await asyncio.to_thread(self._ledger.stop_early, plan, stopped)
+        self._incarnation = await asyncio.to_thread(self._ledger.incarnation)
+        self._progress.note(stopped.described)
+        self._samples, self._early_stop = plan.samples(), None
+        self._ungenerated, self._unjudged, self._generating = set(), set(), False
+        return True
 
     def _judged(self, sample: SampleId, status: FinalStatus) -> None:
         self._unjudged.discard(sample)

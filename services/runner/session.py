@@ -203,7 +203,9 @@ class Session:
         )
         self.ledger.open(meta, plan, problems)
         self.renew()  # writing many problems may take longer than the lock lives
-        record = RunRecord.of(identity.run, self.ledger.meta() or meta, plan.datasets)
+        meta = self.ledger.meta() or meta
+        planned = (meta.stopped and self.ledger.plan()) or plan
+        record = RunRecord.of(identity.run, meta, planned.datasets)
         folder.write_json(artifacts.RUN, record.document())
         self._ticked = time.monotonic()
 
@@ -248,7 +250,8 @@ class Session:
         plan = self.ledger.plan()
         if found is None and before.source != self._identity.source:
             found = "from another source (a generator, or other recorded completions)"
-        if found is None and plan is not None and plan != self._identity.plan:
+        same = plan is None or before.stopped is not None or plan == self._identity.plan
+        if found is None and not same:
             found = "to other problems, tests or samples"
         if found:
             raise OutputError(

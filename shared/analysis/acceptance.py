@@ -80,6 +80,9 @@ def _state(evidence: Evidence) -> Iterator[AcceptanceFinding]:
     elif not record.state.published:
         step = "repeat the run's command to finish it"
         yield AcceptanceFinding(Check.STATE, Mark.FAILURE, str(record.state), step)
+    elif record.stopped:
+        step = "run all problems, without --until-decided, into another folder"
+        yield AcceptanceFinding(Check.STATE, Mark.FAILURE, record.stopped.described, step)
     elif not evidence.unreadable:
         yield AcceptanceFinding(Check.STATE, Mark.PASS, str(record.state))
 

@@ -204,16 +204,36 @@ class PassRatioBounds:
 
 @dataclass(frozen=True)
 class DatasetComparison:
-    """One data set of two runs.
-
-    ``pass_ratio_mean`` counts cases that were not run as failed. ``pass_ratio_bounds`` is None if
-    there are none, so that it is exact.
-    """
+    """One data set of two runs. The differences are computed when they are read."""
 
     paired: PairedSamples
-    accepted_at_1: PairedDifference
-    pass_ratio_mean: PairedDifference
-    pass_ratio_bounds: PassRatioBounds | None
+
+    @property
+    def accepted_at_1(self) -> PairedDifference:
+        return self._differences[0]
+
+    @property
+    def pass_ratio_mean(self) -> PairedDifference:
+        """Cases that were not run count as failed."""
+        return self._differences[1]
+
+    @property
+    def pass_ratio_bounds(self) -> PassRatioBounds | None:
+        """None if all cases were run, so that ``pass_ratio_mean`` is exact."""
+        bounds = self._differences[2:]
+        return PassRatioBounds(*bounds) if bounds else None
+
+    @cached_property
+    def _differences(self) -> list[PairedDifference]:
+        paired = self.paired
+        values = [
+            paired.columns(lambda verdicts: verdicts.accepted),
+            paired.columns(lambda verdicts: verdicts.pass_ratio),
+        ]
+        if paired.cut:
+            low, high = values[1], paired.columns(lambda verdicts: verdicts.pass_ratio_high)
+            values += [(high[0], low[1]), (low[0], high[1])]
+        return paired.differences(values)
 
     @cached_property
     def corrected(self) -> PairedDifference | None:
@@ -335,7 +355,7 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     return Comparison(
         first=first,
         second=second,
-        datasets=[_compared(one) for one in paired],
+        datasets=[DatasetComparison(one) for one in paired],
         mismatches=[*settings.protocol, *judged],
         unknown=settings.unknown,
         noted=settings.noted,
@@ -420,23 +440,6 @@ def _common_rows(ours: DatasetVerdicts, theirs: DatasetVerdicts) -> Ints:
 def _same_problem(dataset: str, problem_id: str, first: ComparedRun, second: ComparedRun) -> bool:
     ours, theirs = (run.note(dataset, problem_id).digest for run in (first, second))
     return bool(ours) and ours == theirs
-
-
-def _compared(paired: PairedSamples) -> DatasetComparison:
-    values = [
-        paired.columns(lambda verdicts: verdicts.accepted),
-        paired.columns(lambda verdicts: verdicts.pass_ratio),
-    ]
-    if paired.cut:
-        low, high = values[1], paired.columns(lambda verdicts: verdicts.pass_ratio_high)
-        values += [(high[0], low[1]), (low[0], high[1])]
-    accepted, ratios, *bounds = paired.differences(values)
-    return DatasetComparison(
-        paired,
-        accepted_at_1=accepted,
-        pass_ratio_mean=ratios,
-        pass_ratio_bounds=PassRatioBounds(*bounds) if bounds else None,
-    )
 
 
 def _method_mismatch(paired: PairedSamples) -> Iterator[Mismatch]:

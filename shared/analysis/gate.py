@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 from shared.analysis.bootstrap import Floats
-from shared.analysis.compare import Comparison, DatasetComparison
+from shared.analysis.compare import Comparison, DatasetComparison, PairedSamples
 from shared.analysis.gate_policy import (
     Confidence,
     CostRule,
@@ -17,12 +17,15 @@ from shared.analysis.gate_policy import (
 )
 from shared.analysis.paired import PairedDifference, discordant_interval
 from shared.analysis.runs import ComparedRun, DatasetVerdicts
+from shared.analysis.sequential import order_key, sequential_mean
 from shared.analysis.statistics import ratio
 from shared.errors import ConfigError
 from shared.statuses import FinalStatus
 
 # Tolerance for the rounding of sums, so that a value equal to the limit passes.
 _TOLERANCE = 1e-9
+# A value of each sample.
+_Value = Callable[[DatasetVerdicts], Floats]
 
 
 class Outcome(StrEnum):
@@ -59,23 +62,48 @@ class GateReport:
         return [
             " ".join(filter(None, (one.dataset, one.rule)))
             for one in self.findings
-            if one.outcome is self.outcome
+            if one.outcome is self.outcome and not (one.premise and self.outcome is Outcome.PASS)
         ]
 
 
-def evaluate(policy: Policy, comparison: Comparison) -> GateReport:
+def evaluate(policy: Policy, comparison: Comparison, *, sequential: bool = False) -> GateReport:
     """Check all rules; if the runs are not comparable, only those findings are reported.
+
+    Args:
+        policy: The rules.
+        comparison: The runs.
+        sequential: Decide rules about intervals by an anytime-valid test, problem by problem in the
+            second run's random order. That run may have stopped early, or be in progress.
 
     Raises:
         ConfigError: The policy names a data set that neither run has.
     """
     _check_names(policy, comparison)
-    findings = list(_incomparable(comparison)) or [
+    findings = list(_incomparable(comparison, sequential=sequential)) or [
         finding
         for one in comparison.datasets
-        for finding in _of_dataset(policy.rules(one.paired.dataset), comparison, one)
+        for finding in _of_dataset(
+            policy.rules(one.paired.dataset), comparison, one, sequential=sequential
+        )
     ]
     return GateReport(_overall(findings), findings)
+
+
+def undecidable_early(policy: Policy, datasets: Sequence[str]) -> list[str]:
+    """The rules that let no run stop early with "go", each with its data set."""
+    return [
+        f"{name} {rule}" for name in datasets for rule in _needing_all_problems(policy.rules(name))
+    ]
+
+
+def _needing_all_problems(rules: DatasetRules) -> Iterator[str]:
+    if rules.max_new_failures is not None:
+        yield "new failures"
+    differences = {"accepted_at_1": rules.accepted_at_1, "pass_ratio_mean": rules.pass_ratio_mean}
+    for name, rule in {**differences, **rules.error_rates}.items():
+        if rule is not None and rule.confidence is Confidence.POINT:
+            yield name
+    yield from rules.costs
 
 
 def _overall(findings: Sequence[Finding]) -> Outcome:
@@ -101,7 +129,7 @@ def _check_names(policy: Policy, comparison: Comparison) -> None:
         )
 
 
-def _incomparable(comparison: Comparison) -> Iterator[Finding]:
+def _incomparable(comparison: Comparison, *, sequential: bool) -> Iterator[Finding]:
     for line in comparison.warnings:
         yield _premise(
             "", "comparable", "same protocol", line, holds=False, why="not only the model differs"
@@ -127,9 +155,14 @@ def _incomparable(comparison: Comparison) -> Iterator[Finding]:
             one.dataset, "comparable", "in both", found, holds=False, why="nothing to pair"
         )
     for run in (comparison.first, comparison.second):
-        if not run.record.state.published:
+        grows = sequential and run is comparison.second
+        if not run.record.state.published and not grows:
             found = f"{run.label} is {run.record.state}"
             yield _premise("", "finished", "both", found, holds=False, why="numbers may change")
+        if run.record.stopped and not grows:
+            found = f"{run.label}: {run.record.stopped.described}"
+            why = "no baseline" if run is comparison.first else "use --sequential"
+            yield _premise("", "all problems", "both", found, holds=False, why=why)
         if distrust := run.record.distrust:
             found = f"{run.label}: {distrust[0]}"
             yield _premise(
@@ -177,30 +210,45 @@ def _coverage(run: ComparedRun, dataset: str) -> float:
 
 
 def _of_dataset(
-    rules: DatasetRules, comparison: Comparison, one: DatasetComparison
+    rules: DatasetRules, comparison: Comparison, one: DatasetComparison, *, sequential: bool
 ) -> Iterator[Finding]:
-    name = one.paired.dataset
+    """Check the rules of a data set.
+
+    While problems are to come, rules about all problems may be undecided, and only new failures can
+    fail.
+    """
+    name, second = one.paired.dataset, comparison.second.record
+    partial = sequential and (second.stopped is not None or not second.state.published)
     yield from _sufficient_data(rules, comparison, one)
     if rules.max_new_failures is not None:
         lost = len(one.paired.lost)
-        yield _at_most(name, "new failures", lost, rules.max_new_failures, of="A alone")
+        finding = _at_most(name, "new failures", lost, rules.max_new_failures, of="A alone")
+        fails = finding.outcome is Outcome.FAIL
+        yield finding if fails or not partial else _of_a_part(finding)
+    ranges = _Ranges(one, rules.min_problems, sequential=sequential, partial=partial)
     if rules.accepted_at_1:
-        found = _Range.of(one.accepted_at_1, rules.accepted_at_1.confidence)
+        found = ranges.accepted(rules.accepted_at_1)
         finding = _min_difference(name, "accepted_at_1", rules.accepted_at_1, found)
-        if finding.outcome is Outcome.UNDECIDED and one.accepted_at_1.problems:
+        undecided = finding.outcome is Outcome.UNDECIDED and not sequential
+        if undecided and one.accepted_at_1.problems:
             finding = replace(finding, why=f"{finding.why} ({_reach(one.accepted_at_1.problems)})")
         if one.corrected:
             found_text = f"{finding.found}; corrected for the tests {_shown(one.corrected)}"
             finding = replace(finding, found=found_text)
         yield finding
     if rules.pass_ratio_mean:
-        found = _Range.of_pass_ratio(one, rules.pass_ratio_mean.confidence)
+        found = ranges.pass_ratio(rules.pass_ratio_mean)
         yield _min_difference(name, "pass_ratio_mean", rules.pass_ratio_mean, found)
     for rate, limit in rules.error_rates.items():
-        difference = one.paired.difference(_has_status(FinalStatus(rate.removesuffix("_rate"))))
-        yield _max_increase(name, rate, limit, _Range.of(difference, limit.confidence))
+        status = FinalStatus(rate.removesuffix("_rate"))
+        yield _max_increase(name, rate, limit, ranges.with_status(status, limit))
     for cost, limits in rules.costs.items():
-        yield from _cost(name, cost, limits, comparison)
+        for finding in _cost(name, cost, limits, comparison):
+            yield _of_a_part(finding) if partial else finding
+
+
+def _of_a_part(finding: Finding) -> Finding:
+    return replace(finding, outcome=Outcome.UNDECIDED, why="needs all problems")
 
 
 def _reach(problems: int) -> str:
@@ -219,7 +267,7 @@ def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -
         yield _at_most(dataset, metric, times, limits.max_ratio, of="B / A")
 
 
-def _has_status(status: FinalStatus) -> Callable[[DatasetVerdicts], Floats]:
+def _has_status(status: FinalStatus) -> _Value:
     return lambda verdicts: verdicts.has_status(status)
 
 
@@ -266,9 +314,78 @@ class _Range:
         shown = f"{worst.shown} to {best.shown}, {one.paired.cut} cut"
         return cls(worst.low, best.high, "whole range", shown)
 
+    @classmethod
+    def anytime(
+        cls, paired: PairedSamples, limit: float, first: int, least: _Value, most: _Value
+    ) -> Self:
+        """The confidence sequence when ``limit`` was decided, in the second run's random order."""
+        seed = paired.runs[1].record.seed
+        order = sorted(
+            range(len(paired.problem_ids)),
+            key=lambda place: order_key(seed, paired.dataset, paired.problem_ids[place]),
+        )
+        low, high = (
+            paired.problem_means(paired.columns(ours)[1] - paired.columns(theirs)[0])[order]
+            for ours, theirs in ((least, most), (most, least))
+        )
+        found = sequential_mean(low, high, limit, first)
+        difference = PairedDifference(
+            found.problems, difference=found.mean, ci95=[found.low, found.high]
+        )
+        shown = f"{_shown(difference)} after {found.problems} of {len(order)}"
+        return cls(found.low, found.high, "whole anytime-valid interval", shown)
+
     @property
     def negated(self) -> "_Range":
         return replace(self, low=_negated(self.high), high=_negated(self.low))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """The ranges of a data set's differences, as the confidence of a rule requires.
+
+    ``first``: the number of problems before which a sequential test decides nothing.
+    """
+
+    one: DatasetComparison
+    first: int
+    sequential: bool
+    partial: bool
+
+    def accepted(self, rule: DifferenceRule) -> _Range:
+        anytime = self._anytime(rule, rule.min_difference, _accepted, _accepted)
+        return anytime or _Range.of(self.one.accepted_at_1, rule.confidence)
+
+    def pass_ratio(self, rule: DifferenceRule) -> _Range:
+        anytime = self._anytime(rule, rule.min_difference, _pass_ratio, _pass_ratio_high)
+        return anytime or _Range.of_pass_ratio(self.one, rule.confidence)
+
+    def with_status(self, status: FinalStatus, rule: IncreaseRule) -> _Range:
+        value = _has_status(status)
+        anytime = self._anytime(rule, rule.max_increase, value, value)
+        return anytime or _Range.of(self.one.paired.difference(value), rule.confidence)
+
+    def _anytime(
+        self, rule: DifferenceRule | IncreaseRule, limit: float, least: _Value, most: _Value
+    ) -> _Range | None:
+        """None where a fixed number of problems decides."""
+        if rule.confidence is Confidence.POINT:
+            return _Range(None, None, "", "–") if self.partial else None
+        if not self.sequential:
+            return None
+        return _Range.anytime(self.one.paired, limit, self.first, least, most)
+
+
+def _accepted(verdicts: DatasetVerdicts) -> Floats:
+    return verdicts.accepted.astype(float)
+
+
+def _pass_ratio(verdicts: DatasetVerdicts) -> Floats:
+    return verdicts.pass_ratio
+
+
+def _pass_ratio_high(verdicts: DatasetVerdicts) -> Floats:
+    return verdicts.pass_ratio_high
 
 
 def _min_difference(dataset: str, metric: str, rule: DifferenceRule, found: _Range) -> Finding:

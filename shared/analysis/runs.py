@@ -208,6 +208,8 @@ class ComparedRun:
         notes = [*torn_lines]
         record = self.record
         notes += [f"untrusted: {line}" for line in record.distrust]
+        if record.stopped:
+            notes.append(f"{record.stopped.described}: no baseline, and its interval is too narrow")
         if not record.complete:
             unjudged = f"{record.samples_unjudged} samples without a verdict"
             sofar = "" if record.state.final else " so far"
@@ -246,10 +248,10 @@ def common_datasets(first: ComparedRun, second: ComparedRun) -> list[str]:
 
 
 def _read(name: str, run: FinishedRun) -> ComparedRun:
-    columns: dict[str, _Columns] = {}
+    columns: dict[str, Columns] = {}
     judged_by: dict[tuple[str, str], tuple[JudgeMethod, str]] = {}
     for verdict in run.verdicts():
-        columns.setdefault(verdict.dataset, _Columns()).add(verdict)
+        columns.setdefault(verdict.dataset, Columns()).add(verdict)
         if judges_answers(verdict.method):
             problem = (verdict.dataset, verdict.problem_id)
             judged_by.setdefault(problem, (verdict.method, verdict.checker))
@@ -278,8 +280,8 @@ def judges_answers(method: JudgeMethod) -> bool:
     return method not in (JudgeMethod.GUARD, JudgeMethod.NONE)
 
 
-class _Columns:
-    """Columns of a data set's verdicts in the order of their file; numbers, not objects."""
+class Columns:
+    """Columns of a data set's verdicts in the order of their arrival; numbers, not objects."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}  # of the problems, in the order of their first verdict

@@ -29,6 +29,7 @@ from shared.run_record import (
     RunMeta,
     RunnerReport,
     RunState,
+    StoppedEarly,
 )
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
@@ -219,6 +220,29 @@ class Ledger:
             # A user without rights on channels only makes them find it later.
             with suppress(NoPermissionError):
                 self._redis.publish(keys.JUDGED, self.run)
+
+    def stop_early(self, plan: RunPlan, stopped: StoppedEarly) -> None:
+        """Reduce the run to the samples of ``plan``; what the others have is deleted.
+
+        The run gets another incarnation, so an index reads it again.
+        """
+        self.queue.forget(map(text, cast(list[bytes], self._redis.hvals(self._keys.jobs))))
+        kept = {sample.key.encode() for sample in plan.each_sample()}
+        pipe = self._transaction()
+        for name in (
+            *(self._keys.completions, self._keys.hashes, self._keys.verdicts),
+            *(self._keys.cases, self._keys.jobs),
+        ):
+            if extra := set(cast(list[bytes], self._redis.hkeys(name))) - kept:
+                pipe.hdel(name, *extra)
+        fields: dict[Any, Any] = {
+            INCARNATION: json.dumps(uuid.uuid4().hex),
+            _PLAN: plan.model_dump_json(),
+            PLANNED: sum(len(one.owed) for one in plan.datasets),
+            "stopped": stopped.model_dump_json(),
+        }
+        pipe.hset(self._keys.meta, mapping=fields)
+        pipe.execute()
 
     def finish(self, at: float) -> None:
         """Record the Unix time of the last verdict."""

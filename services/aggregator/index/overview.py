@@ -163,9 +163,11 @@ def results(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:
 
 
 def notes(connection: sqlite3.Connection, run: IndexedRun) -> list[str]:
-    """Read what of a run's folder cannot be shown."""
+    """Read what of a run's folder cannot be shown, and whether the run stopped early."""
     (found,) = connection.execute("SELECT notes FROM runs WHERE id = ?", (run.id,)).fetchone()
-    return list(json.loads(found))
+    meta = run.meta()
+    stopped = meta and meta.stopped
+    return [*([f"{stopped.described}; no baseline"] if stopped else []), *json.loads(found)]
 
 
 def published_metrics(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:

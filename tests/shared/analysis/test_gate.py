@@ -162,3 +162,53 @@ def test_a_policy_that_cannot_be_used(tmp_path, policy, said):
     with pytest.raises(ConfigError) as caught:
         read_policy(tmp_path / "policy.yaml")
     assert said in str(caught.value)
+
+
+STOPPED = {
+    "outcome": "go", "rules": [], "policy": "p", "baseline": "a", "problems": 40, "planned": 200
+}  # fmt: skip
+
+
+def sequential(first, second, rules):
+    policy = Policy.model_validate({"default": rules})
+    return evaluate(policy, compare_runs(*read_runs([first, second])), sequential=True)
+
+
+def test_a_sequential_gate_says_after_how_many_problems_it_is_decided(tmp_path):
+    first = write_run(tmp_path / "a", {"one": "-" * 100})
+    second = write_run(tmp_path / "b", {"one": "+" * 100})
+    rules = {
+        "accepted_at_1": {"min_difference": 0.0},
+        "pass_ratio_mean": {"min_difference": 0.0},
+        "error_rates": {"wrong_answer_rate": {"max_increase": 0.0}},
+        "max_new_failures": 0,
+    }
+    report = sequential(first, second, rules)
+    assert report.outcome is Outcome.PASS
+    after = {one.rule: one.found.partition(" after ")[2] for one in report.findings}
+    numbers = {name: int(text.split()[0]) for name, text in after.items() if text}
+    assert numbers["accepted_at_1"] == numbers["wrong_answer_rate"] < 15
+    assert numbers["accepted_at_1"] < numbers["pass_ratio_mean"] < 40  # by half a point each
+    assert sequential(second, first, rules).outcome is Outcome.FAIL
+    least = sequential(first, second, {**rules, "min_problems": 50}).findings
+    assert {one.found.split()[-3] for one in least if " after " in one.found} == {"50"}
+
+
+def test_a_part_of_the_problems_decides_no_rule_about_all(tmp_path):
+    first = write_run(tmp_path / "a", {"one": "-" * 39 + "+"})
+    second = write_run(tmp_path / "b", {"one": "+" * 39 + "-"}, change={"stopped": STOPPED})
+    better = {"accepted_at_1": {"min_difference": 0.0}}
+    assert sequential(first, second, better).outcome is Outcome.PASS
+    for rules, outcome in (
+        ({"max_new_failures": 1}, Outcome.UNDECIDED),
+        ({"max_new_failures": 0}, Outcome.FAIL),
+        ({"accepted_at_1": {"min_difference": 0, "confidence": "point"}}, Outcome.UNDECIDED),
+        ({"costs": {"avg_gen_time": {"max_value": 9}}}, Outcome.UNDECIDED),
+    ):
+        assert sequential(first, second, {**better, **rules}).outcome is outcome, rules
+    # Without --sequential, and as the first run, it decides nothing.
+    policy = Policy.model_validate({"default": better})
+    runs = read_runs([first, second])
+    assert evaluate(policy, compare_runs(*runs)).outcome is Outcome.UNDECIDED
+    assert sequential(second, first, better).outcome is Outcome.UNDECIDED
+    assert any("stopped early after 40 of 200" in note for note in runs[1].notes)

@@ -1,0 +1,149 @@
+"""Early stop of a run: a policy against a baseline, decided problem by problem in random order."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from shared.analysis.compare import compare_runs
+from shared.analysis.gate import GateReport, Outcome, evaluate, undecidable_early
+from shared.analysis.gate_policy import NamedPolicy
+from shared.analysis.runs import Columns, ComparedRun, ProblemNote, judges_answers
+from shared.analysis.sequential import order_key
+from shared.errors import ConfigError
+from shared.ledger import Ledger
+from shared.outlines import ProblemOutline
+from shared.plan import RunPlan
+from shared.run_record import RunRecord, StoppedEarly
+from shared.schemas import SampleId
+
+_Problem = tuple[str, str]
+_GO = {Outcome.PASS: "go", Outcome.FAIL: "no-go"}
+
+
+class UntilDecided:
+    """Decides after each problem whether a policy is decided.
+
+    Verdicts count in the random order of the problems, never in that of their arrival: right
+    answers are judged faster than endless ones. So a problem counts when all before it are judged.
+
+    Args:
+        policy: The rules.
+        baseline: A finished run, the gate's first.
+        plan: All samples of the run.
+        seed: The run's, for the order.
+
+    Raises:
+        ConfigError: The baseline cannot be one, or has other data sets.
+    """
+
+    def __init__(
+        self, policy: NamedPolicy, baseline: ComparedRun, plan: RunPlan, seed: int
+    ) -> None:
+        _check_baseline(baseline, [one.name for one in plan.datasets])
+        self._policy = policy
+        self._baseline = baseline
+        self._plan = plan
+        self._samples: dict[_Problem, list[SampleId]] = {}
+        for sample in plan.each_sample():
+            self._samples.setdefault((sample.dataset, sample.problem_id), []).append(sample)
+        self._order = sorted(self._samples, key=lambda problem: order_key(seed, *problem))
+        self._columns: dict[str, Columns] = {}
+        self._notes: dict[str, dict[str, ProblemNote]] = {}
+        self._counted = 0
+
+    @property
+    def notes(self) -> list[str]:
+        """The rules that need all problems."""
+        late = undecidable_early(self._policy.policy, [one.name for one in self._plan.datasets])
+        if not late:
+            return []
+        return [f"stops early only for a no-go, because these need all problems: {', '.join(late)}"]
+
+    def in_order(self, samples: Collection[SampleId]) -> list[SampleId]:
+        """The samples in the random order of their problems."""
+        wanted = set(samples)
+        return [one for name in self._order for one in self._samples[name] if one in wanted]
+
+    def decide(
+        self, ledger: Ledger, unjudged: Collection[SampleId]
+    ) -> tuple[RunPlan, StoppedEarly] | None:
+        """Count the problems that are judged meanwhile; blocks.
+
+        Returns:
+            The part of the plan on which the policy is decided, and the record of it; None if it is
+            not, or if all problems are used.
+
+        Raises:
+            ConfigError: The run is not comparable with the baseline, so nothing can be decided.
+        """
+        before = self._counted
+        self._read(ledger, list(self._next(unjudged)))
+        if self._counted == before or self._counted == len(self._order):
+            return None
+        part = self._plan.reduced(set(self._order[: self._counted]))
+        report = self._evaluate(ledger, part)
+        if report is None or report.outcome is Outcome.UNDECIDED:
+            return None
+        stopped = StoppedEarly(
+            outcome=_GO[report.outcome],
+            rules=report.deciding_rules(),
+            policy=self._policy.name,
+            baseline=self._baseline.place,
+            problems=self._counted,
+            planned=len(self._order),
+        )
+        return part, stopped
+
+    def _next(self, unjudged: Collection[SampleId]) -> Iterator[_Problem]:
+        for problem in self._order[self._counted :]:
+            if any(sample in unjudged for sample in self._samples[problem]):
+                return
+            yield problem
+
+    def _read(self, ledger: Ledger, problems: Sequence[_Problem]) -> None:
+        samples = [sample for problem in problems for sample in self._samples[problem]]
+        methods = {}
+        for verdict in ledger.verdicts(samples):
+            self._columns.setdefault(verdict.dataset, Columns()).add(verdict)
+            if judges_answers(verdict.method):
+                methods[verdict.dataset, verdict.problem_id] = verdict.method, verdict.checker
+        meta = ledger.meta()
+        for problem in ledger.problems([self._samples[one][0] for one in problems]):
+            outline = ProblemOutline.of(problem, meta) if meta else None
+            method, checker = methods.get((problem.dataset, problem.problem_id), (None, None))
+            self._notes.setdefault(problem.dataset, {})[problem.problem_id] = ProblemNote(
+                outline.digest if outline else "", method=method, checker=checker
+            )
+        self._counted += len(problems)
+
+    def _evaluate(self, ledger: Ledger, part: RunPlan) -> GateReport | None:
+        meta = ledger.meta()
+        if meta is None or not self._columns.keys() >= self._baseline.verdicts.keys():
+            return None
+        run = ComparedRun(
+            label="B",
+            name=meta.name,
+            place=meta.output,
+            record=RunRecord.of(ledger.run, meta, part.datasets),
+            verdicts={name: found.sorted() for name, found in self._columns.items()},
+            problems=self._notes,
+            summary={},
+        )
+        comparison = compare_runs(self._baseline, run)
+        if lines := [*comparison.warnings, *comparison.doubts]:
+            raise ConfigError(
+                f"nothing can be decided against {self._baseline.place} (A): {'; '.join(lines[:5])}"
+            )
+        return evaluate(self._policy.policy, comparison, sequential=True)
+
+
+def _check_baseline(baseline: ComparedRun, datasets: Sequence[str]) -> None:
+    record = baseline.record
+    faults = [f"is {record.state}"] if not record.state.published else []
+    faults += [record.stopped.described] if record.stopped else []
+    faults += record.distrust[:1]
+    if set(datasets) != set(baseline.verdicts):
+        faults.append(f"has the data sets {', '.join(baseline.verdicts)}")
+    if faults:
+        raise ConfigError(
+            f"{baseline.place} cannot be the baseline of a run of {', '.join(datasets)}: "
+            f"{'; '.join(faults)}"
+        )
