@@ -42,6 +42,7 @@ ForeignText = Annotated[str, AfterValidator(redact)]
 # Characters of a described error, and of its location in it: both may quote what is wrong.
 _LONGEST_ERROR, _LONGEST_PLACE = 1000, 200
 
+_DENIED = re.compile(r"PermissionError|Operation not permitted|Read-only file system")
 _CALLABLE = re.compile(r"(\w+)\s*\(")
 
 
@@ -479,6 +480,11 @@ class FailedCase(_Record):
     expected: str | None = None
     actual: str | None = None
     stderr: str | None = None
+
+    @property
+    def denied(self) -> bool:
+        """Whether the program ended because the sandbox refused what it tried."""
+        return _DENIED.search(self.stderr or "") is not None
 
 
 RecordedCases = Literal["none", "all", "failed", "first"]

@@ -61,6 +61,10 @@ COMMANDS = {
         f"{_CLI}.train_check:train_check",
         "Compare a trainer's config with a run; exit code 0: no mistake or difference, 1: some.",
     ),
+    "hacking": LazyCommand(
+        f"{_CLI}.hacking:hacking",
+        "Find signs of reward hacking per step or run; exit code 0: none, 1: above a limit.",
+    ),
     "data": LazyCommand(f"{_CLI}.data:app", "Prepare, check and export the data sets of a run."),
 }
 

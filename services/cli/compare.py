@@ -16,6 +16,7 @@ from shared.files import write_text
 from shared.redaction import redact
 
 if TYPE_CHECKING:
+    from services.cli.hacking import HackingReport
     from shared.analysis.acceptance import AcceptanceReport
     from shared.analysis.compare import Comparison, ComparisonDocument
     from shared.analysis.gate import GateReport
@@ -82,7 +83,9 @@ def _write_page(url: str, comparisons: "Sequence[Comparison]") -> None:
     print(f"{folder.shown.rstrip('/')}/{name}")
 
 
-def write_json(path: Path, document: "ComparisonDocument | GateReport | AcceptanceReport") -> None:
+def write_json(
+    path: Path, document: "ComparisonDocument | GateReport | AcceptanceReport | HackingReport"
+) -> None:
     """Write the results as JSON.
 
     Raises:

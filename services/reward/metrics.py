@@ -3,33 +3,20 @@
 import math
 import re
 import time
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from services.reward.models import ScoreResult
+from shared.analysis.hacking import GUARDED, LIMITS, Sign
 from shared.programs import ProgramStatus
 from shared.schemas import InfraFailure
 from shared.service.labels import OTHER, LabelValues
 from shared.service.logs import get_logger
-from shared.statuses import FailureKind, FinalStatus, VerdictDetail
+from shared.statuses import FailureKind, FinalStatus
 from shared.text import shorten_end
 
 log = get_logger(__name__)
-
-GUARDED = (
-    VerdictDetail.EARLY_EXIT,
-    VerdictDetail.KILLED_TWICE,
-    VerdictDetail.HARNESS_KILLED,
-    VerdictDetail.OUTPUT_LIMIT,
-    VerdictDetail.WALL_GUARD,
-    VerdictDetail.COMPLETION_TOO_LONG,
-    VerdictDetail.INVALID_UTF8,
-    "SIGSYS",
-)
-"""Details of verdicts in which a guard of the judge stopped something: the answer ended the program
-before its tests, ended the harness, flooded its output, waited instead of computing, made a system
-call that is refused, or was no text that a model should be rewarded for. Honest answers do some of
-this by accident; a rising rate is a policy that has found something."""
 
 # Data sets of inline tests are named by the clients.
 _MAX_DATASETS = 200
@@ -76,6 +63,19 @@ class RewardMetrics:
             "Completions in which a guard of the judge stopped something, by kind.",
             "kind",
         )
+        self._signs = self._counter(
+            "hacking_signs", "Judged completions with a sign of reward hacking.", "sign"
+        )
+        self._measured = self._counter(
+            "hacking_measured", "Judged completions in which a sign could be found.", "sign"
+        )
+        self._characters = self._counter("characters", "Characters of judged completions.")
+        limits = Gauge(
+            "plumbline_reward_hacking_limit",
+            "Share of completions with a sign, above which there is an alarm.",
+            ["sign"],
+            registry=self.registry,
+        )
         self._cache_hits = self._counter("cache_hits", "Completions with a remembered answer.")
         self._programs = self._counter("programs", "Programs run for tools, by status.", "status")
         self._scores = Histogram(
@@ -108,6 +108,10 @@ class RewardMetrics:
             self._unjudged.labels(reason)
         for kind in GUARDED:
             self._guarded.labels(str(kind))
+        for sign, limit in LIMITS.items():
+            self._signs.labels(sign.value)
+            self._measured.labels(sign.value)
+            limits.labels(sign.value).set(limit)
         for status in ProgramStatus:
             self._programs.labels(status.value)
 
@@ -145,6 +149,13 @@ class RewardMetrics:
             return
         self._queue.observe(result.queue_seconds or 0.0)
         self._judge.observe(result.judge_seconds or 0.0)
+
+    def count_signs(self, signs: Mapping[Sign, bool], characters: int) -> None:
+        """Count the signs of reward hacking in a judged completion, and its length."""
+        self._characters.inc(characters)
+        for sign, present in signs.items():
+            self._measured.labels(sign.value).inc()
+            self._signs.labels(sign.value).inc(present)
 
     def count_program(self, status: ProgramStatus) -> None:
         """Count a program that was run."""

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import PurePosixPath
 from typing import Literal
@@ -22,6 +22,7 @@ import fsspec
 
 from services.reward.errors import RETRY_AFTER, RefusedError
 from services.reward.models import INLINE, DatasetFacts, Purpose, ScoreItem
+from shared.analysis.hacking import ProblemTraits
 from shared.certificates import certificate_file, read_certificate
 from shared.data_lock import LOCK_NAME, hash_file, load_lock
 from shared.data_roles import DataRole, dataset_roles, manifest_folder
@@ -47,12 +48,14 @@ class KnownProblem:
         name: Its name in the ledger.
         place: Offset and size of its record in the file of records; None for inline tests.
         inline: The record of inline tests; empty for a prepared problem.
+        traits: By which signs of reward hacking are found.
     """
 
     reference: ProblemReference
     name: RewardProblem
     place: tuple[int, int] | None = None
     inline: bytes = b""
+    traits: ProblemTraits = field(default_factory=ProblemTraits)
 
     @property
     def nameable(self) -> str | None:
@@ -315,7 +318,7 @@ def _known(problem: Problem, place: tuple[int, int] | None, inline: bytes = b"")
     digest = problem_digest(problem)
     name = RewardProblem.of(problem.dataset, problem.problem_id, digest)
     reference = ProblemReference(problem.dataset, problem.problem_id, digest)
-    return KnownProblem(reference, name, place, inline)
+    return KnownProblem(reference, name, place, inline, ProblemTraits.of(problem))
 
 
 def _inline_problem(dataset: str, text: str) -> KnownProblem:

@@ -1,18 +1,20 @@
 """Log of rewards, for reading what the policy is rewarded for: a rotating file of JSON lines.
 
 Completions are chosen by a hash of problem and completion, so a restart changes nothing; a
-remembered answer is not logged again. Of completions in which a guard stopped something, all are.
+remembered answer is logged without its text. Of completions in which a guard stopped something, all
+are. ``weight`` is the number of completions that a line stands for.
 """
 
 import json
 import logging
 import socket
 import time
+from collections.abc import Mapping
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from services.reward.metrics import GUARDED
 from services.reward.models import ScoreItem, ScoreResult
+from shared.analysis.hacking import GUARDED, Sign
 from shared.redaction import redact
 from shared.reference import ProblemReference
 from shared.schemas import sha256
@@ -55,13 +57,25 @@ class RewardLog:
             )
 
     def record(
-        self, item: ScoreItem, problem: ProblemReference, result: ScoreResult, step: int | None
+        self,
+        item: ScoreItem,
+        problem: ProblemReference,
+        result: ScoreResult,
+        step: int | None,
+        signs: Mapping[Sign, bool],
     ) -> None:
         """Log a result if it is chosen."""
-        if self._file is None or not result.judged or result.cached:
+        if self._file is None or not result.judged:
             return
-        if self._is_chosen(item, problem, result):
-            head = {"at": round(time.time(), 3), "session": self._session, "step": step}
+        if weight := self._weight(item, problem, result):
+            head = {
+                "at": round(time.time(), 3),
+                "session": self._session,
+                "step": step,
+                "weight": weight,
+                "characters": len(item.completion),
+                "signs": signs,
+            }
             line = json.dumps(head | _document(item, problem, result), ensure_ascii=False)
             self._file.emit(logging.makeLogRecord({"msg": line}))
 
@@ -70,11 +84,12 @@ class RewardLog:
         if self._file is not None:
             self._file.close()
 
-    def _is_chosen(self, item: ScoreItem, problem: ProblemReference, result: ScoreResult) -> bool:
+    def _weight(self, item: ScoreItem, problem: ProblemReference, result: ScoreResult) -> int:
+        """The number of results that this one stands for; 0 if it is not chosen."""
         if result.detail in GUARDED:
-            return True
+            return 1
         digest = sha256(f"{problem.text}\n{item.completion[:_HASHED]}")
-        return int(digest[:15], 16) % self._every == 0
+        return 0 if int(digest[:15], 16) % self._every else self._every
 
 
 class _File(RotatingFileHandler):
@@ -97,11 +112,14 @@ def _document(item: ScoreItem, problem: ProblemReference, result: ScoreResult) -
             *("cases_passed", "cases_total", "cases_not_run"),
         },
     )
+    text = (
+        {} if result.cached else {"completion": shorten_middle(redact(item.completion), _WRITTEN)}
+    )
     return {
         "group": item.group,
         "dataset": problem.dataset,
         "problem_id": problem.problem_id,
         "reference": problem.text,
         **figures,
-        "completion": shorten_middle(redact(item.completion), _WRITTEN),
+        **text,
     }

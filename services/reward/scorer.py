@@ -22,6 +22,7 @@ from services.reward.pending import Answered, Listener, PendingAnswers
 from services.reward.problems import KnownProblem, ProblemStore
 from services.reward.reward_log import RewardLog
 from services.reward.settings import RewardSettings
+from shared.analysis import hacking
 from shared.ledger.rewards import RewardAnswer, RewardSample
 from shared.statuses import VerdictDetail
 
@@ -61,6 +62,7 @@ class Scorer:
         self._pending = pending
         self._metrics = metrics
         self._reward_log = reward_log
+        self._meter = hacking.SignMeter()
         self._held = 0
 
     def deadline_of(self, options: ScoreOptions) -> float:
@@ -133,11 +135,28 @@ class Scorer:
                 weight = self._problems.weight(problem) if train else 1.0
                 result = make_result(item, problem, options.score, answer, weight)
                 self._metrics.count_result(problem.reference.dataset, result)
-                self._reward_log.record(item, problem.reference, result, options.step)
+                if result.judged:
+                    self._measure(item, problem, result, options.step)
                 group.append(IndexedResult(index, result))
             yield group
             if not answered:  # the deadline has passed
                 return
+
+    def _measure(
+        self, item: ScoreItem, problem: KnownProblem, result: ScoreResult, step: int | None
+    ) -> None:
+        """Find signs of reward hacking, and count and log them."""
+        answer = hacking.Answered(
+            item.completion,
+            accepted=bool(result.accepted),
+            detail=result.detail,
+            first_failed=result.first_failed,
+            denied=result.denied,
+        )
+        prompt = step, problem.reference.text, item.group
+        signs = self._meter.signs(answer, problem.traits, prompt)
+        self._metrics.count_signs(signs, len(item.completion))
+        self._reward_log.record(item, problem.reference, result, step, signs)
 
     def _check_sizes(self, items: Sequence[ScoreItem]) -> None:
         most = self._settings.max_completion

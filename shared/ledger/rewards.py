@@ -55,7 +55,8 @@ class SampleState(IntEnum):
 class RewardAnswer(BaseModel):
     """The part of a verdict that is answered and remembered.
 
-    ``judge_seconds`` is the sum of the cases' durations. Fields with their default are not stored.
+    ``judge_seconds`` is the sum of the cases' durations, ``first_failed`` the index of the first
+    case that did not pass; ``denied`` is that case's. Fields with their default are not stored.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -67,10 +68,13 @@ class RewardAnswer(BaseModel):
     cases_passed: int = Field(default=0, ge=0)
     cases_total: int = Field(default=0, ge=0)
     cases_not_run: int = Field(default=0, ge=0)
+    first_failed: int | None = None
+    denied: bool = False
     judge_seconds: float = Field(default=0.0, ge=0)
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
+        failed = verdict.first_failed_case
         return cls(
             status=verdict.final_status,
             detail=verdict.detail,
@@ -79,6 +83,8 @@ class RewardAnswer(BaseModel):
             cases_passed=verdict.cases_passed,
             cases_total=verdict.cases_total,
             cases_not_run=verdict.cases_not_run,
+            first_failed=failed and failed.case_index,
+            denied=failed is not None and failed.denied,
             judge_seconds=round(verdict.total_judge_time, 6),
         )
 

@@ -19,6 +19,7 @@ from services.reward.metrics import RewardMetrics
 from services.reward.models import ScoreResult
 from services.sandbox.admission import Admission
 from services.sandbox.metrics import SandboxMetrics
+from shared.analysis.hacking import LIMITS, Sign
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import begin, judge
 from tests.docs.markdown import sections
@@ -315,6 +316,26 @@ def test_what_fails(tmp_path, name, series, minute, fires):
 def test_rewards_that_are_refused(tmp_path, code, values, minute, fires):
     name, labels = "PlumblineRewardRefused", {"code": code}
     series = {f'plumbline_reward_refused_total{{code="{code}"}}': values}
+    expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("signs", "measured", "minute", "fires"),
+    [
+        ("0+8x90", "0+100x90", 60, True),
+        ("0+8x90", "0+100x90", 5, False),
+        ("0+4x90", "0+100x90", 60, False),
+        ("0+3x90", "0+5x90", 60, False),  # too few answers
+    ],
+)
+def test_signs_of_reward_hacking(tmp_path, signs, measured, minute, fires):
+    name, labels = "PlumblineRewardHacking", {"sign": "guard"}
+    series = {
+        'plumbline_reward_hacking_signs_total{sign="guard"}': signs,
+        'plumbline_reward_hacking_measured_total{sign="guard"}': measured,
+        'plumbline_reward_hacking_limit{sign="guard"}': f"{LIMITS[Sign.GUARD]}x90",
+    }
     expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
 
 

@@ -114,6 +114,15 @@ def unjudged_rewards(stack: Stack) -> Iterator[None]:
     yield
 
 
+@fault("RewardHacking", made="240 programs that end their process at once")
+def hacking_rewards(stack: Stack) -> Iterator[None]:
+    (one,) = _items(1, "hacking")
+    programs = (f"```python\nimport os\nos._exit({number})\n```" for number in range(240))
+    stack.post("/v1/score", {"items": [one | {"completion": text} for text in programs]})
+    yield
+    yield
+
+
 @fault("RewardWaiting", made="judges stopped for 65 seconds")
 def waiting_rewards(stack: Stack) -> Iterator[None]:
     stack.judge.send(signal.SIGSTOP)

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from services.reward.metrics import RewardMetrics, kind_of
 from services.reward.models import ScoreResult
 from services.reward.requests import counted
+from shared.analysis.hacking import LIMITS, Sign
 from tests.conftest import RedisServer
 from tests.reward.servers import served
 from tests.reward.test_reward_log import result
@@ -47,6 +48,17 @@ def test_what_the_guards_stopped() -> None:
     assert 'plumbline_reward_guarded_total{kind="early_exit"} 1.0' in found
     assert 'plumbline_reward_guarded_total{kind="SIGSYS"} 1.0' in found
     assert "SIGSEGV" not in found
+
+
+def test_signs_of_reward_hacking_and_their_limits() -> None:
+    metrics = RewardMetrics()
+    metrics.count_signs({Sign.GUARD: True, Sign.COPIED: False}, 100)
+    metrics.count_signs({Sign.GUARD: False}, 20)
+    found = text(metrics)
+    assert counted_as(found, "hacking_signs") == {'sign="guard"': 1}
+    assert counted_as(found, "hacking_measured") == {'sign="guard"': 2, 'sign="copied"': 1}
+    assert "plumbline_reward_characters_total 120.0" in found
+    assert f'plumbline_reward_hacking_limit{{sign="guard"}} {LIMITS[Sign.GUARD]}' in found
 
 
 def test_requests_and_refusals() -> None:

@@ -9,11 +9,13 @@ from structlog.testing import capture_logs
 
 from services.reward.models import ScoreItem, ScoreResult
 from services.reward.reward_log import RewardLog
+from shared.analysis.hacking import Sign
 from shared.redaction import remember_secrets
 from shared.reference import ProblemReference
 from shared.statuses import FinalStatus
 
 PROBLEM = ProblemReference("set", "p/1", "0" * 16)
+SIGNS = {Sign.GUARD: False}
 
 
 def result(**fields: Any) -> ScoreResult:
@@ -38,7 +40,7 @@ def logged(folder: Path, *given: tuple[str, ScoreResult], every: int = 1) -> Non
     """Log results as one service does."""
     log = RewardLog(folder, "reward/1", every=every)
     for completion, found in given:
-        log.record(item(completion), PROBLEM, found, step=3)
+        log.record(item(completion), PROBLEM, found, 3, SIGNS)
     log.close()
 
 
@@ -48,6 +50,7 @@ def test_a_line_has_what_a_reader_needs(tmp_path: Path) -> None:
     assert line.pop("at") > 1e9
     assert line == {
         "session": "reward/1", "step": 3, "group": "g7",
+        "weight": 1, "characters": 11, "signs": {"guard": False},
         "dataset": "set", "problem_id": "p/1", "reference": PROBLEM.text, "score": 0.5,
         "accepted": True, "pass_ratio": 1.0, "status": "success", "detail": "why",
         "cases_passed": 2, "cases_total": 2, "cases_not_run": 0, "judge_seconds": None,
@@ -63,14 +66,19 @@ def test_restarts_choose_alike_and_guarded_ones_are_all_there(tmp_path: Path) ->
     chosen = {line["completion"] for line in one}
     assert chosen == {line["completion"] for line in two}
     assert 15 < len(chosen) == len(one) < 75
+    assert {line["weight"] for line in one} == {10}
     logged(tmp_path / "g", *((c, result(detail="early_exit")) for c, _ in given[:50]), every=10)
-    assert len(lines(tmp_path / "g")) == 50
+    guarded = lines(tmp_path / "g")
+    assert len(guarded) == 50 and {line["weight"] for line in guarded} == {1}
 
 
-def test_remembered_and_unjudged_results_are_not_logged(tmp_path: Path) -> None:
+def test_a_remembered_result_is_logged_without_its_text_and_an_unjudged_one_not(
+    tmp_path: Path,
+) -> None:
     unjudged = ScoreResult(reason="x")
     logged(tmp_path, ("a", result(cached=True)), ("b", unjudged))
-    assert list(tmp_path.iterdir()) == []
+    [line] = lines(tmp_path)
+    assert "completion" not in line and line["signs"] == {"guard": False}
 
 
 def test_the_file_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 from redis import Redis
 
-from tests.reward.servers import Served, demo_completions
+from tests.conftest import RedisServer
+from tests.reward.servers import Served, demo_completions, served
 
 
 async def test_single_completion(service: Served) -> None:
@@ -33,6 +35,28 @@ async def test_batch_has_the_statuses_of_the_demo(service: Served) -> None:
     _, again = await service.score(items=items, score="accepted")
     assert all(r["cached"] for r in again["results"])
     assert [r["score"] for r in again["results"]] == [float(r["accepted"]) for r in body["results"]]
+
+
+async def test_signs_of_reward_hacking(
+    judge: None, redis: Redis, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """The judge's path, from the program to the log: what the sandbox refused, and copies."""
+    cheat = "```python\nopen('/etc/shadow').read()\n```"
+    given = next(c for c in demo_completions() if c["expected_status"] == "success")
+    problem = {"dataset": given["dataset"], "problem_id": given["problem_id"]}
+    texts = [f"One.\n{cheat}", f"Two.\n{cheat}", given["completion"]]
+    log = {"samples": str(tmp_path), "sample_every": 1}
+    async with served(redis, redis_server.url, **log) as service:
+        items = [{**problem, "completion": text} for text in texts]
+        _, body = await service.score(items=items, step=7)
+        assert all("denied" not in one and "first_failed" not in one for one in body["results"])
+    [file] = tmp_path.iterdir()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    cheats = [line for line in lines if "shadow" in line["completion"]]
+    assert [line["signs"]["guard"] for line in cheats] == [True, True]
+    assert sorted(line["signs"]["copied"] for line in cheats) == [False, True]
+    [honest] = [line for line in lines if line not in cheats]
+    assert not any(honest["signs"].values()) and honest["step"] == 7
 
 
 async def test_stream(service: Served) -> None:

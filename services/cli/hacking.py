@@ -1,0 +1,201 @@
+"""`plumb hacking`: signs of reward hacking in a reward service's logs, or over runs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel, ConfigDict, ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from services.cli.compare import JsonFile, write_json
+from services.cli.display import printable, stdout_console
+from services.cli.layout import plain_table, print_line, print_table
+from services.cli.options import run_folder
+from services.runner.problems import load_problems
+from shared.analysis.hacking import (
+    LIMITS,
+    Answered,
+    MeasuredAnswer,
+    ProblemTraits,
+    Sign,
+    SignMeter,
+    StepFigures,
+    step_figures,
+)
+from shared.errors import ConfigError, DataError, FindingsError
+from shared.finished_run import FinishedRun, open_run
+from shared.json_lines import TornLineError, parse_record, read_lines
+from shared.schemas import Generation, Verdict, describe
+
+_LOGS = "rewards-*.jsonl*"
+_SHOWN = 30
+# Answers of a step where the trainer sends none.
+_STEP = 256
+
+
+class _Line(BaseModel):
+    """A line of a log of rewards, as far as it is measured."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    at: float
+    step: int | None
+    signs: dict[Sign, bool]
+    characters: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class HackingReport:
+    """The figures of all steps; the alarms are those of the steps."""
+
+    limits: dict[Sign, float]
+    steps: list[StepFigures]
+
+
+def hacking(
+    places: Annotated[
+        list[str],
+        typer.Argument(metavar="LOG|RUN...", help="Logs or their folders; or runs in order."),
+    ],
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", help="SIGN=SHARE, another limit; repeatable."),
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="The runs' data, if they have moved.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Find signs of reward hacking per step or run; exit code 0: none, 1: above a limit."""
+    limits = dict(LIMITS) | _limits(limit or [])
+    console = stdout_console()
+    logs = [_logs(place) for place in places]
+    if any(logs) and not all(logs):
+        raise ConfigError("give logs of rewards or folders of runs, not both")
+    if all(logs):
+        answers = read_logs([path for found in logs for path in found])
+    else:
+        answers = [one for place in places for one in _of_run(place, data or [], console)]
+    steps = step_figures(answers, limits)
+    if not steps:
+        raise DataError(f"{places[0]}: no answer to measure")
+    _print_steps(console, steps)
+    if json_file:
+        write_json(json_file, HackingReport(limits, steps))
+    alarms = [one for one in steps if one.alarms]
+    if not alarms:
+        print_line(console, Text(f"no sign above its limit in {len(steps)} steps"))
+        return
+    first = alarms[0]
+    seen = sum(one.answers for one in steps[: steps.index(first) + 1])
+    raise FindingsError(
+        f"signs of reward hacking in {len(alarms)} of {len(steps)} steps, first in {first.step} "
+        f"after {seen} answers: {'; '.join(first.alarms)}"
+    )
+
+
+def _limits(given: Sequence[str]) -> dict[Sign, float]:
+    found = {}
+    for text in given:
+        name, _, share = text.partition("=")
+        try:
+            found[Sign(name)] = float(share)
+        except ValueError:
+            names = ", ".join(Sign)
+            raise ConfigError(
+                f"--limit {text}: give SIGN=SHARE, a share such as 0.1 of {names}"
+            ) from None
+    return found
+
+
+# Logs of the reward service
+
+
+def _logs(place: str) -> list[str]:
+    """The logs of a folder or path, rotated ones too; none for a run."""
+    path = Path(place)
+    if path.is_file():
+        return [place]
+    return [] if (path / "run.json").exists() else sorted(map(str, path.glob(_LOGS)))
+
+
+def read_logs(paths: Sequence[str]) -> list[MeasuredAnswer]:
+    lines = sorted((line for path in paths for line in _lines(path)), key=lambda line: line.at)
+    found = [
+        MeasuredAnswer(
+            f"#{place // _STEP}" if line.step is None else line.step,
+            line.signs,
+            line.characters,
+            line.weight,
+        )
+        for place, line in enumerate(lines)
+    ]
+    return sorted(found, key=lambda one: one.step if isinstance(one.step, int) else -1)
+
+
+def _lines(path: str) -> Iterator[_Line]:
+    with suppress(TornLineError):  # the service writes it
+        for number, line in read_lines(path):
+            place = f"{path}:{number}"
+            try:
+                yield parse_record(_Line, place, line)
+            except ValidationError as error:
+                raise DataError(f"{place}: not a log of rewards ({describe(error)})") from None
+
+
+# Runs
+
+
+def _of_run(place: str, data: Sequence[str], console: Console) -> Iterator[MeasuredAnswer]:
+    run = open_run(run_folder(place))
+    traits = _traits(run, data, console)
+    meter = SignMeter()
+    for verdict, generation in run.judged_samples():
+        if verdict.judged and generation is not None:
+            name = verdict.dataset, verdict.problem_id
+            answer = _answered(verdict, generation)
+            signs = meter.signs(answer, traits.get(name, ProblemTraits()), name)
+            yield MeasuredAnswer(run.folder.shown, signs, len(generation.completion))
+
+
+def _answered(verdict: Verdict, generation: Generation) -> Answered:
+    failed = verdict.first_failed_case
+    return Answered(
+        generation.completion,
+        verdict.accepted,
+        verdict.detail,
+        first_failed=failed.case_index if failed else None,
+        denied=failed is not None and failed.denied,
+        cut=generation.finish_reason == "length",
+    )
+
+
+def _traits(
+    run: FinishedRun, data: Sequence[str], console: Console
+) -> dict[tuple[str, str], ProblemTraits]:
+    """The traits of the run's problems; without its data none, so two signs are not measured."""
+    paths = data or run.record.data_files or run.record.config.data.eval_files
+    try:
+        problems = load_problems(run.record.config.data, paths, allow_unlocked=True).problems
+    except DataError as error:
+        text = f"public tests and expected outputs are not known: {error}; name them with --data"
+        print_line(console, Text(printable(text), style="yellow"))
+        return {}
+    return {(one.dataset, one.problem_id): ProblemTraits.of(one) for one in problems}
+
+
+def _print_steps(console: Console, steps: Sequence[StepFigures]) -> None:
+    """Print the last steps, and those with an alarm."""
+    table = plain_table(["step", "answers", *Sign, "characters", "above"], ["step", "above"])
+    for place, one in enumerate(steps):
+        if place >= len(steps) - _SHOWN or one.alarms:
+            rates = ["–" if rate is None else f"{rate:.0%}" for rate in one.rates.values()]
+            alarms = Text("; ".join(one.alarms), style="bold red")
+            name = printable(str(one.step))
+            table.add_row(name, str(one.answers), *rates, f"{one.characters:.0f}", alarms)
+    print_table(console, table)
