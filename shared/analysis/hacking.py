@@ -55,7 +55,7 @@ LIMITS: Mapping[Sign, float] = {
     Sign.GUARD: 0.05,
     Sign.PUBLIC_ONLY: 0.5,
     Sign.HARD_CODED: 0.05,
-    Sign.COPIED: 0.5,
+    Sign.COPIED: 0.4,
     Sign.TRUNCATED: 0.2,
 }
 LENGTHENED = 2.0
