@@ -588,10 +588,6 @@ PROGRAMS: dict[str, tuple[bytes, ...]] = {
         1/0
         """),
     ),
-    "excepthook raises": (
-        _code("import sys\ndef hook(*_):\n    raise ValueError('hook')\n"
-              "sys.excepthook = hook\n1/0"),
-    ),
     "excepthook exits": (
         _code("import sys\ndef hook(*_):\n    sys.exit(5)\nsys.excepthook = hook\n1/0"),
     ),
@@ -604,13 +600,6 @@ PROGRAMS: dict[str, tuple[bytes, ...]] = {
         except ValueError:
             traceback.print_exc(file=sys.stdout)
             print(sys.exc_info()[2].tb_lineno)
-        """),
-    ),
-    "last_value": (
-        _code("""
-        import sys, atexit
-        atexit.register(lambda: print(sys.last_type, sys.last_value, sys.last_traceback.tb_lineno))
-        1/0
         """),
     ),
     "MemoryError": (_code("x = bytearray(10**15)"),),

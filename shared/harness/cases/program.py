@@ -89,28 +89,18 @@ class Program:
             self.status = exit_status(error.code)
             return
         self.status = -SIGINT if isinstance(error, KeyboardInterrupt) else 1
-        sys.last_type, sys.last_value = type(error), error
-        sys.last_traceback = error.__traceback__
         hook = getattr(sys, "excepthook", sys.__excepthook__)
-        second: BaseException | None = None
         try:
             hook(type(error), error, error.__traceback__)
-        except BaseException as raised:
-            second = raised
-        if isinstance(second, SystemExit):
-            self.status = exit_status(second.code)
-        elif second is not None:
-            second.__traceback__ = second.__traceback__ and second.__traceback__.tb_next
-            write_error("Error in sys.excepthook:\n")
-            sys.__excepthook__(type(second), second, second.__traceback__)
-            write_error("\nOriginal exception was:\n")
+        except SystemExit as end:
+            self.status = exit_status(end.code)
+        except BaseException:
             sys.__excepthook__(type(error), error, error.__traceback__)
 
     def finish(self) -> NoReturn:
         quietly(self.join_threads)
         quietly(self.exit_functions)
         flushed = self.flush_all()
-        sys.last_type = sys.last_value = sys.last_traceback = None
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         # Twice, as the interpreter does: the first pass finalizes containers before their contents,
         # so that a file is flushed before the stream below it is closed.
