@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
-from pydantic import BeforeValidator, ValidationError
-from pydantic_core import PydanticKnownError, from_json
+from pydantic import ValidationError
+from pydantic_core import from_json
 
 from shared.text import shorten_end
 
@@ -128,18 +128,6 @@ def _members(value: object) -> Sequence[object]:
 
 
 # Validation
-
-
-def few(most: int) -> BeforeValidator:
-    """Limit the members of an object before they are validated: each may be an error."""
-
-    def check(value: object) -> object:
-        if isinstance(value, dict) and len(value) > most:
-            context = {"field_type": "Dictionary", "max_length": most, "actual_length": len(value)}
-            raise PydanticKnownError("too_long", context)
-        return value
-
-    return BeforeValidator(check)
 
 
 class ErrorDetail(TypedDict):

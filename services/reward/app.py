@@ -14,13 +14,13 @@ from services.reward.errors import RefusedError
 from services.reward.models import (
     MAX_RUN_BODY,
     BatchRequest,
+    RunRequest,
     ScoreItem,
     ScoreOptions,
     ScoreResult,
     ServiceInfo,
     SingleRequest,
     parse_request,
-    parse_run,
 )
 from services.reward.requests import body_of, counted, retry_after
 from services.reward.scorer import DEADLINE_PASSED, why_not_judged
@@ -121,7 +121,7 @@ class _Routes:
             return response
 
     async def _run(self, request: web.Request) -> web.Response:
-        body = await body_of(request, parse_run, limit=MAX_RUN_BODY)
+        body = await body_of(request, RunRequest.model_validate, limit=MAX_RUN_BODY)
         result = await self._service.programs.run(body.program, body.deadline)
         self._service.metrics.count_program(result.status)
         return _json(result.model_dump_json())

@@ -1,7 +1,6 @@
 """Requests and results of the reward service's API."""
 
 from enum import StrEnum
-from http import HTTPStatus
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -10,12 +9,9 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
-    ValidationError,
     model_validator,
 )
 
-from services.reward.errors import RefusedError
-from shared.foreign_json import few
 from shared.ledger.rewards import RewardAnswer
 from shared.programs import MAX_CODE, MAX_STDIN, Program
 from shared.schemas import without_surrogates
@@ -78,7 +74,7 @@ class ScoreItem(BaseModel):
     dataset: _Name | None = None
     problem_id: _Name | None = None
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
-    ground_truth: Annotated[dict[str, JsonValue], few(64)] | str | None = None
+    ground_truth: dict[str, JsonValue] | str | None = None
     id: Annotated[str, Field(max_length=_MAX_NAME), BeforeValidator(_encodable)] | int | None = None
     group: Annotated[str, Field(max_length=_MAX_NAME), BeforeValidator(_encodable)] | int | None = (
         None
@@ -144,23 +140,6 @@ class RunRequest(Program):
     @property
     def program(self) -> Program:
         return Program.model_construct(**self.model_dump(exclude={"deadline"}))
-
-
-def parse_run(document: object) -> RunRequest:
-    """Validate a decoded body.
-
-    Raises:
-        RefusedError: The program or its input is too large.
-        ValidationError: It has another shape.
-    """
-    try:
-        return RunRequest.model_validate(document)
-    except ValidationError as error:
-        for found in error.errors(include_url=False, include_input=False):
-            if found["type"] == "too_large":
-                text = f"{'.'.join(map(str, found['loc']))}: {found['msg']}"
-                raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text) from None
-        raise
 
 
 class ScoreResult(BaseModel):
