@@ -7,13 +7,15 @@ keys are the docstrings below the fields.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
+from pydantic import BaseModel
+from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
@@ -28,7 +30,6 @@ from shared.config import Config
 from shared.protocol import Leaf, LeafRole, Section, leaves
 from shared.service.settings import RedisSettings
 from shared.verl_keys import MAPPED, RECORDED, REFUSED, SECTIONS
-from tools.field_docs import describe_fields, with_subclasses
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("docs/reference.md", "docs/metrics.md")
@@ -40,7 +41,30 @@ SETTINGS: Mapping[str, type[BaseSettings]] = {
     "reward": RewardSettings,
     "`plumb`": RedisSettings,
 }
-describe_fields([*SETTINGS.values(), *with_subclasses(Section)])
+
+
+def _with_subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield model
+    for child in model.__subclasses__():
+        yield from _with_subclasses(child)
+
+
+def _describe_fields(models: Iterable[type[BaseModel]]) -> None:
+    """Set ``description`` of each model's fields to the docstring below them.
+
+    Pydantic would do so whenever a class is defined (``use_attribute_docstrings``): a tenth of the
+    time that `plumb` needs to start, for texts that only documents show.
+    """
+    for model in models:
+        texts: dict[str, str] = {}
+        for base in reversed(model.__mro__):
+            if issubclass(base, BaseModel) and not base.__module__.startswith("pydantic"):
+                texts.update(extract_docstrings_from_cls(base, use_inspect=True))
+        for name, field in model.model_fields.items():
+            field.description = field.description or texts.get(name)
+
+
+_describe_fields([*SETTINGS.values(), *_with_subclasses(Section)])
 ARTIFACTS: Mapping[str, str] = {
     artifacts.SUMMARY: "`{dataset: {metric: value}}`: rates with 95 % intervals, pass ratios, "
     "costs, coverage",
