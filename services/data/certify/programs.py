@@ -13,7 +13,7 @@ from services.data.layouts.base import Solution
 from services.data.records import Record, ReferenceSolution
 from shared.completions import RecordedCompletion
 from shared.errors import data_error
-from shared.extraction import extract
+from shared.extraction import extract, future_imports
 from shared.function_plan import prelude_of, with_prompt
 from shared.json_lines import parse_record, read_lines
 from shared.outlines import entry_point
@@ -23,11 +23,16 @@ from shared.schemas import HumanEvalTests, MbppTests, Problem, StdioTests, descr
 ORIGINALS = 3
 # CPU seconds of a mutant.
 LEAST_SECONDS, MOST_SECONDS = 1.0, 10.0
-# Prints the result of a call so that equal values are equal texts: numbers rounded to 9 digits,
-# sets and dictionaries sorted, blanks within texts escaped.
+# Only the result of a call is printed, not what an answer prints. Equal values are equal texts:
+# numbers are rounded to 9 digits, sets and dictionaries sorted, blanks within texts escaped.
+_SILENCE = """
+import io as _plumbline_io, sys as _plumbline_sys
+_plumbline_stdout = _plumbline_sys.stdout
+_plumbline_sys.stdout = _plumbline_io.StringIO()
+"""
 _DRIVER = """
 
-import ast as _ast, contextlib as _contextlib, io as _io, sys as _sys
+import ast as _plumbline_ast
 
 def _plumbline_text(value):
     if isinstance(value, (bool, int, float)):
@@ -44,10 +49,9 @@ def _plumbline_text(value):
         return repr(value).replace(" ", "\\\\x20")
     return type(value).__name__
 
-_plumbline_given = _ast.literal_eval(_sys.stdin.read())
-with _contextlib.redirect_stdout(_io.StringIO()):
-    _plumbline_result = {function}(*_plumbline_given)
-print(_plumbline_text(_plumbline_result))
+_plumbline_given = _plumbline_ast.literal_eval(_plumbline_sys.stdin.read())
+_plumbline_result = {function}(*_plumbline_given)
+print(_plumbline_text(_plumbline_result), file=_plumbline_stdout)
 """
 
 
@@ -243,7 +247,9 @@ def on_inputs(program: Program, problem: Problem) -> ReferenceSolution:
         setup = "from typing import *\n" if isinstance(own.tests, StdioTests) else ""
         if isinstance(own.tests, MbppTests):
             setup = prelude_of(own.tests)
-        code = f"{setup}\n{solution.code}{_DRIVER.format(function=function)}"
+        futures, rest = future_imports(solution.code)
+        driver = _DRIVER.format(function=function)
+        code = "\n".join([*futures, _SILENCE, setup, rest, driver])
         solution = Solution("python", code)
     return ReferenceSolution(problem, program.number + 1, solution)
 
