@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def _run(settings: AggregatorSettings) -> None:
-    redis = wait_for_redis(settings.redis_url)
+    redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
     asyncio.run(_serve(settings, redis))
 
 

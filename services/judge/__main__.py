@@ -24,7 +24,7 @@ def _work(settings: JudgeSettings) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     log = get_logger(__name__)
     name = settings.name or f"judge-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-    redis = wait_for_redis(settings.redis_url)
+    redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
     judge = JudgeProcess(redis, settings, name)
     watch = SandboxWatch(settings.sandboxes)
     watch.start()

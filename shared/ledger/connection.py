@@ -31,9 +31,9 @@ from shared.ledger.sentinel import (
 )
 from shared.ledger.version import check_ledger
 from shared.redaction import redact, redact_address, remember_address
-from shared.service.logs import get_logger
+from shared.service.health import StartupServer
+from shared.service.settings import ServiceSettings
 
-log = get_logger(__name__)
 T = TypeVar("T")
 
 # About 40 seconds in all, longer than a restarted server needs to load its append-only file.
@@ -123,17 +123,40 @@ async def connect_async(url: str, *, wait: float = 0.0, retries: int = RETRIES) 
         return AsyncRedis.from_url(url, **settings)
 
 
-def wait_for_redis(url: str, poll: float = 1.0) -> Redis:
-    """Connect to Redis, and wait for it without limit, ``poll`` seconds between two attempts."""
-    reason = ""
-    while True:
-        try:
-            return connect(url)
-        except ServiceError as error:
-            if str(error) != reason:
-                reason = str(error)
-                log.error("waiting for Redis", reason=reason)
-        time.sleep(poll)
+def wait_for_redis(
+    url: str,
+    host: str,
+    port: int,
+    *,
+    settings: ServiceSettings | None = None,
+    poll: float = 1.0,
+) -> Redis:
+    """Connect to Redis, and wait for it without limit.
+
+    While waiting, a startup server on ``host:port`` answers health checks: alive at /healthz, not
+    ready with the reason at /readyz.
+
+    Args:
+        url: URL of Redis.
+        host: Address of the startup server.
+        port: Port of the startup server.
+        settings: Settings of the service, for the access to the startup server.
+        poll: Seconds between two attempts.
+
+    Raises:
+        ServiceError: The address cannot be bound.
+    """
+    try:
+        return connect(url)
+    except ServiceError as error:
+        reason = str(error)
+    with StartupServer(host, port, reason, settings) as server:
+        while True:
+            time.sleep(poll)
+            try:
+                return connect(url)
+            except ServiceError as error:
+                server.set_reason(str(error))
 
 
 def check_server(redis: Redis) -> None:

@@ -27,6 +27,10 @@ log = get_logger(__name__)
 # Connections that the kernel keeps for a process that is busy; it takes no more than its own limit.
 BACKLOG = 4096
 
+_ANY_PATH = "/{path:.*}"
+# Seconds after which a request may be tried again while a service waits for a dependency.
+_RETRY_AFTER = "2"
+
 ALIVE: Mapping[str, object] = {"status": "alive"}
 
 # Returns the reason why the service cannot work, None if it can.
@@ -112,10 +116,19 @@ class HealthServer:
     def port(self) -> int:
         return int(self._socket.getsockname()[1])
 
+    def add_others(self, app: "web.Application") -> None:
+        """Add the answer to requests for any other path."""
+        from aiohttp import web
+
+        async def unknown(_request: web.Request) -> web.Response:
+            return web.json_response({"error": "not found"}, status=404)
+
+        app.router.add_get(_ANY_PATH, unknown)
+
     def __enter__(self) -> Self:
-        port = self.port
+        self._port = self.port
         self._thread.start()
-        announce_port(port)
+        announce_port(self._port)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -130,11 +143,11 @@ class HealthServer:
         """The endpoints."""
         # Imported here because commands import this module and make no server.
         from shared.service.access import Access
-        from shared.service.server import add_operations, json_http_errors, make_application
+        from shared.service.server import add_operations, make_application
 
-        access = Access(self._settings.hosts, self._settings.bearer)
-        app = make_application(access, middlewares=[json_http_errors()])
+        app = make_application(Access(self._settings.hosts, self._settings.bearer))
         add_operations(app, self.readiness, self.registry)
+        self.add_others(app)
         return app
 
     async def _serve(self) -> None:
@@ -142,6 +155,42 @@ class HealthServer:
 
         async with listening(self.application(), *self._address, bound=self._socket):
             await self._stop.wait()
+
+
+class StartupServer(HealthServer):
+    """Answers health checks with 503 while the service waits for a dependency."""
+
+    def __init__(
+        self, host: str, port: int, reason: str, settings: "ServiceSettings | None" = None
+    ) -> None:
+        """Bind the address and log the reason; ``settings`` are those of :class:`HealthServer`.
+
+        Raises:
+            ServiceError: The address cannot be bound.
+        """
+        self._reason = reason
+        super().__init__(host, port, Readiness(lambda: self._reason), settings=settings)
+        self.readiness.failure()
+
+    def set_reason(self, reason: str) -> None:
+        """Answer with ``reason`` from now on; a changed reason is logged."""
+        self._reason = reason
+        self.readiness.failure()
+
+    def add_others(self, app: "web.Application") -> None:
+        from aiohttp import web
+
+        async def unavailable(_request: web.Request) -> web.Response:
+            body = {"error": self._reason}
+            return web.json_response(body, status=503, headers={"Retry-After": _RETRY_AFTER})
+
+        # Every method: a client of the service that is to come takes a 405 for a final answer.
+        app.router.add_route("*", _ANY_PATH, unavailable)
+
+    def __enter__(self) -> Self:
+        # No port file: its reader would take this port for the port of the started service.
+        self._thread.start()
+        return self
 
 
 def bind_error(host: str, port: int, error: OSError) -> ServiceError:

@@ -4,20 +4,18 @@ import json
 import os
 import subprocess
 import sys
-import time
+import threading
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from redis import Redis
-from structlog.testing import capture_logs
 
 from shared.ledger import wait_for_redis
-from shared.service.health import HealthServer, Readiness
+from shared.service.health import Readiness, StartupServer
 from shared.service.processes import free_port
 from tests.conftest import RedisServer
-from tests.waiting import until
 
 
 def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
@@ -29,10 +27,23 @@ def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
 
 
 def test_alive_and_not_ready_for_a_reason() -> None:
-    with HealthServer("127.0.0.1", 0, Readiness(lambda: "no luck")) as server:
+    with StartupServer("127.0.0.1", 0, "starting") as server:
+        server.set_reason("no luck")
         assert asked(server.port, "/readyz") == (503, {"ready": False, "reason": "no luck"})
         assert asked(server.port, "/healthz") == (200, {"status": "alive"})
-        assert asked(server.port, "/metrics")[0] == 404
+        assert asked(server.port, "/metrics") == (503, {"error": "no luck"})
+
+
+def test_a_request_to_a_service_that_waits_is_to_be_sent_again() -> None:
+    with StartupServer("127.0.0.1", 0, "no Redis") as server:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{server.port}/v1/score", b"{}", {"Content-Type": "application/json"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request, timeout=30)
+    assert caught.value.code == 503
+    assert json.load(caught.value) == {"error": "no Redis"}
+    assert float(caught.value.headers["Retry-After"]) > 0
 
 
 def test_a_refusal_is_one_line_and_the_errors_code(tmp_path: Path) -> None:
@@ -50,7 +61,7 @@ def test_a_refusal_is_one_line_and_the_errors_code(tmp_path: Path) -> None:
 
 
 def test_a_health_check_says_why_a_service_is_not_ready() -> None:
-    with HealthServer("127.0.0.1", 0, Readiness(lambda: "no luck")) as server:
+    with StartupServer("127.0.0.1", 0, "no luck") as server:
         environment = {"PATH": os.environ["PATH"], "PORT": str(server.port)}
         check = [sys.executable, "-m", "shared.healthcheck"]
         done = subprocess.run(check, env=environment, capture_output=True, text=True, check=False)
@@ -59,18 +70,27 @@ def test_a_health_check_says_why_a_service_is_not_ready() -> None:
 
 
 def test_redis_is_waited_for(tmp_path: Path) -> None:
-    """It refuses the password at first; the log says so."""
+    """It refuses the password at first; /readyz says so until it does not."""
     server = RedisServer(tmp_path)  # not everybody's: it would know passwords from now on
-    redis = Redis.from_url(server.url)
+    url = server.url
+    redis = Redis.from_url(url)
     redis.config_set("requirepass", "secret")
-    with capture_logs() as logs, ThreadPoolExecutor() as threads:
-        waiting = threads.submit(wait_for_redis, server.url, poll=0.05)
-        until("the reason is logged", lambda: bool(logs))
-        time.sleep(0.3)
+    port, found = free_port(), []
+    waiting = threading.Thread(
+        target=lambda: found.append(wait_for_redis(url, "127.0.0.1", port, poll=0.1))
+    )
+    try:
+        waiting.start()
+        reason = ""
+        while "password" not in reason:
+            try:
+                reason = str(asked(port, "/readyz")[1].get("reason"))
+            except urllib.error.URLError:
+                continue
+    finally:
         redis.config_set("requirepass", "")
-        assert waiting.result(60).ping()
-    [line] = logs
-    assert "password" in line["reason"]
+    waiting.join(60)
+    assert found[0].ping()
     server.stop()
 
 
