@@ -23,7 +23,7 @@ from tests.shared.ledgers import problem
 
 
 def test_a_method_that_does_not_go_with_the_rest_is_refused() -> None:
-    overrides = ["judge.method=submit", "judge.language=go"]
+    overrides = ["judge.method=submit", "judge.language=php"]
     with pytest.raises(ConfigError, match="method batch: judge") as caught:
         with_method(load_config(None, overrides), "batch", False, False)
     assert "\n" not in str(caught.value)

@@ -149,5 +149,5 @@ def _wrapped(name: str, source: str) -> str:
 
 
 def _constant(found: re.Match[str]) -> str:
-    names = found[1] or f"{{ {found[2]} }}"
+    names = found[1] or f"{{ {found[2].strip()} }}"
     return f"const {names} = {found[3]}_js;\n"
