@@ -175,11 +175,13 @@ def certificate_file(data: str) -> str:
 
 
 def read_certificate(path: str) -> tuple[Certificate, bytes] | None:
-    """Read a certificate and its bytes; None if there is none.
+    """Read a certificate and its bytes; None if there is none, and beside a file on the web.
 
     Raises:
         DataError: It cannot be read, or another version of Plumbline wrote it.
     """
+    if path.startswith(("http://", "https://")):
+        return None  # an address names one file, and a server may answer any other one
     with reading(path):
         fs, place = fsspec.core.url_to_fs(path)
         if not fs.exists(place):

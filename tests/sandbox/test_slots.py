@@ -315,7 +315,7 @@ async def test_descriptors_of_a_lost_order_are_closed(choose: Choose, monkeypatc
         await run(runner, "print(1)")
         with pytest.raises(SlotLostError):
             await slot_of(runner).run(Order(kind="exec", seconds=1), [os.dup(0)])
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 SERVER = """

@@ -15,6 +15,7 @@ from shared.certificates import (
     ProblemCertificate,
     certificate_file,
     certified_tests,
+    read_certificate,
 )
 from shared.config import RULES, load_config
 from shared.errors import DataError
@@ -120,3 +121,7 @@ def test_runs_with_the_same_certificate_have_a_corrected_difference(tmp_path):
 
 def test_the_metrics_say_what_they_are():
     assert BY_KEY["accepted_at_1_corrected"].only_if == "certified_problems"
+
+
+def test_a_file_on_the_web_has_no_certificate_beside_it() -> None:
+    assert read_certificate(certificate_file("http://127.0.0.1:9/set.parquet?token=1")) is None

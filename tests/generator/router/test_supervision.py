@@ -166,6 +166,8 @@ async def test_one_whose_machine_is_away_waits_for_it(start: Start, factory: Fak
     factory.full = 5
     service = await start(2, router_restarts_per_hour=1)
     factory.replicas[0, 0].end.set()
+    while (0, 6) not in factory.replicas:
+        await asyncio.sleep(0.01)
     await service.are("healthy", "healthy")
     assert [key for key in factory.asked if key[0] == 0] == [(0, n) for n in range(7)]
 
