@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ from services.judge.harness.sources import harness_files, source
 from shared.harness import wire
 from shared.harness.cases.streams import wants_pipe
 from shared.harness.wire import CallResult, CaseLimits
-from tests.judge.fidelity_programs import NOT_IN, PROGRAMS, SILENT, SIMILAR, VERSIONED
+from tests.judge.fidelity_programs import PROGRAMS
 
 T = TypeVar("T")
 LIMITS = CaseLimits(
@@ -151,20 +151,12 @@ def compared(
     program: bytes,
     inputs: Sequence[bytes],
     environment: dict[str, str] | None = None,
-    silent: bool = False,
 ) -> tuple[list[End], list[End]]:
     """Return the ends in the harness, and those of the program by itself."""
     environment = environment or ENVIRONMENT
     wanted = [reference(folder, python, program, stdin, environment) for stdin in inputs]
     got = ends(folder, python, program, inputs, environment)
-    if silent:
-        got, wanted = ([replace(end, stderr="") for end in ends] for ends in (got, wanted))
     return got, wanted
-
-
-def check(folder: Path, python: str, program: bytes, inputs: Sequence[bytes]) -> None:
-    got, wanted = compared(folder, python, program, inputs)
-    assert got == wanted
 
 
 def together(work: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:
@@ -174,35 +166,14 @@ def together(work: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:
         return dict(zip(names, threads.map(work, names), strict=True))
 
 
-def version(python: str) -> tuple[int, int]:
-    words = subprocess.check_output([python, "-c", "import sys; print(*sys.version_info[:2])"])
-    major, minor = words.split()
-    return int(major), int(minor)
-
-
-def check_programs(folder: Path, python: str, names: Iterable[str]) -> None:
-    own = version(python)
-
-    def compare(name: str) -> tuple[list[End], list[End]]:
-        program, *inputs = PROGRAMS[name]
-        return compared(folder, python, program, inputs or [b""], silent=name in SILENT)
-
-    pairs = together(
-        compare,
-        [name for name in names if VERSIONED.get(name, own) <= own and NOT_IN.get(name) != own],
-    )
-    assert {name: pair for name, pair in pairs.items() if pair[0] != pair[1]} == {}
-
-
 @pytest.mark.timeout(600)
 def test_programs_end_as_by_themselves(folder: Path, python: str) -> None:
-    check_programs(folder, python, PROGRAMS.keys() - SIMILAR)
+    def compare(name: str) -> tuple[list[End], list[End]]:
+        program, *inputs = PROGRAMS[name]
+        return compared(folder, python, program, inputs or [b""])
 
-
-@pytest.mark.nightly
-@pytest.mark.timeout(600)
-def test_similar_programs_end_as_by_themselves(folder: Path, python: str) -> None:
-    check_programs(folder, python, SIMILAR)
+    pairs = together(compare, PROGRAMS)
+    assert {name: pair for name, pair in pairs.items() if pair[0] != pair[1]} == {}
 
 
 UNBUFFERED = """
@@ -262,20 +233,8 @@ def test_chance_of_numpy_is_new_in_every_case(folder: Path, python: str) -> None
     program = "import numpy\nimport numpy.random\nprint(numpy.random.rand())"
     assert len(set(outputs(folder, python, program))) == 3
     seeded = b"import numpy as np\nnp.random.seed(5)\nprint(np.random.rand())"
-    check(folder, python, seeded, [b""] * 2)
-
-
-def test_numpy_ends_as_by_itself(folder: Path, python: str) -> None:
-    if subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode:
-        pytest.skip("needs numpy")
-    program = b"""
-import sys
-import numpy as np
-a = np.array(sys.stdin.read().split(), dtype=np.int64)
-print(a.cumsum(), np.linalg.inv(np.eye(300))[0, :2], np.zeros(10**6).sum())
-print(np.dot(np.ones((400, 400)), np.ones((400, 400)))[0, 0], np.int8(100) + np.int8(100))
-"""
-    check(folder, python, program, [b"1 2 3", b""])
+    got, wanted = compared(folder, python, seeded, [b""] * 2)
+    assert got == wanted
 
 
 LEAVERS = {
