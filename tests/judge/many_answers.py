@@ -97,26 +97,6 @@ PROBLEMS = (
     quitf(_ok, "%.9f", found);"""),
     ),
     ManyAnswers(
-        "topological order",
-        "4 3\n1 2\n1 3\n3 4\n",
-        "1 2 3 4\n",
-        ("1 3 4 2", "1 3 2 4"),
-        ("2 1 3 4", "1 4 3 2", "1 2 3", "1 2 3 3", "1 2 3 4 1", "a b c d"),
-        cpp=cpp_checker("""
-    int n = inf.readInt(), m = inf.readInt();
-    vector<int> at(n + 1, -1);
-    for (int i = 0; i < n; i++) {
-        int v = ouf.readInt(1, n);
-        if (at[v] >= 0) quitf(_wa, "%d occurs twice", v);
-        at[v] = i;
-    }
-    for (int i = 0; i < m; i++) {
-        int a = inf.readInt(), b = inf.readInt();
-        if (at[a] > at[b]) quitf(_wa, "%d is after %d", a, b);
-    }
-    quit(_ok, "sorted");"""),
-    ),
-    ManyAnswers(
         "subset with a sum, or NO",
         "5 9\n2 7 4 5 1\n",
         "YES\n2\n1 2\n",
@@ -149,22 +129,6 @@ PROBLEMS = (
     if (sum != wanted) quitf(_wa, "sum is %lld", sum);
     if (jury == "NO") quitf(_fail, "participant found a subset, jury did not");
     quitf(_ok, "k=%d", k);"""),
-    ),
-    ManyAnswers(
-        "case-insensitive yes or no, for many queries",
-        "3\n",
-        "YES\nNO\nYES\n",
-        ("yes no yes", "Yes\nNo\nYES", "yEs\n\nnO\nyes\n"),
-        ("YES NO", "YES NO NO", "YES NO YES NO", "Y N Y", "1 0 1", "YES, NO, YES"),
-        cpp=cpp_checker("""
-    int n = 0;
-    while (!ans.seekEof()) {
-        string j = upperCase(ans.readToken()), p = upperCase(ouf.readToken());
-        n++;
-        if (p != "YES" && p != "NO") quitf(_pe, "YES or NO expected in %d%s", n, englishEnding(n).c_str());
-        if (j != p) quitf(_wa, "expected %s, found %s", j.c_str(), p.c_str());
-    }
-    quitf(_ok, "%d answers", n);"""),
     ),
     ManyAnswers(
         "words in any order",
@@ -229,22 +193,6 @@ PROBLEMS = (
     while (!ouf.seekEof()) { ouf.readLong(); extra++; }
     if (extra) quitf(_wa, "%d numbers too many", extra);
     quitf(_ok, "%d numbers: %s", n, compress(trim(first)).c_str());"""),
-    ),
-    ManyAnswers(
-        "three-colouring of a graph",
-        "3 3\n1 2\n2 3\n1 3\n",
-        "1 2 3\n",
-        ("2 1 3", "3 2 1"),
-        ("1 1 2", "1 2 4", "1 2", "0 1 2", "1 2 3 3", "1 2 3.0"),
-        cpp=cpp_checker("""
-    int n = inf.readInt(), m = inf.readInt();
-    vector<int> colour = ouf.readInts(n, 1, 3, "colour");
-    while (m--) {
-        int a = inf.readInt(1, n), b = inf.readInt(1, n);
-        quitif(colour[a - 1] == colour[b - 1], _wa, "edge %d %d", a, b);
-    }
-    if (!ouf.seekEof()) quitf(_pe, "extra tokens");
-    quitf(_ok, "fine");"""),
     ),
     ManyAnswers(
         "matching of maximum size",
@@ -315,12 +263,12 @@ PROBLEMS = (
         cpp=cpp_checker("""
     string given = inf.readToken(), jury = ans.readLine(), found = ouf.readToken(pattern("[a-z]{1,100}"), "s");
     string turned(found.rbegin(), found.rend());
-    if (turned != found) quitf(_wa, "no palindrome: %s", found.c_str());
+    quitif(turned != found, _wa, "no palindrome: %s", found.c_str());
     sort(given.begin(), given.end());
     sort(found.begin(), found.end());
     ensuref(jury.size() == given.size(), "jury's answer");
     if (given != found) quitf(_wa, "other letters");
-    quitf(_ok, "palindrome");"""),
+    quit(_ok, "palindrome");"""),
     ),
     ManyAnswers(
         "plain C++ without testlib",
@@ -341,42 +289,12 @@ int main(int argc, char** argv) {
 """,
     ),
     ManyAnswers(
-        "plain C checker that prints a lot",
-        "5\n",
-        "1 4\n",
-        ("2 3", "5 0", "-1 6"),
-        ("1 5", "1", "four one"),
-        cpp="""
-#include <stdio.h>
-int main(int argc, char* argv[]) {
-    FILE *given = fopen(argv[1], "r"), *output = fopen(argv[2], "r");
-    long n, a, b;
-    for (int i = 0; i < 100000; i++) puts("noise");
-    if (fscanf(given, "%ld", &n) != 1) return 3;
-    if (fscanf(output, "%ld %ld", &a, &b) != 2) return 2;
-    fprintf(stderr, "sum %ld\\n", a + b);
-    return a + b == n ? 0 : 1;
-}
-""",
-    ),
-    ManyAnswers(
         "any divisor",
         "12\n",
         "2\n",
         ("3", "12", " 6 "),
         ("5", "1", "0", "", "3.0", "2 3", "x"),
         function("n, d = int(input), int(output)\nreturn d > 1 and n % d == 0"),
-    ),
-    ManyAnswers(
-        "array with a given sum of squares",
-        "3 14\n",
-        "1 2 3\n",
-        ("3 2 1", "-1 2 -3", "2 3 1"),
-        ("1 2 2", "1 2", "1 2 3 0", "3.7 0 0", "1 2 three"),
-        function(
-            "n, total = map(int, input.split())\nfound = [int(word) for word in output.split()]\n"
-            "return len(found) == n and sum(x * x for x in found) == total"
-        ),
     ),
     ManyAnswers(
         "balanced brackets of a length",
@@ -388,54 +306,6 @@ int main(int argc, char* argv[]) {
             "depth, text = 0, output.strip()\nfor letter in text:\n"
             "    depth += {'(': 1, ')': -1}[letter]\n    if depth < 0: return False\n"
             "return depth == 0 and len(text) == int(input)"
-        ),
-    ),
-    ManyAnswers(
-        "spanning tree",
-        "3 3\n1 2\n2 3\n1 3\n",
-        "1 2\n2 3\n",
-        ("1 3\n2 3", "3 1\n1 2"),
-        ("1 2", "1 2\n1 2", "1 2\n2 1", "1 2\n2 3\n1 3", "1 2\n3 4", "1 1\n2 3"),
-        function(
-            "lines = [tuple(map(int, line.split())) for line in input.splitlines()]\n"
-            "n, edges = lines[0][0], {frozenset(edge) for edge in lines[1:]}\n"
-            "words = list(map(int, output.split()))\n"
-            "found = list(zip(words[::2], words[1::2], strict=True))\n"
-            "if len(found) != n - 1: return False\n"
-            "parent = list(range(n + 1))\n"
-            "def root(v):\n    while parent[v] != v: v = parent[v]\n    return v\n"
-            "for a, b in found:\n"
-            "    if frozenset((a, b)) not in edges or root(a) == root(b): return False\n"
-            "    parent[root(a)] = root(b)\n"
-            "return True"
-        ),
-    ),
-    ManyAnswers(
-        "magic square, rows are lines",
-        "3\n",
-        "2 7 6\n9 5 1\n4 3 8\n",
-        ("8 1 6\n3 5 7\n4 9 2", "4 9 2\n3 5 7\n8 1 6\n"),
-        ("8 1 6 3 5 7 4 9 2", "1 2 3\n4 5 6\n7 8 9", "5 5 5\n5 5 5\n5 5 5", "2 7 6\n9 5 1", ""),
-        function(
-            "n = int(input)\ngrid = [list(map(int, line.split())) for line in output.strip().splitlines()]\n"
-            "if [len(row) for row in grid] != [n] * n: return False\n"
-            "if sorted(sum(grid, [])) != list(range(1, n * n + 1)): return False\n"
-            "lines = grid + list(map(list, zip(*grid)))\n"
-            "lines += [[grid[i][i] for i in range(n)], [grid[i][-1 - i] for i in range(n)]]\n"
-            "return len({sum(line) for line in lines}) == 1"
-        ),
-    ),
-    ManyAnswers(
-        "queens on a board",
-        "4\n",
-        "2 4 1 3\n",
-        ("3 1 4 2",),
-        ("1 2 3 4", "2 4 1", "2 4 1 4", "2 4 3 1", "2 4 1 3 5", "4 2 3 1"),
-        function(
-            "n, found = int(input), list(map(int, output.split()))\n"
-            "if sorted(found) != list(range(1, n + 1)): return False\n"
-            "return len({r + c for r, c in enumerate(found)}) == n == "
-            "len({r - c for r, c in enumerate(found)})"
         ),
     ),
     ManyAnswers(
@@ -462,42 +332,6 @@ int main(int argc, char* argv[]) {
         ),
     ),
     ManyAnswers(
-        "two numbers with a gcd",
-        "6\n",
-        "6 12\n",
-        ("12 18", "6 6", "30 42"),
-        ("6 9", "3 6", "12 24", "0 0", "6", "6 12 18"),
-        function(
-            "import math\na, b = map(int, output.split())\n"
-            "return a > 0 and b > 0 and math.gcd(a, b) == int(input)"
-        ),
-    ),
-    ManyAnswers(
-        "set of pairs in any order, pairs unordered",
-        "a-b c-d\n",
-        "a b\nc d\n",
-        ("c d\na b", "b a\nd c", "d c\nb a\n"),
-        ("a c\nb d", "a b", "a b\na b", "a b c d", "a b\nc d\nc d"),
-        function(
-            "def pairs(text):\n"
-            "    return sorted(tuple(sorted(line.split())) for line in text.strip().splitlines())\n"
-            "return pairs(output) == pairs(expected)"
-        ),
-    ),
-    ManyAnswers(
-        "next prime gap: any composite run of a length",
-        "3\n",
-        "8 9 10\n",
-        ("14 15 16", "24 25 26"),
-        ("7 8 9", "8 9", "8 10 12", "9 8 10", "8 9 10 11", "8 9 ten"),
-        function(
-            "found = list(map(int, output.split()))\n"
-            "composite = all(any(n % d == 0 for d in range(2, n)) and n > 3 for n in found)\n"
-            "run = found == list(range(found[0], found[0] + int(input)))\n"
-            "return composite and run"
-        ),
-    ),
-    ManyAnswers(
         "knight's move from a square",
         "a1\n",
         "b3\n",
@@ -509,24 +343,6 @@ int main(int argc, char* argv[]) {
             "    sys.exit(2)\n"
             "moves = sorted(abs(ord(x) - ord(y)) for x, y in zip(a, b[0]))\n"
             "sys.exit(0 if moves == [1, 2] else 1)\n"
-        ),
-    ),
-    ManyAnswers(
-        "permutation with a number of inversions, as a script",
-        "4 3\n",
-        "4 1 2 3\n",
-        ("1 4 3 2", "2 3 4 1", "3 2 1 4"),
-        ("1 2 3 4", "4 3 2 1", "4 1 2", "4 1 2 2", "4 1 2 3 5", "d a b c"),
-        script(
-            "def main():\n"
-            "    n, wanted = map(int, given.split())\n"
-            "    p = [int(word) for word in output.split()]\n"
-            "    if sorted(p) != list(range(1, n + 1)):\n"
-            "        sys.exit('not a permutation')\n"
-            "    found = sum(p[i] > p[j] for i in range(n) for j in range(i + 1, n))\n"
-            "    sys.exit(found != wanted)\n"
-            "if __name__ == '__main__':\n"
-            "    main()\n"
         ),
     ),
     ManyAnswers(
@@ -543,33 +359,6 @@ int main(int argc, char* argv[]) {
             "if re.findall(r'[0-9]+', output) != numbers:\n"
             "    sys.exit(1)\n"
             "sys.exit(eval(output.strip()) != int(wanted))\n"
-        ),
-    ),
-    ManyAnswers(
-        "Hamiltonian cycle",
-        "4\n1 2\n2 3\n3 4\n4 1\n1 3\n",
-        "1 2 3 4\n",
-        ("2 3 4 1", "4 3 2 1", "3 4 1 2"),
-        ("1 3 2 4", "1 2 3", "1 2 3 3", "1 2 3 4 1", "1 2 4 3", "0 1 2 3"),
-        function(
-            "n, *words = map(int, input.split())\n"
-            "edges = {frozenset(pair) for pair in zip(words[::2], words[1::2])}\n"
-            "tour = list(map(int, output.split()))\n"
-            "return sorted(tour) == list(range(1, n + 1)) and all(\n"
-            "    frozenset((a, b)) in edges for a, b in zip(tour, tour[1:] + tour[:1]))"
-        ),
-    ),
-    ManyAnswers(
-        "partition into two halves of equal sum",
-        "4\n1 5 4 2\n",
-        "1 2\n",
-        ("3 4", "2 1", "4 3"),
-        ("1 3", "1", "1 2 3", "1 1", "5 6", "one two"),
-        function(
-            "n, *a = map(int, input.split())\n"
-            "found = [int(word) for word in output.split()]\n"
-            "if len(set(found)) != len(found) or not all(1 <= at <= n for at in found): return False\n"
-            "return 2 * sum(a[at - 1] for at in found) == sum(a)"
         ),
     ),
 )

@@ -139,15 +139,6 @@ async def test_a_sandbox_of_another_kind(sandbox: SandboxClient) -> None:
     assert (await judged(foreign, "8", **fields)).case_codes == [0]
 
 
-def test_a_header_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "large.h").write_text(" " * (5 << 20))
-    os.mkfifo(tmp_path / "pipe.h")
-    for name in ("none.h", "large.h", "pipe.h", "."):
-        override = f"judge.checker_include={tmp_path / name}"
-        with pytest.raises(ConfigError, match=r"cannot read "):
-            make_task(None, stdio(("1", "1")), "", override)  # type: ignore[arg-type]
-
-
 BROKEN = [
     ("int main( {", CheckerFault.NOT_COMPILED),
     ("int main() { for (;;); }", CheckerFault.TIMED_OUT),
@@ -158,30 +149,10 @@ BROKEN = [
     ("int main() { return 1; }", CheckerFault.REJECTS_EXPECTED),
     (cpp_checker('quitf(_fail, "no");'), CheckerFault.FAILED),
 ]
-MORE_BROKEN = [
-    ('#include "missing.h"\nint main() {}', CheckerFault.NOT_COMPILED),
-    ("#include <cstdlib>\nint main() { abort(); }", CheckerFault.CRASHED),
-    ("#include <vector>\nint main() { std::vector<char> v(1L << 40); }", CheckerFault.CRASHED),
-    (
-        "#include <thread>\nint main() { std::this_thread::sleep_for(std::chrono::hours(1)); }",
-        CheckerFault.TIMED_OUT,
-    ),
-    (cpp_checker("ans.readInt(100, 200);"), CheckerFault.FAILED),
-    (cpp_checker("inf.readInt(); inf.readInt();"), CheckerFault.FAILED),
-]
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    "checkers",
-    [
-        pytest.param(BROKEN, id="few"),
-        pytest.param(MORE_BROKEN, id="more", marks=pytest.mark.nightly),
-    ],
-)
-async def test_a_broken_checker_is_never_a_wrong_answer(
-    sandbox: SandboxClient, checkers: list[tuple[str, CheckerFault]]
-) -> None:
+async def test_a_broken_checker_is_never_a_wrong_answer(sandbox: SandboxClient) -> None:
     async def outcome(source: str) -> tuple[object, ...]:
         fields = {"checker_source": source, "checker_language": "cpp"}
         try:
@@ -192,8 +163,8 @@ async def test_a_broken_checker_is_never_a_wrong_answer(
             return error.fault, error.failures[-1].kind, "\n" in str(error)
         return (verdict.case_codes,)
 
-    found = await together([source for source, _ in checkers], outcome, at_a_time=4)
-    expected = {source: (fault, FailureKind.CHECKER, False) for source, fault in checkers}
+    found = await together([source for source, _ in BROKEN], outcome, at_a_time=4)
+    expected = {source: (fault, FailureKind.CHECKER, False) for source, fault in BROKEN}
     assert found == expected
 
 
@@ -322,6 +293,15 @@ async def test_no_output_of_an_answer_passes_a_strict_checker(
     assert (await judged(sandbox, "7\n", **fields)).accepted
 
 
+def test_a_header_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "large.h").write_text(" " * (5 << 20))
+    os.mkfifo(tmp_path / "pipe.h")
+    for name in ("none.h", "large.h", "pipe.h", "."):
+        override = f"judge.checker_include={tmp_path / name}"
+        with pytest.raises(ConfigError, match=r"cannot read "):
+            make_task(None, stdio(("1", "1")), "", override)  # type: ignore[arg-type]
+
+
 async def test_what_a_case_does_to_the_checker_ends_with_the_case(sandbox: SandboxClient) -> None:
     """A checker that evaluates outputs can be cheated, but for one case only."""
     source = (
@@ -334,14 +314,3 @@ async def test_what_a_case_does_to_the_checker_ends_with_the_case(sandbox: Sandb
     problem = stdio(("1", "a"), ("2", "b"), ("3", "c"), checker_source=source)
     verdict = await verdict_of(make_task(sandbox, problem, fenced(code)))
     assert verdict.case_codes == [1, 0, 0]
-
-
-async def test_many_cases_are_one_call(sandbox: SandboxClient) -> None:
-    source = "def check(input, output, expected):\n    return int(output) % 2 == int(input) % 2\n"
-    problem = stdio(*((f"{i}", f"{i}") for i in range(100)), checker_source=source)
-    task = make_task(sandbox, problem, fenced("print(int(input()) + (input == 0))"))
-    attempts = task.attempts
-    assert isinstance(attempts, Attempts)
-    verdict = await verdict_of(task)
-    assert verdict.accepted
-    assert verdict.attempts == 2
