@@ -1,6 +1,5 @@
 import asyncio
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,12 +91,3 @@ async def test_slots_are_never_lost_nor_doubled(steps: list[str]):
     assert all(isinstance(result, expected) for result in results)
     assert (admission.in_flight, admission.queued) == (0, 0)
     assert order == sorted(order)
-
-
-async def test_retry_after_is_whole_seconds():
-    admission = Admission(concurrency=1, queue_limit=0)
-    async with admission.slot():
-        with pytest.raises(QueueFullError) as caught:
-            async with admission.slot():
-                pass
-    assert 1 <= caught.value.retry_after <= 60

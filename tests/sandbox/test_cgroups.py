@@ -19,13 +19,6 @@ def parent(folder: Path, path: str, counter: str) -> Path:
     return made
 
 
-def test_only_a_folder_with_a_counter_is_a_group(tmp_path: Path) -> None:
-    own = parent(tmp_path, "service", "cpuacct.usage")
-    mounts = V1.format(root="/", mount=tmp_path)
-    assert CpuGroup.create(mounts, "4:cpu,cpuacct:/service\n") is None
-    assert not list(own.glob(f"{PREFIX}*"))
-
-
 @pytest.mark.parametrize(
     ("text", "own", "root", "place"),
     [
@@ -65,17 +58,3 @@ def test_groups_of_dead_servers_are_removed(tmp_path: Path) -> None:
     alive.mkdir()
     CpuGroup.create(V2.format(root="/", mount=tmp_path), "0::/\n")
     assert (dead.exists(), alive.exists()) == (False, True)
-
-
-@pytest.mark.parametrize("mounts", ["", "nonsense\n", V2.format(root="/", mount="/nowhere")])
-def test_without_a_hierarchy_there_is_no_group(mounts: str) -> None:
-    assert CpuGroup.create(mounts, "0::/\n") is None
-
-
-def test_nothing_of_a_group_stays() -> None:
-    group = CpuGroup.create()
-    if group is None:
-        pytest.skip("this process may not make control groups")
-    assert group.folder.is_dir()
-    group.close()
-    assert not group.folder.exists()

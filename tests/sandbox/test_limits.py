@@ -41,22 +41,9 @@ async def test_timeout_keeps_what_was_written(every_isolation: Sandbox):
     assert result["execution_time"] >= 2
 
 
-async def test_no_time_at_all_is_a_timeout(sandbox: Sandbox):
-    for limit in (0, -5, 1e-9):
-        answer = await sandbox.run("print(1)", run_timeout=limit)
-        assert answer["run_result"]["status"] == "TimeLimitExceeded", limit
-
-
 async def test_daemon_dies_with_a_program_that_ends(every_isolation: Sandbox, token: str):
     answer = await every_isolation.run(daemon(token))
     assert answer["run_result"]["stdout"] == "daemon is up\n", answer
-    assert not alive(token)
-
-
-async def test_daemon_dies_at_the_timeout(every_isolation: Sandbox, token: str):
-    answer = await every_isolation.run(daemon(token) + "\nwhile True: pass", run_timeout=3)
-    assert answer["run_result"]["status"] == "TimeLimitExceeded"
-    assert answer["run_result"]["stdout"] == "daemon is up\n"
     assert not alive(token)
 
 
@@ -87,16 +74,6 @@ async def test_memory_limit(every_isolation: Sandbox):
     assert "MemoryError" in answer["run_result"]["stderr"]
     fits = await every_isolation.run("print(len(bytearray(64 << 20)))", memory_limit_MB=256)
     assert fits["run_result"]["stdout"] == f"{64 << 20}\n"
-
-
-async def test_threads_work_under_a_memory_limit(every_isolation: Sandbox):
-    code = (
-        "import threading\n"
-        "threads = [threading.Thread(target=print, args=(1,)) for _ in range(8)]\n"
-        "[t.start() for t in threads]; [t.join() for t in threads]"
-    )
-    answer = await every_isolation.run(code, memory_limit_MB=1024)
-    assert answer["run_result"]["stdout"].split() == ["1"] * 8, answer
 
 
 async def test_file_size_limit(start_sandbox: StartSandbox):

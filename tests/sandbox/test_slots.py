@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import os
-import resource
 import signal
 import sys
 import tempfile
@@ -18,13 +17,13 @@ import pytest
 
 from services.sandbox import runner as runner_module
 from services.sandbox import slots
-from services.sandbox.isolation import Identity, Isolation
+from services.sandbox.isolation import Isolation
 from services.sandbox.probe import ChosenIsolation, IsolationError, choose_isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunCodeResponse, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.slots import Order, Slot, SlotLostError
+from services.sandbox.slots import Slot, SlotLostError
 from services.sandbox.workspace import Workspace
 from shared.harness.sources import harness_sources
 from shared.harness.wire import CaseLimits, FunctionTests, RunCasesRequest
@@ -50,14 +49,14 @@ async def choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     tmp_path.chmod(0o755)
     made: list[ChosenIsolation] = []
 
-    async def choose(kind: str = "auto", temp_root: Path = tmp_path) -> Runner:
+    async def choose(kind: str = "auto") -> Runner:
         user = next_user()
         monkeypatch.setattr(runner_module, "FIRST_UID", user)
         monkeypatch.setattr(runner_module, "LAST_UID", user)
         settings = SandboxSettings(
             isolation=IsolationChoice(kind),
             concurrency=1,
-            temp_root=temp_root,
+            temp_root=tmp_path,
             python=python_for(kind),
         )
         try:
@@ -85,18 +84,6 @@ async def run(runner: Runner, code: str, **request: Any) -> RunCodeResponse:
 
 
 async def test_a_clean_program_keeps_its_slot(runner: Runner):
-    await check_slot_is_kept(runner)
-
-
-@pytest.mark.parametrize("kind", ISOLATIONS)
-async def test_a_clean_program_keeps_its_slot_on_a_tmpfs(choose: Choose, kind: str):
-    """There the size of a folder is that of the names in it."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o755)
-        await check_slot_is_kept(await choose(kind, Path(folder)))
-
-
-async def check_slot_is_kept(runner: Runner):
     slot = slot_of(runner)
     await slot.ready()
     started = slot.started
@@ -127,34 +114,6 @@ async def passes(runner: Runner, code: str) -> bool:
     return [case.stdout for case in result.cases.values()] == [b"1\ndone"]
 
 
-UNTIL_KILLED = "import os, time\nprint(len(os.listdir()), flush=True)\nopen('left', 'x')\n"
-
-
-async def kill_container_once(slot: Slot, marker: Path) -> None:
-    """Kill the container in the middle of a program, as an operator or the OOM killer would."""
-    await until(lambda: any(marker.rglob("left")))
-    os.killpg(slot._pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize("kind", rungs("landlock", "none"))
-async def test_a_program_whose_container_is_killed_runs_again_from_the_beginning(
-    choose: Choose, kind: str, tmp_path: Path
-):
-    runner = await choose(kind)
-    slot = slot_of(runner)
-    killing = asyncio.create_task(kill_container_once(slot, tmp_path))
-    # Only the second container is left alone; an old file would make the program fail.
-    code = UNTIL_KILLED + f"time.sleep(60 if os.getppid() == {await pid_of_init(slot)} else 0)"
-    answer = await run(runner, code, run_timeout=90)
-    await killing
-    assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
-
-
-async def pid_of_init(slot: Slot) -> int:
-    await slot.ready()
-    return slot._pid
-
-
 async def test_cases_of_a_killed_container_run_again(runner: Runner, token: str):
     slot = slot_of(runner)
     request = RunCasesRequest(
@@ -170,24 +129,6 @@ async def test_cases_of_a_killed_container_run_again(runner: Runner, token: str)
     result = await work
     assert (result.end, slot.started) == ("done", started + 1)
     assert not alive(token)
-
-
-async def test_a_slot_that_always_ends_is_an_error_and_no_verdict(choose: Choose, monkeypatch: Any):
-    runner = await choose()
-    slot = slot_of(runner)
-    await slot.ready()
-
-    async def lost(*_: object) -> None:
-        raise SlotLostError("the slot ended in the middle of a program: it was killed")
-
-    monkeypatch.setattr(Slot, "run", lost)
-    answer = await run(runner, "print(1)")
-    assert (answer.status, answer.run_result) == (RunStatus.SANDBOX_ERROR, None)
-    assert answer.message == "the slot ended in the middle of a program: it was killed"
-    result = await runner.run_cases(
-        RunCasesRequest(code="print(1)", inputs=[""], limits=LIMITS), slot=0
-    )
-    assert result.end is None
 
 
 async def test_an_idle_container_that_died_is_replaced(runner: Runner):
@@ -213,24 +154,6 @@ async def test_an_unclean_slot_is_replaced(choose: Choose, kind: str, monkeypatc
         assert (slot.started, slot.running) == (started + 1, False)
 
 
-async def test_an_unclean_slot_is_replaced_after_a_cancellation(
-    choose: Choose, monkeypatch: Any, token: str
-):
-    source = slots._source
-    unclean = "\nInit.tidy = lambda *_: False\n"
-    runner = await choose()
-    slot = slot_of(runner)
-    await slot.close()
-    monkeypatch.setattr(slots, "_source", lambda name: source(name) + unclean * (name == "init"))
-    work = asyncio.create_task(run(runner, sleeper(token), run_timeout=60))
-    await until(lambda: alive(token))
-    work.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work
-    assert not slot.running
-    assert not alive(token)
-
-
 def sleeper(token: str) -> str:
     return (
         "import os, sys; os.execv(sys.executable, "
@@ -251,27 +174,6 @@ async def test_a_cancelled_program_ends_and_the_slot_stays(runner: Runner, token
     assert slot.started == started
 
 
-async def test_a_program_after_two_cancellations_waits_for_the_end(runner: Runner, token: str):
-    work = asyncio.create_task(run(runner, sleeper(token), run_timeout=60))
-    await until(lambda: alive(token))
-    work.cancel()
-    await asyncio.sleep(0)
-    work.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work
-    assert (await run(runner, "print(1)")).stdout == "1\n"
-    assert not alive(token)
-
-
-async def test_two_requests_at_once_start_one_container(runner: Runner):
-    slot = slot_of(runner)
-    await slot.close()
-    started = slot.started
-    first, second = await asyncio.gather(slot.ready(), slot.ready())
-    assert first is second
-    assert slot.started == started + 1
-
-
 async def test_nothing_is_left_of_a_closed_runner(runner: Runner, tmp_path: Path):
     slot = slot_of(runner)
     await run(runner, "import os; os.mkdir('x'); os.chmod('x', 0)")
@@ -286,8 +188,6 @@ async def test_nothing_is_left_of_a_closed_runner(runner: Runner, tmp_path: Path
     [
         (["sh", "-c", "echo 'bwrap: no way' >&2; exit 1"], "bwrap: no way"),
         (["sh", "-c", "printf 'one\\ntwo\\n' >&2"], "one; two"),
-        (["false"], "the slot ended while it started"),
-        ([sys.executable, "-c", "raise OSError(38, 'no Landlock')"], "OSError: [Errno 38] no Land"),
         (["/nowhere/bwrap"], "No such file or directory: '/nowhere/bwrap'"),
     ],
 )
@@ -304,18 +204,6 @@ async def test_a_start_that_fails_has_a_reason_in_one_line(
     with pytest.raises(SlotLostError) as error:
         await runner.run_cases(RunCasesRequest(code="print(1)", inputs=[""], limits=LIMITS), slot=0)
     assert reason in str(error.value)
-
-
-async def test_descriptors_of_a_lost_order_are_closed(choose: Choose, monkeypatch: Any):
-    runner = await choose()
-    await slot_of(runner).close()
-    monkeypatch.setattr(Isolation, "command", lambda *_: ["false"])
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(3):
-        await run(runner, "print(1)")
-        with pytest.raises(SlotLostError):
-            await slot_of(runner).run(Order(kind="exec", seconds=1), [os.dup(0)])
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 SERVER = """
@@ -360,9 +248,8 @@ async def test_the_servers_death_ends_its_containers(
     await until(lambda: not alive(str(folder)))
 
 
-@pytest.mark.parametrize("files", [0, 2000])
 async def test_the_next_request_waits_until_a_cancelled_one_is_cleaned_up(
-    choose: Choose, monkeypatch: pytest.MonkeyPatch, files: int
+    choose: Choose, monkeypatch: pytest.MonkeyPatch
 ):
     runner = await choose()
     begun, clear = threading.Event(), Workspace.clear
@@ -374,9 +261,7 @@ async def test_the_next_request_waits_until_a_cancelled_one_is_cleaned_up(
 
     with monkeypatch.context() as patch:
         patch.setattr(Workspace, "clear", late)
-        first = asyncio.create_task(
-            run(runner, f"for i in range({files}): open('f%d' % i, 'w').close()")
-        )
+        first = asyncio.create_task(run(runner, "open('f', 'w').close()"))
         await until(begun.is_set)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -385,26 +270,6 @@ async def test_the_next_request_waits_until_a_cancelled_one_is_cleaned_up(
         code = "import time; time.sleep(0.5); print(len(open(__file__).readlines()))"
         answer = await asyncio.wait_for(run(runner, code), 20)
     assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
-
-
-async def test_a_workspace_that_somebody_removed_is_made_again(choose: Choose):
-    runner = await choose()
-    slot = slot_of(runner)
-    await slot.close()
-    slot.workspace.remove()
-    cases = await runner.run_cases(
-        RunCasesRequest(code="print(1)", inputs=[""], limits=LIMITS), slot=0
-    )
-    assert cases.cases[0].stdout == b"1\n"
-
-
-async def test_slots_of_one_user_share_no_limit_of_processes(choose: Choose):
-    """It would count the processes of the other slots."""
-    runner = await choose("none")
-    runner.isolation = replace(runner.isolation, identity=Identity.SERVER)
-    code = "import resource; print(resource.getrlimit(resource.RLIMIT_NPROC)[0])"
-    cases = await runner.run_cases(RunCasesRequest(code=code, inputs=[""], limits=LIMITS), slot=0)
-    assert int(cases.cases[0].stdout) == resource.getrlimit(resource.RLIMIT_NPROC)[0]
 
 
 @pytest.mark.parametrize("way", ["run_code", "run_cases"])

@@ -51,31 +51,11 @@ int main() {
 """
 
 PROGRAMS = {
-    "selectors": Piped(
-        "import selectors, sys\ns = selectors.DefaultSelector()\ns.register(0, 1)\n"
-        "s.register(1, 2)\nprint(len(s.select()), sys.stdin.read())",
-        "2 input\n\n",
-    ),
-    "asyncio": Piped(
-        "import asyncio, sys\nasync def main():\n"
-        "  loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()\n"
-        "  await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)\n"
-        "  out, way = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)\n"
-        "  writer = asyncio.StreamWriter(out, way, reader, loop)\n"
-        "  out.set_write_buffer_limits(0)\n"
-        "  writer.write((await reader.read()) * 30_000)\n  await writer.drain()\n"
-        "asyncio.run(main())",
-        "input\n" * 30_000,
-    ),
     "open": Piped(
         "print('a', flush=True)\nfor mode in 'wawa':\n"
         "  print(mode, file=open('/dev/stdout', mode))\n"
         "print(open('/dev/stdin').read(), file=open('/proc/self/fd/1', 'w'))",
         "a\nw\na\nw\na\ninput\n\n",
-    ),
-    "shell in Python": Piped(
-        f"import os\nprint('zero', flush=True)\nos.system({SHELL!r})\nprint('last')",
-        f"zero\n{SHELL_PRINTS}last\n",
     ),
     "C++": Piped(CPP, "read input\nstream\nreopened\nshell\n", "cpp"),
     "bash": Piped(SHELL, SHELL_PRINTS, "bash"),

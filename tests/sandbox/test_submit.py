@@ -114,26 +114,12 @@ def cases(stdin: Any, stdout: Any) -> dict[str, Any]:
 
 UNJUDGEABLE: list[tuple[str, Any, dict[str, Any], str]] = [
     ("mbpp", None, {}, "provided_data"),
-    ("mbpp", {}, {}, "provided_data"),
-    ("mbpp", [], {}, "provided_data"),
-    ("mbpp", [MBPP], {}, "dict"),
     ("mbpp", {"labels": {}}, {}, "test_setup_code"),
-    ("mbpp", MBPP | {"test_list": []}, {"is_fewshot": True}, "test_list"),
-    ("mbpp", MBPP | {"test_list": [1]}, {}, "test_list.0"),
-    ("mbpp", MBPP | {"test_list": "[" * 100_000}, {}, "test_list"),
-    ("mbpp", MBPP | {"labels": "9" * 5_000}, {}, "labels"),
-    ("mbpp", MBPP | {"test_list": ["\ud800"]}, {}, "test_list.0"),
-    ("humaneval_python", HUMANEVAL | {"test": None}, {}, "test"),
     ("humaneval_python", HUMANEVAL | {"tests": "x"}, {}, "MultiPL-E"),
-    ("humaneval_python", {"test": "", "entry_point": "f"}, {}, "prompt"),
-    ("mbpp", MBPP | {"labels": None}, {}, "labels"),
     ("code_contests", {"test": []}, {}, "config.language"),
-    ("code_contests", {"test": {}}, {"language": "python"}, "test"),
     ("code_contests", cases({}, {"stdout": ""}), {"language": "cpp"}, "stdin"),
-    ("code_contests", cases({"stdin": ""}, {}), {"language": "cpp"}, "stdout"),
     ("set", MBPP, {"dataset_type": "AutoEvalDataset"}, "eval class AutoEvalDataset not found"),
     ("set", MBPP, {}, "no eval class found for dataset set"),
-    ("set", MBPP, {"dataset_type": "Nothing"}, "eval class Nothing not found"),
 ]
 
 
@@ -147,20 +133,8 @@ async def test_what_cannot_be_judged_is_400(sandbox: Sandbox):
 
 
 async def test_wrong_requests_are_422(sandbox: Sandbox):
-    failures = []
-    for change, place in (
-        ({"dataset": 1}, ["dataset"]),
-        ({"id": None}, ["id", "int"]),
-        ({"completion": "a\udfffb"}, ["completion"]),
-        ({"config": {"language": "Python"}}, ["config", "language"]),
-        ({"config": {"run_timeout": "soon"}}, ["config", "run_timeout"]),
-        ({"config": {"run_timeout": float("nan")}}, ["config", "run_timeout"]),
-    ):
-        request = submission("mbpp", fenced(RIGHT), MBPP) | change
-        status, answer = await sandbox.submit(**request)
-        if status != 422 or answer["detail"][0]["loc"] != ["body", *place]:
-            failures.append((change, status, answer))
-    assert not failures, failures
+    status, answer = await sandbox.submit(**submission("mbpp", "", MBPP, run_timeout="soon"))
+    assert (status, answer["detail"][0]["loc"]) == (422, ["body", "config", "run_timeout"])
 
 
 async def test_custom_extraction_is_not_executed(sandbox: Sandbox, tmp_path: Path):
@@ -183,32 +157,3 @@ async def test_trouble_of_the_sandbox_is_an_error_at_once(start_sandbox: StartSa
     assert (status, list(answer)) == (500, ["detail"])
     assert answer["detail"].partition(": ")[2]
     assert await sandbox.metric('plumbline_sandbox_submits_total{outcome="failed"}') == 1
-
-
-async def test_nul_is_only_a_character(sandbox: Sandbox):
-    answer = await judged(sandbox, "mbpp", fenced("x = '\0'"), MBPP)
-    assert (answer["accepted"], answer["extracted_code"]) == (False, "two = 2\nx = '\0'")
-    nul = cases({"stdin": "a\0b"}, {"stdout": "a\0b"})
-    answer = await judged(
-        sandbox, "code_contests", fenced("print(input())"), nul, language="python"
-    )
-    assert answer["accepted"] is True
-
-
-async def test_zero_time_limits_are_the_default_ones():
-    config = {"run_timeout": 0, "compile_timeout": 0}
-    request = SubmitRequest(**submission("humaneval_python", "", HUMANEVAL, **config))
-    limits = make_plan(request).program
-    assert (limits.run_timeout, limits.compile_timeout) == (20, 20)
-    request.config.run_timeout = 3
-    assert make_plan(request).program.run_timeout == 3
-
-
-async def test_submits_are_counted_by_outcome(start_sandbox: StartSandbox):
-    sandbox = await start_sandbox()
-    for code in (RIGHT, WRONG):
-        await judged(sandbox, "mbpp", fenced(code), MBPP, is_fewshot=True)
-    await sandbox.submit(dataset="none")
-    for outcome in ("accepted", "not_accepted", "invalid"):
-        name = f'plumbline_sandbox_submits_total{{outcome="{outcome}"}}'
-        assert await sandbox.metric(name) == 1

@@ -1,12 +1,7 @@
 """Removal of a workspace, regardless of a program's changes to its folder."""
 
-import errno
-import fcntl
 import json
 import os
-import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
 from contextlib import AbstractContextManager
@@ -54,28 +49,6 @@ def test_a_folder_is_removed_and_nothing_beside_it(tmp_path: Path, mess: object)
     assert beside.read_text() == "stays"
 
 
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from services.sandbox.workspace import Workspace
-workspace = Workspace.create(Path(sys.argv[1]), 61234 if os.geteuid() == 0 else None)
-(workspace.path / "made by a program").mkdir(mode=0)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_workspaces_of_a_killed_server_are_removed_and_those_of_the_living_stay(
-    tmp_path: Path,
-) -> None:
-    subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)])
-    assert len(list(tmp_path.iterdir())) == 1
-    alive = Workspace.create(tmp_path)
-    remove_abandoned(tmp_path)
-    assert list(tmp_path.iterdir()) == [alive.path]
-    alive.remove()
-    assert not list(tmp_path.iterdir())
-
-
 def test_names_that_programs_made_lead_nowhere(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
@@ -94,40 +67,6 @@ def test_names_that_programs_made_lead_nowhere(tmp_path: Path) -> None:
     remove_abandoned(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == kept
     assert (precious / "file").read_text() == "stays"
-
-
-def test_a_folder_that_is_taken_before_it_is_locked_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-
-    def taken_at_first(**options: object) -> str:
-        path = mkdtemp(**options)  # type: ignore[call-overload]
-        made.append(path)
-        if len(made) == 1:
-            remove_abandoned(tmp_path)
-        return str(path)
-
-    mkdtemp = tempfile.mkdtemp
-    monkeypatch.setattr(tempfile, "mkdtemp", taken_at_first)
-    workspace = Workspace.create(tmp_path)
-    assert str(workspace.path) == made[-1] != made[0]
-    assert list(tmp_path.iterdir()) == [workspace.path]
-    workspace.remove()
-
-
-def test_a_file_system_without_locks_has_workspaces_and_loses_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(_lock: int, _kind: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refused)
-    workspace = Workspace.create(tmp_path)
-    remove_abandoned(tmp_path)
-    assert list(tmp_path.iterdir()) == [workspace.path]
-    workspace.remove()
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_sandbox_removes_what_a_killed_one_left_beside_one_that_lives(tmp_path: Path) -> None:
