@@ -1,6 +1,5 @@
 """The judge's choice: ``/run_cases`` where a sandbox announces it, otherwise the harness."""
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -10,16 +9,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from services.judge.requests import Attempts
-from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import RetryTimings, SandboxClient
 from services.sandbox.app import create_app
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from shared.harness.wire import (
-    CALL_RESULT,
     RUN_CASES_VERSION,
     CallResult,
     CaseLimits,
     RunCasesRequest,
-    encode_spec,
 )
 from tests.judge.pools import OpenPool
 
@@ -83,16 +80,6 @@ def printed(result: CallResult) -> list[bytes]:
     return [case.stdout for case in result.cases.values()]
 
 
-def test_the_time_of_compiling_is_on_the_wire_only_where_it_is_wanted() -> None:
-    assert b"timed" not in REQUEST.model_dump_json().encode()
-    assert b"compile_seconds" not in CALL_RESULT.dump_json(CallResult())
-    spec = encode_spec(b"k", "python", LIMITS, ["a"])
-    assert ":" not in spec
-    assert encode_spec(b"k", "python", LIMITS, ["a"], timed=True) == spec.replace(
-        "python", "python:timed"
-    )
-
-
 @pytest.mark.parametrize("timed", [True, False])
 async def test_the_time_of_compiling(stack: AsyncExitStack, sandbox: Recorded, timed: bool):
     client = await client_of(stack, sandbox.url)
@@ -111,7 +98,7 @@ async def test_a_sandbox_that_offers_cases_gets_them(stack: AsyncExitStack, sand
     assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases", "POST /run_cases"]
 
 
-@pytest.mark.parametrize("offers", [None, "1", "3", ""])
+@pytest.mark.parametrize("offers", [None, "3"])
 async def test_any_other_sandbox_gets_the_harness(
     stack: AsyncExitStack, sandbox: Recorded, offers: str | None
 ):
@@ -153,43 +140,18 @@ async def test_a_sandbox_that_is_away_is_asked_again(stack: AsyncExitStack, sand
     assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases"]
 
 
-@pytest.mark.parametrize("status", [500, 502, 503])
-async def test_a_failed_call_is_retried_natively(
-    stack: AsyncExitStack, sandbox: Recorded, status: int
-):
-    sandbox.answers = [web.json_response({"detail": "no slot after 30 s"}, status=status)]
+async def test_a_failed_call_is_retried_natively(stack: AsyncExitStack, sandbox: Recorded):
+    sandbox.answers = [web.json_response({"detail": "no slot after 30 s"}, status=503)]
     attempts = Attempts()
     client = await client_of(stack, sandbox.url)
     assert printed(await client.run_cases(REQUEST, attempts)) == PRINTED
-    assert [failure.kind for failure in attempts.failures] == [f"http_{status}"]
+    assert [failure.kind for failure in attempts.failures] == ["http_503"]
     assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases", "POST /run_cases"]
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b'{"cases": {"0": {}}}', b'{"end": "x"}'])
-async def test_a_useless_response_is_retried(stack: AsyncExitStack, sandbox: Recorded, body: bytes):
-    sandbox.answers = [web.Response(body=body)]
+async def test_a_useless_response_is_retried(stack: AsyncExitStack, sandbox: Recorded):
+    sandbox.answers = [web.Response(body=b'{"end": "x"}')]
     attempts = Attempts()
     client = await client_of(stack, sandbox.url)
     assert printed(await client.run_cases(REQUEST, attempts)) == PRINTED
     assert attempts.requests == 2
-
-
-async def test_a_rejected_request_is_no_reason_to_use_the_harness(
-    stack: AsyncExitStack, sandbox: Recorded
-):
-    sandbox.answers = [web.json_response({"detail": []}, status=422)]
-    client = await client_of(stack, sandbox.url)
-    with pytest.raises(SandboxUnavailableError, match="http_422"):
-        await client.run_cases(REQUEST, Attempts())
-    assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases"]
-
-
-def test_a_result_survives_json():
-    text = (
-        '{"compiled": "ok", "cases": {"0": {"exit_code": 0, "cpu": 0.1, "user": 0.1, '
-        '"wall": 0.2, "memory": 1, "limit": null, "stdout": "/w==", "stderr": "\\ufffd"}}, '
-        '"end": "done", "seconds": 0.3}'
-    )
-    result = CALL_RESULT.validate_json(text)
-    assert result.cases[0].stdout == b"\xff"
-    assert json.loads(CALL_RESULT.dump_json(result))["cases"]["0"]["stdout"] == "/w=="

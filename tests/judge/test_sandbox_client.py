@@ -1,33 +1,26 @@
 import asyncio
 import contextlib
 import json
-import math
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
-import aiohttp
 import pytest
 import sandbox_fusion as sdk
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from sandbox_fusion import RunCodeResponse
 
-from services.judge import fusion, sandbox
+from services.judge import fusion
 from services.judge.permits import CallOutcome
 from services.judge.requests import (
     Attempts,
     RunCode,
     Submit,
-    fetched,
 )
 from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
-from shared.foreign_json import JsonError
 from shared.schemas import InfraFailure
 from tests.judge.pools import OpenPool
 
@@ -194,14 +187,10 @@ async def test_a_request_and_its_answer(start: Start, client: Client) -> None:
     ("fault", "reason"),
     [
         (said(503), "http_503"),
-        (said(429), "http_429"),
-        (said(502), "http_502"),
         (said(500, "it broke"), "http_500: it broke"),
         (said(200, {"status": "SandboxError", "message": "out of pids"}), "out of pids"),
         (said(200, "<html>"), "unusable answer: <html>"),
-        (said(200, ""), "unusable answer"),
         (said(200, {"status": "Perfect"}), "unusable answer"),
-        (said(200, [1]), "unusable answer"),
         (torn, "ClientPayloadError"),
         (dropped, "ServerDisconnectedError"),
     ],
@@ -219,42 +208,13 @@ async def test_a_fault_is_tried_again(
     assert all(reason in str(failure) for failure in attempts.failures)
 
 
-async def test_an_answer_has_a_limit(
-    start: Start, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sandbox, "_MAX_ANSWER", 2**20)
-    monkeypatch.setattr(sandbox, "_MAX_VALUES", 1000)
-    many = said(200, GOOD | {"more": [0] * 1001})
-    for lie, reason in ((said(200, "x" * 2**21), "larger than 1 MiB"), (many, "unusable answer")):
-        server = await start(lie)
-        with pytest.raises(SandboxUnavailableError, match=reason):
-            await (await client(server.url, max_attempts=1)).run_code(REQUEST, Attempts())
-
-
-async def test_a_busy_sandbox_says_when_to_come_again(start: Start, client: Client) -> None:
-    server = await start(said(503, Retry_After="0.4"), GOOD_ANSWER)
-    await (await client(server.url)).run_code(REQUEST, Attempts())
-    assert 0.4 <= server.times[1] - server.times[0] < 5
-
-
-async def test_no_jitter_undercuts_when_to_come_again(start: Start, client: Client) -> None:
-    server = await start(said(503, Retry_After="0.2"), GOOD_ANSWER)
-    await (await client(server.url, jitter=(0.5, 0.5))).run_code(REQUEST, Attempts())
-    assert server.times[1] - server.times[0] >= 0.2
-
-
-@pytest.mark.parametrize("header", ["-7", "-inf", "nan"])
+@pytest.mark.parametrize("header", ["-7", "nan", "Wed, 21 Oct 2026 07:28:00 GMT"])
 async def test_a_retry_after_that_makes_no_sense_is_passed_over(
     start: Start, client: Client, pool: OpenPool, header: str
 ) -> None:
     server = await start(said(503, Retry_After=header), GOOD_ANSWER)
     await (await client(server.url)).run_code(REQUEST, Attempts())
     assert pool.grants[0].permit.retry_after == 0
-
-
-async def test_a_retry_after_that_is_no_number_is_passed_over(start: Start, client: Client) -> None:
-    server = await start(said(503, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT"), GOOD_ANSWER)
-    assert (await (await client(server.url)).run_code(REQUEST, Attempts())).status == "Success"
 
 
 async def test_a_long_retry_after_is_not_waited_for(start: Start, client: Client) -> None:
@@ -280,16 +240,6 @@ async def test_a_sandbox_that_is_away_comes_back(start: Start, client: Client) -
     assert {failure.kind for failure in attempts.failures} == {"ClientConnectorError"}
 
 
-async def test_a_broken_sandbox_is_given_up(start: Start, client: Client) -> None:
-    server = await start(said(500, "one"), said(500, "two"), said(500, "three"))
-    attempts = Attempts()
-    error = await failed(await client(server.url, max_attempts=3), attempts)
-    assert error.failures == failures("http_500: one", "http_500: two", "http_500: three")
-    assert str(error) == "http_500: three"
-    assert attempts == Attempts(3, list(error.failures))
-    assert len(server.asked) == 3
-
-
 async def test_a_busy_sandbox_is_no_broken_one(start: Start, client: Client) -> None:
     """``max_attempts`` is for what breaks; being busy is limited by time alone."""
     server = await start(*[said(503)] * 6, said(500), GOOD_ANSWER)
@@ -307,13 +257,7 @@ async def test_a_sandbox_that_stays_busy_is_given_up_in_time(start: Start, clien
     assert attempts.requests == len(error.failures) > 2
 
 
-async def test_without_a_budget_there_is_one_attempt(start: Start, client: Client) -> None:
-    server = await start(said(503))
-    await failed(await client(server.url, retry_budget=0), Attempts())
-    assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize("status", [400, 401, 404, 413, 422])
+@pytest.mark.parametrize("status", [404, 422])
 async def test_a_rejected_request_is_not_made_again(
     start: Start, client: Client, status: int
 ) -> None:
@@ -322,12 +266,6 @@ async def test_a_rejected_request_is_not_made_again(
     error = await failed(await client(server.url), attempts)
     assert error.failures == failures(f"http_{status}: what is wrong")
     assert attempts.requests == len(server.asked) == 1
-
-
-async def test_a_long_answer_is_cut_in_the_reason(start: Start, client: Client) -> None:
-    server = await start(said(500, "x" * 100_000))
-    error = await failed(await client(server.url, max_attempts=1), Attempts())
-    assert len(str(error)) < 300
 
 
 async def test_a_sandbox_that_never_answers(start: Start, client: Client) -> None:
@@ -342,39 +280,6 @@ async def test_a_sandbox_that_never_answers(start: Start, client: Client) -> Non
     release.set()
     assert len(error.failures) == 2
     assert {failure.kind for failure in error.failures} == {"read_timeout"}
-
-
-async def test_a_sandbox_that_cannot_be_connected_to_is_away_and_not_broken(
-    start: Start, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A host that drops packets: nothing is known of the request, and nothing was read."""
-    server = await start(GOOD_ANSWER)
-    asking = await client(server.url, max_attempts=1)
-    post, failures = asking._session.post, [aiohttp.ConnectionTimeoutError("no answer to SYN")]
-
-    def unreachable(*arguments: Any, **named: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return post(*arguments, **named)
-
-    monkeypatch.setattr(asking._session, "post", unreachable)
-    attempts = Attempts()
-    assert (await asking.run_code(REQUEST, attempts)).status == "Success"
-    assert attempts.failures[0].kind == "ConnectionTimeoutError"
-
-
-def test_the_deadline_leaves_time_in_the_queue() -> None:
-    assert REQUEST.longest == REQUEST.compile_timeout + REQUEST.run_timeout
-    assert RetryTimings().queueing > 30
-
-
-async def test_the_delays_grow(start: Start, client: Client) -> None:
-    server = await start(*[said(503)] * 5, GOOD_ANSWER)
-    await (await client(server.url, first_delay=0.02, jitter=(1.0, 1.0))).run_code(
-        REQUEST, Attempts()
-    )
-    delays = [b - a for a, b in zip(server.times, server.times[1:], strict=False)]
-    assert all(delay >= 0.02 * 2**number * 0.95 for number, delay in enumerate(delays)), delays
 
 
 async def test_with_one_sandbox_dead_the_other_one_does_the_work(
@@ -410,16 +315,9 @@ def clock() -> Clock:
     ("answer", "outcome"),
     [
         (GOOD_ANSWER, CallOutcome.OK),
-        (said(429), CallOutcome.REJECTED),
-        (said(502), CallOutcome.REJECTED),
         (said(503), CallOutcome.REJECTED),
-        (said(504), CallOutcome.REJECTED),
-        (torn, CallOutcome.BROKEN),
         (dropped, CallOutcome.BROKEN),
         (said(500), None),
-        (said(200, "<html>"), None),
-        (said(200, {"status": "SandboxError", "message": "x"}), None),
-        (said(422), None),
     ],
 )
 async def test_what_the_pool_is_told(
@@ -430,21 +328,6 @@ async def test_what_the_pool_is_told(
         await (await client(server.url)).run_code(REQUEST, Attempts())
     assert pool.grants[0].permit.outcome == outcome
     assert pool.held == 0
-
-
-async def test_the_pool_is_told_of_a_sandbox_that_never_answers(
-    start: Start, client: Client, pool: OpenPool
-) -> None:
-    release = asyncio.Event()
-
-    async def hang(_request: web.Request) -> web.StreamResponse:
-        await release.wait()
-        return web.Response()
-
-    server = await start(hang)
-    await failed(await client(server.url, max_attempts=1, queueing=-4.9), Attempts())
-    release.set()
-    assert [grant.permit.outcome for grant in pool.grants] == [CallOutcome.BROKEN]
 
 
 async def test_the_pool_is_told_when_to_come_again(
@@ -463,15 +346,6 @@ async def test_the_sandbox_that_failed_is_avoided(
     assert [grant.avoid for grant in pool.grants[:2]] == [None, one.url]
     assert [grant.permit.url for grant in pool.grants[:2]] == [one.url, other.url]
     assert pool.grants[2].avoid == other.url
-
-
-@pytest.mark.parametrize("alone", [False, True])
-async def test_a_call_that_has_to_be_alone_is_so_each_time(
-    start: Start, client: Client, pool: OpenPool, alone: bool
-) -> None:
-    server = await start(said(503), GOOD_ANSWER)
-    await (await client(server.url)).run_code(REQUEST, Attempts(), alone=alone)
-    assert [grant.exclusive for grant in pool.grants] == [alone, alone]
 
 
 async def test_a_permit_is_held_while_the_sandbox_works_and_not_between_attempts(
@@ -557,73 +431,6 @@ async def test_a_submit_and_its_answer(start: Start, client: Client, pool: OpenP
     assert pool.grants[1].permit.outcome is CallOutcome.OK
 
 
-@pytest.mark.parametrize("body", [{"accepted": True, "tests": [{}]}, {"tests": []}, [], "x"])
-async def test_what_is_no_answer_to_a_submit(start: Start, client: Client, body: object) -> None:
-    server = await start(said(200, body))
-    with pytest.raises(SandboxUnavailableError, match="unusable answer"):
-        await (await client(server.url, max_attempts=1)).submit(SUBMIT, Attempts())
-
-
-@pytest.mark.parametrize(("status", "requests"), [(422, 1), (500, 2), (504, 2)])
-async def test_what_a_server_says_to_a_submit_counts_as_for_any_call(
-    start: Start, client: Client, status: int, requests: int
-) -> None:
-    server = await start(said(status, {"detail": "no"}))
-    attempts = Attempts()
-    with pytest.raises(SandboxUnavailableError) as caught:
-        await (await client(server.url, max_attempts=2)).submit(SUBMIT, attempts)
-    assert caught.value.failures[-1].kind == f"http_{status}"
-    assert attempts.requests == requests
-
-
-async def test_a_submit_has_the_headers_of_all_calls(start: Start) -> None:
-    tokens: list[str | None] = []
-
-    async def keep(request: web.Request) -> web.StreamResponse:
-        tokens.append(request.headers.get("Authorization"))
-        body = {"id": 0, "accepted": True, "extracted_code": "x", "tests": []}
-        return web.json_response(body)
-
-    server = await start(keep)
-    headers = {"Authorization": "Bearer t"}
-    async with SandboxClient(
-        OpenPool([server.url]), max_attempts=1, retry_budget=1, headers=headers
-    ) as client:
-        await asyncio.gather(*(client.submit(SUBMIT, Attempts()) for _ in range(3)))
-    assert tokens == ["Bearer t"] * 3
-
-
-# Answers in the SDK's models
-
-
-@pytest.mark.parametrize("answer", [GOOD, {"status": "Success", "message": ""}])
-def test_what_is_read_is_what_the_sdk_makes_of_it(answer: dict[str, Any]) -> None:
-    found = fusion.read_run_code(json.dumps(answer).encode())
-    assert type(found) is RunCodeResponse
-    assert found == RunCodeResponse.parse_obj(answer)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"status": "Done"},
-        {"message": None},
-        {"run_result": []},
-        {"run_result": {"status": "Finished", "return_code": "x"}},
-        {"run_result": {"status": "Finished", "return_code": math.inf}},
-        {"run_result": {"status": "Finished", "execution_time": []}},
-        {"run_result": {"return_code": 0}},
-        {"compile_result": {"status": None}},
-        {"files": "x"},
-    ],
-)
-def test_what_the_sdk_would_not_take(wrong: dict[str, Any]) -> None:
-    with pytest.raises(JsonError):
-        fusion.read_run_code(json.dumps({**GOOD, **wrong}).encode())
-    with pytest.raises(JsonError):
-        fusion.read_run_code(b"[" * 100_000)
-
-
 def test_a_request_is_as_the_sdk_describes_it() -> None:
     """But for the limit of memory, which only the server knows."""
     body = json.loads(fusion.run_code_body(REQUEST))
@@ -631,25 +438,3 @@ def test_a_request_is_as_the_sdk_describes_it() -> None:
     assert body == json.loads(sdk.RunCodeRequest(**body).json())
     sent = fusion.submit_request(SUBMIT)
     assert sent == sdk.SubmitRequest(**sent.dict())
-
-
-def test_the_sdk_is_loaded_by_the_call_that_needs_it() -> None:
-    """Loading it takes a tenth of a second, and most runs call ``/run_cases`` alone."""
-    code = "import sys, services.judge.worker; sys.exit('sandbox_fusion' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_submit_has_time_for_all_its_cases() -> None:
-    """Three at a time, each compiled and run: a hundred rounds of four seconds."""
-    assert replace(SUBMIT, cases=300).longest == 400
-
-
-# Fetched files
-
-
-@pytest.mark.parametrize(
-    ("files", "content"),
-    [({"f": "eA=="}, b"x"), ({}, b""), ({"f": "A"}, b""), ({"f": "\u00e4"}, b"")],
-)
-def test_a_fetched_file(files: dict[str, str], content: bytes) -> None:
-    assert fetched(RunCodeResponse.parse_obj({**GOOD, "files": files}), "f") == content
