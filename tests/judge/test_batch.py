@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from aiohttp.test_utils import TestServer
 
-from services.judge import calls, fusion
+from services.judge import fusion
 from services.judge.judging import MOST_LATE, judge_answer
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
@@ -61,11 +61,9 @@ def codes(judgement: Judgement) -> list[int]:
 
 
 async def test_only_the_first_cases_count(judge: JudgeAnswer) -> None:
-    verdict = await judge(
-        ECHO, ("1\n", "1\n"), ("2\n", "2\n"), ("3", "4"), overrides=["judge.max_cases=2"]
-    )
-    assert verdict.case_codes == [1, 1]
-    assert (verdict.accepted, verdict.pass_ratio, verdict.cases_total) == (True, 1.0, 2)
+    cases = [("1\n", "1\n"), ("2\n", "2\n"), ("3", "4")]
+    verdict = await judge(ECHO, *cases, overrides=["judge.max_cases=2"])
+    assert (verdict.case_codes, verdict.accepted, verdict.cases_total) == ([1, 1], True, 2)
 
 
 async def test_all_cases_pass(judge: JudgeAnswer) -> None:
@@ -141,22 +139,6 @@ async def test_a_wrong_answer_is_shown(judge: JudgeAnswer) -> None:
     assert failed.stderr == "why\n"
 
 
-async def test_a_runtime_error_is_shown(judge: JudgeAnswer) -> None:
-    verdict = await judge("def f():\n    raise ValueError('broken')\nf()")
-    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
-    assert verdict.first_failed_case is not None
-    stderr = verdict.first_failed_case.stderr or ""
-    assert stderr.startswith("Traceback")
-    assert stderr.endswith("ValueError: broken\n")
-
-
-async def test_empty_texts(judge: JudgeAnswer) -> None:
-    code = "import sys\nprint(repr(sys.stdin.read()))"
-    verdict = await judge(code, ("", "''"), ("\n", r"'\n'"), ("", "''"))
-    assert verdict.case_codes == [1, 1, 1]
-    assert (await judge("pass", ("", ""), ("1", ""))).case_codes == [1, 1]
-
-
 async def test_expected_outputs_stay_here() -> None:
     sandbox = Scripted([[("compile", "ok", b"", b""), case(0, b"1"), ("end", "done")]])
     await judged(sandbox, ECHO, ("in-0", "out-0"))
@@ -183,10 +165,6 @@ async def test_programs_that_do_not_compile(judge: JudgeAnswer) -> None:
         )
         for code, verdict in verdicts.items()
     } == dict.fromkeys(programs, expected)
-
-
-async def test_a_syntax_error_at_run_time_is_a_runtime_error(judge: JudgeAnswer) -> None:
-    assert (await judge("exec('a = = 1')")).case_codes == [-2]
 
 
 async def test_prose_has_no_code(sandbox: SandboxClient) -> None:
@@ -235,18 +213,9 @@ async def test_a_problems_own_checker(judge: JudgeAnswer) -> None:
     assert verdict.case_codes == [1, 0, -2, 1]
     assert verdict.checker == f"python:{sha256(DIVISOR)[:8]}"
     assert verdict.attempts == 2
-
-
-async def test_output_that_a_checker_cannot_read_is_a_wrong_answer(judge: JudgeAnswer) -> None:
-    cases = [("8", "8"), ("6", "2")]
-    code = "n = input()\nprint(n if n == '8' else 'garbage')"
-    assert (await judge(code, *cases, checker_source=DIVISOR)).case_codes == [1, 0]
-    assert (await judge("pass", *cases, checker_source=DIVISOR)).case_codes == [0, 0]
-
-
-async def test_a_checker_is_not_asked_about_what_failed_anyway(judge: JudgeAnswer) -> None:
-    verdict = await judge("raise ValueError", checker_source=DIVISOR)
-    assert (verdict.case_codes, verdict.attempts) == ([-2], 1)
+    # Output that the checker cannot read is wrong.
+    garbage = "n = input()\nprint(n if n == '8' else 'garbage')"
+    assert (await judge(garbage, *cases[:2], checker_source=DIVISOR)).case_codes == [1, 0]
 
 
 async def test_what_a_checker_may_do(judge: JudgeAnswer) -> None:
@@ -310,16 +279,6 @@ async def test_cpu_time_and_memory_are_measured(judge: JudgeAnswer) -> None:
     assert verdict.peak_memory is not None
     assert 100e6 < verdict.peak_memory < 300e6
     assert verdict.total_judge_time >= 0.5
-    small = await judge(code, ("small", ""))
-    assert small.peak_memory is not None
-    assert small.peak_memory < 80e6
-
-
-async def test_sleeping_takes_no_cpu_time(judge: JudgeAnswer) -> None:
-    verdict = await judge("import time\ntime.sleep(0.5)", ("", ""))
-    assert verdict.cpu_time is not None
-    assert verdict.cpu_time < 0.3
-    assert verdict.total_judge_time >= 0.5
 
 
 async def test_a_limit_of_cpu_time_needs_no_confirmation(
@@ -356,13 +315,6 @@ async def test_a_program_that_got_no_processor_did_not_wait_by_itself(
     assert sandbox.alone == [False, True]
 
 
-async def test_confirmation_can_be_left_out(judge: JudgeAnswer, pool: OpenPool) -> None:
-    overrides = ["judge.confirm_timeouts=false", *QUICK]
-    verdict = await judge("import time\ntime.sleep(60)", overrides=overrides)
-    assert (verdict.case_codes, verdict.detail) == ([-3], "wall_guard")
-    assert (verdict.confirmed, len(pool.grants)) == (0, 1)
-
-
 OK = ("compile", "ok", b"", b"")
 DONE = ("end", "done")
 
@@ -370,7 +322,6 @@ DONE = ("end", "done")
 @pytest.mark.parametrize(
     ("cpu", "again", "code", "confirmed", "flipped"),
     [
-        (0.9, [], 1, 0, 0),
         (1.0, [], 1, 0, 0),
         (1.1, [0.9], 1, 1, 1),
         (1.1, [1.3], -3, 1, 0),
@@ -437,7 +388,7 @@ async def test_a_load_spike_decides_nothing(sandbox: SandboxClient) -> None:
     assert spiked.calls == [False, True]
 
 
-@pytest.mark.parametrize(("allowed", "spike"), [(1, True), (2, True), (3, True), (3, False)])
+@pytest.mark.parametrize(("allowed", "spike"), [(1, True), (2, True), (3, False)])
 async def test_with_few_time_outs_allowed_a_load_spike_decides_nothing_either(
     sandbox: SandboxClient, allowed: int, spike: bool
 ) -> None:
@@ -462,13 +413,6 @@ async def test_after_as_many_time_outs_as_allowed_nothing_runs(
     judgement, _ = await judged(sandbox, code, *cases, overrides=overrides)
     assert codes(judgement) == [1, -3, 1, -3, -5]
     assert len(pool.grants) == 1
-
-
-async def test_time_outs_are_counted_over_all_calls(sandbox: SandboxClient, pool: OpenPool) -> None:
-    overrides = ["judge.max_timeouts=2", "judge.call_seconds=0.01", *BUSY]
-    judgement, _ = await judged(sandbox, "while True: pass", *[("1", "1")] * 5, overrides=overrides)
-    assert codes(judgement) == [-3, -3, -5, -5, -5]
-    assert len(pool.grants) == 2
 
 
 # Calls
@@ -498,19 +442,6 @@ async def test_large_inputs_go_in_calls_of_their_own(
     assert verdict.attempts == len(pool.grants) == 4
 
 
-async def test_inputs_are_split_by_their_size_in_a_call(
-    sandbox: SandboxClient, pool: OpenPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A line feed takes two bytes of a body; and a call has a limit of inputs."""
-    code = "import sys\nprint(len(sys.stdin.read()))"
-    task = make_task(sandbox, stdio(*[("\n" * 400, "400")] * 4), fenced(code))
-    verdict = await verdict_of(replace(task, max_call_input=1000))
-    assert (verdict.case_codes, verdict.attempts) == ([1] * 4, 4)
-    monkeypatch.setattr(calls, "MAX_INPUTS", 3)
-    verdict = await verdict_of(task)
-    assert (verdict.case_codes, verdict.attempts) == ([1] * 4, 4 + 2)
-
-
 async def test_a_call_that_is_too_large_is_split_or_refused_by_name() -> None:
     settings = SandboxSettings(body_limit_bytes=300_000, concurrency=1)
     async with (
@@ -537,14 +468,6 @@ async def test_a_lot_of_input_and_output(judge: JudgeAnswer) -> None:
     assert verdict.attempts == 2
 
 
-async def test_the_output_limit(judge: JudgeAnswer) -> None:
-    code = "import sys\nn = int(input())\nfor _ in range(n): print('x' * 999)"
-    cases = [("1000", "\n".join(["x" * 999] * 1000)), ("2000", "")]
-    verdict = await judge(code, *cases, overrides=["judge.max_output_mb=1"])
-    assert verdict.case_codes == [1, -2]
-    assert verdict.detail == "output_limit"
-
-
 def cut(results: bytes, kept: int) -> bytes:
     """Return what a harness had written when it was killed behind so many records."""
     at = 0
@@ -553,7 +476,7 @@ def cut(results: bytes, kept: int) -> bytes:
     return results[:at]
 
 
-@pytest.mark.parametrize("kept", [0, 1, 3])
+@pytest.mark.parametrize("kept", [0, 3])
 async def test_a_harness_that_was_killed_runs_again_alone(
     sandbox: SandboxClient, pool: OpenPool, kept: int
 ) -> None:
@@ -656,16 +579,6 @@ async def test_a_compiled_program(judge: JudgeAnswer) -> None:
     assert (verdict.attempts, verdict.confirmed) == (1, 0)
     assert verdict.cpu_time is not None
     assert verdict.cpu_time > 0.25
-
-
-@needs_cpp
-async def test_a_compile_error_holds_for_all_cases(judge: JudgeAnswer) -> None:
-    verdict = await judge("int main() { return 0", *[("1", "1")] * 3, overrides=CPP)
-    assert verdict.case_codes == [-4, -4, -4]
-    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
-    assert verdict.first_failed_case is not None
-    assert "error" in (verdict.first_failed_case.stderr or "")
-    assert verdict.attempts == 1
 
 
 async def test_a_compiler_that_is_not_there_is_trouble_of_ours() -> None:

@@ -8,12 +8,10 @@ import pytest
 from sandbox_fusion.models import CommandRunResult, RunCodeResponse
 
 from services.judge.calls import single_outcome
-from services.judge.judging import judge_answer
-from services.judge.programs import failure_detail
 from services.judge.requests import RunCode
-from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import SandboxClient
 from shared.checkers import exact
-from shared.schemas import InfraFailure, Verdict
+from shared.schemas import Verdict
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
 from tests.judge.tasks import fenced, make_task, stdio, together, verdict_of
@@ -61,23 +59,9 @@ async def test_all_cases_pass(judge: JudgeAnswer) -> None:
     }
 
 
-async def test_a_wrong_answer_is_shown(judge: JudgeAnswer) -> None:
-    verdict = await judge(ECHO, ("1\n", "1\n"), ("2\n", "3\n"), ("4\n", "4\n"))
-    assert verdict.case_codes == [1, 0, 1]
-    assert verdict.final_status is FinalStatus.WRONG_ANSWER
-    assert not verdict.accepted
-    assert verdict.pass_ratio == pytest.approx(2 / 3)
-    failed = verdict.first_failed_case
-    assert failed is not None
-    assert (failed.case_index, failed.status) == (1, FinalStatus.WRONG_ANSWER)
-    assert (failed.input, failed.expected, failed.actual) == ("2\n", "3\n", "2\n")
-
-
 async def test_trailing_newlines_alone_do_not_count(judge: JudgeAnswer) -> None:
     rows = [
         ("1", "1\n", 1),
-        ("1\n\n\n", "1", 1),
-        ("1", "1\n\n", 1),
         ("1 \n", "1\n", 0),
         ("1\n", "1 \n", 0),
         ("\n1", "1", 0),
@@ -100,12 +84,9 @@ async def test_runtime_errors(judge: JudgeAnswer) -> None:
     rows = [
         ("print(1)\nraise ValueError('broken')", None, "ValueError: broken"),
         ("print(1)\nimport sys\nsys.exit(3)", None, ""),
-        ("print(1)\nassert False", None, "AssertionError"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV", ""),
         ("import os\nos.abort()", "SIGABRT", ""),
         ("x = bytearray(10**10)", "memory_limit", "MemoryError"),
-        ("raise MemoryError", "memory_limit", "MemoryError"),
-        ("def f(n):\n    return f(n + 1)\nf(0)", None, "RecursionError"),
         ("import no_such_module", "missing_module", "ModuleNotFoundError"),
     ]
     verdicts = await together(rows, lambda row: judge(row[0]))
@@ -119,22 +100,6 @@ async def test_runtime_errors(judge: JudgeAnswer) -> None:
 def said(verdict: Verdict) -> str:
     failed = verdict.first_failed_case
     return (failed and failed.stderr) or ""
-
-
-async def test_one_runtime_error_among_cases_decides(judge: JudgeAnswer) -> None:
-    verdict = await judge("print(10 // int(input()))", ("1", "10"), ("0", "0"), ("2", "6"))
-    assert verdict.case_codes == [1, -2, 0]
-    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
-    assert verdict.error_breakdown["runtime_error"] == 1
-    assert verdict.error_breakdown["wrong_answer"] == 1
-
-
-async def test_an_exit_code_of_zero_is_no_error(judge: JudgeAnswer) -> None:
-    assert (await judge("import sys\nprint(1)\nsys.exit(0)")).case_codes == [1]
-
-
-async def test_reading_beyond_the_input_is_a_runtime_error(judge: JudgeAnswer) -> None:
-    assert (await judge("input(); input()", ("1\n", ""))).case_codes == [-2]
 
 
 async def test_a_time_out_is_confirmed_by_itself(judge: JudgeAnswer, pool: OpenPool) -> None:
@@ -188,16 +153,6 @@ async def test_programs_that_do_not_compile(judge: JudgeAnswer) -> None:
     assert found == dict.fromkeys(programs, ([-2, -2], FinalStatus.SYNTAX_ERROR, 0, 2))
 
 
-async def test_a_syntax_error_at_run_time_is_a_runtime_error(judge: JudgeAnswer) -> None:
-    programs = ["exec('a = = 1')", "compile('(', 'x', 'exec')", "raise SyntaxError('mine')"]
-    programs += ["int('x')"]
-    verdicts = await together(programs, lambda code: judge(code, *[("1", "1")] * 2))
-    found = {
-        code: (one.case_codes, one.final_status, one.attempts) for code, one in verdicts.items()
-    }
-    assert found == dict.fromkeys(programs, ([-2, -2], FinalStatus.RUNTIME_ERROR, 2))
-
-
 @pytest.mark.parametrize("completion", ["print(1)", "I do not know.", "`print(1)`"])
 async def test_without_a_fence_there_is_no_code(judge: JudgeAnswer, completion: str) -> None:
     verdict = await judge(completion, *[("1", "1")] * 3, raw=True)
@@ -208,36 +163,6 @@ async def test_without_a_fence_there_is_no_code(judge: JudgeAnswer, completion: 
     assert verdict.attempts == 0
 
 
-async def test_the_last_python_block_is_taken(judge: JudgeAnswer) -> None:
-    text = "```python\nprint(2)\n```\nNo:\n```python\nprint(1)\n```\nso\n```\nprint(3)\n```"
-    assert (await judge(text, raw=True)).case_codes == [1]
-
-
-async def test_cases_keep_their_order_whatever_comes_first(judge: JudgeAnswer) -> None:
-    code = "import time\nn = int(input())\ntime.sleep(0.3 if n % 2 else 0)\nprint(n)"
-    cases = [(str(n), str(n if n != 3 else 0)) for n in range(6)]
-    verdict = await judge(code, *cases, overrides=["judge.case_concurrency=6"])
-    assert verdict.case_codes == [1, 1, 1, 0, 1, 1]
-
-
-async def test_a_lot_of_output_is_compared_whole(judge: JudgeAnswer) -> None:
-    expected = "\n".join(str(n) for n in range(100_000))
-    code = "print('\\n'.join(map(str, range(100_000))))"
-    assert (await judge(code, ("", expected))).case_codes == [1]
-    assert (await judge(code, ("", expected + "!"))).case_codes == [0]
-
-
-async def test_what_is_shown_of_a_failed_case_is_shortened(judge: JudgeAnswer) -> None:
-    verdict = await judge("print('y' * 50_000)", ("x" * 50_000, "z" * 50_000))
-    failed = verdict.first_failed_case
-    assert failed is not None
-    for text, letter in ((failed.input, "x"), (failed.expected, "z"), (failed.actual, "y")):
-        assert text is not None
-        assert len(text) < 2_200
-        assert text.startswith(letter * 900)
-        assert "characters left out" in text
-
-
 # Calls of a function
 
 
@@ -246,40 +171,21 @@ async def test_calls_of_a_function(judge: JudgeAnswer) -> None:
         ("def f(a, b):\n    return a + b", "1\n2", "3", 1),
         ("class Solution:\n    def f(self, a, b):\n        return a + b", "1\n2", "3", 1),
         ("def f(a, b):\n    return [b, a]", '"x"\n{"k": null}', '[{"k": null}, "x"]', 1),
-        ("def f(a):\n    return (a, a)", "1", "[1, 1]", 1),
         ("def f(a):\n    return a > 0", "1", "true", 1),
         ("def f(a):\n    return None", "1", "null", 1),
         ("def f(a):\n    return 'text'", "1", "text", 1),
-        ("def f(a):\n    return 0.5", "1", "0.5", 1),
-        ("def f():\n    return 7", "", "7", 1),
         ("def f(a):\n    return sqrt(a) + Counter('aa')['a']", "4", "4.0", 1),
         ("def f(a: List[int]) -> int:\n    return sum(a)", "[1, 2]", "3", 1),
         ("def f(a):\n    return a", "1", "2", 0),
         ("def f(a):\n    raise ValueError", "1", "1", 0),
         ("def f(a, b):\n    return a", "1", "1", 0),
         ("def g(a):\n    return a", "1", "1", 0),
-        ("def f(a):\n    return a", "not json", "1", 0),
         ("def f(a):\n    import sys\n    sys.exit(1)", "1", "1", -2),
-        ("def f(a):\n    return {1, 2}", "1", "{1, 2}", 1),
         ("raise OSError\ndef f(a):\n    return a", "1", "1", -2),
     ]
     verdicts = await together(rows, lambda row: judge(row[0], row[1:3], fn_name="f"))
     found = {row: verdict.case_codes for row, verdict in verdicts.items()}
     assert found == {row: [row[3]] for row in rows}
-
-
-async def test_an_exception_in_a_call_is_a_wrong_answer(judge: JudgeAnswer) -> None:
-    """As with verl, whose wrapper ends with exit code 0 and no output."""
-    verdict = await judge("def f(a):\n    raise ValueError('x')", ("1", "1"), fn_name="f")
-    assert verdict.final_status is FinalStatus.WRONG_ANSWER
-    assert verdict.first_failed_case is not None
-    assert "ValueError: x" in (verdict.first_failed_case.stderr or "")
-
-
-async def test_a_function_that_does_not_compile(judge: JudgeAnswer) -> None:
-    verdict = await judge("def f(a) return a", *[("1", "1")] * 2, fn_name="f")
-    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
-    assert verdict.case_codes == [-2, -2]
 
 
 # Compiled languages
@@ -300,45 +206,6 @@ async def test_a_compile_error_holds_for_all_cases(judge: JudgeAnswer) -> None:
     assert verdict.error_breakdown["syntax_error"] == 3
     assert verdict.first_failed_case is not None
     assert "error" in (verdict.first_failed_case.stderr or "")
-
-
-@pytest.mark.usefixtures("_compiler")
-async def test_a_compiled_program(judge: JudgeAnswer) -> None:
-    code = (
-        "#include <iostream>\nint main() { int n; std::cin >> n; "
-        "if (n < 0) return 7; std::cout << n; }"
-    )
-    cases = [("1", "1"), ("2", "3"), ("-1", "")]
-    verdict = await judge(code, *cases, overrides=["judge.language=cpp"])
-    assert verdict.case_codes == [1, 0, -2]
-    assert verdict.final_status is FinalStatus.RUNTIME_ERROR
-
-
-# Infrastructure errors
-
-
-async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:
-    pool = OpenPool(["http://127.0.0.1:1"])
-    async with SandboxClient(pool, max_attempts=2, retry_budget=0) as client:
-        task = make_task(client, stdio(*[("1", "1")] * 3), fenced(ECHO), *BASE)
-        with pytest.raises(SandboxUnavailableError):
-            await judge_answer(task)
-    assert 1 <= len(task.attempts.failures) <= task.attempts.requests <= 3
-
-
-async def test_a_sandbox_that_breaks_in_the_middle_gives_no_verdict() -> None:
-    class Breaking:
-        calls = 0
-
-        async def run_code(self, *_: object, alone: bool) -> RunCodeResponse:
-            self.calls += 1
-            if self.calls > 2:
-                raise SandboxUnavailableError([InfraFailure(kind="broken")])
-            return response(run=ran(stdout="1"))
-
-    task = make_task(Breaking(), stdio(*[("1", "1")] * 5), fenced(ECHO), *BASE)  # type: ignore[arg-type]
-    with pytest.raises(SandboxUnavailableError, match="broken"):
-        await judge_answer(task)
 
 
 # The rules by themselves
@@ -378,15 +245,3 @@ def response(
 def test_the_code_of_an_answer(answer: RunCodeResponse, code: int, detail: str | None) -> None:
     outcome = single_outcome(answer, "in", "x", exact)
     assert (int(outcome.code), outcome.detail) == (code, detail)
-
-
-def test_a_cases_time_is_compiling_and_running() -> None:
-    answer = response(run=ran(stdout="x"), compiled=ran())
-    assert single_outcome(answer, "", "x", exact).duration == 0.5
-    assert single_outcome(response(), "", "x", exact).duration == 0
-
-
-def test_the_memory_limit_is_seen_in_the_last_line() -> None:
-    assert failure_detail(1, "x\nMemoryError\n") == "memory_limit"
-    assert failure_detail(1, "MemoryError\nValueError") is None
-    assert failure_detail(None, None) is None
