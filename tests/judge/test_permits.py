@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -132,13 +131,6 @@ async def test_cancelled_at_any_step(client: AsyncRedis) -> None:
         pass
 
 
-async def test_a_permit_takes_one_report(client: AsyncRedis) -> None:
-    async with make(client, ONE).permit() as permit:
-        permit.report(CallOutcome.OK)
-        with pytest.raises(RuntimeError):
-            permit.report(CallOutcome.OK)
-
-
 # Which sandbox
 
 
@@ -179,18 +171,6 @@ async def test_exclusive_waits_and_is_alone(client: AsyncRedis) -> None:
     await users.leave("later")
 
 
-async def test_others_go_on_elsewhere_while_a_sandbox_is_drained(client: AsyncRedis) -> None:
-    users = Users(make(client, ONE, TWO, cap=2))
-    await users.come("a", "b")
-    await users.come("alone", exclusive=True)
-    await users.come("c")
-    reserved = ({ONE, TWO} - {users.places["c"]}).pop()
-    await users.leave(next(name for name in "ab" if users.places[name] == reserved))
-    await users.served("alone")
-    assert users.places["alone"] == reserved
-    await users.leave("alone", "c", *(name for name in "ab" if name in users.places))
-
-
 async def test_neither_kind_starves_the_other(client: AsyncRedis) -> None:
     pool, served = make(client, ONE, cap=2), {False: 0, True: 0}
     ending = asyncio.Event()
@@ -207,18 +187,6 @@ async def test_neither_kind_starves_the_other(client: AsyncRedis) -> None:
             await asyncio.sleep(0.01)
     ending.set()
     await asyncio.gather(*users)
-
-
-async def test_a_reservation_ends_with_its_waiter(client: AsyncRedis) -> None:
-    pool = make(client, ONE, cap=2)
-    users = Users(pool)
-    await users.come("a")
-    await users.come("alone", exclusive=True)
-    users.tasks["alone"].cancel()
-    await asyncio.wait([users.tasks["alone"]])
-    await users.come("b")
-    await users.served("b")
-    await users.leave("a", "b")
 
 
 # Pauses
@@ -299,10 +267,3 @@ async def test_without_redis_there_are_no_permits() -> None:
         with pytest.raises(ServiceError, match="permits are unavailable"):
             async with make(client, ONE).permit():
                 pass
-
-
-async def test_keys_of_unused_pools_expire(client: AsyncRedis, redis: Redis) -> None:
-    async with make(client, ONE).permit(exclusive=True):
-        keys = redis.keys("plumbline:permits:*")
-        assert len(keys) == 2
-        assert all(0 < redis.ttl(key) <= 24 * 3600 for key in keys), time.time()

@@ -13,7 +13,7 @@ from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.judge.workers import Worker
 from tests.runner.generators import refused_url
-from tests.shared.ledgers import enter, generation, problem, verdict
+from tests.shared.ledgers import enter, generation, problem
 
 ECHO = "```python\nprint(input())\n```"
 P1 = SampleId("d1", "p1")
@@ -58,15 +58,6 @@ async def test_a_job_becomes_a_verdict(
     assert found.worker == "worker-1"
     assert found.judged_at is not None
     assert redis.keys("rq:job:*") == []
-
-
-async def test_what_is_judged_is_not_judged_again(ledger: Ledger, worker: Worker) -> None:
-    begin(ledger, refused_url())
-    ledger.record(generation(completion=ECHO))
-    ledger.record_verdict(verdict(generation(completion=ECHO)))
-    await worker.judge_all()
-    assert ledger.verdict(P1) == verdict(generation(completion=ECHO))
-    assert ledger.meta().duplicate_verdicts == 0
 
 
 async def test_a_replaced_completion_is_not_judged(
@@ -132,29 +123,3 @@ async def test_the_next_session_may_name_another_sandbox(
     found = ledger.verdict(P1)
     assert found is not None
     assert found.final_status is FinalStatus.SUCCESS
-
-
-async def test_the_environment_says_where_the_sandbox_is(
-    ledger: Ledger, redis: Redis, redis_server: RedisServer, sandbox_url: str
-) -> None:
-    begin(ledger, refused_url())
-    ledger.record(generation(completion=ECHO))
-    urls = f" {sandbox_url}/run_code ,"
-    async with Worker(redis_server.url, "worker-2", sandbox_urls=urls) as worker:
-        await worker.judge_all()
-    found = ledger.verdict(P1)
-    assert found is not None
-    assert (found.final_status, found.worker) == (FinalStatus.SUCCESS, "worker-2")
-
-
-async def test_many_completions_are_judged_at_once(
-    ledger: Ledger, worker: Worker, redis: Redis, sandbox_url: str
-) -> None:
-    begin(ledger, sandbox_url)
-    samples = [SampleId("d1", f"p{1 + n % 2}", n) for n in range(20)]
-    ledger.record(*(generation(sample, ECHO) for sample in samples))
-    await worker.judge_all()
-    assert [v.final_status for v in ledger.verdicts(samples)] == [FinalStatus.SUCCESS] * 20
-    assert worker.metrics.judged == 20
-    assert redis.keys("rq:job:*") == []
-    assert ledger.meta().verdicts_written == 20

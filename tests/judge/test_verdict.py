@@ -16,7 +16,6 @@ from services.judge.verdict import (
     settle,
     spread_compile_error,
     timeouts_left,
-    wall_clock_lateness,
     was_killed,
 )
 from shared.harness.wire import CaseRun, Limit
@@ -68,11 +67,6 @@ def test_only_a_case_that_is_killed_twice_has_failed() -> None:
     assert doubtful_cases(settle(again, {2: KILLED})) == []
 
 
-def test_time_outs_are_confirmed_on_request() -> None:
-    assert doubtful_cases({0: MAYBE, 1: KILLED}, timeouts=False) == [1]
-    assert doubtful_cases({0: MAYBE, 1: NOT_RUN}, timeouts=False) == []
-
-
 @pytest.mark.parametrize(
     ("cpu", "user", "limit", "first", "alone"),
     [
@@ -96,12 +90,6 @@ def test_lateness(
     run = case_run(cpu, user, limit)
     assert lateness(run, 1.0, 1.25, alone=False) is first
     assert lateness(run, 1.0, 1.25, alone=True) is alone
-
-
-def test_a_wall_clock_time_out_is_doubtful_unless_alone() -> None:
-    assert wall_clock_lateness(False, alone=False) is IN_TIME
-    assert wall_clock_lateness(True, alone=False) is DOUBTFUL
-    assert wall_clock_lateness(True, alone=True) is LATE
 
 
 @pytest.mark.parametrize(
@@ -132,17 +120,6 @@ def test_what_ran_behind_the_last_allowed_time_out_does_not_count(
     cases = [PASSED, TIMEOUT, WRONG, MAYBE, TIMEOUT, PASSED]
     found = apply_budget(allowed, dict(enumerate(cases)))
     assert list(found.values()) == cases[:kept] + [NOT_RUN] * (len(cases) - kept)
-
-
-def test_confirmed_are_cases_that_ran_twice() -> None:
-    first = dict(enumerate([MAYBE, MAYBE, NOT_RUN, PASSED]))
-    again = {0: WRONG, 1: TIMEOUT, 2: PASSED}
-    assert count_confirmed([0, 1, 2], first, again) == (2, 1)
-    assert count_confirmed([0, 1, 2], first, {**again, 1: NOT_RUN}) == (1, 1)
-    assert count_confirmed([0, 1, 2], first, {0: TIMEOUT}) == (1, 0)
-    assert count_confirmed([], first, {}) == (0, 0)
-    failed = CaseOutcome(CaseCode.API_ERROR)
-    assert count_confirmed([0, 1], first, {0: failed, 1: WRONG}) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -236,11 +213,6 @@ def test_what_python_says_of_a_program_it_cannot_compile(stderr: str, verdict: b
     assert is_syntax_error(outcome) is verdict
     assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, actual="1", stderr=stderr))
     assert not is_syntax_error(CaseOutcome(CaseCode.WRONG_ANSWER, actual="", stderr=stderr))
-
-
-def test_a_long_standard_error_is_looked_at_in_no_time() -> None:
-    stderr = 'File "x"\n' + "y\n" * 9_000
-    assert not is_syntax_error(CaseOutcome(CaseCode.RUNTIME_ERROR, stderr=stderr))
 
 
 @pytest.mark.parametrize(

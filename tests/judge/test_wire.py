@@ -2,16 +2,11 @@
 
 import ast
 import base64
-import mmap
-import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,10 +16,6 @@ from hypothesis import strategies as st
 from services.judge.harness.sources import harness_files, source
 from shared.harness import wire
 from shared.harness.cases import supervisor as supervisors
-from shared.harness.cases.files import memory_file
-from shared.harness.cases.folders import CaseFolder
-from shared.harness.cases.records import ResultsFile, RunSpec
-from shared.harness.cases.supervisor import Supervisor
 from shared.harness.sources import harness_sources
 from shared.harness.wire import CallResult, CaseLimits
 
@@ -88,60 +79,6 @@ def test_each_case_gets_its_input_and_its_output_comes_back(inputs: list[str]) -
         assert (case.exit_code, case.limit) == (0, None)
 
 
-def test_a_case_in_figures() -> None:
-    program = "import time\nkept = bytearray(50_000_000)\nwhile time.process_time() < 0.2: pass\n"
-    (case,) = wire.decode_results(run_harness(program, [""]), KEY).cases.values()
-    assert 0.15 < case.cpu < 2
-    assert case.wall >= case.cpu * 0.9
-    assert 50_000_000 < case.memory < 200_000_000
-
-
-@pytest.mark.parametrize("where", ["here", "in a child"])
-def test_user_time_is_told_apart(where: str) -> None:
-    """The program says what it took before it ends; the end itself takes little."""
-    work = (
-        "import os, subprocess, sys, time\n"
-        "while os.times().system < 0.2: os.stat('/')\n"
-        "while os.times().user < 0.3: pass\n"
-        "print(os.times().user, os.times().system)\n"
-    )
-    # The program's user may not enter the folder of the environment.
-    interpreter = str(Path(sys.executable).resolve())
-    child = f"import subprocess\nsubprocess.run([{interpreter!r}, '-c', {work!r}])"
-    program = work if where == "here" else child
-    (case,) = wire.decode_results(run_harness(program, [""]), KEY).cases.values()
-    user, system = map(float, case.stdout.split())
-    assert user <= case.user + 0.05 < user + 0.25
-    assert system <= case.cpu - case.user + 0.05 < system + 0.25
-
-
-@pytest.mark.parametrize(
-    ("program", "code", "said"),
-    [
-        ("import sys\nsys.exit(7)", 7, ""),
-        ("import os\nos.kill(os.getpid(), 11)", -11, ""),
-        ("raise KeyError('x')", 1, "KeyError"),
-    ],
-)
-def test_how_a_case_ended(program: str, code: int, said: str) -> None:
-    case = wire.decode_results(run_harness(program, [""]), KEY).cases[0]
-    assert case.exit_code == code
-    assert said in case.stderr
-
-
-def test_a_program_that_does_not_compile() -> None:
-    result = wire.decode_results(run_harness("a = = 1", ["1", "2"]), KEY)
-    assert (result.compiled, result.end, result.cases) == ("error", "compile", {})
-    assert "SyntaxError" in result.compile_output
-
-
-def test_results_that_are_whole(written: Written) -> None:
-    result = wire.decode_results(written.data, KEY)
-    assert result.end == "done"
-    assert len(written.records) == 6
-    assert [case.stdout for case in result.cases.values()] == [b"one", b"", b"three\n", b"4"]
-
-
 @given(st.data())
 def test_results_that_are_cut(written: Written, data: st.DataObject) -> None:
     length = data.draw(st.integers(0, len(written.data)))
@@ -158,30 +95,6 @@ def test_a_byte_that_is_another(written: Written, data: st.DataObject) -> None:
     if place in written.ends:
         whole = len(written.ends)  # what is between two records is part of neither
     assert wire.decode_results(bytes(damaged), KEY) == written.first(whole)
-
-
-@given(st.data())
-def test_a_record_that_is_left_out(written: Written, data: st.DataObject) -> None:
-    number = data.draw(st.integers(0, len(written.records) - 1))
-    left = written.records[:number] + written.records[number + 1 :]
-    assert wire.decode_results(b"".join(left), KEY) == written.first(number)
-
-
-@given(st.data())
-def test_a_record_that_is_there_twice(written: Written, data: st.DataObject) -> None:
-    number = data.draw(st.integers(0, len(written.records) - 1))
-    again = data.draw(st.integers(number + 1, len(written.records)))
-    records = list(written.records)
-    records.insert(again, records[number])
-    assert wire.decode_results(b"".join(records), KEY) == written.first(again)
-
-
-@given(st.data())
-def test_records_in_another_order(written: Written, data: st.DataObject) -> None:
-    order = data.draw(st.permutations(range(len(written.records))))
-    whole = next((n for n, number in enumerate(order) if n != number), len(order))
-    shuffled = b"".join(written.records[number] for number in order)
-    assert wire.decode_results(shuffled, KEY) == written.first(whole)
 
 
 @given(st.data())
@@ -204,67 +117,6 @@ def test_the_same_call_with_another_key_says_nothing(written: Written) -> None:
 @given(st.binary(), st.binary(min_size=1, max_size=64))
 def test_anything_can_be_read_and_says_nothing(data: bytes, key: bytes) -> None:
     assert wire.decode_results(data, key) == CallResult()
-
-
-@given(st.lists(st.text(st.characters(exclude_characters=" \n"), max_size=8), max_size=8))
-def test_a_record_that_makes_no_sense_ends_them(words: list[str]) -> None:
-    """As a harness gone wrong might write it, with the right key."""
-    with tempfile.TemporaryDirectory() as folder:
-        results = ResultsFile(f"{folder}/{wire.RESULTS}", KEY)
-        results.add("case", 0, 0, 1, 1, 1, 1, "-", out=b"x")
-        results.add("case", *(word.encode("utf-8", "replace").decode() for word in words))
-        decoded = wire.decode_results(results.text, KEY)
-    assert decoded.cases[0].stdout == b"x"
-
-
-@given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1e4))
-def test_a_call_may_take_what_its_parts_may(wall: float, compiling: float, budget: float) -> None:
-    limits = CaseLimits(
-        cpu=1, wall=wall, compile=compiling, budget=budget, memory=1, output=1, processes=1
-    )
-    assert limits.call > wall + compiling + budget
-
-
-def test_a_case_leaves_no_note_in_the_program() -> None:
-    """On a file system in memory, a shared mapping changes a file without its time stamps."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
-        folder = CaseFolder(name, "python", ECHO.encode(), None)
-        folder.restore()
-        before = folder.now()
-        program = Path(folder.program)
-        with program.open("r+b") as file, mmap.mmap(file.fileno(), 0) as text:
-            assert text[:6] == b"import"  # a page that was read is written unnoticed
-            text[:6] = b"note  "
-        assert before is not None
-        assert folder.now() != before
-        folder.restore()
-        assert program.read_bytes() == ECHO.encode()
-
-
-def test_a_case_that_was_reaped_is_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process is gone, and with it the time that it waited for a processor."""
-    with tempfile.TemporaryDirectory() as folder:
-        forked = memory_file(folder, "pid")
-        requests, _other = socket.socketpair()
-        replies_out, replies_in = os.pipe()
-        supervisor = Supervisor(folder, None, forked, requests, replies_out, 0, [])
-        supervisor.spec = RunSpec(
-            wire.encode_spec(KEY, "python", replace(LIMITS, cpu=0.01, wall=0.01), []).encode()
-        )
-        with subprocess.Popen(["true"]) as ended:
-            ended.wait()
-        os.pwrite(supervisor.forked, b"%d" % ended.pid, 0)
-        killed: list[int] = []
-        monkeypatch.setattr(supervisors, "kill_group", killed.append)
-        assert supervisor.wait(time.monotonic() - 1) is None
-        assert killed == []
-        for fd in (forked, replies_out, replies_in):
-            os.close(fd)
-
-
-def test_what_stands_on_both_sides_is_the_same() -> None:
-    """The case runner imports nothing of the judge's side."""
-    assert supervisors.STRETCH == wire.STRETCH
 
 
 def imports(text: str) -> set[str]:

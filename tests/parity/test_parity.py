@@ -293,10 +293,6 @@ def _responses() -> list[dict[str, Any]]:
     ]
 
 
-def _commands_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    return [c for c in (answer["compile_result"], answer["run_result"]) if c]
-
-
 def test_the_same_code_for_every_answer(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
     differing = [
         (answer, *codes)

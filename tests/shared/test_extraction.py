@@ -33,7 +33,6 @@ from shared.statuses import ExtractionReason as Reason
 
 CORPUS = Path(__file__).parent / "extraction_corpus"
 SOLVE = "def solve(n):\n    return n + 1"
-DRAFT = "def solve(n):\n    return n"
 BROKEN = "def solve(n)\n    return n + 1"
 HELPER = "def helper(n):\n    return n"
 
