@@ -1,4 +1,3 @@
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -27,8 +26,6 @@ def started(
 ) -> Iterator[list[Server]]:
     """All servers, each with its own Redis database, in which there is a run."""
     folder = tmp_path_factory.mktemp("servers")
-    completions = folder / "completions.jsonl"
-    completions.write_text(json.dumps({"problem_id": "p1", "completion": "print(1)"}) + "\n")
 
     def start(number: int, name: str) -> Server:
         url = f"{redis_server.url.rpartition('/')[0]}/{number + 1}"
@@ -36,7 +33,7 @@ def started(
             redis.flushdb()
             judge(begin(redis, [problem("p1")]), SampleId("d1", "p1"), judged_at=5.0)
         (folder / name).mkdir()
-        variables = environment(name, url, completions, folder / name / "index")
+        variables = environment(name, url, folder / name / "index")
         return stack.enter_context(served(name, folder / name, **variables))
 
     with ExitStack() as stack, ThreadPoolExecutor() as threads:

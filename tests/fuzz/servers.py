@@ -1,13 +1,10 @@
 """Real servers on loopback, as processes whose log and memory a test can look at."""
 
 import json
-import socket
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +13,13 @@ import psutil
 from tests.processes import service_process
 
 MIB = 2**20
+# Servers with an OpenAPI description.
 MODULES = {
     "sandbox": "services.sandbox",
-    "replay": "services.generator",
-    "router": "tests.fuzz.router",
     "aggregator": "services.aggregator",
-    "judge": "services.judge",
     "reward": "services.reward",
 }
-# Servers with an OpenAPI description.
-DESCRIBED = ("sandbox", "aggregator", "reward")
+
 # With these in its log a server has met a request that nobody thought of.
 _TRACES = ("Traceback (most recent call last)", "Unhandled exception", "Error handling request")
 # What a request may leave behind. Interpreters keep memory that they needed once.
@@ -40,13 +34,6 @@ class Server:
     url: str
     log: Path
     pid: int
-
-    @property
-    def port(self) -> int:
-        return int(self.url.rpartition(":")[2])
-
-    def connect(self, timeout: float = 10.0) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout)
 
     def description(self) -> dict[str, Any]:
         path = "/api/openapi.json" if self.name == "aggregator" else "/openapi.json"
@@ -86,38 +73,9 @@ def unharmed(server: Server) -> Iterator[None]:
     assert server.memory() - before < _GROWTH, server.name
 
 
-def failures(check: Callable[..., str | None], cases: Iterable[tuple[Any, ...]]) -> dict[str, str]:
-    """The complaints of a check, eight cases at a time; exceptions are complaints too.
-
-    Args:
-        check: Returns a complaint, or None where all is well.
-        cases: Arguments of the check.
-    """
-
-    def complaint(case: tuple[Any, ...]) -> str | None:
-        try:
-            return check(*case)
-        except (OSError, HTTPException, AssertionError, ValueError, IndexError) as error:
-            return repr(error)
-
-    cases = list(cases)
-    with ThreadPoolExecutor(8) as threads:
-        complaints = zip(cases, threads.map(complaint, cases), strict=True)
-        return {
-            " ".join(getattr(part, "name", str(part)) for part in case): text
-            for case, text in complaints
-            if text is not None
-        }
-
-
-def environment(name: str, redis_url: str, completions: Path, index: Path) -> Mapping[str, str]:
+def environment(name: str, redis_url: str, index: Path) -> dict[str, str]:
     """Variables with which a server starts without anything else but Redis."""
-    replay = {
-        "PLUMBLINE_GENERATOR_BACKEND": "replay",
-        "PLUMBLINE_GENERATOR_REPLAY_COMPLETIONS": str(completions),
-    }
     stores = {"REDIS_URL": redis_url, "PLUMBLINE_INDEX_DIR": str(index), "SANDBOX_URLS": ""}
     # There is no judge, so what is right waits until its deadline.
     reward = {**stores, "PLUMBLINE_REWARD_MAX_DEADLINE": "0.1"}
-    of_servers = {"replay": replay, "aggregator": stores, "judge": stores, "reward": reward}
-    return of_servers.get(name, {})
+    return {"aggregator": stores, "reward": reward}.get(name, {})
