@@ -33,14 +33,6 @@ ANSWERS = {
             except OSError: pass
         """, LATE, ERROR, dangerous=True,
     ),
-    "fork bomb of daemons": _answer(
-        """
-        while True:
-            try:
-                if os.fork() == 0: os.setsid()
-            except OSError: pass
-        """, LATE, ERROR, dangerous=True,
-    ),
     "fork bomb that answers": _answer(
         """
         print(n * 2, flush=True)
@@ -95,7 +87,6 @@ ANSWERS = {
     "parent stopped": _answer(
         "os.kill(os.getppid(), 19); print(n * 2)", LATE, ERROR, dangerous=True
     ),
-    "parent ended": _answer("os.kill(os.getppid(), 15); print(n * 2)", ERROR, dangerous=True),
     # Where signals stay within the answer there is nobody to kill.
     "all killed": _answer("os.kill(-1, 9); print(n * 2)", ERROR, SUCCESS, dangerous=True),
     "group killed": _answer("os.killpg(0, 9); print(n * 2)", ERROR),
@@ -117,7 +108,6 @@ ANSWERS = {
         print(n * 2)
         """, LATE, ERROR, SUCCESS, dangerous=True,
     ),
-    "itself stopped": _answer("os.kill(os.getpid(), 19); print(n * 2)", LATE),
     # Time
     "sleeps": _answer("print(n * 2, flush=True); time.sleep(1000)", LATE),
     "ignores signals": _answer(
@@ -156,19 +146,11 @@ ANSWERS = {
     "finalizer hangs": _answer(
         "class A:\n  def __del__(self):\n    while True: pass\na = A(); print(n * 2)", LATE
     ),
-    "finalizer forks": _answer(
-        "class A:\n  def __del__(self): os.fork()\na = [A() for _ in range(3)]; print(n * 2)",
-        SUCCESS,
-    ),
-    "exit function hangs": _answer(
-        "import atexit; atexit.register(time.sleep, 1000); print(n * 2)", LATE
-    ),
     "shutdown of threads hangs": _answer(
         "threading._shutdown = lambda: time.sleep(1000); print(n * 2)", LATE
     ),
     # Memory and space
     "memory": _answer("a = []\nwhile True: a.append(bytearray(10**7))", ERROR),
-    "memory at once": _answer("a = bytearray(10**11)", ERROR),
     "stack": _answer(
         "sys.setrecursionlimit(10**9)\ndef f(x): return [f(x)]\nx = []\n"
         "for _ in range(10**6): x = [x]\nrepr(x)", ERROR, LATE,
@@ -185,13 +167,6 @@ ANSWERS = {
         """, SUCCESS, ERROR,
     ),
     "output": _answer("while True: os.write(1, b'x' * 65536)", ERROR),
-    "output, whatever happens": _answer(
-        """
-        while True:
-            try: os.write(1, b'x' * 65536)
-            except OSError: pass
-        """, LATE, ERROR,
-    ),
     "errors": _answer(
         "print(n * 2, flush=True)\nwhile True: os.write(2, b'x' * 65536)", LATE
     ),
@@ -201,9 +176,6 @@ ANSWERS = {
         for i in range(100): open(f'file{i}', 'wb').write(bytes(10**6))
         print(n * 2)
         """, SUCCESS,
-    ),
-    "large file": _answer(
-        "with open('file', 'wb') as f:\n  while True: f.write(bytes(10**6))", ERROR
     ),
     "/tmp filled": _answer(
         """
@@ -270,23 +242,9 @@ ANSWERS = {
         print(n)
         """, WRONG,
     ),
-    "results replaced by a folder": _answer(
-        """
-        try: os.unlink('../results'); os.makedirs('../results/a/b')
-        except OSError: pass
-        print(n * 2)
-        """, SUCCESS,
-    ),
     "results replaced by a link": _answer(
         """
         try: os.unlink('../results'); os.symlink('/etc/passwd', '../results')
-        except OSError: pass
-        print(n * 2)
-        """, SUCCESS,
-    ),
-    "results replaced by a pipe": _answer(
-        """
-        try: os.unlink('../results'); os.mkfifo('../results')
         except OSError: pass
         print(n * 2)
         """, SUCCESS,
@@ -332,8 +290,6 @@ ANSWERS = {
         """, SUCCESS,
     ),
     "ends early": _answer("os._exit(0)", WRONG),
-    "forked in two": _answer("os.fork(); print(n * 2)", WRONG),
-    "input not read": _answer("print(n * 2)", SUCCESS),
 }  # fmt: skip
 
 # Prints which processes of the harness it could look into; its own is not one of them.

@@ -16,19 +16,6 @@ _OBJECTS = {
             __hash__ = None
         def twice(x): return Same()
         """,
-    "int that is equal": """
-        class Same(int):
-            def __eq__(self, other): return True
-            def __ne__(self, other): return False
-            __hash__ = int.__hash__
-        def twice(x): return Same(7)
-        """,
-    "str that is equal": """
-        class Same(str):
-            def __eq__(self, other): return True
-            __hash__ = str.__hash__
-        def twice(x): return Same("7")
-        """,
     "list that is equal": """
         class Same(list):
             def __eq__(self, other): return True
@@ -66,10 +53,7 @@ _OBJECTS = {
     "mock": "import unittest.mock\ndef twice(x): return unittest.mock.ANY",
     "not a number": "def twice(x): return float('nan')",
     "NotImplemented": "def twice(x): return NotImplemented",
-    "true": "def twice(x): return True",
     "iterator of everything": "def twice(x):\n    n = 0\n    while True:\n        yield n; n += 1",
-    "array": "def twice(x):\n    import numpy\n    return numpy.arange(10)",
-    "counter": "import collections\ndef twice(x): return collections.Counter()",
     "default": """
         import collections
         def twice(x): return collections.defaultdict(lambda: 2 * x)
@@ -111,22 +95,6 @@ _RUNNER = {
                         os._exit(0)
                 if "expected" in frame.f_locals: return frame.f_locals["expected"]
                 frame = frame.f_back
-        """,
-    "lines of the frames": """
-        import inspect, re
-        def twice(x):
-            for info in inspect.stack():
-                for line in info.code_context or ():
-                    if found := re.search(r"== (\\d+)", line): return int(found[1])
-        """,
-    "constants of the frames": """
-        import sys
-        def twice(x):
-            frame, found = sys._getframe(1), []
-            while frame:
-                found += [c for c in frame.f_code.co_consts if isinstance(c, int) and c > x]
-                frame = frame.f_back
-            return found[0] if found else None
         """,
     "patched codec": """
         import gc
@@ -183,20 +151,19 @@ _RUNNER = {
             value = ctypes.c_long.from_address(id(2 * x) + 24)
             return x
         """,
+    "tracing": """
+        import sys
+        def trace(frame, event, arg):
+            if event == "line" and frame.f_code.co_name == "check":
+                try: frame.f_lineno = frame.f_code.co_firstlineno + 3
+                except ValueError: pass
+            return trace
+        sys.settrace(trace)
+        """,
     "audit hook": "import sys\nsys.addaudithook(lambda *_: None)\nsys.settrace(lambda *_: None)",
-    "check of its own": "import builtins\nbuiltins.check = check = lambda candidate: None",
 }
 # What another process has
 _PROCESSES = {
-    "own file": """
-        import glob, re
-        def twice(x):
-            for path in ["solution.py", __import__("sys").argv[0], *glob.glob("../*")]:
-                try: text = open(path).read()
-                except (OSError, ValueError): continue
-                if found := re.search(r"(?:candidate|twice)\\(%d\\) == (\\d+)" % x, text):
-                    return int(found[1])
-        """,
     "files everywhere": """
         import os, re
         def twice(x):
@@ -320,11 +287,6 @@ _CHANNEL = {
         os.write(4, struct.pack("<Q", 3) + b"R=N")
         for value in (4, 6, 4, 6): os.write(4, reply(value - 1))
         """,
-    "results without a function": """
-        import os, struct
-        for _ in range(100): os.write(4, struct.pack("<Q", 3) + b"R=T")
-        del os
-        """,
     "forked answer": """
         import os
         if os.fork(): os._exit(0)
@@ -363,7 +325,6 @@ _CHANNEL = {
         atexit.register(os.write, 4, b"\\x03\\0\\0\\0\\0\\0\\0\\0R=T")
         """,
     "closed channel": "import os\nos.closerange(0, 1024)",
-    "closed when called": "import os\ndef twice(x): os.closerange(3, 1024)",
     "channel reopened": """
         import os
         for fd in ("3", "4"):
@@ -379,7 +340,6 @@ _CHANNEL = {
             while True: os.write(4, b"R=[" * 9999)
         """,
     "many handles": "def twice(x): return [object() for _ in range(10**5)]",
-    "huge": "def twice(x): return [[0] * 10**6] * 10**3",
     "endless": "def twice(x):\n    while True: yield x",
     "nested deeply": "def twice(x):\n    y = []\n    for _ in range(10**5): y = [y]\n    return y",
     "contains itself": "def twice(x):\n    y = []; y += [y, y]\n    return y",
@@ -405,7 +365,6 @@ _CHANNEL = {
 _ENDS = {
     "exit": "exit(0)",
     "os._exit": "import os; os._exit(0)",
-    "exit when called": "import os\ndef twice(x): os._exit(0)",
     "SystemExit when called": "def twice(x): raise SystemExit(0)",
     "exit in a thread": """
         import os, threading, time
@@ -427,7 +386,6 @@ _ENDS = {
         def twice(x): raise E(object(), lambda: 0)
         """,
     "killed by itself": "import os; os.kill(os.getpid(), 9)",
-    "terminated when called": "import os\ndef twice(x): os.kill(os.getpid(), 15)",
     "crash": "import ctypes\ndef twice(x): ctypes.string_at(0)",
     "out of memory": "def twice(x): return [0] * 10**11",
     "finalizer": "import os\nclass A:\n  def __del__(self): os._exit(0)\na = A(); del a",
