@@ -223,10 +223,6 @@ HALF_MEMORY = of_limits(
     lambda limits: {"memory": limits["memory"] // 2},
     lambda body: {"memory_limit_MB": body["memory_limit_MB"] // 2},
 )
-DOUBLE_MEMORY = of_limits(
-    lambda limits: {"memory": limits["memory"] * 2},
-    lambda body: {"memory_limit_MB": body["memory_limit_MB"] * 2},
-)
 HALF_TIME = of_limits(lambda limits: {"cpu": limits["cpu"] / 2})
 HALF_OUTPUT = of_limits(lambda limits: {"output": limits["output"] // 2})
 WALL_TIME = of_limits(lambda limits: {"wall": limits["cpu"]})

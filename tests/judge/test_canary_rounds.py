@@ -9,7 +9,6 @@ from redis import Redis
 
 from services.aggregator.publish import publish
 from services.judge import canaries as rounds
-from shared.canaries import CanaryReport
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.keys import RunKeys
 from shared.plan import make_plan
@@ -166,39 +165,3 @@ async def test_a_judge_that_stops_leaves_its_round_to_others(
             assert CanaryLedger(redis, RUN).outstanding() == 1
         stopped.set()
     assert not redis.exists(KEY)
-
-
-async def test_a_judge_at_work_renews_its_claim(
-    ledger: Ledger,
-    redis: Redis,
-    redis_server: RedisServer,
-    sandbox_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    renewed = asyncio.Event()
-    monkeypatch.setattr("services.judge.canaries.CLAIM_SECONDS", 0.04)
-
-    async def slow(call: faults.Call, send: faults.Send) -> faults.Body:
-        if call.body.get("inputs") != ["1\n"]:  # a canary's
-            await renewed.wait()
-        return await send(call.body)
-
-    async with faulty(sandbox_url, slow) as url:
-        async with Worker(redis_server.url, "w", sandbox_urls=url) as worker:
-            await worker.judge_all()
-            [(field, first)] = redis.hgetall(KEY).items()
-            while redis.hget(KEY, field) == first:
-                await asyncio.sleep(0.01)
-        renewed.set()
-
-
-def test_a_claim_that_is_not_renewed_is_waited_for_ten_seconds(redis: Redis) -> None:
-    canaries = CanaryLedger(redis, RUN)
-    redis.hset(KEY, "http://a batch python programs first", str(time.time()))
-    redis.hset(KEY, "http://b batch python programs first", str(time.time() - 11))
-    redis.hset(KEY, "http://c batch python programs first", b"\xff")
-    assert canaries.outstanding() == 1
-    assert canaries.record().lost == 3
-    report = CanaryReport(sandbox="http://a", profile="x", at=1, seconds=1, sent=6)
-    redis.hset(KEY, "http://a batch python programs first", report.model_dump_json())
-    assert (canaries.outstanding(), canaries.record().lost) == (0, 2)

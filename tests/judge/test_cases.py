@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from redis import Redis
 
 from services.aggregator.publish import publish
 from services.judge.judging import judge_answer
 from services.judge.sandbox import SandboxClient
 from services.judge.verdict import case_results, to_verdict
-from shared.case_records import MOST_BYTES, SampleCases, failing_first, readable_tests
+from shared.case_records import MOST_BYTES, SampleCases, readable_tests
 from shared.config import load_config
 from shared.finished_run import open_run
 from shared.ledger import Ledger, keys
@@ -27,7 +25,7 @@ from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.judge.tasks import fenced, make_task, stdio
 from tests.judge.workers import Worker
-from tests.shared.ledgers import enter, generation, problem, verdict
+from tests.shared.ledgers import enter, generation, problem
 
 # Its word decides what becomes of a case.
 ANSWER = """\
@@ -212,40 +210,6 @@ async def test_hostile_outputs_are_shortened(records_of: RecordsOf) -> None:
     assert CaseRecord.model_validate_json(junk.model_dump_json()) == junk
 
 
-TEXT = (
-    st.none() | st.text() | st.sampled_from(["\ud800", "\0" * 5000, "</script>" * 900, "ä" * 9999])
-)
-CASE = st.builds(
-    CaseResult,
-    case_index=st.integers(0, 10**6),
-    status=st.sampled_from([*FinalStatus, "not_run"]),
-    actual=TEXT,
-    stderr=TEXT,
-    compile_stderr=TEXT,
-    exit_code=st.none() | st.integers(-64, 255),
-    duration=st.none() | st.floats(0, 1e6),
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(CASE, max_size=20))
-def test_any_cases_come_back(cases: list[CaseResult]) -> None:
-    packed = SampleCases(recorded="all", cases=tuple(cases)).packed()
-    found = SampleCases.unpacked(packed)
-    again = SampleCases.unpacked(found.packed())
-    assert again == found
-    assert len(found.cases) == len(cases)
-    for case, was in zip(found.cases, cases, strict=True):
-        assert (case.case_index, case.status, case.exit_code) == (
-            *(was.case_index, was.status, was.exit_code),
-        )
-        assert all(len(text or "") < 2100 for text in (case.actual, case.stderr))
-        assert (case.actual is None) == (was.actual is None)
-    order = [one.status for one in failing_first(cases)]
-    passed = [n for n, one in enumerate(order) if one == "success"]
-    assert passed == list(range(len(order) - len(passed), len(order)))
-
-
 @pytest.mark.parametrize("cases", [50, 1000])
 def test_a_sample_has_a_bound_whatever_it_prints(cases: int) -> None:
     """Random text does not compress: each of them gets shorter instead."""
@@ -333,18 +297,6 @@ async def test_cases_go_with_their_verdict_into_the_file(
     assert not (tmp_path / "cases.jsonl.gz").exists()
     ledger.delete()
     assert redis.keys("plumbline:run:*") == []
-
-
-def test_only_the_first_verdict_has_cases(ledger: Ledger, redis: Redis) -> None:
-    enter(ledger, [PROBLEM], PLAN)
-    made = generation(FIRST)
-    ledger.record(made)
-    assert ledger.record_verdict(verdict(made, worker="a"), b"first")
-    assert not ledger.record_verdict(verdict(made, worker="b"), b"second")
-    assert not ledger.record_verdict(verdict(generation(FIRST, "other")), b"third")
-    assert list(ledger.cases([FIRST, SECOND])) == [(FIRST, b"first")]
-    ledger.record(generation(FIRST, "other"))
-    assert list(ledger.cases([FIRST])) == []
 
 
 async def test_a_trainers_samples_have_no_cases(

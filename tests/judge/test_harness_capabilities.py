@@ -70,20 +70,9 @@ def test_an_answer_is_another_user_and_cannot_end_the_harness(folder: Path):
     assert [case.stdout for case in result.cases.values()] == [b"refused True\n"] * 2
 
 
-def test_what_an_answer_leaves_behind_is_cleared(folder: Path):
-    run(folder, HOSTILE, CAPABILITIES)
-    assert not list(folder.glob("case*"))
-
-
 def test_without_them_only_a_new_kernel_keeps_an_answer_from_ending_the_harness(folder: Path):
     result = run(folder, HOSTILE, [])
     if coverage(landlock_abi()).signals:  # Linux 6.12: a process of its own user is refused, too
         assert (result.end, result.cases[0].stdout) == ("done", b"refused False\n")
     else:
         assert result.end != "done"
-
-
-def test_without_one_of_them_a_right_answer_fails(folder: Path):
-    """Why it is all of them or none."""
-    result = run(folder, "print(input())", set(CAPABILITIES) - {"DAC_OVERRIDE"})
-    assert [case.exit_code for case in result.cases.values()] != [0, 0]

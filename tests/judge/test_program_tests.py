@@ -1,12 +1,9 @@
 """Tests in the language of the answer (MultiPL-E): how programs are built, and what they get."""
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from services.judge.sandbox import SandboxClient
 from services.judge.translated import program
@@ -289,24 +286,6 @@ async def test_an_answer_that_ends_before_its_tests_is_not_accepted(judge: Judge
         assert (early.final_status, early.detail) == ("runtime_error", VerdictDetail.EARLY_EXIT)
 
 
-# Each is a compilation.
-MORE_MACROS = [
-    'const char *text = "/*";\n#define/**/candidate(...) Liar()',
-    "#define /* a\n comment */ candidate(...) Liar()",
-    "#define candidate(...) Liar()\n// \\",
-    "// define /*\n#define candidate(...) Liar()\n// */ y",
-    "#\tdefine\fcandidate(...) Liar()",
-    "#ifndef candidate\n#  define candidate(...) Liar()\n#endif",
-]
-
-
-@pytest.mark.nightly
-async def test_no_macro_of_an_answer_reaches_its_tests(judge: Judge) -> None:
-    answers = {f"cpp {number}": f"{LIAR}{macro}" for number, macro in enumerate(MORE_MACROS)}
-    verdicts = await judge_all(judge, answers)
-    assert [name for name, one in verdicts.items() if one.accepted or one.infra_failures] == []
-
-
 BROKEN = {
     "cpp": "long total(std::vector<long> n) { return x; }",
     "java": "class Problem { public static long total(ArrayList<Long> n) { return x; } }",
@@ -377,16 +356,6 @@ def test_types_that_a_prompt_declares() -> None:
     assert program(found(union + answer), tests).count("union Union_long ") == 1
 
 
-@given(
-    code=st.text("{}()\"'/*\\ \nclass total import;<>", max_size=300),
-    language=st.sampled_from(sorted(SETS)),
-    reason=st.sampled_from([ExtractionReason.FENCED, ExtractionReason.BODY_ONLY]),
-)
-def test_any_answer_makes_a_program(code: str, language: str, reason: ExtractionReason) -> None:
-    built = program(found(code, reason), given_tests(language))
-    assert "total" in built
-
-
 PIECES = ["/*", "import (", "total(", "class ", "{", '"', "total<", "\t"]
 
 
@@ -396,10 +365,3 @@ def test_long_answers_end(language: str) -> None:
     for piece in PIECES:
         code = f"{piece}\n" * (100_000 // (len(piece) + 1))
         program(found(code), given_tests(language))
-
-
-def test_tests_are_read_from_the_ground_truth() -> None:
-    tests = problem_in("cpp").tests
-    assert isinstance(tests, ProgramTests)
-    assert tests.entry_point == "total"
-    assert json.loads(problem_in("java").ground_truth)["language"] == "java"

@@ -3,16 +3,11 @@
 import asyncio
 import gzip
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from services.judge.programs import humaneval_program, mbpp_program
-from shared.extraction import Extraction, extract
 from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode, ExtractionReason
-from tests.judge.local import run_program
 from tests.judge.tasks import fenced, make_task, verdict_of
 from tests.shared.ledgers import problem
 
@@ -31,7 +26,6 @@ def read_lines(name):
     return [json.loads(line) for line in text.splitlines()]
 
 
-# In one process, as where values cannot cross; further down in two, as they usually are.
 SHARES = pytest.mark.parametrize(
     "share",
     [
@@ -39,50 +33,6 @@ SHARES = pytest.mark.parametrize(
         pytest.param(slice(None), id="all", marks=pytest.mark.nightly),
     ],
 )
-
-
-def in_pairs(function, rows):
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(function, rows))
-
-
-def solves_humaneval(problem, completion):
-    answer = extract(completion, entry_point=problem["entry_point"])
-    tests = HumanEvalTests(**{key: problem[key] for key in ("test", "entry_point", "prompt")})
-    codes, _, _ = run_program(humaneval_program(answer, tests))
-    return codes == [CaseCode.PASSED]
-
-
-def solves_mbpp(problem):
-    tests = MbppTests(**{key: problem[key] for key in ("test_list", "test_setup_code")})
-    answer = Extraction(problem["code"], ExtractionReason.FENCED)
-    # One takes six seconds of CPU time, in a test that may share its cores.
-    codes, _, _ = run_program(mbpp_program(answer, tests), len(tests.test_list), timeout=60)
-    return codes == [CaseCode.PASSED] * len(tests.test_list)
-
-
-@SHARES
-@pytest.mark.parametrize("model", ["gemini_direct", "chatgpt_cot"])
-def test_recorded_humaneval_verdicts(model, share):
-    problems = {row["task_id"]: row for row in read_lines("HumanEval.jsonl.gz")}
-    answers = read_lines(f"humaneval_completions_{model}.jsonl.gz")[share]
-    solved = in_pairs(lambda a: solves_humaneval(problems[a["task_id"]], a["response"]), answers)
-    differing = [a["task_id"] for a, s in zip(answers, solved, strict=True) if a["passed"] != s]
-    assert differing == []
-
-
-@SHARES
-def test_canonical_humaneval_solutions_as_completions(share):
-    problems = read_lines("HumanEval.jsonl.gz")[share]
-    solved = in_pairs(lambda p: solves_humaneval(p, p["canonical_solution"]), problems)
-    assert [p["task_id"] for p, s in zip(problems, solved, strict=True) if not s] == []
-
-
-@SHARES
-def test_mbpp_reference_solutions(share):
-    problems = read_lines("mbpp.jsonl")[share]
-    solved = in_pairs(solves_mbpp, problems)
-    assert [p["task_id"] for p, s in zip(problems, solved, strict=True) if not s] == []
 
 
 async def accepted(sandbox, rows):

@@ -1,15 +1,14 @@
 """Programs of tools in the real sandbox."""
 
 import pytest
-from sandbox_fusion.models import CommandRunResult, RunCodeResponse
 
 from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
-from services.judge.tool_programs import answer_of, run_program
+from services.judge.tool_programs import run_program
 from shared.config import SandboxConfig
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
-from shared.programs import MAX_OUTPUT, Program, ProgramAnswer, ProgramStatus
+from shared.programs import MAX_OUTPUT, Program, ProgramAnswer
 from tests.conftest import RedisServer
 from tests.sandbox.conftest import needs_cpp
 
@@ -90,29 +89,3 @@ async def test_a_language_that_is_not_installed_is_no_output(
     answer = await run(redis_server, Program(code="1", language="lean"), sandbox_url)
     assert answer.result is None
     assert "does not run 'lean'" in (answer.failure or "")
-
-
-def failed(**results: CommandRunResult) -> RunCodeResponse:
-    return RunCodeResponse(status="Failed", message="", **results)
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        RunCodeResponse(message="", status="Success"),
-        failed(run_result=CommandRunResult(status="Finished")),
-        failed(run_result=CommandRunResult(status="Error", return_code=0)),
-        failed(compile_result=CommandRunResult(status="Error")),
-    ],
-)
-def test_responses_that_say_nothing_about_the_program(response: RunCodeResponse) -> None:
-    answer = answer_of(response)
-    assert answer.result is None
-    assert (answer.failure or "").startswith("unusable answer")
-
-
-def test_a_compiler_that_takes_too_long() -> None:
-    late = CommandRunResult(status="TimeLimitExceeded", execution_time=5.0)
-    answer = answer_of(failed(compile_result=late))
-    assert answer.result is not None
-    assert answer.result.status is ProgramStatus.COMPILE_ERROR

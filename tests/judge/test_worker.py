@@ -10,9 +10,8 @@ from contextlib import contextmanager
 import pytest
 from redis import Redis
 from rq import SimpleWorker
-from rq.job import Job, JobStatus
+from rq.job import JobStatus
 from rq.suspension import resume, suspend
-from rq.worker import WorkerStatus
 
 from shared.ledger import Ledger
 from shared.ledger.queue import BATCH, JudgeQueue, live_workers
@@ -67,32 +66,6 @@ def rq_workers(redis: Redis) -> list[SimpleWorker]:
 
 
 # In the test's process
-
-
-async def test_rq_sees_a_job_as_any_of_its_own(
-    ledger: Ledger, redis: Redis, redis_server: RedisServer
-) -> None:
-    seen: dict[str, object] = {}
-
-    async def judge(given: Generation) -> Verdict:
-        [name] = JudgeQueue("judge", redis).started_job_registry.get_job_ids()
-        [rq] = rq_workers(redis)
-        seen.update(
-            status=Job.fetch(name, connection=redis, serializer=rq.serializer).get_status(),
-            executed=[execution.job_id for execution in rq.get_current_executions()] == [name],
-            state=rq.get_state(),
-        )
-        return verdict(given)
-
-    record(ledger, "p00")
-    async with Worker(redis_server.url, "w", judge=judge) as worker:
-        worker.rq.register_birth()
-        await worker.judge_all()
-    assert worker.errors == []
-    assert seen == {"status": JobStatus.STARTED, "executed": True, "state": WorkerStatus.BUSY}
-    [rq] = rq_workers(redis)
-    assert (rq.get_state(), rq.successful_job_count, rq.failed_job_count) == ("idle", 1, 0)
-    assert in_hand(redis) == redis.keys("rq:job:*") == []
 
 
 async def test_a_batch_that_is_delivered_twice_is_judged_once(
