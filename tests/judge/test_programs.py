@@ -62,11 +62,8 @@ def judge_mbpp(code, tests=MBPP, timeout=10.0):
         pytest.param(RIGHT + "\nif __name__ == '__main__':\n    exit(1)\n", id="main guard"),
         pytest.param(RIGHT + "\nprint(total([1]))\nprint('x' * 10**7)", id="example calls"),
         pytest.param(RIGHT + "\nn = int(input())\nprint(total([n]))", id="reads standard input"),
-        pytest.param("import sys\nsys.stdin.read()\n" + RIGHT, id="reads all of it"),
         pytest.param(RIGHT + "\ndef check(candidate): raise ValueError", id="a check of its own"),
         pytest.param("import sys\nsys.stdout = None\nsys.stderr.close()\n" + RIGHT, id="streams"),
-        pytest.param("import os\nos.write = os._exit = None\n" + RIGHT, id="patched os"),
-        pytest.param("from __future__ import annotations\n" + RIGHT, id="future import"),
         pytest.param("s = '\udc80é'\n".replace("\udc80", "\\udc80") + RIGHT, id="not ASCII"),
         pytest.param(
             "from __future__ import annotations\nfrom dataclasses import dataclass\n"
@@ -94,24 +91,16 @@ def test_a_body_continues_the_prompt():
     ("code", "outcome", "detail"),
     [
         ("def total(v):\n    return 0", WRONG, None),
-        ("def total(v):\n    assert False", WRONG, None),
-        (RIGHT + "assert total([]) == 7", WRONG, None),
         ("def total(v):\n    return 1 / 0", RUNTIME, None),
         ("def other(v):\n    return 0", RUNTIME, None),
-        ("def total(v):\n    return total(v)", RUNTIME, None),
         ("def total(v):\n    raise MemoryError", RUNTIME, "memory_limit"),
-        ("def total(v):\n    return eval('1 +')", RUNTIME, None),
-        (RIGHT + "raise KeyError(1)", RUNTIME, None),
         (RIGHT + "exit(0)", RUNTIME, "early_exit"),
         (RIGHT + "import os; os._exit(0)", RUNTIME, "early_exit"),
         ("import sys\ndef total(v):\n    sys.exit()", RUNTIME, "early_exit"),
         ("import os\ndef total(v):\n    os._exit(0)", RUNTIME, "early_exit"),
         (RIGHT + "import os; os.kill(os.getpid(), 9)", RUNTIME, "SIGKILL"),
         ("def total(v:\n    return 0", COMPILE, None),
-        ("    return 0\n", COMPILE, None),
-        ("x = '\0'", COMPILE, None),
         ("x = '\ud800'", COMPILE, None),
-        ("(" * 300, COMPILE, None),
     ],
 )
 def test_wrong_answers_are_told_apart(code, outcome, detail):
@@ -153,28 +142,28 @@ def test_mbpp_setup_runs_where_it_can(setup):
     assert judge_mbpp(code, tests)[0] == [PASSED]
 
 
-class TestClassify:
-    def test_exit_codes_alone_never_pass(self):
-        assert classify(0, "", "", "t", False) == ([RUNTIME], "early_exit")
-        assert classify(EXIT_WRONG_ANSWER, "", "", "t", False) == ([WRONG], None)
-        assert classify(EXIT_SYNTAX_ERROR, "", "", "t", False) == ([COMPILE], None)
-        assert classify(-11, "", "", "t", False) == ([RUNTIME], "SIGSEGV")
-        assert classify(137, "", "", "t", False) == ([RUNTIME], "SIGKILL")
-        assert classify(None, "", "", "t", True, 2) == ([TIMEOUT, TIMEOUT], None)
+def test_exit_codes_alone_never_pass():
+    assert classify(0, "", "", "t", False) == ([RUNTIME], "early_exit")
+    assert classify(EXIT_WRONG_ANSWER, "", "", "t", False) == ([WRONG], None)
+    assert classify(EXIT_SYNTAX_ERROR, "", "", "t", False) == ([COMPILE], None)
+    assert classify(-11, "", "", "t", False) == ([RUNTIME], "SIGSEGV")
+    assert classify(137, "", "", "t", False) == ([RUNTIME], "SIGKILL")
+    assert classify(None, "", "", "t", True, 2) == ([TIMEOUT, TIMEOUT], None)
 
-    def test_a_torn_last_line_leaves_the_one_before(self):
-        assert classify(None, "t [1]\n\nt [1, ", "", "t", True, 2)[0] == [PASSED, TIMEOUT]
 
-    def test_another_token_counts_for_nothing(self):
-        assert classify(0, "u [1]\n", "", "t", False)[0] == [RUNTIME]
+def test_a_torn_last_line_leaves_the_one_before():
+    assert classify(None, "t [1]\n\nt [1, ", "", "t", True, 2)[0] == [PASSED, TIMEOUT]
 
-    @given(
-        st.none() | st.integers(-70, 300), st.text(), st.text(), st.booleans(), st.integers(1, 5)
-    )
-    def test_without_the_token_nothing_passes(self, code, stdout, stderr, timed_out, cases):
-        codes, _ = classify(code, stdout, stderr, "7a6f5c", timed_out, cases)
-        assert len(codes) == cases
-        assert PASSED not in codes or "7a6f5c" in stdout
+
+def test_another_token_counts_for_nothing():
+    assert classify(0, "u [1]\n", "", "t", False)[0] == [RUNTIME]
+
+
+@given(st.none() | st.integers(-70, 300), st.text(), st.text(), st.booleans(), st.integers(1, 5))
+def test_without_the_token_nothing_passes(code, stdout, stderr, timed_out, cases):
+    codes, _ = classify(code, stdout, stderr, "7a6f5c", timed_out, cases)
+    assert len(codes) == cases
+    assert PASSED not in codes or "7a6f5c" in stdout
 
 
 def test_future_imports_of_the_prompt_hold_for_the_answer() -> None:
