@@ -23,28 +23,28 @@ def verl_reference(completion: str) -> str | None:
     return lines[1] if len(lines) == 2 and lines[0].strip().isalpha() else code
 
 
-class TestVerl:
-    @pytest.mark.parametrize(
-        ("completion", "code", "reason"),
-        [
-            ("a ```python\nx\n``` b ```python\ny\n``` c", "\ny\n", Reason.FENCED),
-            ("```python3\nx\n```", "3\nx\n", Reason.FENCED),
-            ("```py\nx\n```", "x\n", Reason.UNLABELLED),
-            ("``` Python \nx\n```", "x\n", Reason.UNLABELLED),
-            ("```\nx\n```", "\nx\n", Reason.UNLABELLED),
-            ("```x```", "x", Reason.UNLABELLED),
-            ("```python\nx", "\nx", Reason.UNCLOSED_FENCE),
-            ("```\nx", "\nx", Reason.UNCLOSED_FENCE),
-            ("x = 1", "", Reason.NO_CODE_BLOCK),
-            (" \n", "", Reason.EMPTY),
-        ],
-    )
-    def test_follows_the_letter(self, completion, code, reason):
-        assert extract_verl(completion) == Extraction(code, reason)
+@pytest.mark.parametrize(
+    ("completion", "code", "reason"),
+    [
+        ("a ```python\nx\n``` b ```python\ny\n``` c", "\ny\n", Reason.FENCED),
+        ("```python3\nx\n```", "3\nx\n", Reason.FENCED),
+        ("```py\nx\n```", "x\n", Reason.UNLABELLED),
+        ("``` Python \nx\n```", "x\n", Reason.UNLABELLED),
+        ("```\nx\n```", "\nx\n", Reason.UNLABELLED),
+        ("```x```", "x", Reason.UNLABELLED),
+        ("```python\nx", "\nx", Reason.UNCLOSED_FENCE),
+        ("```\nx", "\nx", Reason.UNCLOSED_FENCE),
+        ("x = 1", "", Reason.NO_CODE_BLOCK),
+        (" \n", "", Reason.EMPTY),
+    ],
+)
+def test_verls_extraction_to_the_letter(completion, code, reason):
+    assert extract_verl(completion) == Extraction(code, reason)
 
-    @given(fence_soup)
-    def test_agrees_with_splitting(self, completion):
-        expected = verl_reference(completion)
-        extraction = extract_verl(completion)
-        assert extraction.found == (expected is not None)
-        assert extraction.code == (expected or "")
+
+@given(fence_soup)
+def test_verls_extraction_agrees_with_splitting(completion):
+    expected = verl_reference(completion)
+    extraction = extract_verl(completion)
+    assert extraction.found == (expected is not None)
+    assert extraction.code == (expected or "")

@@ -95,14 +95,6 @@ def test_a_bare_program_comes_back_and_once_is_enough(program, before, after):
     assert extract(found.code).code == found.code
 
 
-@given(st.data(), programs, st.sampled_from(["", "\r\n", "```\n"]))
-def test_extracting_twice_changes_nothing(data, program, tail):
-    body = textwrap.indent(SOLVE, "    ").partition("\n")[2]
-    for completion in (data.draw(wrapped(f"{SOLVE}\n{program}", labels=("py", ""))), body + tail):
-        code = extract(completion).code
-        assert extract(code).code == code
-
-
 @given(st.permutations(["a", "b", "c", "d"]), st.integers(0, 3))
 def test_what_is_needed_is_defined_once(order, first):
     blocks = [f"def {name}():\n    return 1" for name in order]
@@ -143,13 +135,6 @@ def test_hostile_text_is_read_to_its_end():
     """A cubic or exponential rule runs into the timeout. The work of a quadratic one is counted."""
     for unit in HOSTILE_UNITS:
         extract_repeated(unit, 20_000)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("unit", HOSTILE_UNITS)
-def test_long_hostile_text_is_read_to_its_end(unit):
-    """At this size even a quadratic regular expression runs into the timeout."""
-    extract_repeated(unit, 400_000)
 
 
 @pytest.mark.parametrize("mark", ["`", "~"])
@@ -206,16 +191,6 @@ def test_twice_the_text_is_at_most_about_twice_the_work():
         unit: (once, twice) for unit, (once, twice) in counts.items() if twice >= 2.5 * once + 1000
     }
     assert superlinear == {}
-
-
-def chain(length):
-    """Blocks each of which needs the one before."""
-    blocks = (f"```python\ndef f{i}(n):\n    return f{i - 1}(n)\n```" for i in range(length))
-    return "\n".join([*blocks, "```python\nprint(f1(f2(int(input()))))\n```"])
-
-
-def test_a_chain_of_blocks_takes_linear_work():
-    assert calls_of(chain(120)) < 2.5 * calls_of(chain(60)) + 2000
 
 
 def test_long_reasoning_takes_linear_work():

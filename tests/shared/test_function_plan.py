@@ -54,45 +54,13 @@ def test_random_inputs_are_the_same_each_time() -> None:
     "tests",
     [
         mbpp("assert f(root) == 1", setup="root = Node(1)"),
-        mbpp("assert f([Pair(1, 2)], 2) == 3"),
-        mbpp("assert f(lambda x: x) == 3"),
         mbpp("assert f(double, [1]) == [2]", setup="def double(x): return 2 * x"),
         mbpp("s = Stack()", "s.push(1)", "assert s.pop() == 1"),
-        mbpp("assert Stack().size() == 0"),
         HumanEvalTests(test="check = print", entry_point="Stack", prompt="class Stack:\n"),
     ],
 )
 def test_what_cannot_cross_is_found_beforehand(tests: HumanEvalTests | MbppTests) -> None:
     assert plan_of(tests).shared
-
-
-@pytest.mark.parametrize(
-    "test",
-    [
-        "assert f(sorted([2, 1], key=lambda x: -x)) == 2",
-        "def key(x): return -x\nassert f(sorted([2, 1], key=key)) == 2",
-        "assert Sort([2, 1]) == [1, 2]",
-        "assert f((1, 2.0), int) == [2.0]",
-        "assert sorted(f([2]), key=lambda x: x) == [2]",
-    ],
-)
-def test_what_can_cross(test: str) -> None:
-    assert plan_of(mbpp(test)).shared is None
-
-
-@pytest.mark.parametrize(
-    ("tests", "fault"),
-    [
-        (["assert f() == EXPECTED"], "undefined names: EXPECTED"),
-        (["assert f() == 2 * limit"], "undefined names: limit"),
-        (["for one in [f, g]:\n    assert one(1) == 1"], None),
-        (["assert sorted([1], key=f) == [1]"], None),
-        (["assert f", "assert f(1) == f(1)"], None),
-        (["EXPECTED = 3", "assert f() == EXPECTED"], None),
-    ],
-)
-def test_names_that_nobody_defines(tests: list[str], fault: str | None) -> None:
-    assert plan_of(mbpp(*tests)).fault == fault
 
 
 NEED_THE_ANSWERS_PROCESS = """
@@ -190,22 +158,13 @@ def test_setups_whose_objects_are_more_than_fields(setup: str) -> None:
     assert plan_of(mbpp("assert f(1) == 2", setup=setup)).shared
 
 
-def test_names_of_built_in_functions_and_modules() -> None:
-    found = {
-        test: list(plan_of(mbpp(test)).tests.names)
-        for test in ("assert sum(range(4)) == 6", "assert queue(3) == copy.copy(3)")
-    }
-    assert list(found.values()) == [["sum"], ["queue"]]
-
-
 @pytest.mark.parametrize(
     ("test", "undefined"),
     [
         ("assert f(CASES[0]) == 1", "CASES"),
         ("assert f(N) == 1", "N"),
+        ("assert f() == 2 * limit", "limit"),
         ("for x in cases:\n    assert f(x) == 1", "cases"),
-        ("assert f(1)[key] == 1", "key"),
-        ("assert f([undefined]) == 1", "undefined"),
         ("assert f(*given) == 1", "given"),
         ("exec('N = 1')\nassert f(N) == 1", None),
         ("from math import *\nassert f(pi) == PI", None),
