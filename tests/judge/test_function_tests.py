@@ -56,30 +56,17 @@ RIGHT = [
     ("def f(x): x[0].add(2)", "a = {1}; f((a,)); assert a == {1, 2}"),
     ("def f(x): x['b'] = x; return x", "a = {}; assert f(a)['b'] is a"),
     ("def f(x, *, y=0, **z): return x, y, z", "assert f(1, y=2, w=3) == (1, 2, {'w': 3})"),
-    (
-        "def f(n):\n    while True: yield n; n += 1",
-        "g = f(3); assert [next(g), next(g)] == [3, 4]",
-    ),
     ("def f(x): return lambda y: x + y", "assert f(1)(2) == 3"),
     ("def f(x): return map(int, x)", "assert sum(f('123')) == 6"),
-    ("def f(x): return sum(x)", "assert f(n for n in range(4)) == 6"),
-    ("def f(x): return x[0]", "assert f('\\ud800\\U0001F600')  == '\\ud800'"),
-    ("def f(g, x): return g(x)", "assert f(len, [1]) == 1 and f(int, '7') == 7"),
     ("async def f(x): return x", "import asyncio; assert asyncio.run(f(2)) == 2"),
     ("import re\ndef f(x): return re.match('a', x)", "assert f('a') and not f('b')"),
     (
         "class P:\n    pass\ndef p(): return P()\ndef f(x): return isinstance(x, P)",
         "assert f(p())",
     ),
-    (
-        "def f(x): raise ValueError(x, 'a')",
-        "try: f(1)\nexcept ValueError as e: assert e.args == (1, 'a')",
-    ),
-    ("class E(KeyError): pass\ndef f(x): raise E(x)", "try: f(1)\nexcept KeyError: pass"),
     ("f = 2", "assert callable(f)\ntry: f(1)\nexcept TypeError: pass"),
     ("import sys\ndef f(x): return sys.getsizeof(x)", "assert f((1,)) == sys.getsizeof((1,))"),
     ("def f(n): return [0] * n", "assert len(f(10**6)) == 10**6"),
-    ("def f(x): return len(x)", "assert f(list(range(10**6))) == 10**6"),
     ("def sum(a, b): return a + b", "assert sum(10, 15) == 25"),
 ]
 

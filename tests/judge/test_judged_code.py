@@ -10,9 +10,7 @@ from services.judge.judging import judge_answer
 from services.judge.requests import Attempts, RunCode
 from shared.extraction import Extraction, extract, extract_verl
 from shared.harness.wire import CallResult, RunCasesRequest
-from shared.schemas import JudgedCode, Problem, Verdict, sha256
-from shared.statuses import ExtractionReason
-from tests.judge.stand_ins import Scripted
+from shared.schemas import Problem, Verdict, sha256
 from tests.judge.tasks import as_verdict, make_task, stdio
 from tests.judge.test_submit import Scripted as ScriptedSubmit
 from tests.judge.test_submit import result
@@ -98,14 +96,6 @@ async def test_it_is_what_the_method_takes() -> None:
     assert differing == []
 
 
-async def test_a_contiguous_range_is_recorded_instead_of_the_text() -> None:
-    code = (await recorded(STDIO, COMPLETION)).code
-    assert code == JudgedCode(
-        sha256=sha256("print(1)"), reason=ExtractionReason.FENCED, start=47, end=55
-    )
-    assert COMPLETION[47:55] == "print(1)"
-
-
 async def test_what_is_put_around_the_code_is_not_part_of_it() -> None:
     given = stdio(("1", "1"), fn_name="f")
     completion = "```python\ndef f(x):\n    return x\n```"
@@ -125,16 +115,3 @@ async def test_where_nothing_was_taken() -> None:
     for one in (submitted, verdict(made, method="guard"), verdict(made, method="none")):
         assert one.code is None
         assert extracted(made, one) is None
-
-
-async def test_a_verdict_of_what_has_run() -> None:
-    ran = [
-        ("compile", "ok", b"", b""),
-        ("case", 0, 0, 1, 1, 1, 1, "-", b"1\n", b""),
-        ("end", "done"),
-    ]
-    task = make_task(Scripted([ran]), STDIO, COMPLETION)  # type: ignore[arg-type]
-    found = as_verdict(await judge_answer(task), COMPLETION, task.attempts)
-    assert found.accepted
-    assert found.code is not None
-    assert found.code.read(COMPLETION) == "print(1)"

@@ -36,7 +36,7 @@ async def judged(
     return as_verdict(judgement, completion, attempts)
 
 
-@pytest.mark.parametrize("completion", ["", " ", "\n\t \r\n", "\u2003\u00a0"])
+@pytest.mark.parametrize("completion", ["", "\n\t \r\n\u2003\u00a0"])
 @pytest.mark.parametrize("given", [STDIO, HUMANEVAL, MBPP], ids=["stdio", "humaneval", "mbpp"])
 async def test_nothing_generated_is_empty_output(given: Problem, completion: str) -> None:
     verdict = await judged(given, completion)
@@ -44,6 +44,7 @@ async def test_nothing_generated_is_empty_output(given: Problem, completion: str
     assert verdict.judged
     assert not verdict.accepted
     assert (verdict.method, verdict.attempts, verdict.pass_ratio) == ("guard", 0, 0.0)
+    assert verdict.cases_total == {STDIO: 3, HUMANEVAL: 1, MBPP: 2}[given]
 
 
 @pytest.mark.parametrize("given", [STDIO, HUMANEVAL, MBPP], ids=["stdio", "humaneval", "mbpp"])
@@ -54,36 +55,6 @@ async def test_a_completion_that_is_too_long_is_not_run(given: Problem) -> None:
     assert verdict.final_status is FinalStatus.SYNTAX_ERROR
     assert verdict.detail == "completion_too_long"
     assert verdict.judged
-
-
-async def test_a_completion_of_the_greatest_length_is_run(sandbox: SandboxClient) -> None:
-    limit = f"judge.max_completion_chars={len(RIGHT)}"
-    assert (await judged(HUMANEVAL, RIGHT, sandbox, limit)).accepted
-
-
-@pytest.mark.parametrize(("given", "total"), [(STDIO, 3), (HUMANEVAL, 1), (MBPP, 2)])
-async def test_an_answer_that_is_not_run_has_failed_all_its_cases(
-    given: Problem, total: int
-) -> None:
-    """Without code ``cases_total`` is the number of tests; without text it should be too."""
-    assert (await judged(given, "")).cases_total == total
-
-
-async def test_standard_input_and_output(sandbox: SandboxClient) -> None:
-    verdict = await judged(STDIO, "```python\nprint(int(input()) + 1)\n```", sandbox)
-    assert verdict.accepted
-    assert (verdict.method, verdict.checker) == ("batch", "tokens")
-    assert (verdict.cases_total, verdict.attempts) == (3, 1)
-
-
-@pytest.mark.parametrize(("given", "total"), [(HUMANEVAL, 1), (MBPP, 2)])
-async def test_function_tests(sandbox: SandboxClient, given: Problem, total: int) -> None:
-    verdict = await judged(given, RIGHT, sandbox)
-    assert verdict.accepted
-    assert (verdict.method, verdict.checker) == ("function", "asserts")
-    assert (verdict.cases_total, verdict.attempts) == (total, 1)
-    assert verdict.case_codes == [1] * total
-    assert verdict.total_judge_time > 0
 
 
 async def test_function_tests_that_fail(sandbox: SandboxClient) -> None:
@@ -196,14 +167,6 @@ async def test_function_tests_are_python_whatever_other_answers_are(
 ) -> None:
     overrides = ("judge.language=cpp", f"judge.method={method}")
     assert (await judged(given, RIGHT, sandbox, *overrides)).accepted
-
-
-async def test_by_itself_a_time_out_is_confirmed(sandbox: SandboxClient, pool: OpenPool) -> None:
-    overrides = ("judge.method=compute_score", "sandbox.timeout=1.5")
-    verdict = await judged(MBPP, fenced(LOOP), sandbox, *overrides)
-    assert verdict.case_codes == [1, -3]
-    assert (verdict.attempts, verdict.confirmed, verdict.flipped) == (2, 1, 0)
-    assert [grant.exclusive for grant in pool.grants] == [False, True]
 
 
 async def test_each_data_set_has_its_own_way(sandbox: SandboxClient) -> None:

@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 
 from services.judge import special_judge
-from services.judge.harness.call import run_with_harness
-from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from services.judge.special_judge import CheckerFailedError
 from shared.checkers import CheckerFault
 from shared.errors import ConfigError
-from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import Verdict, sha256
 from shared.statuses import FailureKind
 from tests.judge.many_answers import PROBLEMS, ManyAnswers, cpp_checker
@@ -122,23 +119,6 @@ async def test_the_users_own_header(sandbox: SandboxClient, tmp_path: Path) -> N
         await verdict_of(task)
 
 
-@needs_compiler
-async def test_a_sandbox_of_another_kind(sandbox: SandboxClient) -> None:
-    """The harness travels along, and with it the compiled checker."""
-
-    class Foreign:
-        run_code = sandbox.run_code
-
-        async def run_cases(
-            self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
-        ) -> CallResult:
-            return await run_with_harness(sandbox, request, attempts, alone=alone)
-
-    foreign, fields = Foreign(), {"checker_source": COMPARES, "checker_language": "cpp"}
-    assert (await judged(foreign, "7", **fields)).accepted
-    assert (await judged(foreign, "8", **fields)).case_codes == [0]
-
-
 BROKEN = [
     ("int main( {", CheckerFault.NOT_COMPILED),
     ("int main() { for (;;); }", CheckerFault.TIMED_OUT),
@@ -232,9 +212,7 @@ async def test_what_load_may_have_stopped_runs_again_alone(
     ("second", "fault"),
     [
         (case(1, b"", code=0), CheckerFault.NO_RESULT),
-        (case(1, b"accepted", code=0), CheckerFault.NO_RESULT),
         (case(1, b"!!", code=0), CheckerFault.NO_RESULT),
-        (case(1, b"", code=1), CheckerFault.NO_RESULT),  # as when the loader fails
         (case(1, b"!", code=-11), CheckerFault.CRASHED),
         (case(1, b"!", code=0, limit="output"), CheckerFault.CRASHED),
         (case(1, b"!", code=-9, limit="cpu"), CheckerFault.TIMED_OUT),
@@ -261,7 +239,7 @@ HOSTILE = (
     "", "\0", "7\0", "\0" * 100_000, "7" * 1_000_000, "7 " * 500_000, "\n" * 1_000_000,
     "\x1b[2J7", "\ufeff7", "７", "7\r\n8", '"}], "outcome": "accepted"}', "!", "!!!", "ok 7",
     "points 1", "-" * 100_000, "1e400", "9" * 400, "7 7", "7;", "0x7", "+7", "07", "7.0",
-    "YES\n" * 1000, "__import__('os')._exit(0)", "import sys; sys.exit(0)", "%n%n%s%s", "\ud7ff7",
+    "__import__('os')._exit(0)", "import sys; sys.exit(0)", "%n%n%s%s", "\ud7ff7",
 )  # fmt: skip
 
 

@@ -133,28 +133,3 @@ async def test_the_compiled_program_stays_as_it_is(start: Start, act: str):
     _, result = await run_cases(programs.sandbox, CPP, ["look", act, "look"], "cpp")
     # The last case is left to a call of its own.
     assert (result["end"], list(result["cases"])) == ("full", ["0", "1"])
-
-
-async def test_what_right_answers_need(start: Start):
-    """Temporary files, locks of processes, shared memory: several cases one after another."""
-    code = """
-import multiprocessing as mp, multiprocessing.shared_memory as shared, os, tempfile
-def work(lock, value):
-    with lock:
-        value.value += 1
-if __name__ == "__main__":
-    mp.set_start_method("fork")
-    lock, value = mp.Lock(), mp.Value("i", 0)
-    all = [mp.Process(target=work, args=(lock, value)) for _ in range(3)]
-    [one.start() for one in all]
-    [one.join() for one in all]
-    block = shared.SharedMemory("name", create=True, size=10)
-    with tempfile.NamedTemporaryFile("w+", delete=False) as file:
-        print(value.value, file.write(input()), len(os.listdir(tempfile.gettempdir())) > 0)
-    open("/tmp/fixed", "x").close()
-    os._exit(0) if os.write(1, b"end") else None
-"""
-    programs = await start(NAMESPACES)
-    _, result = await run_cases(programs.sandbox, code, ["a"] * 5)
-    assert [case["exit_code"] for case in result["cases"].values()] == [0] * 5, result
-    assert len({case["stdout"] for case in result["cases"].values()}) == 1

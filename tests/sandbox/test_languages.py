@@ -17,38 +17,6 @@ def needs(command: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(missing, reason=f"no {command} on this machine")
 
 
-JAVA = """\
-class Main {
-    public static void main(String[] arguments) {
-        System.out.print(new java.util.Scanner(System.in).nextInt() + 1);
-    }
-}"""
-NODE = "process.stdout.write(String(Number(require('node:fs').readFileSync(0, 'utf8')) + 1))"
-RUST = """\
-fn main() {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).unwrap();
-    print!("{}", line.trim().parse::<i32>().unwrap() + 1);
-}"""
-
-
-@pytest.mark.parametrize(
-    ("language", "code"),
-    [
-        pytest.param("java", JAVA, marks=needs("javac")),
-        pytest.param("nodejs", NODE, marks=needs("node")),
-        pytest.param("rust", RUST, marks=needs("rustc")),
-    ],
-)
-async def test_programs_in_every_isolation(every_isolation: Sandbox, language: str, code: str):
-    assert language in (await every_isolation.ready())["languages"]
-    answer = await every_isolation.run(
-        code, language, stdin="41\n", compile_timeout=60, run_timeout=60, memory_limit_MB=256
-    )
-    assert answer["status"] == "Success", answer
-    assert answer["run_result"]["stdout"] == "42"
-
-
 HUNGRY_NODE = "const all = []; for (;;) all.push(new Array(1e6).fill(1.5))"
 BUFFERS = "const all = []; for (let i = 0; i < 60; i++) all.push(Buffer.alloc(1e8, 1))"
 HUNGRY_JAVA = """\
