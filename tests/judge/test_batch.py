@@ -342,33 +342,6 @@ async def test_a_case_just_beyond_its_limit_is_confirmed(
     assert sandbox.alone == [False] + [True] * len(again)
 
 
-@pytest.mark.parametrize(
-    ("first", "again", "code"),
-    [
-        (
-            (1.25, 0.6, "cpu"),
-            (1.02, 0.6, "-"),
-            1,
-        ),  # less beside nothing
-        ((1.25, 0.6, "cpu"), (2.0, 0.7, "cpu"), -3),
-        ((1.25, 1.0, "cpu"), (1.3, 1.26, "-"), -3),
-        ((1.25, 1.15, "cpu"), None, -3),
-    ],
-)
-async def test_time_that_the_kernel_took_is_confirmed(
-    first: tuple[float, float, str], again: tuple[float, float, str] | None, code: int
-) -> None:
-    """Of 1 second and a grace of a quarter; CPU time, the part outside the kernel, the limit."""
-    records = [
-        [OK, case(0, b"1", cpu=cpu, user=user, limit=limit), DONE]
-        for cpu, user, limit in (first, again or first)
-    ]
-    sandbox = Scripted([*records])
-    judgement, _ = await judged(sandbox, ECHO, ("1", "1"), overrides=["sandbox.timeout=1"])
-    assert codes(judgement) == [code]
-    assert sandbox.alone == ([False] if again is None else [False, True])
-
-
 async def test_an_answer_that_is_late_everywhere_does_not_keep_the_sandbox() -> None:
     """Of 24 cases that may be late by somebody else's fault, eight alone are enough."""
     slow = [case(place, b"1", cpu=1.25, user=0.9, limit="cpu") for place in range(24)]

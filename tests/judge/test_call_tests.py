@@ -34,13 +34,11 @@ WHAT_IS_PRINTED: list[Row] = [
 ]  # fmt: skip
 FAILURES: list[Row] = [
     ("def f(a):\n    raise ValueError('no')", "1", "", {}, ERROR),
-    ("def f(a):\n    raise ValueError('no')", "1", "2", {}, ERROR),
     ("def f(a):\n    assert False", "1", "2", {}, ERROR),
     ("def f(a):\n    raise SystemExit(0)", "1", "", {}, ERROR),
     ("def f(a):\n    raise StopIteration", "1", "null", {}, ERROR),
     ("import os\ndef f(a):\n    os._exit(0)", "1", "", {}, ERROR),
     ("def f(a):\n    raise KeyboardInterrupt", "1", "", {}, ERROR),
-    ("raise ValueError\ndef f(a):\n    return a", "1", "1", {}, ERROR),
     ("def f(a, b):\n    return a", "1", "1", {}, ERROR),
     ("f = 3", "3", "3", {}, ERROR),
     (RECURSIVE.replace("n == 0", "False"), "3", "3", {}, ERROR),
@@ -48,11 +46,8 @@ FAILURES: list[Row] = [
 VALUES: list[Row] = [
     ("def f(a):\n    return '2'", "1", "2", {}, WRONG),
     ("def f(a):\n    return 12", "1", '"12"', {}, WRONG),
-    ("def f(a):\n    return a[::-1]", '"ab"', '"ba"', {}, RIGHT),
     ("def f(a):\n    return a[::-1]", '"ab"', "ba", {}, RIGHT),
-    ("def f(a):\n    return ''", "1", '""', {}, RIGHT),
     ("def f(a):\n    return a == 1", "1", "true", {}, RIGHT),
-    ("def f(a):\n    return None", "1", "null", {}, RIGHT),
     ("def f(a):\n    pass", "1", "", {}, WRONG),
     ("def f(a):\n    return a / 2", "1", "0.5", {}, RIGHT),
     ("def f(a):\n    return 2.0", "1", "2", LCB, RIGHT),
@@ -167,15 +162,6 @@ async def test_arguments_that_are_not_json_are_no_verdict(sandbox: SandboxClient
         FinalStatus.API_ERROR,
         VerdictDetail.TEST_ERROR,
     )
-
-
-async def test_numpy_values(sandbox: SandboxClient) -> None:
-    bodies = ["list(np.sort(a))", "np.sort(a)", "tuple(np.sort(a))", "np.sort(a).tolist()"]
-    for body in bodies:
-        code = f"import numpy as np\ndef f(a):\n    return {body}"
-        truth = {"fn_name": "f", "inputs": ["[3, 1]"], "outputs": ["[1, 3]"], **LCB}
-        given = problem(ground_truth=json.dumps(truth))
-        assert (await verdict_of(make_task(sandbox, given, fenced(code)))).accepted, body
 
 
 async def test_a_call_is_not_charged_for_the_one_before(sandbox: SandboxClient) -> None:

@@ -24,8 +24,6 @@ OOPS = "class Oops(ValueError):\n    pass\n"
 Row = tuple[str, str, str, FinalStatus, bool]
 BOTH_SIDES: list[Row] = [
     ("N = 5", "def f(x): return x + N", "assert f(1) == 6", RIGHT, False),
-    ("def inc(x): return x + 1", "def f(x): return inc(x)", "assert f(1) == 2", RIGHT, False),
-    ("WORDS = ['a', 'b']", "def f(x): return WORDS[x]", "assert f(1) == WORDS[1]", RIGHT, False),
     (POINT, "def f(p): return Point(p.y, p.x)", "assert f(Point(1, 2)) == Point(2, 1)", RIGHT,
      False),
     (POINT, "def f(p): return Point(p.x, p.y)", "assert f(Point(1, 2)) == Point(2, 1)", WRONG,
@@ -35,15 +33,12 @@ BOTH_SIDES: list[Row] = [
     (POINT, "class Point:\n    def __eq__(self, _): return True\ndef f(p): return Point()",
      "assert f(Point(1, 2)) == Point(2, 1)", ERROR, False),
     (POINT, "def f(p):\n    p.x = 7", "p = Point(1)\nf(p)\nassert p == Point(7)", RIGHT, False),
-    (POINT, "def f(ps): return max(ps, key=lambda p: p.x)",
-     "assert f([Point(1), Point(3)]).x == 3", RIGHT, False),
     (NODE, "def f(n):\n    s = 0\n    while n: s, n = s + n.value, n.next\n    return s",
      "assert f(Node(1, Node(2))) == 3", RIGHT, False),
     (NODE, "def f(n):\n    last = None\n    while n: n.next, last, n = last, n, n.next\n"
      "    return last", "r = f(Node(1, Node(2)))\nassert (r.value, r.next.value) == (2, 1)", RIGHT,
      False),
     (PAIR, "def f(p): return Pair(p.b, p.a)", "assert f(Pair(1, 2)) == Pair(2, 1)", RIGHT, False),
-    (PAIR, "def f(p): return p.b - p.a", "assert f(Pair(1, 3)) == 2", RIGHT, False),
     (COLOR, "def f(c): return Color.RED if c is Color.BLUE else Color.BLUE",
      "assert f(Color.BLUE) is Color.RED", RIGHT, False),
     (OOPS, "def f(x): raise Oops(x)", "try: f(3)\nexcept Oops as e: assert e.args == (3,)\n"
@@ -76,10 +71,8 @@ ONE_PROCESS: list[Row] = [
 ]  # fmt: skip
 DECIDES_NOTHING: list[Row] = [
     ("", "def f(x): raise StopIteration", "assert list(map(f, [1, 2])) == []", ERROR, False),
-    ("", "def f(x): raise StopIteration", "assert all(map(f, [1, 2]))", ERROR, False),
     ("", "def f(x): raise StopIteration", "assert [a for a in zip(map(f, [1]), [1])] == []", ERROR,
      False),
-    ("", "def f(x): raise StopIteration", "for y in filter(f, [1]): assert y == 2", ERROR, False),
     ("", "def f(x): raise StopIteration", "assert sum(iter(lambda: f(1), 0)) == 0", ERROR, False),
     ("", "def f(x): raise StopIteration(x)",
      "try: f(1)\nexcept StopIteration as e: assert e.value == 1", RIGHT, False),
@@ -100,12 +93,10 @@ UNUSABLE: list[Row] = [
      False),
     ("", "def f(): return 1", "assert f( == 1", UNJUDGED, False),
     ("", "def f(): return 1", "assert f() == EXPECTED", UNJUDGED, False),
-    ("def g(:", "def f(): return 1", "assert f() == 1", UNJUDGED, False),
     ("", "def f(): return 1", "try: import no_such\nexcept ImportError: no_such = 0\n"
      "assert f() == 1", RIGHT, False),
     # None of these is the test's fault.
     ("", "import a_module_that_is_missing\ndef f(): return 1", "assert f() == 1", ERROR, False),
-    ("", "def f(): import no_such", "assert f() == 1", ERROR, False),
     ("", "def f(): return 1\ndel f", "assert f() == 1", ERROR, False),
     ("", "raise SyntaxError('test', ('<test>', 1, 1, 'x'))", "assert f() == 1", ERROR, False),
     ("import math", "import sys\nsys.modules['math'] = None\nmath = None\ndef f(): return 1",
@@ -148,8 +139,6 @@ STEERED: list[Row] = [
     ("class N:\n    left = right = None\n    v = 0", "def f():\n    n = N()\n    n.left = N()\n"
      "    n.left.v = 3\n    return n", "assert f().left.v == 3", RIGHT, False),
     # An answer that reads standard input where it is loaded.
-    ("", "import sys\nn = int(sys.stdin.readline())\nMOD = 7\ndef f(x): return x % MOD\n"
-     "print(f(n))", "assert f(8) == 1", RIGHT, False),
     ("", "t = int(input())\nf = lambda x: x + 1\nfor _ in range(t): print(f(t))",
      "assert f(8) == 9", RIGHT, False),
     ("", "n = int('x')\ndef f(x): return x", "assert f(8) == 8", ERROR, False),
@@ -250,29 +239,6 @@ async def test_the_right_verdict(sandbox: SandboxClient, rows: Sequence[Row]) ->
     assert unusable <= {VerdictDetail.TEST_ERROR}
 
 
-async def test_no_empty_array_is_stretched(sandbox: SandboxClient) -> None:
-    empty = "import numpy as np\ndef f(x): return np.empty((0, 1))"
-    right = "import numpy as np\ndef f(x): return np.array(x) * 2"
-    tests = {
-        "assert (f([1, 2]) == np.array([2, 4])).all()": (ERROR, RIGHT),
-        "assert np.linalg.norm(f([1, 2]) - np.array([2, 4])) < 1e-6": (ERROR, RIGHT),
-        "assert np.sum((f([1, 2]) - np.array([2, 4])) ** 2) == 0": (ERROR, RIGHT),
-        "assert np.all(np.abs(f(2) * 1 - 4) < 1e-6)": (ERROR, RIGHT),
-        "assert (f([]) * 2 + 1).size == 0": (RIGHT, RIGHT),
-        "assert f([]).size == 0 and np.sum(f([])) == 0 and list(f([])) == []": (RIGHT, RIGHT),
-    }
-
-    async def statuses(test: str) -> tuple[FinalStatus, FinalStatus]:
-        found = [
-            await judged(sandbox, one, f"import numpy as np\n{test}") for one in (empty, right)
-        ]
-        return found[0].final_status, found[1].final_status
-
-    found = await together(tests, statuses)
-    accepted = {test: tuple(one is RIGHT for one in pair) for test, pair in found.items()}
-    assert accepted == {test: tuple(one is RIGHT for one in pair) for test, pair in tests.items()}
-
-
 async def test_shapes_of_arrays_count(sandbox: SandboxClient) -> None:
     test = "import numpy as np\nassert np.allclose(f(), {})"
     rows = {
@@ -287,8 +253,3 @@ async def test_shapes_of_arrays_count(sandbox: SandboxClient) -> None:
         return (await judged(sandbox, code, test.format(row[1]))).final_status
 
     assert await together(rows, status) == rows
-
-
-async def test_arrays_change_in_place(sandbox: SandboxClient) -> None:
-    test = "import numpy as np\na = np.array([[1, 2]])\nf(a)\nassert a.tolist() == [[1, 5]]"
-    assert (await judged(sandbox, "def f(a):\n    a[0, 1] = 5", test)).accepted

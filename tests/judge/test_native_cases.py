@@ -131,15 +131,6 @@ async def test_all_sandboxes_of_a_pool_must_offer_cases(stack: AsyncExitStack, s
     assert "POST /run_cases" not in sandbox.asked + other.asked
 
 
-async def test_a_sandbox_that_is_away_is_asked_again(stack: AsyncExitStack, sandbox: Recorded):
-    url, sandbox.url = sandbox.url, ""
-    client = await client_of(stack, "http://127.0.0.1:9")
-    assert await client._all_offer_cases() is False
-    client.pool.urls[0] = url  # type: ignore[index]
-    assert printed(await client.run_cases(REQUEST, Attempts())) == PRINTED
-    assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases"]
-
-
 async def test_a_failed_call_is_retried_natively(stack: AsyncExitStack, sandbox: Recorded):
     sandbox.answers = [web.json_response({"detail": "no slot after 30 s"}, status=503)]
     attempts = Attempts()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from services.judge.places import Places, Room, urgent
+from services.judge.places import Places, urgent
 
 
 async def order_of(kinds: Sequence[str], places: int = 1) -> list[str]:
@@ -68,20 +68,3 @@ async def test_no_more_than_the_places_are_judged_and_cancelled_ones_leave_their
     # All places are free again.
     async with asyncio.timeout(10), limit.place(), limit.place(), limit.place():
         pass
-
-
-def test_evaluations_leave_room_for_rewards() -> None:
-    room = Room(4)
-    room.count(8)
-    assert (room.any.is_set(), room.for_rewards.is_set()) == (False, True)
-    token = urgent.set(True)
-    try:
-        room.count(8)
-        assert not room.for_rewards.is_set()
-        room.count(-1)
-        assert (room.any.is_set(), room.for_rewards.is_set()) == (False, True)
-        room.count(-7)
-    finally:
-        urgent.reset(token)
-    room.count(-1)
-    assert room.any.is_set()

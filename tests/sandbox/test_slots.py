@@ -161,19 +161,6 @@ def sleeper(token: str) -> str:
     )
 
 
-async def test_a_cancelled_program_ends_and_the_slot_stays(runner: Runner, token: str):
-    slot = slot_of(runner)
-    work = asyncio.create_task(run(runner, sleeper(token), run_timeout=60))
-    await until(lambda: alive(token))
-    started = slot.started
-    work.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work
-    assert not alive(token)
-    assert (await run(runner, "print(1)")).stdout == "1\n"
-    assert slot.started == started
-
-
 async def test_nothing_is_left_of_a_closed_runner(runner: Runner, tmp_path: Path):
     slot = slot_of(runner)
     await run(runner, "import os; os.mkdir('x'); os.chmod('x', 0)")
