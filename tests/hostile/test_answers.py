@@ -73,14 +73,6 @@ async def test_only_verdicts_are_left(
         await machine.wait_until_clean()
 
 
-async def test_input_that_nobody_reads(sandbox: SandboxClient, machine: Machine | None) -> None:
-    problem = stdio(("1\n" * 4_000_000, "1\n"), ("", "1\n"))
-    task = make_task(sandbox, problem, fenced("print(1)"), *LIMITS)
-    assert (await verdict_of(task)).accepted
-    if machine is not None:
-        await machine.wait_until_clean()
-
-
 async def test_nothing_of_the_harness_can_be_read(
     sandbox: SandboxClient, machine: Machine | None
 ) -> None:

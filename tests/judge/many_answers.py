@@ -61,30 +61,6 @@ PROBLEMS = (
     quitf(_ok, "n=%d", n);"""),
     ),
     ManyAnswers(
-        "shortest path in a graph",
-        "4 5\n1 2\n2 4\n1 3\n3 4\n2 3\n",
-        "3\n1 2 4\n",
-        ("3\n1 3 4\n", "3 1 3 4"),
-        ("3\n1 4 4", "4\n1 2 3 4", "2\n1 4", "3\n1 3", "3\n4 3 1", "3\n1 3 4 4", "3\n1 5 4"),
-        cpp=cpp_checker(
-            """
-    int n = inf.readInt(), m = inf.readInt();
-    set<pair<int, int>> edges;
-    forn(i, m) { int a = inf.readInt(), b = inf.readInt(); edges.insert({a, b}); edges.insert({b, a}); }
-    int best = ans.readInt(), k = ouf.readInt();
-    if (k > best) quitf(_wa, "%d vertices, but %d suffice", k, best);
-    if (k < best) ouf.quitf(_wa, "too few: %d", k);
-    vector<int> path;
-    forn(i, k) path.push_back(ouf.readInt(1, n, format("path[%d]", i).c_str()));
-    if (path[0] != 1 || path.back() != n) quitf(_wa, "wrong ends");
-    for (int i = 1; i < k; i++)
-        if (!edges.count({path[i - 1], path[i]}))
-            quitf(_wa, "no edge at the %d%s step", i, englishEnding(i).c_str());
-    quitf(_ok, "%d", k);""",
-            "#define forn(i, n) for (int i = 0; i < int(n); i++)",
-        ),
-    ),
-    ManyAnswers(
         "real number, relative or absolute error",
         "2\n",
         "1.4142135623730951\n",

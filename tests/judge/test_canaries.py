@@ -108,15 +108,9 @@ async def test_faults_are_found(sandbox_url: str, answers: dict[str, Body]) -> N
 
 SINGLE_FAULTS: dict[str, tuple[Fault, str]] = {
     "memory limit ignored": (faults.NO_MEMORY_LIMIT, "memory limit not enforced"),
-    "memory limit halved": (faults.HALF_MEMORY, "memory is refused"),
     "time limit ignored": (faults.NO_TIME_LIMIT, "time limit not enforced"),
     "always success": (of_results(faults.always_succeed), "an exit code is lost"),
-    "always failure": (of_results(faults.always_fail), "a right program"),
-    "not ASCII lost": (of_results(faults.lose_non_ascii), "a right program"),
-    "streams merged": (of_results(faults.merge_streams), "a right program"),
     "input cut at 64 KiB": (faults.cut_input, "input is cut"),
-    "no processes": (faults.NO_FORK, "threads, processes and a shell"),
-    "an older Python": (faults.OLD_PYTHON, "a right program"),
     "remembered by program": (faults.remember_by_code, "a right program"),
 }
 FUNCTION_FAULTS: dict[str, tuple[Fault, str]] = {
@@ -169,24 +163,12 @@ async def test_a_sandbox_without_a_compiler_is_not_wrong(sandbox_url: str) -> No
     assert "g++" in report.unable[0].text
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        (
-            *("sandbox.memory_limit_mb=64", "sandbox.timeout=0.1", "judge.max_processes=1"),
-            *("judge.max_timeouts=1", "judge.confirm_timeouts=false", "judge.wall_factor=1"),
-            *("judge.checker=lines", "judge.cpu_grace=1"),
-        ),
-        pytest.param(
-            ("sandbox.memory_limit_mb=65536", "sandbox.timeout=300", "judge.max_output_mb=64"),
-            marks=pytest.mark.nightly,
-        ),
-    ],
-    ids=["low", "high"],
-)
-async def test_the_limits_of_a_run_do_not_decide(
-    sandbox_url: str, settings: tuple[str, ...]
-) -> None:
+async def test_the_limits_of_a_run_do_not_decide(sandbox_url: str) -> None:
+    settings = (
+        *("sandbox.memory_limit_mb=64", "sandbox.timeout=0.1", "judge.max_processes=1"),
+        *("judge.max_timeouts=1", "judge.confirm_timeouts=false", "judge.wall_factor=1"),
+        *("judge.checker=lines", "judge.cpu_grace=1"),
+    )
     for profile in (PROGRAMS, FUNCTIONS):
         report = await round_on(sandbox_url, profile, *settings)
         assert (report.wrong, report.unjudged) == ([], [])
