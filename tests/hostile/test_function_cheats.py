@@ -1,6 +1,5 @@
 """Cheats and unusual right answers to function tests, on every rung and by ``/run_code``."""
 
-import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -14,7 +13,7 @@ from shared.schemas import Problem, Verdict
 from tests.hostile.function_cheats import CHEATS, KILLS, PRIES, RIGHT
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import WithoutCases
-from tests.judge.tasks import fenced, make_task, verdict_of
+from tests.judge.tasks import fenced, make_task, together, verdict_of
 from tests.sandbox.conftest import unavailable
 from tests.sandbox.installations import python_for
 from tests.sandboxes import ordinary_rungs, own_sandbox
@@ -96,15 +95,12 @@ async def verdicts(
     client: SandboxClient, tests: Problem, answers: Mapping[str, str]
 ) -> dict[str, Verdict]:
     """Judge answers, several at once, one after another in each slot."""
-    at_once = asyncio.Semaphore(4)
 
-    async def judge(code: str) -> Verdict:
+    async def judge(name: str) -> Verdict:
         limits = ("sandbox.timeout=2", "judge.wall_factor=2", "sandbox.memory_limit_mb=1024")
-        async with at_once:
-            return await verdict_of(make_task(client, tests, fenced(code), *limits))
+        return await verdict_of(make_task(client, tests, fenced(answers[name]), *limits))
 
-    found = await asyncio.gather(*map(judge, answers.values()))
-    return dict(zip(answers, found, strict=True))
+    return await together(answers, judge, 4)
 
 
 def harmful(way: str) -> set[str]:
@@ -144,7 +140,3 @@ async def check_accepted(client: SandboxClient, kind: str, answers: Mapping[str,
         for name, v in found.items()
         if not v.accepted
     } == {}
-
-
-def test_there_are_enough() -> None:
-    assert len(CHEATS) >= 50 and len(RIGHT) >= 30

@@ -1,13 +1,26 @@
-"""Runs function-test programs on this machine, without a sandbox."""
+"""Runs function-test programs and the harness on this machine, without a sandbox."""
 
+import base64
 import secrets
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from services.judge.harness.sources import harness_files, source
 from services.judge.programs import classify
+from shared.harness import wire
 from shared.statuses import CaseCode
+
+
+def place_harness(folder: Path, program: bytes) -> Path:
+    """Write an answer and the harness into a folder; return the harness's main program."""
+    (folder / wire.ANSWER).write_bytes(program)
+    for name, content in harness_files().items():
+        (folder / name).write_bytes(base64.b64decode(content))
+    main = folder / "main.py"
+    main.write_text(source("boot"))
+    return main
 
 
 def run_program(

@@ -23,7 +23,7 @@ from shared.plan import make_plan
 from shared.schemas import CaseRecord, CaseResult, Problem, RecordedCases, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
-from tests.judge.tasks import fenced, make_task, stdio
+from tests.judge.tasks import HUMANEVAL, fenced, make_task, stdio
 from tests.judge.workers import Worker
 from tests.shared.ledgers import enter, generation, problem
 
@@ -43,11 +43,6 @@ print(word)
 """
 WORDS = ["ok", "no", "raise", "exit", "signal", "loop", "last"]
 CASES = [(f"{word}\n", "another" if word == "no" else word) for word in WORDS]
-HUMANEVAL = {
-    "test": "def check(candidate):\n    assert candidate(1) == 2\n",
-    "entry_point": "inc",
-    "prompt": "def inc(n):\n    '''One more.'''\n",
-}
 MBPP = {"test_list": ["assert inc(1) == 2", "assert inc(2) == 0"], "test_setup_code": ""}
 CPP = {
     "language": "cpp",
@@ -172,10 +167,13 @@ async def test_an_answer_that_is_no_python(records_of: RecordsOf) -> None:
 async def test_function_tests(
     records_of: RecordsOf, method: str, body: str, status: str, said: str
 ) -> None:
-    tests = problem(ground_truth=json.dumps(HUMANEVAL))
     code = f"def inc(n):\n    {body}\n"
-    [one] = await records_of(tests, code, f"judge.method={method}")
-    assert (one.status, one.input, one.expected) == (status, None, HUMANEVAL["test"])
+    [one] = await records_of(HUMANEVAL, code, f"judge.method={method}")
+    assert (one.status, one.input, one.expected) == (
+        status,
+        None,
+        json.loads(HUMANEVAL.ground_truth)["test"],
+    )
     assert said in (one.stderr or "")
     if "_exit" in body:
         assert one.exit_code == 7

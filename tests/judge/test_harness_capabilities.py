@@ -3,7 +3,6 @@
 SandboxFusion's server is stood in for by what it does: a folder, and the program by `bash -c`.
 """
 
-import base64
 import os
 import secrets
 import shutil
@@ -14,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.harness.sources import harness_files, source
 from shared.harness import wire
 from shared.harness.confinement import coverage, landlock_abi
 from shared.harness.wire import CallResult, CaseLimits
+from tests.judge.local import place_harness
 
 PYTHON = "/usr/bin/python3"  # one that every user can read
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
@@ -49,14 +48,11 @@ def folder() -> Iterator[Path]:
 
 def run(folder: Path, answer: str, capabilities: Iterable[str]) -> CallResult:
     key = secrets.token_bytes(32)
-    (folder / wire.ANSWER).write_text(answer)
-    for name, content in harness_files().items():
-        (folder / name).write_bytes(base64.b64decode(content))
-    (folder / "boot.py").write_text(source("boot"))
+    main = place_harness(folder, answer.encode())
     bounding = ",".join(["-all", *(f"+{name.lower()}" for name in capabilities)])
     subprocess.run(
         ["setpriv", "--inh-caps=-all", f"--bounding-set={bounding}", "--no-new-privs",
-         "/bin/bash", "-c", f"{PYTHON} {folder}/boot.py"],
+         "/bin/bash", "-c", f"{PYTHON} {main}"],
         cwd=folder, input=wire.encode_spec(key, "python", LIMITS, ["1\n", "2\n"]).encode(),
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip

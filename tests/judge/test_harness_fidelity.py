@@ -4,7 +4,6 @@ A program that needs a pipe for its input is compared with ``cat input | python 
 What cannot be the same is at the end of this file, each with its reason.
 """
 
-import base64
 import os
 import re
 import secrets
@@ -20,11 +19,11 @@ from typing import TypeVar
 
 import pytest
 
-from services.judge.harness.sources import harness_files, source
 from shared.harness import wire
 from shared.harness.cases.streams import wants_pipe
 from shared.harness.wire import CallResult, CaseLimits
 from tests.judge.fidelity_programs import PROGRAMS
+from tests.judge.local import place_harness
 
 T = TypeVar("T")
 LIMITS = CaseLimits(
@@ -113,15 +112,12 @@ def harness(
 ) -> tuple[CallResult, Path]:
     place = Path(tempfile.mkdtemp(dir=folder))
     place.chmod(0o755)
-    (place / wire.ANSWER).write_bytes(program)
-    for name, content in harness_files().items():
-        (place / name).write_bytes(base64.b64decode(content))
-    (place / "main.py").write_text(source("boot"))
+    main = place_harness(place, program)
     key = secrets.token_bytes(32)
     head = wire.encode_spec(key, language, limits, ["x" * len(stdin) for stdin in inputs])
     order = head.partition("\n")[0].encode() + b"\n" + b"".join(inputs)
     ended = subprocess.run(
-        [python, str(place / "main.py")],
+        [python, str(main)],
         cwd=place,
         env=environment or ENVIRONMENT,
         input=order,

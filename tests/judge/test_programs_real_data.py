@@ -1,6 +1,5 @@
 """Function tests on recorded answers with known verdicts, and on reference solutions."""
 
-import asyncio
 import gzip
 import json
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.schemas import HumanEvalTests, MbppTests
-from tests.judge.tasks import fenced, make_task, verdict_of
+from tests.judge.tasks import fenced, make_task, together, verdict_of
 from tests.shared.ledgers import problem
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data"
@@ -37,14 +36,14 @@ SHARES = pytest.mark.parametrize(
 
 async def accepted(sandbox, rows):
     """Judge pairs of ground truth and completion; return whether each is accepted."""
-    at_once = asyncio.Semaphore(2)
 
-    async def judge(truth, completion):
-        async with at_once:
-            task = make_task(sandbox, problem(ground_truth=json.dumps(truth)), completion)
-            return await verdict_of(task)
+    async def judge(place):
+        truth, completion = rows[place]
+        return await verdict_of(
+            make_task(sandbox, problem(ground_truth=json.dumps(truth)), completion)
+        )
 
-    return await asyncio.gather(*(judge(*row) for row in rows))
+    return (await together(range(len(rows)), judge, 2)).values()
 
 
 def truth_of(row, kind):

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from services.judge.harness.call import run_with_harness
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
-from shared.harness.wire import CallResult, CaseLimits, RunCasesRequest
+from shared.harness.wire import CaseLimits, RunCasesRequest
 from tests.judge.pools import OpenPool
+from tests.judge.stand_ins import WithoutCases
 from tests.judge.tasks import fenced, make_task, stdio, verdict_of
 from tests.sandboxes import own_sandbox
 
@@ -16,16 +16,7 @@ MIB = 1024 * 1024
 LIMITS = CaseLimits(cpu=30, wall=60, compile=30, budget=300, memory=2 << 30, output=64 * MIB)
 
 
-class OtherSandbox(SandboxClient):
-    """A client that takes the sandbox for one without ``/run_cases``."""
-
-    async def run_cases(
-        self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
-    ) -> CallResult:
-        return await run_with_harness(self, request, attempts, alone=alone)
-
-
-@pytest.fixture(params=[SandboxClient, OtherSandbox])
+@pytest.fixture(params=[SandboxClient, WithoutCases])
 async def client(request: pytest.FixtureRequest, sandbox_url: str) -> AsyncIterator[SandboxClient]:
     pool = OpenPool([sandbox_url])
     async with request.param(pool, max_attempts=2, retry_budget=30) as client:
@@ -72,7 +63,7 @@ async def test_sandboxes_with_other_limits(
 ):
     """Several outputs that are too large together, and one that is so by itself."""
     with own_sandbox(tmp_path_factory.mktemp("sandbox"), **settings) as url:
-        async with OtherSandbox(OpenPool([url]), max_attempts=1, retry_budget=5) as client:
+        async with WithoutCases(OpenPool([url]), max_attempts=1, retry_budget=5) as client:
             cases = [(str(n), ("x" * 99 + " ") * (n * 10_000)) for n in (1, 12, 3, 1)]
             verdict = await verdict_of(make_task(client, stdio(*cases), fenced(PRINT)))
             assert verdict.case_codes == [1] * 4

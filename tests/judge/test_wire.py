@@ -1,7 +1,6 @@
 """Wire format of the harness: its output, and the validation of its output."""
 
 import ast
-import base64
 import secrets
 import subprocess
 import sys
@@ -13,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.judge.harness.sources import harness_files, source
 from shared.harness import wire
 from shared.harness.cases import supervisor as supervisors
 from shared.harness.sources import harness_sources
 from shared.harness.wire import CallResult, CaseLimits
+from tests.judge.local import place_harness
 
 ECHO = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())\nprint('ä', file=sys.stderr)"
 LIMITS = CaseLimits(cpu=10, wall=40, compile=10, budget=60, memory=2**30, output=2**20)
@@ -28,12 +27,9 @@ def run_harness(program: str, inputs: Sequence[str], key: bytes = KEY) -> bytes:
     """The results file of a call, made on this machine."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file, content in harness_files().items():
-            (folder / file).write_bytes(base64.b64decode(content))
-        (folder / "main.py").write_text(source("boot"), encoding="utf-8")
-        (folder / wire.ANSWER).write_text(program, encoding="utf-8")
+        main = place_harness(folder, program.encode())
         order = wire.encode_spec(key, "python", LIMITS, inputs).encode()
-        subprocess.run([sys.executable, "main.py"], input=order, cwd=folder, check=True, timeout=60)
+        subprocess.run([sys.executable, str(main)], input=order, cwd=folder, check=True, timeout=60)
         return (folder / wire.RESULTS).read_bytes()
 
 

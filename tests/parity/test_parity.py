@@ -8,10 +8,10 @@ has to be the same.
 import asyncio
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,12 +25,11 @@ from shared.extraction import extract_verl
 from shared.schemas import Verdict
 from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, aggregate_cases
 from tests.bench.judges import client
+from tests.judge.tasks import together
 from tests.parity.cases import ECHO, Answer, answers, compiled, fenced, found_before, scripts, stdio
 from tests.parity.scorer import Found, Scorer, judge
 from tests.parity.stand_in import ANSWERS, FAILURES, stand_in
 
-K = TypeVar("K")
-V = TypeVar("V")
 ALL = {answer.name: answer for answer in answers()}
 # They use up their limit, and others beside them would use it up for them.
 _ALONE = [name for name in ALL if name.startswith("time-")]
@@ -92,22 +91,11 @@ async def _judge_all(scorer: Scorer, url: str, answers: Mapping[str, Answer]) ->
             found = await asyncio.to_thread(scorer.score, url, answers[name])
             return Pair(found, await judge(sandbox, answers[name]))
 
-        pairs = await _four_at_a_time(both, [name for name in answers if name not in _ALONE])
+        pairs = await together([name for name in answers if name not in _ALONE], both, 4)
         for name in _ALONE:
             if name in answers:
                 pairs[name] = await both(name)
     return pairs
-
-
-async def _four_at_a_time(judge_one: Callable[[K], Awaitable[V]], names: Iterable[K]) -> dict[K, V]:
-    slots = asyncio.Semaphore(4)
-    names = list(names)
-
-    async def judge_next(name: K) -> V:
-        async with slots:
-            return await judge_one(name)
-
-    return dict(zip(names, await asyncio.gather(*map(judge_next, names)), strict=True))
 
 
 def test_there_are_answers_of_every_kind(pairs: dict[str, Pair]) -> None:
@@ -163,7 +151,7 @@ async def test_the_same_verdict_on_cpp(scorer: Scorer, sandbox_url: str) -> None
             found = await asyncio.to_thread(scorer.check, sandbox_url, code, tests, "cpp")
             return Pair(found, await judge(sandbox, answer, "judge.language=cpp"))
 
-        pairs = await _four_at_a_time(both, range(len(compiled())))
+        pairs = await together(range(len(compiled())), both, 4)
     assert _differing({f"program {number}": pair for number, pair in pairs.items()}) == {}
 
 
@@ -196,7 +184,7 @@ async def test_the_same_default_reward(scorer: Scorer, sandbox_url: str) -> None
             ours = await judge(sandbox, answer, "judge.max_cases=10")
             return (ours.pass_ratio, ours.cases_total), (theirs, min(cases, 10))
 
-        rewards = await _four_at_a_time(both, range(len(_REWARDED)))
+        rewards = await together(range(len(_REWARDED)), both, 4)
     assert [
         (_REWARDED[row], ours, theirs) for row, (ours, theirs) in rewards.items() if ours != theirs
     ] == []
