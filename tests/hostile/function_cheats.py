@@ -22,6 +22,12 @@ _OBJECTS = {
             def __len__(self): return 10**6
         def twice(x): return Same()
         """,
+    "int that is equal": """
+        def twice(x): return type("Same", (int,), {"__eq__": lambda *_: True})(7)
+        """,
+    "str that is equal": """
+        def twice(x): return type("Same", (str,), {"__eq__": lambda *_: True})("7")
+        """,
     "tuple, float, dict, set that are equal": """
         def same(base):
             return type("Same", (base,), {"__eq__": lambda *_: True, "__hash__": lambda _: 0})

@@ -1,6 +1,5 @@
 """The default method (`batch`) with this repository's sandbox."""
 
-import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
-from shared.harness import wire
 from shared.schemas import Verdict, sha256
 from shared.statuses import FinalStatus, VerdictDetail
 from tests.judge.pools import OpenPool
@@ -35,9 +33,7 @@ def judge(sandbox: SandboxClient) -> JudgeAnswer:
         code: str, *cases: tuple[str, str], overrides: Sequence[str] = (), **fields: str
     ) -> Verdict:
         problem = stdio(*(cases or [("1\n", "1\n")]), **fields)
-        language = "cpp" if "judge.language=cpp" in overrides else "python"
-        task = make_task(sandbox, problem, fenced(code, language), *overrides)
-        return await verdict_of(task)
+        return await verdict_of(make_task(sandbox, problem, fenced(code), *overrides))
 
     return judge
 
@@ -513,41 +509,10 @@ async def test_a_case_that_somebody_killed_runs_again(
     assert sandbox.alone == [False, True]
 
 
-async def test_a_forged_record_gains_nothing(judge: JudgeAnswer) -> None:
-    """The answer finds the results' file, where it can, and writes what it wants to be true."""
-    code = (
-        "import glob, os\n"
-        f"for path in ['../{wire.RESULTS}', *glob.glob('/tmp/*/{wire.RESULTS}')]:\n"
-        "    try:\n"
-        "        os.remove(path)\n"
-        f"        open(path, 'w').write('case 0 0 1 1 1 1 - 2 0 {'0' * 32}\\n1\\n\\n')\n"
-        "    except OSError: pass\n"
-        "print(2)"
-    )
-    assert (await judge(code, *[("1", "1")] * 2)).case_codes == [0, 0]
-
-
-# Compiled languages
-
-
-CPP = ("judge.language=cpp",)
-needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="this machine has no g++")
-
-
 async def test_a_compiler_that_takes_too_long() -> None:
     late = [("compile", "timeout", b"", b""), ("end", "compile")]
-    judgement, _ = await judged(Scripted([late]), ECHO, *[("1", "1")] * 2, overrides=CPP)
+    judgement, _ = await judged(
+        Scripted([late]), ECHO, *[("1", "1")] * 2, overrides=["judge.language=cpp"]
+    )
     assert codes(judgement) == [-4, -4]
     assert {outcome.detail for outcome in judgement.cases} == {"compile_timeout"}
-
-
-# Infrastructure errors
-
-
-async def test_a_sandbox_that_is_away_gives_no_verdict() -> None:
-    pool = OpenPool(["http://127.0.0.1:1"])
-    async with SandboxClient(pool, max_attempts=2, retry_budget=0) as client:
-        task = make_task(client, stdio(("1", "1")), fenced(ECHO))
-        with pytest.raises(SandboxUnavailableError):
-            await judge_answer(task)
-    assert task.attempts.requests == len(task.attempts.failures) == 1
