@@ -13,14 +13,6 @@ from tests.sandbox.installations import python_for
 from tests.sandbox.test_channels import change_source, run_cases
 
 
-async def test_server_environment_cannot_be_read(
-    isolated: Sandbox,
-):
-    code = "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c PYTEST || true"
-    answer = await isolated.run(code, "bash")
-    assert answer["run_result"]["stdout"] == "0\n"
-
-
 async def test_network_is_unreachable(isolated: Sandbox):
     port = isolated.url.rpartition(":")[2]
     code = (

@@ -94,12 +94,6 @@ async def test_cpp_compile_error_is_not_run(sandbox: Sandbox):
     assert "nope" in answer["compile_result"]["stderr"]
 
 
-async def test_known_but_unsupported_language(sandbox: Sandbox):
-    answer = await sandbox.run("object Main", "scala")
-    assert answer["status"] == "SandboxError"
-    assert "scala" in answer["message"]
-
-
 async def test_unknown_language_is_422(sandbox: Sandbox):
     status, answer = await sandbox.post(code="", language="python3")
     assert status == 422
