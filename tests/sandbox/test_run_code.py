@@ -119,12 +119,6 @@ async def test_other_content_type_is_415(sandbox: Sandbox):
     assert answer == {"detail": "the Content-Type must be application/json"}
 
 
-async def test_hash_seed_is_fixed(sandbox: Sandbox):
-    code = "print(hash('plumbline'))"
-    outputs = {(await sandbox.run(code))["run_result"]["stdout"] for _ in range(3)}
-    assert len(outputs) == 1
-
-
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=5000))
 async def test_files_go_in_and_come_out_unchanged(sandbox: Sandbox, data: bytes):
