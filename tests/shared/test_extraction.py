@@ -185,7 +185,7 @@ LABELS = {
 }
 
 
-def test_labels_of_every_language() -> None:
+def test_labels_of_languages() -> None:
     for language, labels in LABELS.items():
         for label in labels.split():
             completion = f"```text\nno\n```\n\n```{label}\nf(x);\n```\n```text\nno\n```"
