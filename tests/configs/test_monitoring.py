@@ -115,20 +115,6 @@ def test_every_alert_says_what_to_do():
         assert rule["annotations"]["action"].endswith(".")
 
 
-def test_panels_do_not_lie_on_one_another():
-    taken = set()
-    for panel in json.loads(DASHBOARD.read_text())["panels"]:
-        place = panel["gridPos"]
-        cells = {
-            (place["x"] + dx, place["y"] + dy)
-            for dx in range(place["w"])
-            for dy in range(place["h"])
-        }
-        assert place["x"] + place["w"] <= 24
-        assert not cells & taken
-        taken |= cells
-
-
 @needs_promtool
 def test_promtool_accepts_the_rules():
     promtool("check", RULES)
@@ -150,123 +136,34 @@ def promtool(command, path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def firing(name, labels=None, value=""):
-    """An alert as promtool expects it, with the labels and the value of its series."""
-    rule = next(rule for rule in rules() if rule.get("alert") == name)
-    filled = {"{{ $value | humanize1024 }}": value}
-    filled |= {f"{{{{ $labels.{key} }}}}": text for key, text in (labels or {}).items()}
-    annotations = dict(rule["annotations"])
-    for template, text in filled.items():
-        annotations = {key: old.replace(template, text) for key, old in annotations.items()}
-    return {"exp_labels": rule["labels"] | (labels or {}), "exp_annotations": annotations}
-
-
-def expect(tmp_path, name, series, minute, expected):
-    """Have promtool evaluate the rules over series, one value a minute."""
-    case = {
-        "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "alert_rule_test": [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": expected}],
-    }
-    document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [case]}
-    path = tmp_path / "test.yml"
-    path.write_text(yaml.safe_dump(document))
-    promtool("test", path)
-
-
-@needs_promtool
-@pytest.mark.parametrize(
-    ("last_verdict", "minute", "fires"),
-    [
-        ("_x30", 8, False),  # none at all, of any run
-        ("_x30", 12, True),
-        ("-900000+0x30", 8, False),  # that of a run ten days ago
-        ("-900000+0x30", 12, True),
-        ("0+60x30", 25, False),  # one just now, time and again
-        ("0+60x10 600+0x20", 19, False),
-        ("0+60x10 600+0x20", 23, True),
-    ],
-)
-def test_no_progress_counts_from_the_runs_begin(tmp_path, last_verdict, minute, fires):
-    series = {
-        "plumbline_runs_running": "1x30",
-        "plumbline_last_verdict_timestamp_seconds": last_verdict,
-    }
-    name = "PlumblineNoProgress"
-    expect(tmp_path, name, series, minute, [firing(name)] * fires)
-
-
-@needs_promtool
-@pytest.mark.parametrize(
-    ("name", "metric", "values", "minute", "fires"),
-    [
-        ("PlumblineJudgeQueueAgeing", "judge_queue_oldest_seconds", "0+60x30", 9, False),
-        ("PlumblineJudgeQueueAgeing", "judge_queue_oldest_seconds", "0+60x30", 12, True),
-        ("PlumblineJudgeQueueAgeing", "judge_queue_oldest_seconds", "250x30", 29, False),
-        ("PlumblineLeaseAgeing", "judge_oldest_lease_seconds", "0+60x30", 14, False),
-        ("PlumblineLeaseAgeing", "judge_oldest_lease_seconds", "0+60x30", 17, True),
-        ("PlumblineLeaseAgeing", "judge_oldest_lease_seconds", "0+60x12 0x20", 17, False),
-        ("PlumblineLeaseAgeing", "judge_oldest_lease_seconds", "500x30", 29, False),
-        ("PlumblineIndexBehind", "stream_lag", "2000x30", 4, False),
-        ("PlumblineIndexBehind", "stream_lag", "2000x30", 6, True),
-        ("PlumblineIndexBehind", "stream_lag", "2000x3 0x30", 6, False),
-    ],
-)
-def test_what_waits_too_long(tmp_path, name, metric, values, minute, fires):
-    expect(tmp_path, name, {f"plumbline_{metric}": values}, minute, [firing(name)] * fires)
-
-
-_MIB, _GIB = 2**20, 2**30
-_STEADY_3_6 = f"{3.6 * _GIB:.0f}x60"
+_GIB = 2**30
+_MEMORY = "redis_memory_used_bytes"
+_FULL_AT_4 = {"redis_memory_max_bytes": f"{4 * _GIB}x60"}
+_FULL_AT_5 = {"redis_memory_max_bytes": f"{5 * _GIB}x60"}
+_USED_3_6 = {_MEMORY: f"{3.6 * _GIB:.0f}x60"}
+_FILLING = {_MEMORY: f"{2.2 * _GIB:.0f}+{20 * 2**20}x60"}
+_FILLING_SLOWLY = {_MEMORY: f"{2.2 * _GIB:.0f}+{5 * 2**20}x60"}
+_EMPTYING = {_MEMORY: f"{3 * _GIB}-{2**20}x60"}
 # A run begins with its problems, a GiB in five minutes, and stays so.
-_BEGIN_OF_A_RUN = f"0+{_GIB // 5}x5 {_GIB}x60"
-
-
-@needs_promtool
-@pytest.mark.parametrize(
-    ("name", "used", "limit", "minute", "value"),
-    [
-        ("PlumblineRedisMemoryHigh", _STEADY_3_6, 4 * _GIB, 4, None),
-        ("PlumblineRedisMemoryHigh", _STEADY_3_6, 4 * _GIB, 6, "3.6Gi"),
-        ("PlumblineRedisMemoryHigh", _STEADY_3_6, 5 * _GIB, 59, None),
-        ("PlumblineRedisMemoryHigh", _STEADY_3_6, None, 59, None),  # no maxmemory
-        ("PlumblineRedisFillsSoon", f"{2.2 * _GIB:.0f}+{20 * _MIB}x60", 4 * _GIB, 8, None),
-        ("PlumblineRedisFillsSoon", f"{2.2 * _GIB:.0f}+{20 * _MIB}x60", 4 * _GIB, 40, ""),
-        ("PlumblineRedisFillsSoon", f"{2.2 * _GIB:.0f}+{5 * _MIB}x60", 4 * _GIB, 40, None),
-        ("PlumblineRedisFillsSoon", f"{3 * _GIB}-{_MIB}x60", 4 * _GIB, 40, None),
-        ("PlumblineRedisFillsSoon", f"{2.2 * _GIB:.0f}+{20 * _MIB}x60", None, 40, None),
-        ("PlumblineRedisFillsSoon", _BEGIN_OF_A_RUN, 4 * _GIB, 14, None),
-        ("PlumblineRedisFillsSoon", _STEADY_3_6, 4 * _GIB, 59, None),
-    ],
-)
-def test_the_memory_of_redis(tmp_path, name, used, limit, minute, value):
-    series = {"plumbline_redis_memory_used_bytes": used}
-    if limit:
-        series["plumbline_redis_memory_max_bytes"] = f"{limit}x60"
-    expected = [] if value is None else [firing(name, value=value)]
-    expect(tmp_path, name, series, minute, expected)
-
-
-@needs_promtool
-@pytest.mark.parametrize(
-    ("job", "used", "minute", "fires"),
-    [
-        ("judge", "900x30", 4, False),
-        ("judge", "900x30", 6, True),
-        ("sandbox", "900x30", 6, True),
-        ("judge", "500x30", 29, False),
-        ("judge", "900x3 100x30", 6, False),
-        ("another application", "900x30", 29, False),
-    ],
-)
-def test_file_descriptors(tmp_path, job, used, minute, fires):
-    name, labels = "PlumblineFileDescriptors", {"job": job, "instance": "a:1"}
-    chosen = f'{{job="{job}",instance="a:1"}}'
-    series = {f"process_open_fds{chosen}": used, f"process_max_fds{chosen}": "1024x30"}
-    expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
-
-
+_BEGIN_OF_A_RUN = {_MEMORY: f"0+{_GIB // 5}x5 {_GIB}x60"}
 _ONCE = "0x5 1x60"  # from the sixth minute on
+# The labels of an alert, taken from its first series.
+_LABELS = {
+    "FileDescriptors": ("job", "instance"),
+    "RewardRefused": ("code",),
+    "RewardHacking": ("sign",),
+    "ReplicaRestarting": ("replica",),
+    "TargetDown": ("job", "instance"),
+}
+
+
+def _running(last_verdict):
+    return {"runs_running": "1x30", "last_verdict_timestamp_seconds": last_verdict}
+
+
+def _descriptors(job, used):
+    chosen = f'{{job="{job}",instance="a:1"}}'
+    return {f"process_open_fds{chosen}": used, f"process_max_fds{chosen}": "1024x30"}
 
 
 def _share(part, failed, all_of_them=100):
@@ -275,130 +172,23 @@ def _share(part, failed, all_of_them=100):
     return {f"{part}_total": f"0+{failed}x60", f"{whole}_total": f"0+{all_of_them}x60"}
 
 
-@needs_promtool
-@pytest.mark.parametrize(
-    ("name", "series", "minute", "fires"),
-    [
-        ("NoJudges", {"judge_queue_jobs": "3x30", "judge_workers": "0x30"}, 2, True),
-        ("NoJudges", {"judge_queue_jobs": "3x30", "judge_workers": "0x1 1x30"}, 4, False),
-        ("NoJudges", {"judge_queue_jobs": "0x30", "judge_workers": "0x30"}, 29, False),
-        ("SandboxFailing", {'infra_failures_total{reason="a"}': "0+3x30"}, 8, True),
-        ("SandboxFailing", {'infra_failures_total{reason="a"}': "0+1x30"}, 29, False),
-        ("SandboxFailing", {'infra_failures_total{reason="a"}': "0x5 50x60"}, 20, False),
-        ("InfraErrorShare", _share("infra_failures", 6), 20, True),
-        ("InfraErrorShare", _share("infra_failures", 4), 59, False),
-        ("InfraErrorShare", _share("infra_failures", 1, 0), 20, True),
-        ("Unjudged", {'verdicts_total{status="api_error"}': _ONCE}, 7, True),
-        ("Unjudged", {'verdicts_total{status="api_error"}': _ONCE}, 20, False),
-        ("Unjudged", {'verdicts_total{status="success"}': _ONCE}, 7, False),
-        ("SandboxUntrusted", {"judge_sandboxes_distrusted": "0x5 1x5 0x9"}, 7, True),
-        ("SandboxUntrusted", {"judge_sandboxes_distrusted": "0x5 1x5 0x9"}, 13, False),
-        ("RewardUnjudged", _share("reward_unjudged", 2), 9, True),
-        ("RewardUnjudged", _share("reward_unjudged", 1, 101), 59, False),
-        ("RewardUnjudged", _share("reward_unjudged", 0, 0), 59, False),
-    ],
-)  # fmt: skip
-def test_what_fails(tmp_path, name, series, minute, fires):
-    name, given = f"Plumbline{name}", {f"plumbline_{one}": two for one, two in series.items()}
-    expect(tmp_path, name, given, minute, [firing(name)] * fires)
+def _signs(found, measured):
+    made = {"signs_total": found, "measured_total": measured, "limit": f"{LIMITS[Sign.GUARD]}x90"}
+    return {f'reward_hacking_{name}{{sign="guard"}}': values for name, values in made.items()}
 
 
-@needs_promtool
-@pytest.mark.parametrize(
-    ("code", "values", "minute", "fires"),
-    [
-        ("404", _ONCE, 7, True),
-        ("404", _ONCE, 20, False),
-        ("429", "0+9x60", 20, False),  # it asks the client to come again
-        ("503", "0+9x60", 20, False),
-    ],
-)
-def test_rewards_that_are_refused(tmp_path, code, values, minute, fires):
-    name, labels = "PlumblineRewardRefused", {"code": code}
-    series = {f'plumbline_reward_refused_total{{code="{code}"}}': values}
-    expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
-
-
-@needs_promtool
-@pytest.mark.parametrize(
-    ("signs", "measured", "minute", "fires"),
-    [
-        ("0+8x90", "0+100x90", 60, True),
-        ("0+8x90", "0+100x90", 5, False),
-        ("0+4x90", "0+100x90", 60, False),
-        ("0+3x90", "0+5x90", 60, False),  # too few answers
-    ],
-)
-def test_signs_of_reward_hacking(tmp_path, signs, measured, minute, fires):
-    name, labels = "PlumblineRewardHacking", {"sign": "guard"}
-    series = {
-        'plumbline_reward_hacking_signs_total{sign="guard"}': signs,
-        'plumbline_reward_hacking_measured_total{sign="guard"}': measured,
-        'plumbline_reward_hacking_limit{sign="guard"}': f"{LIMITS[Sign.GUARD]}x90",
-    }
-    expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
-
-
-@needs_promtool
-@pytest.mark.parametrize(
-    ("restarts", "minute", "fires"),
-    [("0+1x60", 4, True), ("0x5 2x60", 20, False), ("0x5 4x60", 50, False)],
-)
-def test_replicas_that_restart(tmp_path, restarts, minute, fires):
-    name, labels = "PlumblineReplicaRestarting", {"replica": "1"}
-    series = {'plumbline_generator_replica_restarts_total{replica="1"}': restarts}
-    expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
-
-
-@needs_promtool
-@pytest.mark.parametrize(
-    ("jobs", "up", "minute", "fires"),
-    [
-        ("0x5 _x20", "1x30", 6, False),
-        ("0x5 _x20", "1x30", 13, True),
-        ("0x5 _x3 0x20", "1x30", 20, False),
-        ("_x30", "0x30", 20, False),  # that is another alert
-    ],
-)
-def test_redis_that_is_down(tmp_path, jobs, up, minute, fires):
-    series = {"plumbline_judge_queue_jobs": jobs, 'up{job="aggregator"}': up}
-    name = "PlumblineRedisDown"
-    expect(tmp_path, name, series, minute, [firing(name)] * fires)
-
-
-@needs_promtool
-@pytest.mark.parametrize(
-    ("up", "minute", "fires"), [("0x9", 2, True), ("1x5 0x0 1x9", 7, False), ("1x5 0x9", 7, True)]
-)
-def test_a_target_that_is_down(tmp_path, up, minute, fires):
-    name, labels = "PlumblineTargetDown", {"job": "judge", "instance": "a:1"}
-    series = {'up{job="judge",instance="a:1"}': up}
-    expect(tmp_path, name, series, minute, [firing(name, labels)] * fires)
-
-
-@needs_promtool
-@pytest.mark.parametrize(("seconds", "fires"), [(200, True), (62, True), (45, False), (1, False)])
-def test_rewards_that_wait(tmp_path, seconds, fires):
+def _waiting(seconds):
     """Over the buckets of the service, whose bounds decide what a quantile can tell."""
     metrics = RewardMetrics()
     metrics.count_result("set", waited(seconds))
-    series = {
-        f'plumbline_reward_queue_seconds_bucket{{le="{sample.labels["le"]}"}}': (
+    return {
+        f'{sample.name.removeprefix("plumbline_")}{{le="{sample.labels["le"]}"}}': (
             f"0+{int(sample.value) * 10}x60"
         )
         for family in metrics.registry.collect()
         for sample in family.samples
         if sample.name == "plumbline_reward_queue_seconds_bucket"
     }
-    name = "PlumblineRewardWaiting"
-    expect(tmp_path, name, series, 30, [firing(name)] * fires)
-
-
-def test_every_alert_is_tried():
-    """In a test above: whether it fires, and whether it does not."""
-    tried = set(re.findall(r'"(?:Plumbline)?([A-Z][A-Za-z]+)"', Path(__file__).read_text()))
-    alerts = {rule["alert"].removeprefix("Plumbline") for rule in rules() if "alert" in rule}
-    assert alerts <= tried
 
 
 def waited(seconds):
@@ -409,3 +199,118 @@ def waited(seconds):
         queue_seconds=float(seconds),
         judge_seconds=1.0,
     )
+
+
+# An alert, a minute, whether it fires then, and the series, one value a minute.
+_TRIED = [
+    ("NoProgress", 8, False, _running("_x30")),  # no verdict of any run
+    ("NoProgress", 12, True, _running("_x30")),
+    ("NoProgress", 8, False, _running("-900000+0x30")),  # that of a run ten days ago
+    ("NoProgress", 12, True, _running("-900000+0x30")),
+    ("NoProgress", 25, False, _running("0+60x30")),  # one just now, time and again
+    ("NoProgress", 19, False, _running("0+60x10 600+0x20")),
+    ("NoProgress", 23, True, _running("0+60x10 600+0x20")),
+    ("JudgeQueueAgeing", 9, False, {"judge_queue_oldest_seconds": "0+60x30"}),
+    ("JudgeQueueAgeing", 12, True, {"judge_queue_oldest_seconds": "0+60x30"}),
+    ("JudgeQueueAgeing", 29, False, {"judge_queue_oldest_seconds": "250x30"}),
+    ("LeaseAgeing", 14, False, {"judge_oldest_lease_seconds": "0+60x30"}),
+    ("LeaseAgeing", 17, True, {"judge_oldest_lease_seconds": "0+60x30"}),
+    ("LeaseAgeing", 17, False, {"judge_oldest_lease_seconds": "0+60x12 0x20"}),
+    ("LeaseAgeing", 29, False, {"judge_oldest_lease_seconds": "500x30"}),
+    ("IndexBehind", 4, False, {"stream_lag": "2000x30"}),
+    ("IndexBehind", 6, True, {"stream_lag": "2000x30"}),
+    ("IndexBehind", 6, False, {"stream_lag": "2000x3 0x30"}),
+    ("RedisMemoryHigh", 4, False, _USED_3_6 | _FULL_AT_4),
+    ("RedisMemoryHigh", 6, True, _USED_3_6 | _FULL_AT_4),
+    ("RedisMemoryHigh", 59, False, _USED_3_6 | _FULL_AT_5),
+    ("RedisMemoryHigh", 59, False, _USED_3_6),  # no maxmemory
+    ("RedisFillsSoon", 8, False, _FILLING | _FULL_AT_4),
+    ("RedisFillsSoon", 40, True, _FILLING | _FULL_AT_4),
+    ("RedisFillsSoon", 40, False, _FILLING_SLOWLY | _FULL_AT_4),
+    ("RedisFillsSoon", 40, False, _EMPTYING | _FULL_AT_4),
+    ("RedisFillsSoon", 40, False, _FILLING),
+    ("RedisFillsSoon", 14, False, _BEGIN_OF_A_RUN | _FULL_AT_4),
+    ("RedisFillsSoon", 59, False, _USED_3_6 | _FULL_AT_4),
+    ("FileDescriptors", 4, False, _descriptors("judge", "900x30")),
+    ("FileDescriptors", 6, True, _descriptors("judge", "900x30")),
+    ("FileDescriptors", 6, True, _descriptors("sandbox", "900x30")),
+    ("FileDescriptors", 29, False, _descriptors("judge", "500x30")),
+    ("FileDescriptors", 6, False, _descriptors("judge", "900x3 100x30")),
+    ("FileDescriptors", 29, False, _descriptors("another application", "900x30")),
+    ("NoJudges", 2, True, {"judge_queue_jobs": "3x30", "judge_workers": "0x30"}),
+    ("NoJudges", 4, False, {"judge_queue_jobs": "3x30", "judge_workers": "0x1 1x30"}),
+    ("NoJudges", 29, False, {"judge_queue_jobs": "0x30", "judge_workers": "0x30"}),
+    ("SandboxFailing", 8, True, {'infra_failures_total{reason="a"}': "0+3x30"}),
+    ("SandboxFailing", 29, False, {'infra_failures_total{reason="a"}': "0+1x30"}),
+    ("SandboxFailing", 20, False, {'infra_failures_total{reason="a"}': "0x5 50x60"}),
+    ("InfraErrorShare", 20, True, _share("infra_failures", 6)),
+    ("InfraErrorShare", 59, False, _share("infra_failures", 4)),
+    ("InfraErrorShare", 20, True, _share("infra_failures", 1, 0)),
+    ("Unjudged", 7, True, {'verdicts_total{status="api_error"}': _ONCE}),
+    ("Unjudged", 20, False, {'verdicts_total{status="api_error"}': _ONCE}),
+    ("Unjudged", 7, False, {'verdicts_total{status="success"}': _ONCE}),
+    ("SandboxUntrusted", 7, True, {"judge_sandboxes_distrusted": "0x5 1x5 0x9"}),
+    ("SandboxUntrusted", 13, False, {"judge_sandboxes_distrusted": "0x5 1x5 0x9"}),
+    ("RewardUnjudged", 9, True, _share("reward_unjudged", 2)),
+    ("RewardUnjudged", 59, False, _share("reward_unjudged", 1, 101)),
+    ("RewardUnjudged", 59, False, _share("reward_unjudged", 0, 0)),
+    ("RewardRefused", 7, True, {'reward_refused_total{code="404"}': _ONCE}),
+    ("RewardRefused", 20, False, {'reward_refused_total{code="404"}': _ONCE}),
+    # These ask the client to come again.
+    ("RewardRefused", 20, False, {'reward_refused_total{code="429"}': "0+9x60"}),
+    ("RewardRefused", 20, False, {'reward_refused_total{code="503"}': "0+9x60"}),
+    ("RewardHacking", 60, True, _signs("0+8x90", "0+100x90")),
+    ("RewardHacking", 5, False, _signs("0+8x90", "0+100x90")),
+    ("RewardHacking", 60, False, _signs("0+4x90", "0+100x90")),
+    ("RewardHacking", 60, False, _signs("0+3x90", "0+5x90")),  # too few answers
+    ("ReplicaRestarting", 4, True, {'generator_replica_restarts_total{replica="1"}': "0+1x60"}),
+    ("ReplicaRestarting", 20, False, {'generator_replica_restarts_total{replica="1"}': "0x5 2x60"}),
+    ("ReplicaRestarting", 50, False, {'generator_replica_restarts_total{replica="1"}': "0x5 4x60"}),
+    ("RedisDown", 6, False, {"judge_queue_jobs": "0x5 _x20", 'up{job="aggregator"}': "1x30"}),
+    ("RedisDown", 13, True, {"judge_queue_jobs": "0x5 _x20", 'up{job="aggregator"}': "1x30"}),
+    ("RedisDown", 20, False, {"judge_queue_jobs": "0x5 _x3 0x20", 'up{job="aggregator"}': "1x30"}),
+    # That is another alert.
+    ("RedisDown", 20, False, {"judge_queue_jobs": "_x30", 'up{job="aggregator"}': "0x30"}),
+    ("TargetDown", 2, True, {'up{job="judge",instance="a:1"}': "0x9"}),
+    ("TargetDown", 7, False, {'up{job="judge",instance="a:1"}': "1x5 0x0 1x9"}),
+    ("TargetDown", 7, True, {'up{job="judge",instance="a:1"}': "1x5 0x9"}),
+    ("RewardWaiting", 30, True, _waiting(200)),
+    ("RewardWaiting", 30, True, _waiting(62)),
+    ("RewardWaiting", 30, False, _waiting(45)),
+    ("RewardWaiting", 30, False, _waiting(1)),
+]
+
+
+def _case(name, minute, fires, series):
+    """A case of promtool, with the alert as it expects it."""
+    alert = f"Plumbline{name}"
+    rule = next(rule for rule in rules() if rule.get("alert") == alert)
+    given = dict(re.findall(r'(\w+)="(.*?)"', next(iter(series))))
+    labels = {key: given[key] for key in _LABELS.get(name, ())}
+    filled = {f"{{{{ $labels.{key} }}}}": text for key, text in labels.items()}
+    annotations = dict(rule["annotations"])
+    for template, text in (filled | {"{{ $value | humanize1024 }}": "3.6Gi"}).items():
+        annotations = {key: old.replace(template, text) for key, old in annotations.items()}
+    expected = {"exp_labels": rule["labels"] | labels, "exp_annotations": annotations}
+    tested = {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": [expected] * fires}
+    values = [
+        {"series": one if one.startswith(("up", "process")) else f"plumbline_{one}", "values": each}
+        for one, each in series.items()
+    ]
+    return {"interval": "1m", "input_series": values, "alert_rule_test": [tested]}
+
+
+@needs_promtool
+def test_each_alert_fires_when_it_should_and_only_then(tmp_path):
+    cases = [_case(*row) for row in _TRIED]
+    path = tmp_path / "test.yml"
+    document = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": cases}
+    path.write_text(yaml.safe_dump(document))
+    promtool("test", path)
+
+
+def test_every_alert_is_tried_both_ways():
+    alerts = {rule["alert"].removeprefix("Plumbline") for rule in rules() if "alert" in rule}
+    assert {(name, fires) for name, _, fires, _ in _TRIED} == {
+        (name, fires) for name in alerts for fires in (True, False)
+    }
