@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from shared.analysis.catalogue import BY_KEY
 from shared.analysis.compare import compare_runs, comparison_document
 from shared.analysis.gate import evaluate
 from shared.analysis.gate_policy import Policy
@@ -117,10 +116,6 @@ def test_runs_with_the_same_certificate_have_a_corrected_difference(tmp_path):
     assert "corrected for the tests +71.43" in finding.found
     other = write_run(tmp_path / "c", {"one": "++" * 10})
     assert compare_runs(*read_runs([folders[0], other])).datasets[0].corrected is None
-
-
-def test_the_metrics_say_what_they_are():
-    assert BY_KEY["accepted_at_1_corrected"].only_if == "certified_problems"
 
 
 def test_a_file_on_the_web_has_no_certificate_beside_it() -> None:

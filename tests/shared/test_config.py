@@ -48,21 +48,9 @@ def test_a_file_with_overrides_laid_over_it(written: Any) -> None:
     assert config.output_dir == "outputs/mine"
 
 
-def test_the_last_override_wins() -> None:
-    assert load_config(None, ["judge.workers=2", "judge.workers=3"]).judge.workers == 3
-
-
-def test_a_value_may_contain_an_equals_sign() -> None:
-    assert load_config(None, ["sandbox.url=http://h/?a=b"]).sandbox.url == "http://h/?a=b"
-
-
 def test_interpolation(written: Any) -> None:
     path = written("run: {name: r}\noutput: {dir: 'out/${run.name}'}\n")
     assert load_config(path).output_dir == "out/r"
-
-
-def test_an_empty_file_is_all_defaults(written: Any) -> None:
-    assert load_config(written("")) == Config()
 
 
 def test_an_override_can_take_a_value_away(written: Any) -> None:
@@ -88,12 +76,6 @@ def test_an_unknown_key_is_named_with_the_nearest(
 ) -> None:
     message = refusal(None, f"{override}=1")
     assert message == f"unknown config key {unknown!r}; did you mean {nearest!r}?"
-
-
-def test_an_unknown_key_that_is_near_to_none() -> None:
-    message = refusal(None, "xyzzyplugh=1")
-    assert "'xyzzyplugh'" in message
-    assert "did you mean" not in message
 
 
 @pytest.mark.parametrize(
@@ -132,10 +114,6 @@ def test_every_wrong_key_is_named() -> None:
     assert "'sandbox.timeout'" in message
 
 
-def test_a_long_value_is_shortened() -> None:
-    assert len(refusal(None, f"judge.workers={'x' * 5000}")) < 300
-
-
 @pytest.mark.parametrize("override", ["judge.workers", "--verbose", "judge.workers:4", ""])
 def test_an_override_that_is_not_key_value(override: str) -> None:
     message = refusal(None, override)
@@ -147,10 +125,6 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     message = refusal(tmp_path / "absent.yaml")
     assert f"{tmp_path}/absent.yaml" in message
     assert "No such file" in message
-
-
-def test_a_folder_for_a_file(tmp_path: Path) -> None:
-    assert str(tmp_path) in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -168,30 +142,6 @@ def test_a_folder_for_a_file(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_parsed_is_named(written: Any, text: str | bytes) -> None:
     path = written(text)
     assert str(path) in refusal(path)
-
-
-@pytest.mark.parametrize("text", ["- judge\n- run\n", "[]", "42\n"])
-def test_a_top_level_that_is_no_mapping(written: Any, text: str) -> None:
-    path = written(text)
-    assert str(path) in refusal(path)
-
-
-@pytest.mark.parametrize("text", ["1: 2\n", "judge: {1: 2}\n"])
-def test_a_key_that_is_no_text(written: Any, text: str) -> None:
-    assert "config key" in refusal(written(text))
-
-
-def test_a_plain_mapping_is_validated() -> None:
-    assert validate_config({"judge": {"workers": 3}}).judge.workers == 3
-    with pytest.raises(ConfigError, match=r"judge\.workers"):
-        validate_config({"judge": {"worker": 3}})
-    with pytest.raises(ConfigError):
-        validate_config("text")
-
-
-def test_a_config_does_not_change() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        Config().run.name = "other"  # type: ignore[misc]
 
 
 # Judging
@@ -216,42 +166,28 @@ def test_a_data_set_is_judged_as_all_are_but_for_what_it_says() -> None:
     assert (go.method, go.language, go.checker, go.max_timeouts) == ("compute_score", "go", None, 3)
 
 
-@pytest.mark.parametrize("method", ["batch", "submit", "compute_score"])
-def test_the_data_sets_own_method_and_checker(method: str) -> None:
-    checker = {"batch": "tokens", "submit": "lines", "compute_score": "exact"}[method]
-    document = {"judge": {"datasets": {"d.1": {"method": method, "checker": checker}}}}
-    own = validate_config(document).judge.for_dataset("d.1")
-    assert (own.method, own.checker) == (method, checker)
-
-
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
         (["judge.checker=fuzzy"], "unknown checker 'fuzzy'; valid are"),
         (["judge.checker=float:-1"], "unknown checker 'float:-1'"),
-        (
-            ["judge.method=submit", "judge.checker=tokens"],
-            "submit has only the checker 'lines', not 'tokens'",
-        ),
+        (["judge.method=submit", "judge.checker=tokens"],
+         "submit has only the checker 'lines', not 'tokens'"),
         (["judge.method=submit", "judge.max_cases=10"], "submit judges all cases"),
-        (
-            ["judge.method=compute_score", "judge.checker=lines"],
-            "compute_score has only the checker 'exact', not 'lines'",
-        ),
+        (["judge.method=compute_score", "judge.checker=lines"],
+         "compute_score has only the checker 'exact', not 'lines'"),
         (["judge.language=c++"], "SandboxFusion has no language 'c++'"),
         (["judge.language=Python"], "did you mean 'python'?"),
         (["judge.language=python3"], "did you mean 'python'?"),
         (["judge.language=javascript"], "SandboxFusion has no language 'javascript'"),
-        (
-            ["judge.language=lua"],
-            "batch judges python, cpp, java, nodejs, rust, go; for 'lua' use the method submit",
-        ),
+        (["judge.language=lua"],
+         "batch judges python, cpp, java, nodejs, rust, go; for 'lua' use the method submit"),
         (["judge.max_timeouts=0"], "'judge.max_timeouts'"),
         (["judge.cpu_grace=0.9"], "'judge.cpu_grace'"),
         (["judge.wall_factor=0.5"], "'judge.wall_factor'"),
         (["judge.call_seconds=0"], "'judge.call_seconds'"),
     ],
-)
+)  # fmt: skip
 def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: str) -> None:
     assert said in refusal(None, *overrides)
 
@@ -262,15 +198,13 @@ def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: 
         (["judge.datasets.cc.checker=fuzzy"], "datasets.cc: unknown checker 'fuzzy'"),
         (["judge.datasets.cc.language=lua"], "datasets.cc: batch judges python, cpp"),
         (["judge.datasets.cc.language=pyhton"], "datasets.cc: SandboxFusion has no language"),
-        (
-            ["judge.method=submit", "judge.datasets.cc.checker=exact"],
-            "datasets.cc: submit has only the checker 'lines'",
-        ),
+        (["judge.method=submit", "judge.datasets.cc.checker=exact"],
+         "datasets.cc: submit has only the checker 'lines'"),
         (["judge.datasets.cc.method=guess"], "'judge.datasets.cc.method'"),
         (["judge.datasets.cc.metod=batch"], "unknown config key 'judge.datasets.cc.metod'"),
         (["judge.datasets.cc.workers=2"], "unknown config key 'judge.datasets.cc.workers'"),
     ],
-)
+)  # fmt: skip
 def test_a_contradiction_in_a_data_sets_own_ways_names_it(overrides: list[str], said: str) -> None:
     message = refusal(None, *overrides)
     assert said in message
@@ -280,71 +214,35 @@ def test_a_contradiction_in_a_data_sets_own_ways_names_it(overrides: list[str], 
 # The fingerprint
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "sandbox.url=http://elsewhere:1",
-        "sandbox.url=[http://a,http://b]",
-        "judge.workers=3",
-        "judge.case_concurrency=7",
-        "judge.max_attempts=9",
-        "judge.retry_budget=1",
-        "sandbox.max_concurrency=3",
-        "generation.base_urls=[http://a/v1]",
-        "generation.concurrency=3",
-        "generation.request_timeout=3",
-        "generation.max_attempts=1",
-        "generation.api_key_env=KEY",
-        "generation.replay.latency=1",
-        "generation.replay.completions=moved.jsonl",
-        "generation.deterministic=true",
-        "generation.backend=replay",
-        "generation.verl.chat_template=moved.jinja",
-        "actor_rollout_ref.rollout.gpu_memory_utilization=0.5",
-        "actor_rollout_ref.rollout.max_num_seqs=64",
-        "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
-        "actor_rollout_ref.rollout.disable_log_stats=true",
-        "trainer.n_gpus_per_node=8",
-        "data.eval_files=[elsewhere.parquet]",
-        "judge.call_seconds=10",
-        "output.dir=elsewhere",
-        "run.name=other",
-    ],
-)
-def test_where_a_run_is_made_is_not_in_the_fingerprint(override: str) -> None:
-    assert load_config(None, [override]) != Config()
-    assert load_config(None, [override]).protocol().fingerprint == Config().protocol().fingerprint
+OPERATION = """
+sandbox.url=[http://a,http://b] sandbox.max_concurrency=3 judge.workers=3 judge.case_concurrency=7
+judge.max_attempts=9 judge.retry_budget=1 judge.call_seconds=10 generation.base_urls=[http://a/v1]
+generation.concurrency=3 generation.request_timeout=3 generation.max_attempts=1
+generation.api_key_env=KEY generation.replay.latency=1 generation.replay.completions=moved.jsonl
+generation.deterministic=true generation.backend=replay generation.verl.chat_template=moved.jinja
+actor_rollout_ref.rollout.gpu_memory_utilization=0.5 actor_rollout_ref.rollout.max_num_seqs=64
+actor_rollout_ref.rollout.tensor_model_parallel_size=2 trainer.n_gpus_per_node=8
+actor_rollout_ref.rollout.disable_log_stats=true data.eval_files=[elsewhere.parquet]
+output.dir=elsewhere run.name=other
+"""
+MEASUREMENT = """
+actor_rollout_ref.rollout.temperature=0.1 actor_rollout_ref.rollout.n=2 data.limit=5 run.seed=1
+actor_rollout_ref.rollout.response_length=100 actor_rollout_ref.model.path=other
+sandbox.timeout=11 sandbox.memory_limit_mb=512 data.templates.d=Do{prompt} data.system_prompt=Brief.
+data.prompt_key=question judge.language=cpp judge.method=submit judge.checker=exact
+judge.confirm_timeouts=false judge.max_timeouts=2 judge.cpu_grace=2 judge.datasets.d.checker=exact
+judge.max_completion_chars=10 generation.model=other generation.seed=1 generation.stop=[END]
+"""
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        "actor_rollout_ref.rollout.temperature=0.1",
-        "actor_rollout_ref.rollout.n=2",
-        "actor_rollout_ref.rollout.response_length=100",
-        "actor_rollout_ref.model.path=other",
-        "sandbox.timeout=11",
-        "sandbox.memory_limit_mb=512",
-        "data.limit=5",
-        "data.templates={d: 'Do {prompt}'}",
-        "data.system_prompt=Be brief.",
-        "data.prompt_key=question",
-        "judge.language=cpp",
-        "judge.method=submit",
-        "judge.checker=exact",
-        "judge.confirm_timeouts=false",
-        "judge.max_timeouts=2",
-        "judge.cpu_grace=2",
-        "judge.datasets.d.checker=exact",
-        "judge.max_completion_chars=10",
-        "generation.model=other",
-        "generation.seed=1",
-        "generation.stop=[END]",
-        "run.seed=1",
-    ],
-)
-def test_what_decides_the_numbers_is_in_the_fingerprint(override: str) -> None:
-    assert load_config(None, [override]).protocol().fingerprint != Config().protocol().fingerprint
+def test_the_fingerprint_is_of_what_decides_the_numbers() -> None:
+    """And not of where and how a run is made."""
+    own = Config().protocol().fingerprint
+    for overrides, same in ((OPERATION, True), (MEASUREMENT, False)):
+        for override in overrides.split():
+            changed = load_config(None, [override])
+            assert changed != Config(), override
+            assert (changed.protocol().fingerprint == own) is same, override
 
 
 def test_the_fingerprint_does_not_depend_on_the_order_of_keys(written: Any) -> None:
@@ -390,7 +288,3 @@ def test_every_config_of_the_repository_loads(path: Path) -> None:
     config = load_config(path)
     assert config.actor_rollout_ref.rollout.load_format == "auto"
     assert config.model_dump(exclude_unset=True) == yaml.safe_load(path.read_text())
-
-
-def test_the_repository_has_its_two_configs() -> None:
-    assert {"phase0_eval.yaml", "demo.yaml"} <= {path.name for path in CONFIGS.glob("*.yaml")}

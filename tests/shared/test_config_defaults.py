@@ -55,11 +55,6 @@ def test_files_and_groups_are_composed_in_their_order(folder: Path) -> None:
     assert load_config(folder / "main.yaml").run.name == "base"
 
 
-def test_a_file_that_names_only_itself(folder: Path) -> None:
-    path = write(folder, "alone", "defaults: [_self_]\nrun: {name: alone}\n")
-    assert load_config(path).run.name == "alone"
-
-
 def test_an_option_of_a_group_is_chosen_on_the_command_line(folder: Path) -> None:
     engine = "engine@actor_rollout_ref.rollout"
     given = [f"{engine}=vllm", "actor_rollout_ref.rollout.load_format=auto"]

@@ -1,6 +1,5 @@
 import json
 
-import fsspec
 import pytest
 
 from services.data.importer import import_dataset
@@ -56,24 +55,6 @@ def test_places_of_manifests(tmp_path, folder):
 def test_a_source_beside_the_file_is_no_manifest(tmp_path):
     (tmp_path / "set.jsonl").write_text('{"dataset": "set", "role": "train"}\n')
     assert dataset_roles(str(tmp_path / "set.parquet")) == {}
-
-
-def test_the_folder_can_be_named(tmp_path):
-    write_manifest(tmp_path / "other", [{"dataset": "set", "role": "train"}])
-    path = str(tmp_path / "set.parquet")
-    assert dataset_roles(path) == {}
-    assert dataset_roles(path, str(tmp_path / "other")) == {"set": TRAIN}
-
-
-def test_manifests_at_a_url():
-    fs = fsspec.filesystem("memory")
-    with fs.open("/bucket/data_manifests/set.jsonl", "w") as file:
-        file.write('{"dataset": "set", "role": "train"}\n')
-    fs.touch(f"/bucket/data_manifests/{LOCK_NAME}")
-    try:
-        assert dataset_roles("memory://bucket/data/set.parquet") == {"set": TRAIN}
-    finally:
-        fs.rm("/bucket", recursive=True)
 
 
 @pytest.mark.parametrize(

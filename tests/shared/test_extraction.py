@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.extraction import called_functions, extract, extract_verl, future_imports
+from shared.extraction import extract, extract_verl, future_imports
 from shared.extraction.languages import defines_function
 from shared.schemas import JudgedCode
 from shared.statuses import ExtractionReason as Reason
@@ -328,23 +328,6 @@ def test_offsets() -> None:
 
 
 # Functions
-
-
-@pytest.mark.parametrize(
-    ("tests", "setup", "names"),
-    [
-        (["assert f(1) == 2", "assert f(2) == 3"], "", {"f"}),
-        (["assert set(f([1])) == set([1])"], "", {"f"}),
-        (["assert sum(1, 2) == 3"], "", {"sum"}),
-        (["assert math.isclose(f(1), 2)"], "import math", {"f"}),
-        (["assert g(Node(1))"], "root = Node(1)", {"g", "Node"}),
-        (["assert g(f(1))"], "def f(n): return n", {"g"}),
-        (["x = h()\nassert x == 1"], "", {"h"}),
-        (["not Python at all"], "", set()),
-    ],
-)
-def test_functions_that_tests_call(tests: list[str], setup: str, names: set[str]) -> None:
-    assert called_functions(tests, setup) == names
 
 
 @pytest.mark.parametrize(

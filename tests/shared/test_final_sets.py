@@ -1,6 +1,5 @@
 """The ledger of final sets, in real folders."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,6 @@ from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.final_sets import (
     FOLDER,
-    FinalSetRun,
-    FinalSetUse,
     advice,
     entries_of,
     read_ledger,
@@ -109,23 +106,6 @@ def test_a_file_that_is_no_entry_is_left_out_and_said(tmp_path):
     assert sorted(Path(note.split()[0]).name for note in notes) == ["other.json", "torn.json"]
 
 
-def test_what_was_tried():
-    prompted = [{"humaneval": {"template": "x", "sha256": sha}} for sha in ("aa", "bb")]
-    use = used(*(record(run=f"r-{n}", prompts=prompt) for n, prompt in enumerate(prompted)))
-    assert use.describe() == (
-        '2 runs tried 2 protocols (SHA-256 of the prompt template "aa", "bb") with 1 model'
-    )
-    tried = [
-        record(f"sandbox.timeout={n}", f"judge.cpu_grace={n}", f"judge.wall_factor={n}")
-        for n in range(1, 7)
-    ]
-    use = used(*tried)
-    assert use.describe() == (
-        "6 runs tried 6 protocols (sandbox.timeout 1.0, 2.0, 3.0, 4.0, …; judge.cpu_grace 1.0, "
-        "2.0, 3.0, 4.0, …; and 1 more keys) with 1 model"
-    )
-
-
 def test_what_is_not_known_of_recorded_answers_is_no_other_protocol_or_model():
     prompts = {"humaneval": {"template": "x", "sha256": "aa"}}
     recorded = record(run="r-2", model=None)
@@ -134,10 +114,6 @@ def test_what_is_not_known_of_recorded_answers_is_no_other_protocol_or_model():
     assert used(recorded).models == 1
     use = used(record(prompts=prompts), record("sandbox.timeout=3", run="r-2", model=None))
     assert (use.protocols, list(use.differing)) == (2, ["sandbox.timeout"])
-
-
-def test_other_problems_under_the_same_name_are_another_set():
-    assert used(record(), record("sandbox.timeout=3", sha256="bb")).protocols == 1
 
 
 def test_judge_settings_of_another_set_are_no_other_protocol():
@@ -160,14 +136,6 @@ def test_seed_and_model_are_no_protocol():
     ]
 
 
-def test_advice_names_sets_with_the_same_runs_together():
-    tuned = [FinalSetUse(name, 2, 2, 1, {"sandbox.timeout": [2, 3]}) for name in ("a", "b")]
-    assert advice([*tuned, FinalSetUse("c", 1, 1, 1, {})], ["x", "y"]) == [
-        "a and b are marked final, but 2 runs tried 2 protocols (sandbox.timeout 2, 3) with 1 "
-        "model on each: choose on x or y"
-    ]
-
-
 @given(st.permutations(range(6)), st.integers(1, 3))
 def test_neither_order_nor_repetition_counts(order, times):
     records = [
@@ -178,8 +146,3 @@ def test_neither_order_nor_repetition_counts(order, times):
     (use,) = uses(entries, own)
     assert (use.runs, use.protocols, use.models) == (6, 3, 2)
     assert sorted(use.differing["sandbox.timeout"]) == [1, 2, 3]
-
-
-def test_an_entry_is_read_as_written():
-    (entry,) = entries_of(record())
-    assert FinalSetRun.model_validate_json(json.dumps(entry.model_dump(mode="json"))) == entry

@@ -20,15 +20,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_what_is_in_the_folder(folder):
-    run = open_run(str(folder))
-    assert run.name == "mine"
-    assert run.summary == {"d1": {"total_problems": 2}}
-    assert [one.problem_id for one in run.generations()] == ["p1", "p2"]
-    assert [sample.problem_id for sample in run.verdicts_by_sample()] == ["p1", "p2"]
-    assert run.skipped == []
-
-
 def test_a_torn_last_line_is_named_and_left_out(folder):
     path = folder / "verdicts.jsonl"
     path.write_bytes(path.read_bytes()[:-9])

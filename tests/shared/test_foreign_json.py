@@ -82,13 +82,6 @@ def test_numbers_that_are_not_json():
         decode_json("9" * 5000)
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])
-def test_only_utf_8_is_decoded(encoding: str):
-    with pytest.raises(JsonError):
-        decode_json('{"é": 1}'.encode(encoding))
-    assert decode_json('{"é": 1}'.encode("utf-8-sig")) == {"é": 1}
-
-
 class _Model(BaseModel):
     numbers: dict[str, int]
 

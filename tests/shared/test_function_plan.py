@@ -50,19 +50,6 @@ def test_random_inputs_are_the_same_each_time() -> None:
     assert tests.tests[0].startswith("import random; random.seed(0)\n")
 
 
-@pytest.mark.parametrize(
-    "tests",
-    [
-        mbpp("assert f(root) == 1", setup="root = Node(1)"),
-        mbpp("assert f(double, [1]) == [2]", setup="def double(x): return 2 * x"),
-        mbpp("s = Stack()", "s.push(1)", "assert s.pop() == 1"),
-        HumanEvalTests(test="check = print", entry_point="Stack", prompt="class Stack:\n"),
-    ],
-)
-def test_what_cannot_cross_is_found_beforehand(tests: HumanEvalTests | MbppTests) -> None:
-    assert plan_of(tests).shared
-
-
 NEED_THE_ANSWERS_PROCESS = """
 import operator; assert f(operator.add, 1, 2) == 3
 from math import sqrt; assert f(sqrt, 4) == 2

@@ -6,11 +6,10 @@ import pytest
 from redis import Redis
 
 from shared.errors import OutputError
-from shared.ledger import Ledger, VerdictEvent, list_runs, runs_progress
+from shared.ledger import Ledger, VerdictEvent, list_runs
 from shared.ledger.ledger import MAX_REDELIVERIES
-from shared.ledger.queue import BATCH, Batch, JudgeQueue
-from shared.plan import RunPlan
-from shared.run_record import PublishedResults, RunMeta, RunState
+from shared.ledger.queue import BATCH, Batch
+from shared.run_record import RunMeta, RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
@@ -105,27 +104,6 @@ def test_an_unknown_run_is_empty(ledger: Ledger, redis: Redis) -> None:
     assert ledger.requeue_lost(set()) == set()
 
 
-def test_active_seconds_add_up_over_sessions(ledger: Ledger) -> None:
-    enter(ledger)
-    ledger.add_active_seconds(0.25)
-    enter(ledger)
-    ledger.add_active_seconds(1.5)
-    meta = ledger.meta()
-    assert (meta.sessions, meta.active_seconds) == (2, 1.75)
-
-
-def test_results_are_shown_and_the_plan_is_not(ledger: Ledger) -> None:
-    enter(ledger, plan=RunPlan(datasets=[]), seed=3)
-    results = PublishedResults(metrics={"d": {"pass_ratio_mean": 0.5}}, slices={})
-    ledger.publish(RunState.COMPLETE, results)
-    document = ledger.meta_document()
-    assert document["results"] == results.model_dump()
-    assert document["seed"] == 3
-    assert not document.keys() & {"plan", "protocol", "incarnation"}
-    assert ledger.plan() == RunPlan(datasets=[])
-    assert ledger.meta().state is RunState.COMPLETE
-
-
 def test_meta_data_of_another_version_are_refused_by_name(ledger: Ledger) -> None:
     enter(ledger)
     put_meta(ledger, config={"judge": {"mystery": 1}})
@@ -134,14 +112,6 @@ def test_meta_data_of_another_version_are_refused_by_name(ledger: Ledger) -> Non
     put_meta(ledger, state="paused", config={})
     with pytest.raises(OutputError, match="state"):
         ledger.meta()
-
-
-def test_a_state_that_nobody_knows_is_none_and_stops_nothing(redis: Redis, ledger: Ledger) -> None:
-    enter(ledger)
-    put_meta(ledger, state="archived")
-    enter(Ledger(redis, "run-2"))
-    states = {look.run: look.state for look in runs_progress(redis)}
-    assert states == {RUN: None, "run-2": RunState.RUNNING}
 
 
 # Completions
@@ -165,14 +135,6 @@ def test_completions_are_queued_in_batches(ledger: Ledger, redis: Redis) -> None
     assert queued(ledger) == [Batch(RUN, named[:BATCH]), Batch(RUN, named[BATCH:])]
     [name, _] = ledger.queue.get_job_ids()
     assert sum(map(len, redis.hgetall(f"rq:job:{name}").values())) < 2000
-
-
-def test_rewards_have_a_queue_of_their_own(redis: Redis) -> None:
-    rewards = Ledger(redis, "reward/0123456789abcdef")
-    rewards.record(generation())
-    assert [len(JudgeQueue(name, redis)) for name in ("reward", "judge")] == [1, 0]
-    rewards.delete()
-    assert left_behind(redis) == set()
 
 
 def test_completion_and_job_are_one_transaction(ledger: Ledger, redis: Redis) -> None:
@@ -224,14 +186,6 @@ def test_another_completion_takes_the_verdict_away_and_is_queued(ledger: Ledger)
     assert ledger.verdict(P1) is None
     assert ledger.judged() == set()
     assert queued(ledger) == [job_of(ledger, "new")]
-
-
-def test_completions_keep_the_order_asked_for_and_pass_over_gaps(ledger: Ledger) -> None:
-    samples = [SampleId("d1", f"p{i}") for i in range(450)]
-    for sample in samples[::2]:
-        ledger.record(generation(sample))
-    asked = list(reversed(samples))
-    assert [g.sample for g in ledger.completions(asked)] == [s for s in asked if s in samples[::2]]
 
 
 def test_a_failed_generation_has_a_verdict_and_no_job(ledger: Ledger) -> None:
@@ -299,16 +253,6 @@ def test_a_verdict_without_a_completion_is_refused(ledger: Ledger) -> None:
     assert ledger.judged() == set()
 
 
-def test_verdicts_keep_the_order_asked_for(ledger: Ledger) -> None:
-    for name in ("p1", "p2", "p3"):
-        ledger.record(generation(name))
-    for name in ("p3", "p1"):
-        ledger.record_verdict(verdict(generation(name)))
-    samples = [SampleId("d1", name) for name in ("p1", "p2", "p3")]
-    assert [v.problem_id for v in ledger.verdicts(samples)] == ["p1", "p3"]
-    assert ledger.judged() == {samples[0], samples[2]}
-
-
 # The stream
 
 
@@ -329,17 +273,6 @@ def test_events_come_in_the_order_of_the_verdicts(ledger: Ledger) -> None:
     assert ledger.last_event() == events[-1].entry
 
 
-def test_events_come_in_portions(ledger: Ledger) -> None:
-    generations = [generation(f"p{i}") for i in range(1003)]
-    ledger.record(*generations)
-    for one in generations:
-        ledger.record_verdict(verdict(one))
-    first = ledger.events()
-    rest = ledger.events(first[-1].entry)
-    assert (len(first), len(rest)) == (1000, 3)
-    assert len({event.sample for event in first + rest}) == 1003
-
-
 def test_a_waiting_reader_gets_the_next_event(ledger: Ledger, redis: Redis) -> None:
     ledger.record(generation())
     got: list[VerdictEvent] = []
@@ -352,10 +285,6 @@ def test_a_waiting_reader_gets_the_next_event(ledger: Ledger, redis: Redis) -> N
     assert [event.sample for event in got] == [P1]
 
 
-def test_waiting_for_an_event_ends(ledger: Ledger) -> None:
-    assert ledger.events("0", block=0.01) == []
-
-
 # Lost jobs
 
 
@@ -363,13 +292,6 @@ def test_a_waiting_job_is_not_missing(ledger: Ledger) -> None:
     ledger.record(generation())
     assert ledger.requeue_lost({P1}) == set()
     assert queued(ledger) == [job_of(ledger)]
-
-
-def test_a_plan_of_another_version_is_refused_by_name(ledger: Ledger) -> None:
-    enter(ledger)
-    put_meta(ledger, plan={"samples": 3})
-    with pytest.raises(OutputError, match=r"the plan of run run-1 .*datasets"):
-        ledger.plan()
 
 
 def test_a_vanished_job_is_queued_again_at_the_second_look(ledger: Ledger) -> None:
@@ -489,21 +411,3 @@ def test_the_lock_is_renewed_and_ends_with_its_holder(ledger: Ledger, redis: Red
     assert redis.pttl(key) <= 5_000
     ledger.lock("one", 10)
     assert 9_000 < redis.pttl(key) <= 10_000
-
-
-def test_each_run_has_a_lock_of_its_own(ledger: Ledger, redis: Redis) -> None:
-    assert ledger.lock("one", 10)
-    assert Ledger(redis, "run-2").lock("two", 10)
-
-
-def test_a_lock_is_renewed_by_its_holder_alone(ledger: Ledger, redis: Redis) -> None:
-    assert ledger.lock("one", 5)
-    assert not ledger.lock("two", 50)
-    (key,) = redis.keys("*:lock")
-    assert redis.pttl(key) <= 5_000
-    assert ledger.lock("one", 50)
-    assert redis.pttl(key) > 5_000
-    ledger.unlock("two")
-    assert not ledger.lock("two", 5)
-    ledger.unlock("one")
-    assert ledger.lock("two", 5)

@@ -35,15 +35,6 @@ def of_newer_release(redis: Redis) -> None:
 # The whole ledger
 
 
-def test_a_run_records_the_version_of_the_ledger(ledger: Ledger, redis: Redis) -> None:
-    assert redis.hgetall(keys.VERSION) == {b"records": str(VERSION).encode(), b"release": b"0.1.0"}
-
-
-def test_a_ledger_without_a_number_is_read(redis: Redis, redis_server: RedisServer) -> None:
-    connect(redis_server.url).close()
-    assert not redis.exists(keys.VERSION)
-
-
 _NIGHTLY = [
     pytest.param(module, marks=pytest.mark.nightly) for module in ("aggregator", "reward", "cli")
 ]

@@ -57,17 +57,6 @@ async def test_concurrent_tasks_share_pipelines_and_get_their_own_replies(
     assert await pipelined.send([]) == []
 
 
-async def test_commands_that_come_meanwhile_share_the_next_pipeline(
-    pipelined: PipelinedRedis, sizes: list[int]
-) -> None:
-    async def work() -> None:
-        for _ in range(3):
-            await pipelined.send([("INCR", "tests:n")])
-
-    await asyncio.gather(*(work() for _ in range(10)))
-    assert sizes == [10, 10, 10]
-
-
 async def test_an_error_reaches_only_the_task_that_caused_it(pipelined: PipelinedRedis) -> None:
     good, bad, script = await asyncio.gather(
         pipelined.send([("SET", "tests:text", "x")]),
@@ -143,25 +132,6 @@ def test_tasks_that_are_all_cancelled_can_clean_up(redis: Redis, redis_server: R
 
     asyncio.run(main())  # it ends by cancelling all tasks
     assert redis.scard("tests:left") == 8
-
-
-async def test_a_sender_that_is_cancelled_before_it_begins_is_replaced(
-    pipelined: PipelinedRedis,
-) -> None:
-    async def set_and_clean_up() -> None:
-        try:
-            await pipelined.send([("SET", "tests:a", 1)])
-        finally:
-            await pipelined.send([("SET", "tests:left", 1)])
-
-    before = asyncio.all_tasks()
-    working = asyncio.create_task(set_and_clean_up())
-    asyncio.get_running_loop().call_soon(  # after the task's first step, before the sender's
-        lambda: [task.cancel() for task in asyncio.all_tasks() - before]
-    )
-    async with asyncio.timeout(10):
-        await asyncio.wait([working])
-        assert await pipelined.send([("GET", "tests:left")]) == [b"1"]
 
 
 async def test_any_other_error_is_one_of_all_that_wait(

@@ -1,7 +1,6 @@
 import pytest
 
 from shared.plan import RunPlan, make_plan
-from shared.run_record import DatasetRecord
 from shared.schemas import Problem, SampleId
 from tests.shared.ledgers import problem
 
@@ -35,20 +34,6 @@ def test_a_problem_gets_the_samples_it_is_given() -> None:
     assert [(d.problems, len(d.owed)) for d in plan.datasets] == [(2, 1), (1, 2)]
 
 
-def test_the_document_of_a_data_set() -> None:
-    (first, _) = plan_of(PROBLEMS, 2).datasets
-    assert DatasetRecord.of(first).model_dump() == {
-        "dataset": "d1",
-        "sha256": first.sha256,
-        "problems": 2,
-        "samples": 4,
-    }
-
-
-def test_no_problems_is_no_samples() -> None:
-    assert plan_of([]).samples() == []
-
-
 def test_a_plan_survives_json() -> None:
     plan = plan_of(PROBLEMS, 2)
     assert RunPlan.model_validate_json(plan.model_dump_json()) == plan
@@ -76,12 +61,6 @@ def test_the_fingerprint_tells_plans_apart(other: RunPlan) -> None:
 def test_the_fingerprint_is_that_of_what_is_owed() -> None:
     again = [problem(p.problem_id, p.dataset, difficulty="hard") for p in PROBLEMS]
     assert plan_of(again).fingerprint() == plan_of(PROBLEMS).fingerprint()
-
-
-def test_parts_of_a_problem_do_not_run_into_each_other() -> None:
-    one = plan_of([problem("ab", prompt="c")]).datasets[0]
-    two = plan_of([problem("a", prompt="bc")]).datasets[0]
-    assert one.sha256 != two.sha256
 
 
 def test_a_lone_surrogate_in_a_prompt_counts_as_it_is() -> None:

@@ -8,7 +8,7 @@ import pytest
 from shared.config import load_config
 from shared.errors import ConfigError
 from shared.prompts import chat_messages, check_templates, prompt_facts, recorded_messages
-from shared.run_record import PromptTemplate, Provenance, SystemPrompt
+from shared.run_record import PromptTemplate, Provenance
 from tests.shared.ledgers import problem
 
 TESTS = {
@@ -67,13 +67,6 @@ def test_a_template_that_leaves_the_problem_out() -> None:
         check_templates(config)
 
 
-def test_a_system_message_goes_before() -> None:
-    config = load_config(None, ["data.system_prompt=Be brief. {prompt}"])
-    system, user = chat_messages(problem(prompt="x"), config)
-    assert system == {"role": "system", "content": "Be brief. {prompt}"}
-    assert user["role"] == "user"
-
-
 def hashed(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -93,22 +86,6 @@ def test_the_templates_that_were_used_are_told_with_their_hashes() -> None:
     )
     assert default.sha256 == hashed(default.template)
     assert facts.system_prompt is None
-
-
-def test_the_system_prompt_is_told_too() -> None:
-    config = load_config(None, ["data.system_prompt=Be brief."])
-    told = prompt_facts([problem()], config).system_prompt
-    assert told == SystemPrompt(text="Be brief.", sha256=hashed("Be brief."))
-
-
-def test_a_data_set_of_several_kinds_has_a_template_for_each() -> None:
-    problems = [
-        problem(str(number), ground_truth=json.dumps(truth))
-        for number, truth in enumerate(TESTS.values())
-    ]
-    prompts = prompt_facts(problems, load_config(None)).prompts
-    assert list(prompts) == ["d1 (stdio)", "d1 (humaneval)", "d1 (mbpp)"]
-    assert len({entry.sha256 for entry in prompts.values()}) == 3
 
 
 @pytest.mark.parametrize("system", ["", "Be brief."])

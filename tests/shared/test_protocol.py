@@ -15,7 +15,6 @@ from shared.protocol import (
     Role,
     Section,
     leaves,
-    shown,
     values,
 )
 
@@ -82,14 +81,6 @@ def test_a_leafs_change_alters_the_fingerprint_exactly_if_its_role_is_protocol()
     assert wrong == {}
 
 
-def test_leaves_of_all_sections_are_found() -> None:
-    paths = [leaf.path for leaf in LEAVES]
-    assert len(paths) == len(set(paths))
-    assert {"judge.datasets.*.checker", "generation.replay.completions", "run.name"} <= {*paths}
-    tops = {path.split(".")[0] for path in paths}
-    assert tops == set(Config.model_fields)
-
-
 def test_a_leaf_without_a_role_is_refused_by_name() -> None:
     with pytest.raises(TypeError, match=r"Own\.batch: a configuration leaf without a role"):
 
@@ -122,8 +113,3 @@ def test_differences_name_leaf_and_both_values() -> None:
         "number (1 there, not set here)",
         f'texts.t (not set there, "{"x" * 58}… here)',
     ]
-
-
-def test_a_shown_value_is_one_line() -> None:
-    assert shown("a\n  b") == '"a\\n b"'
-    assert shown(None) == "not set"

@@ -114,19 +114,6 @@ async def test_an_api_error_is_forgotten(ledger: RewardLedger, redis: Redis) -> 
     assert not redis.exists(KEYS.answer(SAMPLE.key))
 
 
-async def test_an_unreadable_verdict_is_no_answer(ledger: RewardLedger, redis: Redis) -> None:
-    await ledger.submit([SAMPLE])
-    redis.hset(KEYS.verdicts, SAMPLE.key, '{"accepted": false}')
-    found = (await ledger.verdicts([SAMPLE.key]))[SAMPLE.key]
-    assert not found.judged and "cannot be read" in (found.detail or "")
-
-
-async def test_an_unreadable_answer_is_dropped(ledger: RewardLedger, redis: Redis) -> None:
-    redis.set(KEYS.answer(SAMPLE.key), '{"status": "splendid"}')
-    assert await ledger.submit([SAMPLE]) == [SampleState.GONE]
-    assert await ledger.submit([SAMPLE]) == [SampleState.WAITING]
-
-
 async def test_abandoning(ledger: RewardLedger, redis: Redis) -> None:
     await ledger.submit([SAMPLE])
     await ledger.abandon([SAMPLE.key])
@@ -150,10 +137,3 @@ async def test_tidying(ledger: RewardLedger, redis: Redis) -> None:
     await ledger.tidy(now=lambda: later)
     assert not redis.exists(KEYS.problems)
     assert redis.ttl(KEYS.meta) > 0
-
-
-async def test_tidying_keeps_up_with_inline_tests(ledger: RewardLedger, redis: Redis) -> None:
-    later = redis.time()[0] + 10_000
-    await ledger.bring({f"inline/{number}": b"" for number in range(1000)})
-    await ledger.tidy(now=lambda: later)
-    assert not redis.exists(KEYS.problems, KEYS.used)

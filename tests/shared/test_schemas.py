@@ -1,7 +1,6 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,6 @@ from shared.schemas import (
     SampleId,
     StdioTests,
     Verdict,
-    is_encodable,
     parse_ground_truth,
     sha256,
 )
@@ -26,10 +24,8 @@ from shared.statuses import (
     ExtractionReason,
     FailureKind,
     FinalStatus,
-    JudgeMethod,
-    VerdictDetail,
 )
-from tests.shared.ledgers import generation, problem, verdict
+from tests.shared.ledgers import generation, verdict
 
 TEXT = st.text()
 
@@ -52,28 +48,13 @@ def test_no_two_samples_have_one_key(a: str, b: str, c: str, d: str) -> None:
     assert (SampleId(a, b).key == SampleId(c, d).key) == ((a, b) == (c, d))
 
 
-def test_a_key_as_it_looks() -> None:
-    assert SampleId("d/1", "p 1%", 3).key == "d%2F1/p%201%25/3"
-
-
 @pytest.mark.parametrize("key", ["", "a", "a/b", "a/b/c", "a/b/1/2", "a/b/"])
 def test_what_is_no_key(key: str) -> None:
     with pytest.raises(ValueError):
         SampleId.parse(key)
 
 
-def test_samples_are_ordered_by_their_parts() -> None:
-    ordered = [SampleId("a", "x", 2), SampleId("a", "x", 10), SampleId("a", "y", 0)]
-    shuffled = [ordered[2], ordered[0], ordered[1]]
-    assert sorted(shuffled) == ordered
-
-
 # SHA-256
-
-
-@given(TEXT)
-def test_sha256_is_that_of_utf_8(text: str) -> None:
-    assert sha256(text) == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_sha256_of_lone_surrogates() -> None:
@@ -109,33 +90,22 @@ def test_a_marker_inside_a_text_does_not_mislead() -> None:
     ("text", "said"),
     [
         ("", "not JSON"),
-        ("null", "not JSON"),
-        ("{}", "not JSON"),
-        ("[1]", "not JSON"),
         ('{"inputs": ["1"]', "JSON"),
         ('{"inputs": [], "outputs": []}', "inputs"),
-        ('{"inputs": ["1"]}', "outputs"),
         ('{"inputs": ["1", "2"], "outputs": ["1"]}', "2 inputs but 1 outputs"),
         ('{"inputs": [1], "outputs": ["1"]}', "inputs.0"),
-        ('{"inputs": "1", "outputs": ["1"]}', "inputs"),
         ('{"inputs": ["1"], "outputs": ["1"], "extra": 1}', "extra"),
-        ('["inputs", "outputs"]', "not JSON with inputs"),
         ('{"inputs": ["\\ud800"], "outputs": ["1"]}', "hex escape"),
-        ('{"inputs": ["1"], "outputs": ["a\\udfff"]}', "surrogate"),
         (
             '{"inputs": ["1"], "outputs": ["1"], "checker": "fuzzy"}',
             "unknown checker 'fuzzy'; valid",
         ),
-        ('{"inputs": ["1"], "outputs": ["1"], "checker": "float:nan"}', "unknown checker"),
-        ('{"inputs": ["1"], "outputs": ["1"], "checker": ""}', "unknown checker ''"),
         (
             '{"inputs": ["1"], "outputs": ["1"], "checker_source": "print(1)"}',
             "must define check(input, output, expected)",
         ),
         ('{"test_list": []}', "test_list"),
-        ('{"test_list": [""], "test_setup_code": 1}', "test_setup_code"),
         ('{"entry_point": "f", "prompt": "p"}', "test"),
-        ('{"entry_point": "", "prompt": "p", "test": "t"}', "entry_point"),
         ('{"entry_point": "f", "prompt": "p", "test": ""}', "test"),
     ],
 )
@@ -153,39 +123,6 @@ def test_any_text_is_parsed_or_refused_in_one_way(text: str) -> None:
         parse_ground_truth(text)
 
 
-@pytest.mark.parametrize("checker", ["exact", "lines", "tokens", "float", "float:1e-3", None])
-def test_a_problem_names_its_checker(checker: str | None) -> None:
-    document = {"inputs": ["\U0001f600"], "outputs": ["ä"], "checker": checker}
-    tests = parse_ground_truth(json.dumps(document))
-    assert isinstance(tests, StdioTests)
-    assert tests.checker == checker
-
-
-def test_a_problem_brings_its_checker_along() -> None:
-    source = "def check(input, output, expected):\n    return True\n"
-    document = {"inputs": ["1"], "outputs": ["1"], "checker_source": source}
-    assert parse_ground_truth(json.dumps(document)) == StdioTests(**document)
-
-
-@pytest.mark.parametrize("field", ["inputs", "outputs", "checker_source"])
-def test_tests_that_utf_8_cannot_hold_are_refused(field: str) -> None:
-    fields = {"inputs": ["1"], "outputs": ["1"], "checker_source": "def check(): pass"}
-    broken = "def check(): '\ud800'"
-    with pytest.raises(ValidationError, match="lone surrogates"):
-        StdioTests(**{**fields, field: broken if field == "checker_source" else [broken]})
-
-
-@given(TEXT)
-def test_what_utf_8_can_hold(text: str) -> None:
-    assert is_encodable(text)
-    assert not is_encodable(f"{text}\udc80")
-    assert not is_encodable(f"\ud800{text}")
-
-
-def test_a_problem_knows_its_tests() -> None:
-    assert problem().tests == StdioTests(inputs=["1\n"], outputs=["1\n"])
-
-
 # Records
 
 
@@ -196,52 +133,11 @@ def test_a_generation_survives_json(dataset: str, problem_id: str, completion: s
     assert record.sample == SampleId(dataset, problem_id, 3)
 
 
-def test_a_record_is_one_line() -> None:
-    text = generation(completion="a\nb\r\u2028\x85c").model_dump_json()
-    assert "\n" not in text
-    assert "\r" not in text
-
-
 def test_a_verdict_survives_json() -> None:
     record = verdict(generation(), FinalStatus.TIMEOUT, case_codes=[1, -3], detail="x")
     assert Verdict.model_validate_json(record.model_dump_json()) == record
     assert record.judged
     assert not verdict(generation(), FinalStatus.API_ERROR).judged
-
-
-@pytest.mark.parametrize("field", [{"pass_ratio": 1.1}, {"cases_passed": -1}, {"unknown": 1}])
-def test_a_verdict_that_cannot_be(field: dict[str, float]) -> None:
-    with pytest.raises(ValidationError):
-        verdict(generation(), **field)
-
-
-def test_verdicts_of_the_version_before_enums_still_load() -> None:
-    """What that version wrote is read, and written again as it was."""
-    path = Path(__file__).parent.parent / "fixtures" / "finished_run" / "verdicts.jsonl"
-    for line in path.read_text("utf-8").splitlines():
-        record = Verdict.model_validate_json(line)
-        new = {"code", "cases_not_run", "shared_process", "missing_module"}
-        assert json.loads(record.model_dump_json(exclude=new)) == json.loads(line)
-        assert (record.code, record.cases_not_run) == (None, 0)
-        assert isinstance(record.method, JudgeMethod)
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("memory_limit", VerdictDetail.MEMORY_LIMIT),
-        ("no run result", VerdictDetail.NO_RUN_RESULT),
-        ("SIGSEGV", "SIGSEGV"),
-        ("sandbox: http_503", "sandbox: http_503"),
-        (None, None),
-    ],
-)
-def test_a_detail_is_an_enum_where_it_is_known(
-    written: str | None, read: VerdictDetail | str | None
-) -> None:
-    record = verdict(generation(), detail=written)
-    assert (record.detail, type(record.detail)) == (read, type(read))
-    assert json.loads(record.model_dump_json())["detail"] == written
 
 
 @pytest.mark.parametrize(

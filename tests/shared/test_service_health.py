@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from shared.ledger import wait_for_redis
-from shared.service.health import Readiness, StartupServer
+from shared.service.health import StartupServer
 from shared.service.processes import free_port
 from tests.conftest import RedisServer
 
@@ -92,12 +92,6 @@ def test_redis_is_waited_for(tmp_path: Path) -> None:
     waiting.join(60)
     assert found[0].ping()
     server.stop()
-
-
-def test_readiness_is_what_the_first_check_says() -> None:
-    said = iter([None, "away", None])
-    readiness = Readiness(lambda: None, lambda: next(said), lambda: "late")
-    assert [readiness.failure() for _ in range(3)] == ["late", "away", "late"]
 
 
 def test_a_health_check_without_anybody_there() -> None:

@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from pydantic import BaseModel
 from redis import Redis
 
 from services.aggregator.app import STATIC, make_app
 from services.aggregator.ingest import Ingester
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
-from shared.service.openapi import OPERATIONS, Failure, Route, document
 
 _PAGE = {"/", *(f"/static/{path.name}" for path in STATIC.iterdir())}
 
@@ -49,35 +47,3 @@ async def test_every_route_is_described_and_every_description_is_a_route(
     operations = [one for routes in description["paths"].values() for one in routes.values()]
     names = [operation["operationId"] for operation in operations]
     assert len(names) == len(set(names))
-
-
-class Given(BaseModel):
-    number: int
-    more: "list[Given]" = []
-
-
-def test_a_request_and_a_response_of_one_model_have_their_own_schemas() -> None:
-    route = Route("/a/{id}", "a", "A", Given, method="post", body=Given, integers=("id",))
-    made: Any = document("T", [route, *OPERATIONS], Failure)
-    operation = made["paths"]["/a/{id}"]["post"]
-    asked = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-    answered = operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
-    schemas = made["components"]["schemas"]
-    assert schemas[asked.rpartition("/")[2]]["required"] == ["number"]
-    assert schemas[answered.rpartition("/")[2]]["properties"]["number"] == {
-        "title": "Number",
-        "type": "integer",
-    }
-    assert operation["parameters"][0]["schema"] == {"type": "integer"}
-    assert operation["responses"]["default"]["content"]
-    ready = made["paths"]["/readyz"]["get"]["responses"]
-    assert ready["503"]["content"]["application/json"]["schema"]["$ref"].endswith("/Ready")
-    assert ready["default"]["content"]["application/json"]["schema"]["$ref"].endswith("/Failure")
-
-
-def test_a_response_without_a_body_has_no_content() -> None:
-    routes = [Route("/a", "a", "A", method="head"), Route("/b", "b", "B", media="")]
-    made: Any = document("T", routes, Failure)
-    for path, method in (("/a", "head"), ("/b", "get")):
-        responses = made["paths"][path][method]["responses"]
-        assert all("content" not in response for response in responses.values())

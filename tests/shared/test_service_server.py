@@ -38,16 +38,6 @@ async def test_operations_have_one_shape() -> None:
             assert answer.headers["Content-Type"].startswith("text/plain; version=")
 
 
-async def test_metrics_may_come_from_a_coroutine() -> None:
-    async def collect() -> bytes:
-        return b"jobs 4.0\n"
-
-    app = web.Application()
-    add_operations(app, Readiness(), collect)
-    async with TestClient(TestServer(app)) as client, client.get("/metrics") as answer:
-        assert await answer.text() == "jobs 4.0\n"
-
-
 @pytest.mark.parametrize("field", ["error", "detail"])
 async def test_aiohttps_own_errors_are_json(field: str) -> None:
     async def invalid(_request: web.Request) -> web.Response:

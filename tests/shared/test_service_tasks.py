@@ -26,9 +26,3 @@ async def test_a_swallowed_cancellation_is_repeated() -> None:
     await cancel_and_wait(*tasks)
     assert [task.cancelled() for task in tasks] == [True, False]
     assert swallowed == 2
-
-
-async def test_a_task_that_never_began_is_cancelled() -> None:
-    task = asyncio.create_task(asyncio.Event().wait())
-    await cancel_and_wait(task)
-    assert task.cancelled()

@@ -20,7 +20,6 @@ KNOWN = Path(__file__).with_suffix("").with_name("verl_keys.txt").read_text().sp
 LEAVES = {leaf.path for leaf in leaves(Config)}
 TABLES = {*SECTIONS, *MAPPED, *RECORDED, *REFUSED, *LEAVES}
 ROLLOUT = "actor_rollout_ref.rollout"
-PLAN = Path(__file__).resolve().parents[3] / "shared" / "plan-configs"
 
 GUIDE = """
 defaults: [_self_]
@@ -81,11 +80,6 @@ def test_every_key_of_verl_has_a_place() -> None:
     assert [key for key in KNOWN if not is_known(key)] == []
 
 
-@pytest.mark.parametrize("key", [f"{ROLLOUT}.temprature", "data.path2", "trainer.gpus"])
-def test_other_keys_have_none(key: str) -> None:
-    assert not is_known(key)
-
-
 @pytest.mark.verl
 def test_every_key_of_the_installed_verl_has_a_place(verl_python: Path) -> None:
     program = """
@@ -110,12 +104,6 @@ print(json.dumps(found))
     found = json.loads(done.stdout)
     assert len(found) > 500
     assert [key for key in found if not is_known(key)] == []
-
-
-def test_the_tables_name_keys_that_exist_here() -> None:
-    assert set(MAPPED.values()) <= LEAVES
-    assert not MAPPED.keys() & {*REFUSED, *RECORDED}
-    assert not REFUSED.keys() & RECORDED.keys()
 
 
 # Whole files
@@ -163,17 +151,6 @@ def test_verls_evaluation_yaml(tmp_path: Path) -> None:
     assert config.data.eval_files == []
     assert config.run.verl_keys["data.response_key"] == "responses"
     assert notices(config.run.verl_keys) == ["config: data.path is read as data.completions"]
-
-
-@pytest.mark.parametrize(
-    ("name", "overrides"),
-    [("phase0_guide", []), ("generation", ["rollout.load_format=auto"]), ("evaluation", [])],
-)
-def test_the_plans_own_files(name: str, overrides: list[str]) -> None:
-    if not PLAN.is_dir():
-        pytest.skip(f"no configurations of the plan at {PLAN}")
-    config = load_config(PLAN / f"{name}.yaml", overrides)
-    assert config.data.eval_files or config.data.completions
 
 
 def test_a_trainers_whole_configuration(tmp_path: Path) -> None:
@@ -277,11 +254,6 @@ def test_what_is_so_anyway_needs_no_word(override: str) -> None:
     assert config.model_copy(update={"run": Config().run}) == Config()
 
 
-def test_a_flag_of_the_guides_script_as_a_key() -> None:
-    config = load_config(None, ["max_concurrent_requests=64"])
-    assert config.generation.concurrency == 64
-
-
 def test_secrets_of_engines_are_not_recorded() -> None:
     message = refusal("ray_kwargs.ray_init.runtime_env.env_vars={HF_TOKEN: hf_12345678}")
     assert "HF_TOKEN is a secret" in message
@@ -327,17 +299,6 @@ def test_the_command_line_counts_whichever_name_it_uses(tmp_path: Path) -> None:
 )
 def test_two_names_with_different_values_are_refused(tmp_path: Path, text: str, said: str) -> None:
     assert said in refusal(path=written(tmp_path, text))
-
-
-def test_two_names_with_the_same_value_are_not(tmp_path: Path) -> None:
-    path = written(tmp_path, "rollout: {n: 5, temperature: 1}\ndata: {n_samples: 5}")
-    assert load_config(path).actor_rollout_ref.rollout.n == 5
-
-
-def test_a_document_in_our_keys_stays_as_it_is() -> None:
-    document = Config().model_dump(mode="json")
-    found = translate(document)
-    assert (found.document, found.given, found.names) == (document, {}, {})
 
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5)

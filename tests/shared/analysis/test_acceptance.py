@@ -88,12 +88,6 @@ def test_a_good_baseline_passes_every_check():
     assert silent_failures(evidence()) == []
 
 
-def test_a_check_can_be_left_out():
-    lacking = evidence(wandb=None)
-    assert report(lacking, "out").outcome is Mark.FAILURE
-    assert report(lacking, "out", [Check.WANDB]).outcome is Mark.PASS
-
-
 def sets_of(**numbers: int) -> list[dict[str, Any]]:
     return [
         {"dataset": name, "sha256": "ab", "problems": number, "samples": number}
@@ -114,100 +108,54 @@ REQUIREMENTS: list[tuple[Evidence, Check, Mark, str, str]] = [
     (evidence(datasets=sets_of(humaneval=0)), Check.SETS, F, HUMANEVAL, "not in the run"),
     (evidence(datasets=sets_of(humaneval=160)), Check.SETS, W, HUMANEVAL, "160 of 164 problems"),
     (evidence(datasets=sets_of(humaneval=100)), Check.SETS, F, HUMANEVAL, "100 of 164 problems"),
-    (
-        evidence("data.limit=9", datasets=sets_of(humaneval=9)),
-        *(Check.SETS, F, HUMANEVAL, "9 of 164 problems (data.limit=9)"),
-    ),
-    (
-        evidence(answers=changed_answers(VALID, api_error=1)),
-        *(Check.VERDICTS, W, VALID, "116 of 117 judged (0.9% api_error)"),
-    ),
-    (
-        evidence(answers=changed_answers(VALID, api_error=2)),
-        *(Check.VERDICTS, F, VALID, "115 of 117 judged (1.7% api_error)"),
-    ),
+    (evidence("data.limit=9", datasets=sets_of(humaneval=9)), Check.SETS, F, HUMANEVAL,
+     "9 of 164 problems (data.limit=9)"),
+    (evidence(answers=changed_answers(VALID, api_error=1)), Check.VERDICTS, W, VALID,
+     "116 of 117 judged (0.9% api_error)"),
+    (evidence(answers=changed_answers(VALID, api_error=2)), Check.VERDICTS, F, VALID,
+     "115 of 117 judged (1.7% api_error)"),
     (evidence(canaries=None), Check.CANARIES, W, "", "none were sent"),
-    (
-        evidence(canaries=DISTRUST, state="untrusted"),
-        *(Check.CANARIES, F, "", "7 of 8 judged as they must be: sandbox http://s1: no limit"),
-    ),
-    (
-        evidence(canaries={"sandboxes": [sandbox()], "lost": 2}),
-        *(Check.CANARIES, W, "", "8 of 8 judged as they must be, 2 rounds lost"),
-    ),
+    (evidence(canaries=DISTRUST, state="untrusted"), Check.CANARIES, F, "",
+     "7 of 8 judged as they must be: sandbox http://s1: no limit"),
+    (evidence(canaries={"sandboxes": [sandbox()], "lost": 2}), Check.CANARIES, W, "",
+     "8 of 8 judged as they must be, 2 rounds lost"),
     (evidence(summary={}), Check.METRICS, F, TEST, "no summary"),
-    (
-        evidence(summary={VALID: {k: v for k, v in figures().items() if k != "throughput"}}),
-        *(Check.METRICS, F, VALID, "missing: throughput"),
-    ),
-    (
-        evidence(summary={VALID: figures(avg_total_gen_tokens=None)}),
-        *(Check.METRICS, W, VALID, "unknown: avg_total_gen_tokens"),
-    ),
+    (evidence(summary={VALID: {k: v for k, v in figures().items() if k != "throughput"}}),
+     Check.METRICS, F, VALID, "missing: throughput"),
+    (evidence(summary={VALID: figures(avg_total_gen_tokens=None)}), Check.METRICS, W, VALID,
+     "unknown: avg_total_gen_tokens"),
     (evidence(data_lock=None), Check.DATA, W, "", "not checked against a lock"),
-    (
-        evidence(data_lock={"path": "l", "differences": ["a.parquet has another hash", "b"]}),
-        *(Check.DATA, W, "", "unlocked: a.parquet has another hash (and 1 more)"),
-    ),
+    (evidence(data_lock={"path": "l", "differences": ["a.parquet has another hash", "b"]}),
+     Check.DATA, W, "", "unlocked: a.parquet has another hash (and 1 more)"),
     (evidence(data="no lock"), Check.MANIFESTS, W, "", "not at hand: no lock"),
     (evidence(data="no lock"), Check.AUDIT, W, "", "not at hand: no lock"),
-    (
-        evidence(data=prepared(differences=["overlaps.jsonl has another hash"])),
-        *(Check.MANIFESTS, F, "", "overlaps.jsonl has another hash"),
-    ),
-    (
-        evidence(data=prepared(problems={})),
-        *(Check.MANIFESTS, F, VALID, f"no {VALID}.jsonl in data_manifests"),
-    ),
-    (
-        evidence(data=prepared(problems={VALID: frozenset({"p0", "p1"})})),
-        *(Check.MANIFESTS, F, VALID, "115 problems of the run are not listed (p10, …)"),
-    ),
-    (
-        evidence(data=prepared(open_overlaps=["a/1 and b/2"])),
-        *(Check.AUDIT, F, "", "1 unreviewed overlaps between sets (a/1 and b/2, …)"),
-    ),
-    (
-        evidence(data=prepared(has_report=False)),
-        *(Check.AUDIT, F, "", "no audit_report.md in data_manifests"),
-    ),
-    (
-        evidence(data=prepared(training=[])),
-        Check.AUDIT,
-        W,
-        "",
-        "no training set among the manifests: leakage from training data was not checked",
-    ),
+    (evidence(data=prepared(differences=["overlaps.jsonl has another hash"])), Check.MANIFESTS, F,
+     "", "overlaps.jsonl has another hash"),
+    (evidence(data=prepared(problems={})), Check.MANIFESTS, F, VALID,
+     f"no {VALID}.jsonl in data_manifests"),
+    (evidence(data=prepared(problems={VALID: frozenset({"p0", "p1"})})), Check.MANIFESTS, F, VALID,
+     "115 problems of the run are not listed (p10, …)"),
+    (evidence(data=prepared(open_overlaps=["a/1 and b/2"])), Check.AUDIT, F, "",
+     "1 unreviewed overlaps between sets (a/1 and b/2, …)"),
+    (evidence(data=prepared(has_report=False)), Check.AUDIT, F, "",
+     "no audit_report.md in data_manifests"),
+    (evidence(data=prepared(training=[])), Check.AUDIT, W, "",
+     "no training set among the manifests: leakage from training data was not checked"),
     (evidence(qa_logs={}), Check.QA_LOGS, F, HUMANEVAL, "0 of 20"),
     (evidence(qa_records={}), Check.QA_LOGS, F, VALID, "0 of 50"),
     (evidence(wandb=None), Check.WANDB, F, "", "not logged"),
-    (
-        evidence("wandb.enabled=true", wandb={"mode": "none", "online_error": "no key"}),
-        *(Check.WANDB, F, "", "not logged: no key"),
-    ),
-    (
-        evidence(wandb={"mode": "offline", "sync": "wandb sync /x"}),
-        *(Check.WANDB, W, "", "logged offline, not uploaded"),
-    ),
-    (
-        evidence("actor_rollout_ref.rollout.temperature=0.8"),
-        Check.PROTOCOL,
-        W,
-        "",
-        "actor_rollout_ref.rollout.temperature is 0.8, the baseline's 0.0",
-    ),
-    (
-        evidence(completions="answers.jsonl"),
-        *(Check.PROTOCOL, W, "", "recorded answers: how they were generated is not known"),
-    ),
-    (
-        evidence(final_sets=[FinalSetUse(HUMANEVAL, 3, 2, 1, {"sandbox.timeout": [2.0, 3.0]})]),
-        Check.FINAL_SETS,
-        W,
-        HUMANEVAL,
-        "3 runs tried 2 protocols (sandbox.timeout 2.0, 3.0) with 1 model",
-    ),
-]
+    (evidence("wandb.enabled=true", wandb={"mode": "none", "online_error": "no key"}), Check.WANDB,
+     F, "", "not logged: no key"),
+    (evidence(wandb={"mode": "offline", "sync": "wandb sync /x"}), Check.WANDB, W, "",
+     "logged offline, not uploaded"),
+    (evidence("actor_rollout_ref.rollout.temperature=0.8"), Check.PROTOCOL, W, "",
+     "actor_rollout_ref.rollout.temperature is 0.8, the baseline's 0.0"),
+    (evidence(completions="answers.jsonl"), Check.PROTOCOL, W, "",
+     "recorded answers: how they were generated is not known"),
+    (evidence(final_sets=[FinalSetUse(HUMANEVAL, 3, 2, 1, {"sandbox.timeout": [2.0, 3.0]})]),
+     Check.FINAL_SETS, W, HUMANEVAL,
+     "3 runs tried 2 protocols (sandbox.timeout 2.0, 3.0) with 1 model"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "check", "mark", "dataset", "found"), REQUIREMENTS)
@@ -219,14 +167,9 @@ def test_what_a_baseline_lacks(given, check, mark, dataset, found):
 
 
 SILENT: list[tuple[Evidence, Check, Mark, str, str]] = [
-    (
-        evidence(generator=RANDOM),
-        *(Check.MODEL, F, "", "the server's self-check says random weights"),
-    ),
-    (
-        evidence(answers=changed_answers(VALID, wrong_answer=117)),
-        *(Check.ZERO, W, VALID, "0 of 117 accepted"),
-    ),
+    (evidence(generator=RANDOM), Check.MODEL, F, "", "the server's self-check says random weights"),
+    (evidence(answers=changed_answers(VALID, wrong_answer=117)), Check.ZERO, W, VALID,
+     "0 of 117 accepted"),
     (
         evidence(
             answers={VALID: counts(117, wrong_answer=117)},
@@ -234,39 +177,23 @@ SILENT: list[tuple[Evidence, Check, Mark, str, str]] = [
         ),
         *(Check.ZERO, F, VALID, "0 of 117 accepted, and no test passed"),
     ),
-    (
-        evidence(answers=changed_answers(VALID, syntax_error=110)),
-        *(Check.ONE_STATUS, W, VALID, "syntax_error 94.0%"),
-    ),
-    (
-        evidence(answers=changed_answers(VALID, success=110)),
-        *(Check.ONE_STATUS, W, VALID, "success 94.0%"),
-    ),
-    (
-        evidence(answers=changed_answers(TEST, timeout=40)),
-        *(Check.TIMEOUTS, W, TEST, "40 of 165 (24.2%), above 20%"),
-    ),
-    (
-        evidence(answers={TEST: replace(counts(165), truncated=20)}),
-        *(Check.TRUNCATED, W, TEST, "20 of 165 (12.1%), above 5%"),
-    ),
-    (
-        evidence(answers={TEST: replace(counts(165), without_code=30)}),
-        *(Check.WITHOUT_CODE, W, TEST, "30 of 165 (18.2%), above 10%"),
-    ),
-    (
-        evidence(summary={VALID: figures(accepted_at_1=0.34)}),
-        *(Check.TYPICAL, W, VALID, "accepted_at_1 34.0%; 7B base models, greedy: 3-10 %"),
-    ),
-    (
-        evidence(summary={VALID: figures(exec_success_rate=0.2)}),
-        *(Check.TYPICAL, W, VALID, "exec_success_rate 20.0%; 7B base models, greedy: 50-80 %"),
-    ),
-    (
-        evidence(summary={HUMANEVAL: figures(accepted_at_1=0.05)}),
-        *(Check.TYPICAL, W, HUMANEVAL, "accepted_at_1 5.0%; models of 5 to 10 B: 25-90 %"),
-    ),
-]
+    (evidence(answers=changed_answers(VALID, syntax_error=110)), Check.ONE_STATUS, W, VALID,
+     "syntax_error 94.0%"),
+    (evidence(answers=changed_answers(VALID, success=110)), Check.ONE_STATUS, W, VALID,
+     "success 94.0%"),
+    (evidence(answers=changed_answers(TEST, timeout=40)), Check.TIMEOUTS, W, TEST,
+     "40 of 165 (24.2%), above 20%"),
+    (evidence(answers={TEST: replace(counts(165), truncated=20)}), Check.TRUNCATED, W, TEST,
+     "20 of 165 (12.1%), above 5%"),
+    (evidence(answers={TEST: replace(counts(165), without_code=30)}), Check.WITHOUT_CODE, W, TEST,
+     "30 of 165 (18.2%), above 10%"),
+    (evidence(summary={VALID: figures(accepted_at_1=0.34)}), Check.TYPICAL, W, VALID,
+     "accepted_at_1 34.0%; 7B base models, greedy: 3-10 %"),
+    (evidence(summary={VALID: figures(exec_success_rate=0.2)}), Check.TYPICAL, W, VALID,
+     "exec_success_rate 20.0%; 7B base models, greedy: 50-80 %"),
+    (evidence(summary={HUMANEVAL: figures(accepted_at_1=0.05)}), Check.TYPICAL, W, HUMANEVAL,
+     "accepted_at_1 5.0%; models of 5 to 10 B: 25-90 %"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "check", "mark", "dataset", "found"), SILENT)

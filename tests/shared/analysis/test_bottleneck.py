@@ -99,9 +99,3 @@ def test_a_longer_tail_never_turns_judging_into_generation(load: RunLoad, more: 
     if bottleneck(load).part is Part.JUDGING:
         longer = replace(load, tail_seconds=load.tail_seconds + more)
         assert bottleneck(longer).part is Part.JUDGING
-
-
-@given(LOADS, st.integers(2, 9))
-def test_cores_are_proportional_to_both_rates(load: RunLoad, times: int) -> None:
-    slower = replace(load, sandbox_seconds=load.sandbox_seconds * times)
-    assert math.isclose(slower.needed_cores, load.needed_cores * times, rel_tol=1e-9)

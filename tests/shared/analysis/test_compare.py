@@ -11,26 +11,11 @@ ROLLOUT = "config.actor_rollout_ref.rollout"
 ONE = {"dataset": "one", "problems": 2, "samples": 2}
 CHANGES = [
     (f"{ROLLOUT}.temperature", 0.8, "temperature is 0.0 in A and 0.8 in B"),
-    (f"{ROLLOUT}.n", 4, "rollout.n is 1 in A and 4 in B"),
-    (f"{ROLLOUT}.top_p", 0.9, "top_p is 1.0 in A and 0.9 in B"),
-    (f"{ROLLOUT}.response_length", 512, "response_length is 2048 in A and 512 in B"),
     ("config.generation.stop", ["END"], 'generation.stop is [] in A and ["END"] in B'),
-    ("config.data.system_prompt", "Hi", 'data.system_prompt is "" in A and "Hi" in B'),
-    (
-        "prompts.one.sha256",
-        "bb",
-        "the SHA-256 of the prompt template of one is aa in A and bb in B",
-    ),
-    ("config.sandbox.timeout", 3.0, "sandbox.timeout is 10.0 in A and 3.0 in B"),
-    ("config.sandbox.memory_limit_mb", 9, "sandbox.memory_limit_mb is 1024 in A and 9 in B"),
-    ("config.judge.checker", "exact", 'judge.checker is "tokens" in A and "exact" in B'),
+    ("prompts.one.sha256", "bb", "the prompt template of one is aa in A and bb in B"),
     ("config.judge.datasets", {"one": {"max_timeouts": 3}}, "max_timeouts is 4 in A and 3 in B"),
     ("config.judge.max_timeouts", None, "judge.max_timeouts is 4 in A and not set in B"),
-    (
-        "datasets",
-        [{**ONE, "sha256": "zz"}],
-        "the SHA-256 of the data of one is hash-one in A and zz in B",
-    ),
+    ("datasets", [{**ONE, "sha256": "zz"}], "the data of one is hash-one in A and zz in B"),
 ]
 
 
@@ -45,18 +30,6 @@ def test_a_difference_that_is_not_the_models_is_found(tmp_path, key, value, said
     with pytest.raises(DataError) as caught:
         require_same_protocol(comparison)
     assert said in str(caught.value)
-
-
-def test_what_differs_in_many_data_sets_is_one_line_with_short_hashes(tmp_path):
-    answers = dict.fromkeys(("a1", "a2", "a3", "a4"), "+-")
-    prompts = {name: {"template": "", "sha256": f"{name}{'f' * 62}"} for name in answers}
-    first = write_run(tmp_path / "a", answers)
-    second = write_run(tmp_path / "b", answers, change={"prompts": prompts})
-    (warning,) = compare_runs(*read_runs([first, second])).warnings
-    assert warning == (
-        "the SHA-256 of the prompt template of 4 data sets (a1, a2, a3, …) "
-        "is aa in A and a1ffffff, a2ffffff, a3ffffff, … in B"
-    )
 
 
 def test_what_a_run_did_not_record_is_in_doubt(tmp_path):
@@ -102,14 +75,6 @@ def test_another_method_or_checker_is_found(tmp_path, fields, said):
     second = write_run(tmp_path / "b", {"one": "+-"}, **fields)
     (warning,) = compare_runs(*read_runs([first, second])).warnings
     assert warning == f"method and checker of one p000 {said}"
-
-
-def test_another_method_is_named_once_if_the_configurations_differ(tmp_path):
-    first = write_run(tmp_path / "a", {"one": "+-"})
-    change = {"config.judge.checker": "lines"}
-    second = write_run(tmp_path / "b", {"one": "+-"}, change=change, checker="lines")
-    (warning,) = compare_runs(*read_runs([first, second])).warnings
-    assert warning == 'judge.checker is "tokens" in A and "lines" in B'
 
 
 def test_an_empty_answer_is_judged_by_no_method(tmp_path):

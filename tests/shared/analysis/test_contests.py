@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.analysis.bootstrap import RESAMPLES
-from shared.analysis.contests import contest, contest_clusters
+from shared.analysis.contests import contest
 from shared.analysis.paired import (
     adjusted_interval,
     discordant_interval,
     paired_differences,
 )
-from tests.shared.analysis.paired_by_name import paired_difference
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -44,13 +43,6 @@ shares = st.integers(0, 4).map(lambda number: number / 4)
 )
 def test_the_contest_that_an_id_tells(problem_id, expected):
     assert contest(problem_id) == expected
-
-
-def test_clusters_are_numbered_by_their_first_problems():
-    names = ["1_A. x", "HumanEval/1", "1_B. y", "2_A. z", "codeforces 1"]
-    assert contest_clusters(names).tolist() == [0, 1, 0, 2, 3]
-    assert contest_clusters(["1_A", "2_A", "HumanEval/1"]) is None
-    assert contest_clusters([]) is None
 
 
 class _OurDraws(np.random.Generator):
@@ -116,17 +108,6 @@ def test_clustering_never_narrows_and_changes_nothing_else(values):
         assert found.ci95[0] <= found.difference <= found.ci95[1]
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(shares, shares), min_size=2, max_size=15))
-def test_clusters_of_one_problem_are_problems(values):
-    first, second = (np.array([one[side] for one in values]) for side in (0, 1))
-    (apart,) = paired_differences([(first, second)])
-    (found,) = paired_differences([(first, second)], np.arange(len(values)))
-    if apart.ci95 and not {*first, *second} <= {0, 1}:
-        assert found.ci95 == apart.ci95
-    assert found.detectable == pytest.approx(apart.detectable)
-
-
 def test_copies_of_a_problem_in_its_cluster_tell_nothing_new():
     """Ten copies of each problem have the interval of one, where independent ones are narrower."""
     source = np.random.default_rng(2)
@@ -173,10 +154,3 @@ def test_the_closed_form_holds_the_difference_and_mirrors(values):
     low, high = adjusted_interval(differences, clusters)
     assert -1 <= low <= math.fsum(differences) / len(values) <= high <= 1
     assert adjusted_interval(-differences, clusters) == pytest.approx([-high, -low])
-
-
-def test_by_name_as_by_number():
-    first, second, clusters = clustered(3)
-    names = [f"p{place:02}" for place in range(len(first))]
-    by_name = [dict(zip(names, each.tolist(), strict=True)) for each in (first, second, clusters)]
-    assert paired_difference(*by_name) == paired_differences([(first, second)], clusters)[0]

@@ -39,19 +39,6 @@ def test_refused_where_the_tests_say_too_little():
         assert (corrected_share(0.5, 100, found) is not None) is usable
 
 
-@given(share, rates)
-def test_more_problems_give_a_narrower_interval(accepted, found):
-    if found.usable:
-        few, many = (corrected_share(accepted, n, found).ci95 for n in (50, 5000))
-        assert many[1] - many[0] <= few[1] - few[0] + 1e-9
-
-
-def test_perfect_tests_change_nothing_but_the_interval():
-    perfect = SuiteRates(MeanRate(1.0, 500, 500.0), MeanRate(1.0, 500, 500.0))
-    assert corrected_share(0.3, 500, perfect).value == pytest.approx(0.3)
-    assert corrected_difference(0.1, [0.0, 0.2], perfect).ci95 == pytest.approx([0.0, 0.2])
-
-
 @given(st.floats(-1, 1), share, rates)
 def test_a_difference_grows_with_its_interval(difference, half, found):
     if found.usable:

@@ -139,11 +139,6 @@ def test_a_data_set_has_rules_of_its_own():
     assert one.accepted_at_1 == policy.default.accepted_at_1
 
 
-def test_the_example_is_a_policy():
-    policy = read_policy(ROOT / "configs" / "gate.yaml")
-    assert policy.rules("humaneval") != policy.default
-
-
 @pytest.mark.parametrize(
     ("policy", "said"),
     [

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.statistics import wilson_interval
-from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
 
 S = FinalStatus
-BASE = SampleResult("p", 0, S.SUCCESS, True, 1.0, 100, 2.0, 1.0)
 
 
 def sample(problem, status, ratio=0.0, tokens=100, gen=2.0, judge=1.0, index=0):
@@ -143,16 +141,6 @@ def test_what_is_not_known_is_none():
         assert summary[name] is None
     assert summary["throughput"] is None
     assert summarize(FOUR[1:], None)["cost_per_solved_tokens"] is None  # none solved
-
-
-def test_a_result_is_made_of_a_verdict_and_its_generation():
-    names = {"dataset": "d", "problem_id": "p", "sample_index": 0, "completion_sha256": "0"}
-    generation = Generation(**names, completion="x", output_tokens=100, gen_time=2.0)
-    verdict = Verdict(
-        **names, final_status=S.SUCCESS, accepted=True, pass_ratio=1, cases_passed=1, cases_total=1,
-        total_judge_time=1, method="batch", checker="tokens",
-    )  # fmt: skip
-    assert SampleResult.of(verdict, generation) == BASE
 
 
 @st.composite

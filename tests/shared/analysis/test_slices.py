@@ -1,6 +1,5 @@
 """Slices of a data set."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ from shared.analysis.slices import slice_summaries
 from shared.analysis.statistics import wilson_interval
 from shared.schemas import ProblemFacts
 from shared.statuses import FinalStatus
-from tests.shared.ledgers import problem
 
 S = FinalStatus
 
@@ -78,16 +76,6 @@ def test_numbers_of_tests(tests, bucket):
     assert list(found["tests"]) == [bucket]
 
 
-@pytest.mark.parametrize(
-    ("length", "bucket"),
-    [(0, "<500"), (499, "<500"), (500, "500-999"), (999, "500-999"), (1000, "1000-1999"),
-     (2000, "2000-3999"), (3999, "2000-3999"), (4000, ">=4000")],
-)  # fmt: skip
-def test_lengths_of_prompts(length, bucket):
-    found = slice_summaries([sample("a", S.SUCCESS)], {"a": traits(prompt_length=length)})
-    assert list(found["prompt_length"]) == [bucket]
-
-
 def test_buckets_stand_in_their_own_order_and_unknown_ones_last():
     names = ["", "1500", "hard", "easy", "1200", "medium"]
     infos = {str(i): traits(name) for i, name in enumerate(names)}
@@ -96,19 +84,6 @@ def test_buckets_stand_in_their_own_order_and_unknown_ones_last():
     assert list(found["difficulty"]) == ["easy", "medium", "hard", "1200", "1500", "unknown"]
     assert found["difficulty"]["unknown"]["n"] == 2
     assert found["tests"]["unknown"]["n"] == 1
-
-
-def test_what_is_known_of_a_problem():
-    ground_truth = json.dumps({"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]})
-    extra_info = json.dumps({"tags": ["dp"]})
-    given_problem = problem(difficulty="hard", ground_truth=ground_truth, extra_info=extra_info)
-    assert ProblemFacts.of(given_problem) == traits("hard", ["dp"], 2, len("Solve p1."))
-
-
-def test_no_samples():
-    assert slice_summaries([], {}) == {
-        "difficulty": {}, "tag": {}, "tests": {}, "prompt_length": {}
-    }  # fmt: skip
 
 
 @given(
