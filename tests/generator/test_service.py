@@ -64,14 +64,6 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(recorded: Path, tmp_path: Pat
     assert failures == []
 
 
-def test_a_refusal_of_the_process_itself(recorded: Path) -> None:
-    settings = environment(**{PREFIX + "REPLAY_COMPLETIONS": str(recorded), "PORT": "99999"})
-    done = subprocess.run(
-        COMMAND, env=settings, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-
-
 _PROGRAM = """
 import json, os, sys
 from services.generator.__main__ import main

@@ -1,7 +1,6 @@
 """Retries, backpressure, outages and load balancing of the client."""
 
 import asyncio
-from email.utils import formatdate
 
 from aiohttp import web
 
@@ -10,8 +9,6 @@ from services.generator.settings import GeneratorSettings
 from tests.generator.router.engines import FakeEngine, FakeFactory, Received
 from tests.generator.router.engines import answer as give
 from tests.runner.generators import (
-    PARAMS,
-    SAMPLE,
     Handler,
     Servers,
     answer,
@@ -97,59 +94,6 @@ async def test_messages_of_a_prompt_that_is_too_long(servers: Servers) -> None:
     assert failures == []
 
 
-async def test_one_prompt_that_is_too_long_fails_one_sample(servers: Servers) -> None:
-    async def chat(request: web.Request) -> web.Response:
-        if "long" in (await request.json())["messages"][0]["content"]:
-            return web.json_response({"error": {"message": VLLM[0]}}, status=400)
-        return answer()
-
-    client = await servers.client(await servers.stand_in(chat))
-    messages = [[{"role": "user", "content": text}] for text in ("a", "long", "b")]
-    found = [await client.generate(SAMPLE, "run", m, PARAMS) for m in messages]
-    assert [generation.error is None for generation in found] == [True, False, True]
-
-
-async def test_max_tokens_beyond_the_models_length_is_not_a_prompt_that_is_too_long(
-    servers: Servers,
-) -> None:
-    message = (
-        "max_tokens=9000 cannot be greater than max_model_len=max_total_tokens=4096. "
-        "Please request fewer output tokens."
-    )
-
-    async def chat(_request: web.Request) -> web.Response:
-        return web.json_response({"error": {"message": message}}, status=400)
-
-    generation = await ask(await servers.client(await servers.stand_in(chat)))
-    assert generation.error == f"http_400: {message}"
-
-
-async def test_error_bodies_of_all_kinds(servers: Servers) -> None:
-    messages = {
-        '{"error": {"message": "nested"}}': "nested",
-        '{"error": "Unauthorized"}': "Unauthorized",
-        '{"detail": "Not Found"}': "Not Found",
-        "two\nlines": "two lines",
-        "": "no message",
-    }
-    bodies = iter(messages)
-
-    async def chat(_request: web.Request) -> web.Response:
-        return web.Response(text=next(bodies), status=422)
-
-    client = await servers.client(await servers.stand_in(chat))
-    found = {body: (await ask(client)).error for body in messages}
-    assert found == {body: f"http_422: {message}" for body, message in messages.items()}
-
-
-async def test_retry_after_is_waited_for(servers: Servers) -> None:
-    client = await servers.client(await servers.replay("429:0.3"))
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    assert (await ask(client)).requests == 2
-    assert loop.time() - started >= 0.3
-
-
 async def test_backpressure_is_not_a_failure(servers: Servers) -> None:
     async def asked(failure: str) -> tuple[str | None, int]:
         url = await servers.replay(*[failure] * 6)
@@ -159,39 +103,6 @@ async def test_backpressure_is_not_a_failure(servers: Servers) -> None:
     failures = ("429:0", "429:0.01", "503:0.01")
     found = await asyncio.gather(*map(asked, failures))
     assert dict(zip(failures, found, strict=True)) == dict.fromkeys(failures, (None, 7))
-
-
-async def test_no_requests_while_the_only_server_is_busy(servers: Servers) -> None:
-    times: list[float] = []
-    busy = iter([True])
-    loop = asyncio.get_running_loop()
-
-    async def chat(_request: web.Request) -> web.Response:
-        times.append(loop.time())
-        if next(busy, False):
-            return web.Response(status=429, headers={"Retry-After": "0.3"})
-        return answer()
-
-    client = await servers.client(await servers.stand_in(chat), concurrency=1)
-    await asyncio.gather(*(ask(client) for _ in range(5)))
-    assert len(times) == 6
-    assert times[1] - times[0] >= 0.3
-
-
-async def test_a_rejected_sample_is_admitted_first(servers: Servers) -> None:
-    asked: list[str] = []
-    busy = iter([True])
-
-    async def chat(request: web.Request) -> web.Response:
-        asked.append((await request.json())["messages"][0]["content"])
-        if next(busy, False):
-            return web.Response(status=429, headers={"Retry-After": "0.1"})
-        return answer()
-
-    client = await servers.client(await servers.stand_in(chat), concurrency=1)
-    messages = [[{"role": "user", "content": name}] for name in "abc"]
-    await asyncio.gather(*(client.generate(SAMPLE, "run", m, PARAMS) for m in messages))
-    assert asked == ["a", "a", "b", "c"]
 
 
 async def test_a_server_that_rejects_gets_fewer_requests(servers: Servers) -> None:
@@ -219,28 +130,6 @@ async def test_a_server_that_rejects_gets_fewer_requests(servers: Servers) -> No
     assert refused < 100
 
 
-async def test_a_server_that_breaks_connections_gets_fewer_requests(servers: Servers) -> None:
-    in_flight, broken = 0, 0
-
-    async def chat(request: web.Request) -> web.Response:
-        nonlocal in_flight, broken
-        if in_flight >= 5:
-            broken += 1
-            assert request.transport is not None
-            request.transport.abort()
-        in_flight += 1
-        try:
-            await asyncio.sleep(0.005)
-        finally:
-            in_flight -= 1
-        return answer()
-
-    client = await servers.client(await servers.stand_in(chat), concurrency=64, max_attempts=1000)
-    generations = await asyncio.gather(*(ask(client) for _ in range(300)))
-    assert all(generation.error is None for generation in generations)
-    assert broken < 150
-
-
 async def test_a_dead_server_does_not_slow_down_another(servers: Servers) -> None:
     in_flight = 0
     many = asyncio.Event()
@@ -261,17 +150,6 @@ async def test_a_dead_server_does_not_slow_down_another(servers: Servers) -> Non
         generations = await asyncio.gather(*(ask(client) for _ in range(40)))
     assert all(generation.error is None for generation in generations)
     assert (await first).requests == 2
-
-
-async def test_retry_after_may_be_a_date(servers: Servers) -> None:
-    busy = iter([True])
-
-    async def chat(_request: web.Request) -> web.Response:
-        if next(busy, False):
-            return web.Response(status=503, headers={"Retry-After": formatdate(0, usegmt=True)})
-        return answer()
-
-    assert (await ask(await servers.client(await servers.stand_in(chat)))).requests == 2
 
 
 async def test_concurrency_is_bounded_and_urls_share_the_load(servers: Servers) -> None:
@@ -308,13 +186,6 @@ async def test_retry_goes_to_another_url(servers: Servers) -> None:
         generations = [await ask(client) for _ in range(4)]
     assert [generation.requests for generation in generations] == [2, 1, 1, 1]
     assert {generation.replica for generation in generations} == {urls[1].removeprefix("http://")}
-
-
-async def test_a_dead_url_next_to_a_live_one(servers: Servers) -> None:
-    client = await servers.client(refused_url(), await servers.replay(), concurrency=2, backoff=0.1)
-    generations = await asyncio.gather(*(ask(client) for _ in range(50)))
-    assert all(generation.error is None for generation in generations)
-    assert sum(generation.requests for generation in generations) < 55
 
 
 # Router with a full queue

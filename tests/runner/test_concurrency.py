@@ -68,15 +68,6 @@ def test_an_overload_decreases_it_by_30_percent_once(
     assert limit.value == after
 
 
-@given(st.integers(2, 2000), st.lists(answers, max_size=200))
-def test_one_answer_adds_one_at_most(cap: int, events: list[tuple[object, ...]]) -> None:
-    limit = ConcurrencyLimit(cap)
-    for event in events:
-        before = limit.value
-        tell(limit, event)
-        assert limit.value <= before + 1
-
-
 def test_it_doubles_with_each_round_until_the_cap() -> None:
     limit = ConcurrencyLimit(100)
     values = [limit.value]
@@ -98,19 +89,6 @@ def test_after_the_first_decrease_it_grows_by_steps() -> None:
     assert limit.value == 1
     steady(limit, 3)
     assert limit.value <= 4
-
-
-def test_it_does_not_grow_while_no_sample_is_queued() -> None:
-    limit = ConcurrencyLimit(100)
-    steady(limit, 10, queued=False)
-    assert limit.value == 16
-
-
-def test_without_token_counts_it_grows_to_the_cap() -> None:
-    limit = ConcurrencyLimit(64)
-    for _ in range(200):
-        limit.on_success(load=limit.value, seconds=limit.value, tokens=None, queued=True)
-    assert limit.value == 64
 
 
 class Server:
@@ -159,11 +137,6 @@ def test_a_saturated_server_is_kept_full_and_not_flooded(capacity: int) -> None:
     late = values[len(values) // 2 :]
     assert 0.8 * capacity <= sum(late) / len(late) <= 2.5 * capacity
     assert max(late) <= 4 * capacity
-
-
-def test_a_slow_server_is_not_flooded_either() -> None:
-    late = Server(1).run(ConcurrencyLimit(4096), 2000)[1000:]
-    assert max(late) < 128
 
 
 def test_an_engine_whose_throughput_grows_gets_more_requests() -> None:
@@ -248,41 +221,6 @@ async def test_admits_up_to_the_limit_and_the_lowest_turn_first(crowd: Crowd) ->
     assert crowd.inside == [5, 7]
     await crowd.leaves(5)
     assert crowd.inside == [7, 9]
-
-
-async def test_a_decreased_limit_admits_nobody_until_enough_have_left(crowd: Crowd) -> None:
-    for turn in (1, 2, 3):
-        crowd.comes(turn)
-    await settled()
-    crowd.gate.on_overload(crowd.gate.send())
-    assert crowd.limit.value == 1
-    await crowd.leaves(1)
-    assert crowd.inside == [2]
-    await crowd.leaves(2)
-    assert crowd.inside == [3]
-
-
-async def test_an_increase_of_the_limit_admits_the_next_one() -> None:
-    crowd = Crowd()
-    crowd.limit = ConcurrencyLimit(20)
-    crowd.gate = AdmissionGate(crowd.limit, lambda: 0.0)
-    for turn in range(20):
-        crowd.comes(turn)
-    await settled()
-    assert len(crowd.inside) == 16
-    crowd.gate.on_success(crowd.gate.send(), 1.0, 10)
-    await settled()
-    assert len(crowd.inside) == 17
-    await crowd.end()
-
-
-async def test_an_answer_without_a_queue_does_not_increase_the_limit(crowd: Crowd) -> None:
-    crowd.limit = ConcurrencyLimit(20)
-    crowd.gate = AdmissionGate(crowd.limit, lambda: 0.0)
-    crowd.comes(1)
-    await settled()
-    crowd.gate.on_success(crowd.gate.send(), 1.0, 10)
-    assert crowd.limit.value == 16
 
 
 async def test_nobody_is_admitted_while_all_servers_are_busy(crowd: Crowd) -> None:

@@ -1,11 +1,8 @@
 """Servers that take turns, and HTTP connections."""
 
-import resource
-import socket
-
 import pytest
 
-from services.runner.endpoints import Endpoint, Endpoints, allow_connections, keepalive_socket
+from services.runner.endpoints import Endpoint, Endpoints
 
 # Turns
 
@@ -49,29 +46,6 @@ def test_the_pause_grows_with_failures_up_to_a_limit() -> None:
         clock.now += pauses[-1]
         endpoint.on_send()
     assert pauses == [1, 2, 4, 8, 10, 10, 10, 10]
-
-
-def test_while_all_pause_the_least_failing_is_taken() -> None:
-    clock = Clock()
-    endpoints = Endpoints(["http://dead", "http://shaky"], clock)
-    dead, shaky = endpoints
-    for _ in range(3):
-        dead.on_failure()
-        clock.now += 5.0
-    dead.on_failure()
-    shaky.on_failure()
-    assert endpoints.all_failing
-    assert picked(endpoints, 2) == ["shaky", "shaky"]
-
-
-def test_urls_are_one_form_and_counted_once() -> None:
-    endpoints = Endpoints(["http://a/v1/", "http://a", "http://b/v1"])
-    assert [endpoint.url for endpoint in endpoints] == ["http://a/v1", "http://b/v1"]
-
-
-def test_no_url_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no generator URL"):
-        Endpoints([])
 
 
 def test_retry_after_of_a_busy_server_is_respected() -> None:
@@ -126,32 +100,3 @@ def test_requests_are_held_back_until_the_first_server_may_be_probed() -> None:
 
 
 # Connections
-
-
-@pytest.mark.usefixtures("open_files")
-def test_open_files_are_allowed_as_connections_need_them() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
-    assert allow_connections(500) == 500
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (1024, hard)
-    assert allow_connections(2000) == 2000
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (2256, hard)
-
-
-@pytest.mark.usefixtures("open_files")
-def test_with_a_hard_limit_fewer_connections_fit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (512, 1024))
-    monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: asked.append(limits))
-    assert allow_connections(2000) == 1024 - 256
-    assert asked == [(1024, 1024)]
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (64, 64))
-    assert allow_connections(2000) == 1
-
-
-def test_connections_have_tcp_keepalive() -> None:
-    with keepalive_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))) as opened:
-        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60

@@ -19,7 +19,6 @@ from services.runner.outages import JudgesCheck, OutageWatch, Trouble
 from shared.errors import ServiceError
 from shared.ledger import keys
 from shared.ledger.version import TROUBLE
-from shared.outages import Outage
 from shared.schemas import Generation
 from shared.service.processes import free_port
 from shared.service.tasks import with_watch
@@ -72,17 +71,6 @@ async def test_a_prompt_that_breaks_the_server_costs_its_own_sample(
     found = await generated(client, ["a", "poison 1", "b", "poison 2", *"cdefgh"])
     errors = {name: one.error for name, one in found.items() if one.error}
     assert errors == dict.fromkeys(["poison 1", "poison 2"], "http_500: no message")
-
-
-async def test_the_last_prompts_that_break_the_server_cost_their_samples_too(
-    servers: Servers,
-) -> None:
-    async def chat(request: web.Request) -> web.Response:
-        return web.Response(status=500) if "poison" in await prompt_of(request) else answer()
-
-    client = await servers.client(await servers.stand_in(chat), concurrency=1, retry_budget=0.3)
-    found = await generated(client, ["a", "b", "poison"])
-    assert [name for name, one in found.items() if one.error] == ["poison"]
 
 
 @pytest.mark.parametrize("status", [500, 502, 503])
@@ -180,21 +168,6 @@ async def test_a_server_that_rejects_everything_ends_a_large_run(servers: Server
         await generated(client, map(str, range(2000)))
 
 
-def test_after_an_outage_failures_count_anew() -> None:
-    now = 0.0
-    outage = Outage(600, lambda: now)
-    own, first = outage.is_own(None)
-    outage.failed("http_502")
-    now = 60.0  # it is back, and the sample is one of those that are worked on
-    outage.succeeded(50.0)
-    assert own is False
-    now = 120.0
-    own, first = outage.is_own(first)
-    assert own is False
-    outage.succeeded(100.0)
-    assert outage.is_own(first) == (True, first)
-
-
 async def test_the_end_of_an_outage_is_reported() -> None:
     notes, away = Notes(), True
 
@@ -247,10 +220,6 @@ async def test_judges_and_their_sandboxes(
     redis.delete(*workers)
     with pytest.raises(ServiceError, match=r"no judge is there since .*40 samples wait"):
         await OutageWatch(Notes(), [check], tick=0.01).watch()
-
-
-async def test_nothing_is_missed_while_nothing_waits(redis: Redis) -> None:
-    assert await JudgesCheck(redis, lambda: 0, lambda: 40)() is None
 
 
 async def test_a_redis_that_is_away_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

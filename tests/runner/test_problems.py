@@ -1,4 +1,3 @@
-import hashlib
 import json
 
 import pytest
@@ -43,10 +42,6 @@ def test_data_that_agree_with_the_lock(data, lock):
     expected = DataLockCheck(path=str(lock), canonical_version="2")
     assert loaded.provenance.data_lock == expected
     assert loaded.notes == ()
-
-
-def test_without_a_lock_nothing_is_compared(data):
-    assert load(data).provenance.data_lock == DataLockCheck()
 
 
 def change(data, lock):
@@ -105,8 +100,3 @@ def test_not_all_of_a_data_set_is_left_out(tmp_path):
     write_dataset(str(path), [problem("p", quality="large_output")])
     with pytest.raises(DataError, match="leaves nothing of"):
         load(path, exclude_quality=["large_output"])
-
-
-def test_the_hash_is_the_files(data):
-    assert hash_file(str(data)).sha256 == hashlib.sha256(data.read_bytes()).hexdigest()
-    assert hash_file(str(data)).bytes == data.stat().st_size

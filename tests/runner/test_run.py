@@ -288,17 +288,6 @@ async def test_what_infrastructure_failed_is_judged_again_next_time(
     assert stage.ledger.completion(unlucky) == generation(unlucky, "answer")
 
 
-async def test_a_case_without_an_outcome_is_judged_again_next_time(
-    one: Stage, others: Others
-) -> None:
-    others.judge = lambda g: verdict(g, FinalStatus.API_ERROR, detail="no run result")
-    await one.complete(FakeSource())
-    others.judge = verdict
-    await one.complete(FakeSource("another"))
-    assert one.progress.statuses == {ONE.samples()[0]: FinalStatus.SUCCESS}
-    assert len(others.judged) == 2
-
-
 async def test_a_failed_generation_is_an_api_error_without_a_job(
     stage: Stage, others: Others
 ) -> None:
@@ -320,19 +309,6 @@ async def test_a_failed_generation_is_tried_again_next_time(stage: Stage, others
     assert source.asked == [SAMPLES]
     assert stage.progress.statuses == dict.fromkeys(SAMPLES, FinalStatus.SUCCESS)
     assert sorted(others.judged) == sorted(SAMPLES)
-
-
-async def test_a_generation_that_fails_twice_is_told_both_times(one: Stage, others: Others) -> None:
-    """The second verdict says the same as the first, and is an event all the same."""
-    for _ in range(2):
-        await asyncio.wait_for(one.complete(FakeSource("", error="timeout")), 20)
-        assert one.progress.statuses == {ONE.samples()[0]: FinalStatus.API_ERROR}
-    assert others.judged == []
-
-
-async def test_an_empty_completion_is_judged(one: Stage, others: Others) -> None:
-    await one.complete(FakeSource(""))
-    assert others.judged == ONE.samples()
 
 
 @pytest.mark.usefixtures("paused")
@@ -428,11 +404,3 @@ async def test_artifacts_that_cannot_be_written_end_the_run(one: Stage, others: 
     with pytest.raises(OutputError, match="no space left"):
         await one.complete(FakeSource())
     await failing
-
-
-async def test_a_failure_to_publish_is_forgotten_by_the_next_session(
-    one: Stage, others: Others
-) -> None:
-    one.ledger.fail("no space left")
-    await one.complete(FakeSource())
-    assert one.ledger.meta().publish_error is None

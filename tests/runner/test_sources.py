@@ -84,25 +84,6 @@ async def test_each_sample_is_asked_with_the_seed_that_is_stored_with_it(servers
         assert payload["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
-async def test_no_more_requests_than_the_config_allows(servers: Servers) -> None:
-    in_flight, most = 0, 0
-
-    async def chat(_request: web.Request) -> web.Response:
-        nonlocal in_flight, most
-        in_flight += 1
-        most = max(most, in_flight)
-        await asyncio.sleep(0.001)
-        in_flight -= 1
-        return answer()
-
-    config = load_config(None, ["generation.concurrency=20"])
-    client = await servers.client(await servers.stand_in(chat), concurrency=20)
-    source = GeneratorSource(client, config, [problem("p1")], "run")
-    owed = [SampleId("d1", "p1", index) for index in range(300)]
-    assert len([g async for some in source(owed) for g in some]) == 300
-    assert 16 <= most <= 20
-
-
 async def test_the_error_of_a_consumer_is_the_one_that_is_raised(servers: Servers) -> None:
     async def chat(_request: web.Request) -> web.Response:
         await asyncio.sleep(0.01)
@@ -196,18 +177,6 @@ def test_a_sample_that_is_there_twice(file: Any) -> None:
 
 def test_no_completion_belongs_to_the_data(file: Any) -> None:
     assert "none of its 2 completions" in refusal(file(line("a"), line("b")))
-
-
-def test_an_empty_file(file: Any) -> None:
-    assert "none of its 0 completions" in refusal(file())
-
-
-def test_a_line_that_is_no_completion(file: Any) -> None:
-    assert ":2: not a completion" in refusal(file(line("q"), {"problem_id": "q"}))
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    assert "no such file" in refusal(str(tmp_path / "absent.jsonl"))
 
 
 async def test_a_source_gives_what_is_asked_for(file: Any) -> None:

@@ -1,6 +1,5 @@
 """A closing fence as a stop string: the extracted program is the same as without it."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,18 +54,3 @@ def test_the_program_that_verl_finds_is_the_same(head: str, program: str, tail: 
     assert extract_verl(stopped(whole, kept=True)) == extract_verl(whole)
     cut = extract_verl(stopped(whole, kept=False))
     assert cut.code.strip() == extract_verl(whole).code.strip() == program
-
-
-@pytest.mark.parametrize("opening", ["```python\n", "text\n```python\n", "text\n```cpp\n", "```\n"])
-def test_the_beginning_of_a_block_ends_nothing(opening: str) -> None:
-    assert STOP not in f"{opening}{SOLVE}"
-
-
-def test_the_beginning_of_a_block_without_a_label_does_after_a_line_of_prose() -> None:
-    """Why the templates ask for ```python, and the documentation warns."""
-    assert stopped(f"Sure.\n```\n{SOLVE}\n```\n", kept=True) == "Sure.\n```\n"
-
-
-def test_an_answer_that_ends_with_its_fence_is_not_touched() -> None:
-    whole = f"```python\n{SOLVE}\n```"
-    assert stopped(whole, kept=True) == whole

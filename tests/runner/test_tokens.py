@@ -49,10 +49,6 @@ def refusal(name: object) -> str:
     return message
 
 
-def test_without_a_tokenizer_nothing_is_counted() -> None:
-    assert open_counter(load_config(None)) is None
-
-
 def test_only_what_nobody_counted_is_counted(folder: Path) -> None:
     counted = generation("p1", TEXT, output_tokens=7)
     estimated = generation("p2", TEXT, output_tokens=7, output_tokens_from="estimate")

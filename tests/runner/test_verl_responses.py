@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from services.runner.sources import match_completions
@@ -188,61 +186,3 @@ def test_rows_of_a_table_with_tests_are_problems_of_their_own(tmp_path: Path) ->
     known = read_dataset(path)
     found = match_completions(path, known).by_sample
     assert {(s.problem_id, one.completion) for s, one in found.items()} == {("1", "a"), ("2", "b")}
-
-
-def test_responses_empty_and_full(tmp_path: Path) -> None:
-    rows = [row(PROBLEMS[0], []), row(PROBLEMS[1], ["", None]), row(PROBLEMS[2], ["a"])]
-    found = match_completions(table(tmp_path, *rows), PROBLEMS)
-    assert {s.key: one.completion for s, one in found.by_sample.items()} == {
-        "d1/p%2F2%20%C3%A4/0": "",
-        "d1/p%2F2%20%C3%A4/1": "",
-        "d2/p1/0": "a",
-    }
-    assert found.missing == ["p1"]
-    assert "no row has a response" in refusal(table(tmp_path, row(PROBLEMS[0], [])))
-    nothing = pa.table({"responses": pa.array([], pa.list_(pa.string()))})
-    pq.write_table(nothing, tmp_path / "responses.parquet")
-    assert "no row has a response" in refusal(str(tmp_path / "responses.parquet"))
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
-)
-def test_types_of_text(tmp_path: Path, kind: pa.DataType) -> None:
-    path = str(tmp_path / "responses.parquet")
-    responses = pa.array(["a", "b"], pa.string()).cast(kind)
-    pq.write_table(
-        pa.table({"problem_id": ["p1", "p/2 ä"], "dataset": ["d1", "d1"], "responses": responses}),
-        path,
-    )
-    assert list(matched(path).values()) == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    "responses",
-    [
-        {"role": "assistant", "content": "a"},
-        [[{"content": "a"}]],
-        [["a"], ["b"]],
-        b"a",
-        [b"a"],
-        1.5,
-    ],
-)
-def test_responses_of_another_shape(tmp_path: Path, responses: object) -> None:
-    path = table(tmp_path, row(PROBLEMS[0], responses))
-    assert "row 1: responses is neither a text nor a list of texts" in refusal(path)
-
-
-@pytest.mark.parametrize("prompt", [None, 1, [], ["a"], [{"role": "user"}], {"content": "a"}])
-def test_prompts_of_another_shape(tmp_path: Path, prompt: object) -> None:
-    path = table(tmp_path, {"prompt": prompt, "responses": "a", "extra_info": None})
-    assert "row 1: names no problem" in refusal(path)
-
-
-def test_a_column_twice(tmp_path: Path) -> None:
-    path = str(tmp_path / "responses.parquet")
-    columns = [pa.array(["a"]), pa.array(["b"])]
-    pq.write_table(pa.Table.from_arrays(columns, names=["responses", "responses"]), path)
-    assert "two columns 'responses'" in refusal(path)

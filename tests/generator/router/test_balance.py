@@ -3,13 +3,11 @@
 import asyncio
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.generator.protocol import RequestError
 from services.generator.router.balancer import Balancer
-from services.generator.router.replica import AttemptError, Engine, ReplicaSlot
+from services.generator.router.replica import Engine, ReplicaSlot
 from tests.generator.router.conftest import Start
 from tests.generator.router.engines import (
     FakeEngine,
@@ -55,42 +53,6 @@ async def test_equal_ones_take_turns() -> None:
         slots.append(await acquire(b))
         b.release(slots[-1])
     assert [one.engine.rank for one in slots] == [0, 1, 2, 0, 1, 2]
-
-
-async def test_slots_are_limited_and_granted_in_the_order_of_arrival() -> None:
-    b = balancer(1, slots=2)
-    held = [await acquire(b) for _ in range(2)]
-    queue = [await waiting(b) for _ in range(3)]
-    for index in range(2):
-        b.release(held[index])
-        await queue[index]
-        assert not queue[index + 1].done()
-    assert b.queued == 1
-    queue[2].cancel()
-
-
-async def test_requests_do_not_overtake_each_other() -> None:
-    b = balancer(1, slots=1)
-    held = await acquire(b)
-    first = await waiting(b)
-    b.release(held)  # the slot is granted, though its task has not run yet
-    late = asyncio.create_task(acquire(b))
-    held = await first
-    assert not late.done()
-    b.release(held)
-    await late
-
-
-async def test_the_queue_is_bounded() -> None:
-    b = balancer(1, slots=1, queue_size=1)
-    await acquire(b)
-    queued = await waiting(b)
-    with pytest.raises(RequestError) as refused:
-        await acquire(b)
-    assert refused.value.status == 429
-    assert refused.value.retry_after is not None
-    assert refused.value.retry_after >= 1
-    queued.cancel()
 
 
 async def test_a_retried_request_may_exceed_the_queue_and_keeps_its_position() -> None:
@@ -153,56 +115,6 @@ async def test_a_cancelled_waiter_returns_its_slot() -> None:
     await asyncio.wait_for(b.idle(), 1)
     assert b.queued == 0
     assert not last.engine.slots
-
-
-async def test_a_waiter_that_is_cancelled_in_the_same_moment_gets_no_slot() -> None:
-    """Its future is cancelled, but its task has had no turn yet to leave the queue."""
-    b = balancer(1, slots=1)
-    held = await acquire(b)
-    leaves, stays = await waiting(b), await waiting(b)
-    leaves.cancel()
-    b.release(held)
-    last = await asyncio.wait_for(stays, 1)
-    b.release(last)
-    await asyncio.wait_for(b.idle(), 1)
-    assert (b.queued, len(last.engine.slots)) == (0, 0)
-
-
-async def test_closing_refuses_the_others_where_one_was_just_cancelled() -> None:
-    b = balancer(1, slots=1)
-    await acquire(b)
-    leaves, stays = await waiting(b), await waiting(b)
-    leaves.cancel()
-    b.close()
-    with pytest.raises(RequestError):
-        await asyncio.wait_for(stays, 1)
-    assert b.queued == 0
-
-
-async def test_eviction_reaches_a_slot_that_is_not_in_use_yet() -> None:
-    b = balancer(1)
-    held = await acquire(b)
-    assert held.engine.evict("gone") == 1
-    with pytest.raises(AttemptError, match="gone"):
-        async with held.until(asyncio.get_running_loop().time() + 10):
-            pytest.fail("must not begin")
-    held.evict("again")  # over already: nothing happens
-
-
-async def test_a_closed_balancer_refuses_requests() -> None:
-    b = balancer(1, slots=1)
-    held = await acquire(b)
-    queued = await waiting(b)
-    b.close()
-    for task in (queued, asyncio.create_task(acquire(b))):
-        with pytest.raises(RequestError) as refused:
-            await task
-        assert refused.value.status == 503
-    idle = asyncio.create_task(b.idle())
-    await asyncio.sleep(0)
-    assert not idle.done()
-    b.release(held)
-    await idle
 
 
 # Through the router

@@ -46,26 +46,6 @@ async def test_request_body_is_passed_on_byte_for_byte(start: Start, factory: Fa
     assert received.path == "/v1/chat/completions"
 
 
-async def test_engines_model_name_replaces_the_served_one(
-    start: Start, factory: FakeFactory
-) -> None:
-    service = await start(model="coder")
-    await service.ask(model="coder", top_k=5, messages=[{"role": "user", "content": "coder"}])
-    document = factory.engine(0).received[0].document
-    assert document["model"] == MODEL
-    assert document["top_k"] == 5
-    assert document["messages"] == [{"role": "user", "content": "coder"}]
-
-
-async def test_served_name_is_the_engines_where_none_is_set(
-    start: Start, factory: FakeFactory
-) -> None:
-    service = await start()
-    async with service.get("/v1/models") as response:
-        assert [model["id"] for model in (await response.json())["data"]] == [MODEL]
-    assert (await service.ask(model=MODEL))[0] == 200
-
-
 async def test_other_models_are_404(start: Start, factory: FakeFactory) -> None:
     service = await start(model="coder")
     async with service.get("/v1/models") as response:
@@ -143,24 +123,6 @@ async def test_client_that_leaves_takes_its_request_with_it(
     await engine.until(lambda engine: engine.cancelled == 1)
     await service.is_counted('plumbline_generator_requests_total{outcome="cancelled"} 1.0')
     await service.is_counted('plumbline_generator_requests_in_flight{replica="0"} 0.0')
-
-
-async def test_list_prompts_and_several_answers(start: Start, factory: FakeFactory) -> None:
-    service = await start()
-    for prompt in ("a", ["a", "b"], [1, 2, 3], [[1, 2], [3]], [], None, {"a": 1}):
-        asked = {"prompt": prompt, "n": 3, "max_tokens": 2}
-        url = service.server.make_url("/v1/completions")
-        async with service.client.post(url, json=asked) as response:
-            assert response.status == 200
-        assert factory.engine(0).received[-1].document == asked
-
-
-async def test_large_body(start: Start, factory: FakeFactory) -> None:
-    service = await start(model="coder")
-    prompt = "x" * 5_000_000
-    status, _, _ = await service.ask(model="coder", prompt=prompt)
-    assert status == 200
-    assert factory.engine(0).received[0].document["prompt"] == prompt
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,9 @@
 """Health checks: healthy, suspect and ejected replicas."""
 
 import asyncio
-import errno
 
-import aiohttp
 import pytest
 
-from services.generator.router.connections import Connections
 from tests.generator.router.conftest import PROBING, Service, Start
 from tests.generator.router.engines import (
     Behaviour,
@@ -63,21 +60,6 @@ async def test_a_replica_that_gives_no_token_is_started_again(
     assert 'replica_restarts_total{replica="0"} 1.0' in await service.metrics()
 
 
-async def test_an_idle_replica_is_probed(start: Start, factory: FakeFactory) -> None:
-    await start(router_probe_interval=0.05)
-    await factory.engine(0).until(lambda engine: engine.probes >= 4)
-
-
-async def test_traffic_takes_the_place_of_probes(start: Start, factory: FakeFactory) -> None:
-    service = await start(router_probe_interval=0.5)
-    before = factory.engine(0).probes
-    loop = asyncio.get_running_loop()
-    end = loop.time() + 1.2
-    while loop.time() < end:
-        assert (await service.ask())[0] == 200
-    assert factory.engine(0).probes == before
-
-
 async def test_a_killed_replica_is_replaced_at_once(start: Start, factory: FakeFactory) -> None:
     factory.behaviours[0, 0] = wait_for_gate
     service = await start()
@@ -118,19 +100,6 @@ async def test_a_slow_probe_after_a_dropped_connection_is_no_death(
     doubted.gate.set()
     await service.are("healthy", "healthy")
     assert {(await service.ask())[2] for _ in range(2)} == {"replica-0.0", "replica-1.0"}
-
-
-@pytest.mark.parametrize("behave", [with_status(500), abort])
-async def test_a_failed_request_asks_for_a_probe(
-    start: Start, factory: FakeFactory, behave: Behaviour
-) -> None:
-    factory.behaviours[0, 0] = behave
-    service = await start(2)
-    dead = factory.engine(0)
-    dead.behave_to_probes = with_status(500)
-    assert (await service.ask())[2] == "replica-1.0"
-    await service.are("healthy", "healthy")
-    assert (0, 1) in factory.replicas
 
 
 async def test_requests_of_an_ejected_replica_move(start: Start, factory: FakeFactory) -> None:
@@ -182,25 +151,6 @@ async def test_a_hung_replica_gets_nothing_new(start: Start, factory: FakeFactor
     await service.are("healthy", "healthy")
 
 
-async def test_what_this_process_lacks_is_not_the_replicas_fault(
-    start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = await start(router_probe_interval=0.05, router_probe_failures=1)
-    tries = 0
-
-    def out_of_sockets(*_arguments: object, **_options: object) -> None:
-        nonlocal tries
-        tries += 1
-        raise aiohttp.ClientOSError(errno.EMFILE, "Too many open files")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Connections, "post", out_of_sockets)
-        while tries < 4:
-            await asyncio.sleep(0.01)
-    assert await service.states() == ["healthy"]
-    assert (await service.ask())[2] == "replica-0.0"
-
-
 async def test_a_replica_that_ended_is_ejected_without_a_probe(
     start: Start, factory: FakeFactory
 ) -> None:
@@ -218,11 +168,3 @@ async def test_a_replica_that_ended_is_ejected_without_a_probe(
     text = await service.metrics()
     assert 'plumbline_generator_retries_total{reason="ejected"} 2.0' in text
     assert (await service.state())["replicas"][0]["error"] == "its process has ended"
-
-
-async def test_an_idle_replica_whose_port_is_closed_fails_one_probe(
-    start: Start, factory: FakeFactory
-) -> None:
-    service = await start(router_probe_interval=0.1, router_probe_failures=1000)
-    await factory.engine(0).kill()
-    await healthy_again(service, factory)

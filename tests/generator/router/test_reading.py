@@ -80,13 +80,3 @@ def test_usage_of_an_answer(said: Any, prompt: int, completion: int) -> None:
     usage = {"prompt_tokens": prompt, "total_tokens": 0, "completion_tokens": completion}
     body = json.dumps({"choices": said, "usage": usage, "prompt_logprobs": None}).encode()
     assert find_usage(body) == Usage(prompt, completion)
-
-
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"usage": null}', b'{"a": "usage"}'])
-def test_no_usage(body: bytes) -> None:
-    assert find_usage(body) is None
-
-
-def test_usage_before_other_things_of_that_name() -> None:
-    body = b'{"usage": {"prompt_tokens": 3, "completion_tokens": 2}, "tokens": ["usage"]}'
-    assert find_usage(body) == Usage(3, 2)

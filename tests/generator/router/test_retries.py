@@ -11,7 +11,6 @@ from tests.generator.router.engines import (
     FakeFactory,
     Received,
     abort,
-    answer,
     body,
     break_connection,
     hang,
@@ -39,13 +38,6 @@ async def abort_one_of_three(
         for index, reason in enumerate(["stop", "abort", "length"])
     ]
     return web.json_response({**body(received), "choices": choices})
-
-
-async def say_abort(_e: FakeEngine, _q: web.Request, received: Received) -> web.StreamResponse:
-    document = body(received)
-    document["choices"][0]["message"]["content"] = '"finish_reason": "abort"'
-    document["choices"][0]["logprobs"] = {"tokens": ["abort"]}
-    return web.json_response(document)
 
 
 @pytest.mark.parametrize(
@@ -82,15 +74,6 @@ async def test_no_progress_is_a_reason_too(start: Start, factory: FakeFactory) -
     assert 'retries_total{reason="timeout"} 2.0' in await service.metrics()
 
 
-async def test_an_answer_about_aborting_is_an_answer(start: Start, factory: FakeFactory) -> None:
-    factory.behave = say_abort
-    service = await start()
-    status, answered, _ = await service.ask()
-    assert status == 200
-    assert answered["choices"][0]["message"]["content"] == '"finish_reason": "abort"'
-    assert len(factory.engine(0).received) == 1
-
-
 async def test_attempts_are_bounded(start: Start, factory: FakeFactory) -> None:
     factory.behave = with_status(500, "engine\nis dead")
     service = await start(3, router_max_attempts=2)
@@ -99,19 +82,6 @@ async def test_attempts_are_bounded(start: Start, factory: FakeFactory) -> None:
     assert "HTTP 500: engine is dead" in answered["error"]["message"]
     assert sorted(len(engine.received) for engine in factory.engines) == [0, 1, 1]
     assert 'retries_total{reason="server_error"} 1.0' in await service.metrics()
-
-
-async def test_the_only_replica_is_asked_again(start: Start, factory: FakeFactory) -> None:
-    async def first_fails(
-        engine: FakeEngine, request: web.Request, received: Received
-    ) -> web.StreamResponse:
-        fails = len(engine.received) == 1
-        return await (abort if fails else answer)(engine, request, received)
-
-    factory.behave = first_fails
-    service = await start()
-    assert (await service.ask())[0] == 200
-    assert len(factory.engine(0).received) == 2
 
 
 async def test_request_keeps_its_id_and_body_when_tried_again(

@@ -13,8 +13,6 @@ import pytest
 
 from services.generator.router.app import serve_router
 from services.generator.settings import GeneratorSettings
-from shared.errors import ConfigError, ServiceError
-from shared.service.settings import load_settings
 from tests.generator.router.conftest import FAST, QUESTION
 from tests.generator.router.engines import FakeFactory, hang, wait_for_gate
 
@@ -87,22 +85,3 @@ async def test_a_second_signal_does_not_wait(serve: Serve, factory: FakeFactory)
         os.kill(os.getpid(), signal.SIGTERM)
         assert (await working)[0] == 503
         await serving
-
-
-async def test_a_port_that_is_taken(serve: Serve, factory: FakeFactory) -> None:
-    url, _ = await serve()
-    settings = GeneratorSettings.model_validate({**FAST, "port": int(url.rsplit(":", 1)[1])})
-    other = FakeFactory()
-    with pytest.raises(ServiceError, match=r"cannot serve on .*address already in use"):
-        await serve_router(settings, other, 1)
-    assert all(replica.stops == 1 for replica in other.replicas.values())
-
-
-def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLUMBLINE_GENERATOR_ROUTER_MAX_IN_FLIGHT", "7")
-    monkeypatch.setenv("PLUMBLINE_GENERATOR_ROUTER_GRACE", "0.5")
-    settings = load_settings(GeneratorSettings)
-    assert (settings.router_max_in_flight, settings.router_grace) == (7, 0.5)
-    monkeypatch.setenv("PLUMBLINE_GENERATOR_ROUTER_PROBE_TIMEOUT", "0")
-    with pytest.raises(ConfigError, match="ROUTER_PROBE_TIMEOUT"):
-        load_settings(GeneratorSettings)

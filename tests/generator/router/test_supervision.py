@@ -1,12 +1,10 @@
 """Supervision of replicas: start, readiness, restart, giving up, shutdown."""
 
 import asyncio
-import gc
 
 import pytest
 
 from services.generator.router.app import serve_router
-from services.generator.router.replica import Engine
 from services.generator.router.supervisor import RestartBudget
 from services.generator.settings import GeneratorSettings
 from shared.errors import ServiceError
@@ -16,7 +14,6 @@ from tests.generator.router.engines import (
     FakeReplica,
     hang,
     wait_for_gate,
-    with_status,
 )
 
 
@@ -72,16 +69,6 @@ async def test_health_is_200_while_at_least_one_replica_is_ready(
     assert await health() == (200, b"")
 
 
-async def test_the_models_name_is_unknown_until_an_engine_tells(
-    start: Start, factory: FakeFactory
-) -> None:
-    factory.gates[0, 0] = asyncio.Event()
-    service = await start(wait=False)
-    async with service.get("/v1/models") as response:
-        assert response.status == 503
-        assert response.headers["Retry-After"]
-
-
 async def test_one_that_does_not_start_is_tried_again(start: Start, factory: FakeFactory) -> None:
     factory.errors = {(0, 0): "no GPU is free", (0, 1): "no GPU is free"}
     service = await start(2)
@@ -108,38 +95,6 @@ async def test_none_that_gives_a_token_is_the_end() -> None:
     ):
         await serve_router(settings(), factory, 1)
     assert [replica.stops for replica in factory.replicas.values()] == [1]
-
-
-async def test_one_that_gives_no_token_is_stopped_before_the_next_starts(start: Start) -> None:
-    class MuteAtFirst(FakeFactory):
-        stopped: tuple[int, ...] = ()
-
-        async def start(self, rank: int, generation: int) -> FakeReplica:
-            self.stopped += (sum(replica.stops for replica in self.replicas.values()),)
-            replica = await super().start(rank, generation)
-            if rank == generation == 0:
-                replica.engine.behave_to_probes = with_status(500)
-            return replica
-
-    factory = MuteAtFirst()
-    serving = asyncio.create_task(serve_router(settings(), factory, 2))
-    while (0, 1) not in factory.replicas:
-        await asyncio.sleep(0.01)
-    serving.cancel()
-    await asyncio.gather(serving, return_exceptions=True)
-    assert factory.stopped == (0, 0, 1)
-
-
-async def test_an_ejected_engine_is_forgotten(start: Start, factory: FakeFactory) -> None:
-    service = await start(1, **PROBING)
-    factory.engine(0).behave_to_probes = hang
-    while (0, 1) not in factory.replicas:
-        await asyncio.sleep(0.01)
-    await service.are("healthy")
-    gc.collect()
-    known = [one for one in gc.get_objects() if isinstance(one, Engine)]
-    replicas = list(factory.replicas.values())
-    assert [one.generation for one in known if one.replica in replicas] == [1]
 
 
 async def test_a_start_that_takes_too_long_is_the_end() -> None:
@@ -182,54 +137,6 @@ async def test_all_given_up_is_the_end() -> None:
     await factory.engine(0).kill()
     with pytest.raises(ServiceError, match=r"every replica has been given up \(0: broken GPU\)"):
         await service
-
-
-async def test_an_error_of_our_own_keeps_its_type(start: Start, factory: FakeFactory) -> None:
-    class Buggy(FakeFactory):
-        async def start(self, rank: int, generation: int) -> FakeReplica:
-            if rank == 0:
-                raise ZeroDivisionError("a bug")
-            return await super().start(rank, generation)
-
-    with pytest.raises(ZeroDivisionError):
-        await serve_router(settings(), Buggy(), 1)
-
-
-async def test_an_error_of_our_own_leaves_the_others_serving(
-    start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = await start(2, **PROBING)
-
-    async def stop_badly(self: FakeReplica) -> None:
-        raise ZeroDivisionError("a bug")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(FakeReplica, "stop", stop_badly)
-        factory.engine(0).behave_to_probes = hang
-        await service.are("given_up", "healthy")
-    assert (await service.ask())[2] == "replica-1.0"
-
-
-async def test_a_replica_that_cannot_be_stopped_is_left(
-    start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stops = []
-
-    async def stop_never(self: FakeReplica) -> None:
-        stops.append(self.name)
-        if len(stops) == 1:
-            await asyncio.Event().wait()
-        raise ServiceError("the actor does not answer")
-
-    service = await start(1, router_stop_timeout=0.1, **PROBING)
-    with monkeypatch.context() as patched:
-        patched.setattr(FakeReplica, "stop", stop_never)
-        for generation in range(2):
-            factory.engine(0, generation).behave_to_probes = hang
-            while (0, generation + 1) not in factory.replicas:
-                await asyncio.sleep(0.01)
-            await service.are("healthy")
-    assert stops == ["replica-0.0", "replica-0.1"]
 
 
 async def test_drain_finishes_what_is_in_flight_and_lets_nobody_in(
@@ -280,8 +187,3 @@ def test_restarts_come_slower_and_slower_until_they_are_forgotten() -> None:
     assert restarts.next_pause() is None
     now = 3600.0
     assert restarts.next_pause() == 1
-
-
-def test_pauses_are_bounded() -> None:
-    restarts = RestartBudget(first_pause=1, per_hour=5000, clock=lambda: 0.0)
-    assert max(restarts.next_pause() or 0 for _ in range(3000)) == 120

@@ -13,8 +13,6 @@ from services.generator.backends.verl.child import Child
 from services.generator.backends.verl.messages import (
     Cluster,
     ClusterReady,
-    ReplicaFacts,
-    read_event,
 )
 from services.generator.router.replica import NoPlacementError
 from shared.errors import ConfigError, ServiceError
@@ -79,27 +77,6 @@ async def test_a_death_is_reported_although_a_descendant_keeps_the_output_open(
         await asyncio.wait_for(child.next_event(), 20)
 
 
-async def test_a_child_that_cannot_be_started_leaves_no_descriptors(
-    children: list[Child], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def full(*_arguments: object, **_options: object) -> None:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    before = set(Path("/proc/self/fd").iterdir())
-    with monkeypatch.context() as patched:
-        patched.setattr(asyncio, "create_subprocess_exec", full)
-        with pytest.raises(ServiceError, match=r"the child cannot be started: .*unavailable"):
-            await started(children, tmp_path, "")
-    await asyncio.sleep(0)
-    assert len(set(Path("/proc/self/fd").iterdir()) - before) <= 1  # that of the listing itself
-
-
-async def test_phases_are_passed_over(children: list[Child], tmp_path: Path) -> None:
-    phase = '{"kind": "phase", "phase": "imports", "seconds": 1.5}'
-    child = await started(children, tmp_path, f"print({phase!r})\nprint({READY!r})")
-    assert await child.next_event() == ClusterReady(address="here")
-
-
 @pytest.mark.parametrize(
     ("fields", "kind"),
     [
@@ -148,27 +125,6 @@ async def test_a_child_that_ends(
         await child.next_event()
 
 
-async def test_an_error_before_a_success_is_not_the_cause_of_a_later_failure(
-    children: list[Child], tmp_path: Path
-) -> None:
-    failed = '{"kind": "failed", "reason": "the engine has ended"}'
-    code = (
-        "print('OptionalPartError: no such file', file=sys.stderr, flush=True)\n"
-        f"sys.stdin.readline()\nprint({READY!r}, flush=True)\n"
-        f"sys.stdin.readline()\nprint({failed!r}, flush=True)"
-    )
-    child = await started(children, tmp_path, code)
-    async with asyncio.timeout(20):
-        while not child.cause():
-            await asyncio.sleep(0.01)
-    await child.send(Cluster(address="there", placement_timeout=1))
-    await child.next_event()
-    await child.send(Cluster(address="there", placement_timeout=1))
-    with pytest.raises(ServiceError) as raised:
-        await child.next_event()
-    assert str(raised.value) == "the child: the engine has ended"
-
-
 async def test_the_steps_of_a_start_are_read_from_phases_and_from_vllms_output(
     children: list[Child], tmp_path: Path
 ) -> None:
@@ -194,17 +150,6 @@ async def test_the_steps_of_a_start_are_read_from_phases_and_from_vllms_output(
     assert child.seconds == {
         "imports": 4.5, "weights": 2.25, "compile": 9.75, "graphs": 12.0, "warm-up": 30.5,
     }  # fmt: skip
-
-
-async def test_sending_to_a_child_that_is_gone_does_not_fail(
-    children: list[Child], tmp_path: Path
-) -> None:
-    child = await started(children, tmp_path, "sys.exit(4)")
-    while child.running:
-        await asyncio.sleep(0.01)
-    await child.send(Cluster(address="there", placement_timeout=1))
-    with pytest.raises(ServiceError, match="exit code 4"):
-        await child.next_event()
 
 
 async def test_one_that_will_not_end_is_killed(children: list[Child], tmp_path: Path) -> None:
@@ -237,30 +182,3 @@ async def test_a_childs_children_that_hold_its_pipes_do_not_matter(
     child = await started(children, tmp_path, code)
     await child.next_event()
     await asyncio.wait_for(child.stop(), 10)
-
-
-FACTS = {
-    "engine": "vllm",
-    "versions": {"python": "3.11.7"},
-    "hardware": [{"gpus": ["H200, 1, 2"], "cpu": "a CPU"}, {"gpus": [], "cpu": None}],
-    "config": {"rollout": {"n": 1, "engine_kwargs": {"vllm": {}}}},
-    "environment": {"NCCL_DEBUG": "WARN"},
-    "model": {
-        "architecture": "Qwen2ForCausalLM",
-        "context": None,
-        "vocabulary": 1000,
-        "config_sha256": "0" * 64,
-        "weights": {"model.safetensors": 10},
-    },
-    "chat_template": "{{ messages }}",
-    "chat_template_sha256": "1" * 64,
-    "self_check": None,
-}
-
-
-@pytest.mark.parametrize("revision", [None, "abc"])
-def test_facts_are_written_as_they_were_read(revision: str | None) -> None:
-    facts = {**FACTS, "model": {**FACTS["model"], "revision": revision}}  # type: ignore[dict-item]
-    assert ReplicaFacts.model_validate(facts).model_dump(mode="json") == facts
-    event = {"kind": "ready", "url": "http://here", "facts": facts, "shm": []}
-    assert read_event(json.dumps(event).encode()).model_dump(mode="json") == event

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from services.generator.backends.verl import cleanup
-from tests.waiting import until
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -64,22 +63,6 @@ def test_processes_and_memory(start: Start, tag: str) -> None:
     assert process.wait(60) == -9
     assert not any(name.exists() for name in names)
     assert cleanup.sweep(tag) == (0, 0)
-
-
-def test_memory_of_those_who_were_killed_before(start: Start, tag: str) -> None:
-    process = start(SHARED, tag)
-    assert process.stdout is not None
-    process.stdout.readline()
-    known = cleanup.shared_memory(tag)
-    process.kill()
-    process.wait()
-    assert cleanup.shared_memory(tag) == []
-    removed: list[int] = []
-    # Its helper may be dying still.
-    until(
-        "both files are removed",
-        lambda: removed.append(cleanup.sweep(tag, known)[1]) or sum(removed) == 2,  # type: ignore[func-returns-value]
-    )
 
 
 def test_stopped_ones_and_their_children(start: Start, tag: str) -> None:

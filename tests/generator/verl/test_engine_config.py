@@ -47,10 +47,8 @@ def test_replicas(given: list[str], expected: int) -> None:
         (["trainer.n_gpus_per_node=0"], "n_gpus_per_node is 0"),
         (["trainer.n_gpus_per_node=3", f"{ROLLOUT}tensor_model_parallel_size=2"], "takes 2 GPUs"),
         (["trainer.nnodes=2"], "on this machine alone"),
-        (
-            ["trainer.n_gpus_per_node=2", f"{ROLLOUT}pipeline_model_parallel_size=2"],
-            "verl's rollouts have one stage; set tensor_model_parallel_size",
-        ),
+        (["trainer.n_gpus_per_node=2", f"{ROLLOUT}pipeline_model_parallel_size=2"],
+         "verl's rollouts have one stage; set tensor_model_parallel_size"),
         (
             [
                 "trainer.n_gpus_per_node=4",
@@ -61,7 +59,7 @@ def test_replicas(given: list[str], expected: int) -> None:
             "does not fit onto nodes of 4",
         ),
     ],
-)
+)  # fmt: skip
 def test_gpus_that_make_no_replicas(given: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         count_replicas(load_config(None, given))
@@ -158,12 +156,6 @@ def test_what_the_user_has_set_wins_where_it_decides_no_number() -> None:
     assert found["NCCL_DEBUG"] == "INFO"
     assert found["VLLM_HOST_IP"] == "127.0.0.1"
     assert found["VLLM_BATCH_INVARIANT"] == "1"
-
-
-def test_engines_have_what_the_user_has_set_where_it_is_harmless() -> None:
-    config = load_config(None, ["generation.deterministic=true"])
-    given = {"NCCL_DEBUG": "INFO", "VLLM_BATCH_INVARIANT": "0", "HOME": "/home"}
-    assert engine_variables(config, given) == environment_variables(config) | {"NCCL_DEBUG": "INFO"}
 
 
 def test_engines_have_the_configs_variables_but_for_what_is_fixed() -> None:

@@ -48,10 +48,6 @@ def test_a_folder_that_is_not_there(path: str) -> None:
     assert f"there is no folder {path!r}" in refusal(path)
 
 
-def test_no_model_at_all() -> None:
-    assert "actor_rollout_ref.model.path is not set" in refusal("''")
-
-
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
@@ -151,19 +147,6 @@ def test_what_may_not_be_read(readable_model: Path, closed: str, named: str) -> 
     assert "damaged" not in message
 
 
-def test_another_file_that_may_not_be_read_does_no_harm(readable_model: Path) -> None:
-    (readable_model / "notes.txt").touch(mode=0)
-    with nobody():
-        assert check(configured(readable_model)) == 1
-
-
-def test_whole_weights(make_model: MakeModel) -> None:
-    folder = make_model()
-    whole = len(TENSOR).to_bytes(8, "little") + TENSOR + b"1234"
-    (folder / "model.safetensors").write_bytes(whole)
-    assert check(configured(folder)) == 1
-
-
 @pytest.mark.parametrize("missing", ["verl", "ray", "sglang"])
 def test_a_package_that_is_not_installed(make_model: MakeModel, missing: str) -> None:
     config = configured(make_model(), "actor_rollout_ref.rollout.name=sglang")
@@ -230,13 +213,6 @@ def test_cpus_have_no_deterministic_kernels(make_model: MakeModel) -> None:
     assert "for GPUs only" in refusal(make_model(), *given)
 
 
-def test_copies_of_one_sample_are_refused(make_model: MakeModel) -> None:
-    n = "actor_rollout_ref.rollout.n=4"
-    assert "n is 4 at temperature 0" in refusal(make_model(), n)
-    warm = "actor_rollout_ref.rollout.temperature=0.8"
-    assert check(configured(make_model("other"), n, warm)) == 1
-
-
 def checkpoint(folder: Path, model: Path, *, backend: str = "fsdp") -> Path:
     """A checkpoint as verl's trainer leaves it: shards, and the model's config and tokenizer."""
     actor = folder / "global_step_20" / "actor"
@@ -273,10 +249,3 @@ def test_a_checkpoint_that_was_saved_whole(tmp_path: Path, make_model: MakeModel
         shutil.copy(weights, whole)
     assert f"its whole model is in {whole}" in refusal(actor.parent)
     assert read_model_folder(whole).architecture == "Qwen2ForCausalLM"
-
-
-def test_a_model_beside_checkpoints_is_usable(tmp_path: Path, make_model: MakeModel) -> None:
-    model = make_model()
-    actor = checkpoint(tmp_path, model)
-    merged = shutil.copytree(model, actor.parent / "merged")
-    assert read_model_folder(merged).has_chat_template

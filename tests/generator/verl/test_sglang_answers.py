@@ -119,15 +119,6 @@ def test_prompts_that_are_too_long_for_the_context_that_we_set() -> None:
     assert reasons == ["http_400", "prompt_too_long", "prompt_too_long"]
 
 
-def test_a_stream() -> None:
-    (one,) = recorded(CHAT, stream=True)
-    block = one["answer"].encode()
-    assert block.rstrip().endswith(b"\ndata: [DONE]")
-    usage = find_usage(block)
-    assert usage is not None
-    assert (usage.prompt_tokens > 0, usage.completion_tokens) == (True, 4)
-
-
 def test_the_token_counters() -> None:
     (one,) = recorded("/metrics")
     values = re.findall(
