@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from plumbline_reward import Client, RefusedError, compute_score, compute_score_sync
-from plumbline_reward.__main__ import main
 from redis import Redis
 
 from services.cli.embedded.supervisor import ChildProcess
@@ -129,19 +128,6 @@ def test_a_token_is_asked_for(
         assert refused.value.status == 401
         monkeypatch.setenv("PLUMBLINE_REWARD_TOKEN", "open-sesame")
         assert Client(url).info()["datasets"]["humaneval"]["role"] == "eval"
-
-
-def test_the_check_shows_data_sets_and_a_score(
-    url: str, answers: list[Answer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "answer.md"
-    file.write_text(answers[0].completion)
-    arguments = ["--ground-truth", answers[0].reference, "--completion", str(file)]
-    assert main(["check", "--url", url, *arguments]) == 0
-    shown = capsys.readouterr().out
-    assert "humaneval:" in shown
-    assert f": {answers[0].status}, " in shown
-    assert "a program ran: ok, printed '42'" in shown
 
 
 def test_programs_run_in_the_sandbox(url: str) -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from plumbline_reward import NotJudgedError, RefusedError
 from plumbline_reward.openrlhf_reward import response_of, reward_func
 from plumbline_reward.other_trainers import areal_reward, slime_reward, verifiers_reward
-from plumbline_reward.trl_reward import completion_text
 
 from tests.clients.stand_in import UNJUDGED, Request, Server, verdict_of
 
@@ -125,13 +124,6 @@ def test_trl_scores_standard_and_conversational_completions() -> None:
     assert scores == [0.5, 0.25, 0.75]
 
 
-def test_trl_without_an_assistants_message_judges_nothing_as_an_answer() -> None:
-    assert completion_text([]) == ""
-    assert completion_text([{"role": "assistant", "content": None}]) == ""
-    with pytest.raises(RefusedError, match="content is a int"):
-        completion_text([{"role": "assistant", "content": 3}])
-
-
 def test_trl_takes_verls_column_or_a_named_one(server: Server) -> None:
     row = {"reward_model": [{"style": "rule", "ground_truth": "{}"}], "data_source": ["apps"]}
     plumbline_reward.reward_func(["p"], ["pass 1"], **row)
@@ -162,12 +154,6 @@ def test_trl_gets_none_for_the_unjudged_only_if_asked(
         plumbline_reward.reward_func(*arguments, **row)
     monkeypatch.setenv("PLUMBLINE_REWARD_ON_UNJUDGED", "none")
     assert plumbline_reward.reward_func(*arguments, **row) == [1.0, None]
-
-
-def test_trl_awaits_a_coroutine() -> None:
-    reward = plumbline_reward.make_async_reward_func()
-    scores = reward(["p"] * 2, ["pass 1", "pass 0.5"], ground_truth=[REFERENCE] * 2)
-    assert asyncio.run(scores) == [1.0, 0.5]
 
 
 # OpenRLHF
@@ -221,15 +207,6 @@ def test_openrlhf_rewards(server: Server, monkeypatch: pytest.MonkeyPatch) -> No
     assert found["extra_logs"]["pass_ratio"] == [1.0, 0.5]
     with pytest.raises(RefusedError):
         reward_func(["p pass 1"], ["p "], [])
-
-
-@pytest.mark.parametrize(
-    ("query", "prompt"),
-    [("another pass 1", "prompt"), ("x" + "b" * 100 + "pass 1", "a" * 50 + "b" * 100)],
-)
-def test_openrlhf_query_of_another_prompt_is_refused(query: str, prompt: str) -> None:
-    with pytest.raises(RefusedError, match="begin with its prompt"):
-        response_of(query, prompt)
 
 
 # slime, AReaL, verifiers

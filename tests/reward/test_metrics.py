@@ -1,18 +1,13 @@
 """Metrics of rewards: what is counted as what, with a bounded number of labels."""
 
-import asyncio
 import re
 
-import pytest
-from aiohttp import web
-from aiohttp.test_utils import make_mocked_request
 from prometheus_client import generate_latest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from services.reward.metrics import RewardMetrics, kind_of
+from services.reward.metrics import RewardMetrics
 from services.reward.models import ScoreResult
-from services.reward.requests import counted
 from shared.analysis.hacking import LIMITS, Sign
 from tests.conftest import RedisServer
 from tests.reward.servers import served
@@ -61,15 +56,6 @@ def test_signs_of_reward_hacking_and_their_limits() -> None:
     assert f'plumbline_reward_hacking_limit{{sign="guard"}} {LIMITS[Sign.GUARD]}' in found
 
 
-def test_requests_and_refusals() -> None:
-    metrics = RewardMetrics()
-    for code in (200, 409, 429, 499, 503):
-        metrics.count_request("/v1/score", code)
-    found = text(metrics)
-    assert 'plumbline_reward_requests_total{code="499",route="/v1/score"} 1.0' in found
-    assert counted_as(found, "refused") == {'code="409"': 1, 'code="429"': 1}
-
-
 def counted_as(found: str, name: str) -> dict[str, float]:
     """The values of a counter that are not 0."""
     values = re.findall(rf"^plumbline_reward_{name}_total{{(.*)}} (\S+)$", found, re.MULTILINE)
@@ -107,26 +93,6 @@ async def refused_by_name_and_by_token(redis: Redis, redis_server: RedisServer) 
         assert counted_as(text(service.service.metrics), "refused") == {'code="401"': 1}
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (RuntimeError("a bug"), 500),
-        (web.HTTPRequestEntityTooLarge(1, 2), 413),
-        (asyncio.CancelledError(), 499),
-        (ConnectionResetError(), 499),
-    ],
-)
-async def test_requests_that_end_in_an_error_are_counted(error: BaseException, code: int) -> None:
-    async def handler(_request: web.Request) -> web.Response:
-        raise error
-
-    metrics = RewardMetrics()
-    with pytest.raises(type(error)):
-        await counted("/v1/score", metrics, handler)(make_mocked_request("POST", "/v1/score"))
-    counter = f'plumbline_reward_requests_total{{code="{code}",route="/v1/score"}} 1.0'
-    assert counter in text(metrics)
-
-
 def test_clients_cannot_make_labels_without_end() -> None:
     metrics = RewardMetrics()
     for number in range(1000):
@@ -135,10 +101,3 @@ def test_clients_cannot_make_labels_without_end() -> None:
     found = text(metrics)
     assert found.count("plumbline_reward_results_total{") <= 203
     assert 'plumbline_reward_unjudged_total{reason="other"} 1000.0' in found
-
-
-def test_kinds_of_reasons() -> None:
-    assert kind_of("judge_worker_lost") == "judge_worker_lost"
-    assert kind_of("deadline_passed") == "deadline_passed"
-    assert kind_of("ClientConnectorError: cannot connect") == "ClientConnectorError"
-    assert kind_of("http_999") == kind_of("") == kind_of(None) == kind_of("Some text") == "other"

@@ -4,7 +4,6 @@ import json
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
 from services.data.records import writing_dataset
@@ -13,13 +12,10 @@ from services.reward.models import Purpose, ScoreItem
 from services.reward.problems import ProblemStore
 from services.reward.settings import RewardSettings
 from shared.certificates import Certificate, ProblemCertificate
-from shared.errors import DataError
 from shared.ledger.packing import unpack
 from shared.reference import reference_of
 from shared.schemas import Problem
 from tests.shared.ledgers import problem
-
-MIB = 2**20
 
 
 def written(path: Path, problems: list[Problem]) -> str:
@@ -48,23 +44,6 @@ async def test_records_are_the_problems(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_large_tests_are_not_held(tmp_path: Path) -> None:
-    """40 problems of 4 MB; each is read, and none stays in memory."""
-    text = json.dumps({"inputs": ["1 2 3 4 " * (2 * MIB // 8)], "outputs": ["5" * (2 * MIB)]})
-    problems = [problem(f"p{number}", ground_truth=text) for number in range(40)]
-    store = ProblemStore([written(tmp_path / "a.parquet", problems)])
-    del problems
-    process = psutil.Process()
-    names = [
-        ScoreItem(dataset="d1", problem_id=f"p{number}", completion="") for number in range(40)
-    ]
-    await store.resolve(names[:2], Purpose.VALIDATION, allow_eval=False)
-    before = process.memory_info().rss
-    await store.resolve(names, Purpose.VALIDATION, allow_eval=False)
-    assert process.memory_info().rss - before < 80 * MIB  # of 160
-    store.close()
-
-
 async def test_one_unusable_row_harms_no_other(tmp_path: Path) -> None:
     broken = problem("broken", ground_truth='{"inputs": []}')
     store = ProblemStore([written(tmp_path / "a.parquet", [problem(), broken])])
@@ -72,13 +51,6 @@ async def test_one_unusable_row_harms_no_other(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="prepare the data again"):
         await resolve(store, item(broken))
     store.close()
-
-
-def test_a_problem_in_two_files_is_refused(tmp_path: Path) -> None:
-    written(tmp_path / "a.parquet", [problem()])
-    written(tmp_path / "b.parquet", [problem()])
-    with pytest.raises(DataError, match="duplicate problem"):
-        ProblemStore([str(tmp_path)])
 
 
 async def test_the_role_is_in_the_manifest(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -18,7 +17,6 @@ from redis import Redis
 from shared.ledger.queue import BATCH
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
-from tests.cli.commands import plumb
 from tests.conftest import RedisServer
 from tests.judge.workers import Worker
 from tests.reward.servers import DEMO, demo_completions, eventually, judge_process, process
@@ -126,19 +124,6 @@ def test_wrong_settings_end_the_process(redis_server: RedisServer, tmp_path: Pat
         assert said in done.stderr and "Traceback" not in done.stderr
 
 
-def test_keys_of_verl_are_named_in_the_log(redis_server: RedisServer, tmp_path: Path) -> None:
-    config = tmp_path / "grpo.yaml"
-    config.write_text(
-        "trainer: {save_freq: 20}\nreward: {sandbox_fusion: {max_concurrent: 64}}\n"
-        "judge: {canaries: {enabled: false}}\n"
-    )
-    environment = {"REDIS_URL": redis_server.url, "PLUMBLINE_REWARD_CONFIG": str(config)}
-    with process("verl", "services.reward", tmp_path, **environment):
-        log = (tmp_path / "verl.log").read_text()
-    assert "reward.sandbox_fusion.max_concurrent is read as sandbox.max_concurrency" in log
-    assert "trainer.save_freq: no effect here; a run does not use it" in log
-
-
 @pytest.mark.e2e
 def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
     tests = {"inputs": ["1\n"], "outputs": ["2\n"]}
@@ -167,22 +152,3 @@ def test_the_embedded_stack_remembers_across_starts(tmp_path: Path) -> None:
         assert f"data: {DEMO / 'data'}\nlogs: {tmp_path}/.plumbline/logs\n" in said
         assert "config: trainer.save_freq: no effect here; a run does not use it" in said
         assert said.endswith("\nstopped\n")
-
-
-def test_data_that_are_not_there_are_refused_before_anything_starts(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    options = ("--embedded", "--output", str(output), "--data", str(tmp_path / "none"))
-    done = plumb("reward", *options, folder=tmp_path)
-    assert done.code == 2
-    assert f"{tmp_path}/none: " in done.line
-    assert not output.exists()
-
-
-@pytest.mark.e2e
-def test_a_port_in_use_is_named_with_the_option_to_change_it(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        options = ("--embedded", "--port", port, "--output", str(tmp_path / "out"))
-        done = plumb("reward", *options, folder=tmp_path)
-    assert done.code == 2
-    assert f"port {port}" in done.stderr and "--port" in done.stderr

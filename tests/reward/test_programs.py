@@ -18,7 +18,7 @@ from services.reward.settings import RewardSettings
 from shared.config import Config
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
-from shared.programs import Program, ProgramStatus
+from shared.programs import Program
 from tests.conftest import RedisServer
 from tests.reward.servers import Served, served
 
@@ -104,19 +104,6 @@ async def test_a_client_that_goes_takes_its_program_along(
         await asyncio.gather(work, return_exceptions=True)
         await until(lambda: permits(redis) == 0)
         assert found.pending == 0
-
-
-async def test_more_than_may_be_pending_are_429(
-    redis: Redis, redis_server: RedisServer, sandbox_url: str
-) -> None:
-    async with programs(redis_server, sandbox_url, max_pending=1) as found:
-        work = asyncio.create_task(found.run(Program(code="print(1)"), 60))
-        await until(lambda: found.pending)
-        with pytest.raises(RefusedError) as caught:
-            await found.run(Program(code="print(2)"), 60)
-        assert caught.value.status is HTTPStatus.TOO_MANY_REQUESTS
-        assert caught.value.retry_after
-        assert (await work).status is ProgramStatus.OK
 
 
 async def test_a_sandbox_that_is_away_is_503(redis_server: RedisServer) -> None:

@@ -10,17 +10,6 @@ from tests.conftest import RedisServer
 from tests.reward.servers import Served, demo_completions, served
 
 
-async def test_single_completion(service: Served) -> None:
-    given = next(c for c in demo_completions() if c["expected_status"] == "success")
-    status, result = await service.score(
-        dataset=given["dataset"], problem_id=given["problem_id"], completion=given["completion"]
-    )
-    assert status == 200
-    assert result["score"] == 1.0 and result["accepted"] is True and result["judged"] is True
-    assert result["status"] == "success" and result["cached"] is False
-    assert result["cases_passed"] == result["cases_total"] > 0
-
-
 async def test_batch_has_the_statuses_of_the_demo(service: Served) -> None:
     given = demo_completions()
     items = [

@@ -64,20 +64,3 @@ async def test_answers_that_come_while_a_client_reads_slowly(
                 answers.give()
     assert sorted(one.index for one in found) == [0, 1]
     assert all(one.result.judged for one in found)
-
-
-async def test_an_answer_in_the_moment_of_the_deadline(
-    scorer: Scorer, answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    get = asyncio.Queue.get
-
-    async def interrupted(queue: asyncio.Queue[Any]) -> Any:
-        try:
-            return await get(queue)
-        except asyncio.CancelledError:
-            answers.give()  # in the same turn of the event loop
-            raise
-
-    monkeypatch.setattr(asyncio.Queue, "get", interrupted)
-    [result] = await scorer.score(ITEMS[:1], ScoreOptions(deadline=0.02))
-    assert result.judged and result.score == 1.0

@@ -14,7 +14,7 @@ from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.judge.workers import Worker
-from tests.reward.servers import Served, eventually, quick, served
+from tests.reward.servers import Served, eventually, served
 from tests.shared.ledgers import verdict
 
 QUEUE = "rq:queue:reward"
@@ -112,16 +112,6 @@ async def test_two_replicas_have_one_job(redis: Redis, redis_server: RedisServer
             assert status == 200
             assert [r["score"] for r in body["results"]] == [1.0, 1.0, 1.0]
     assert sorted(judged) == ["a", "b"]
-
-
-async def test_another_protocol_is_another_session(redis: Redis, redis_server: RedisServer) -> None:
-    config = quick()
-    other = config.model_copy(update={"judge": config.judge.model_copy(update={"max_timeouts": 7})})
-    async with (
-        served(redis, redis_server.url, config=config) as one,
-        served(redis, redis_server.url, config=other) as two,
-    ):
-        assert one.service.session.run != two.service.session.run
 
 
 async def test_what_cannot_be_judged_is_neither_a_number_nor_remembered(
