@@ -1,6 +1,5 @@
 import json
 
-import pyarrow.parquet as pq
 import pytest
 
 from services.data.check import check
@@ -48,10 +47,8 @@ def edit(path, old, new):
         (lambda desk: change(desk, difficulty="hard"), "has SHA-256"),
         (lambda desk: change(desk, problem_id="p9"), "problem 'p9' of"),
         (lambda desk: change(desk, problem_id="p9"), "problem 'p0' is missing in"),
-        (
-            lambda desk: edit(desk.manifests / "one.jsonl", '"ok"', '"fine"'),
-            "one.jsonl has SHA-256",
-        ),
+        (lambda desk: edit(desk.manifests / "one.jsonl", '"ok"', '"fine"'),
+         "one.jsonl has SHA-256"),
         (
             lambda desk: edit(
                 desk.manifests / LOCK_NAME, '"canonical_version": "', '"canonical_version": "0'
@@ -60,7 +57,7 @@ def edit(path, old, new):
         ),
         (lambda desk: (desk.manifests / "two.jsonl").write_bytes(b""), "problem 'p2' of"),
     ],
-)
+)  # fmt: skip
 def test_what_has_changed_is_named(desk, fault, said):
     fault(desk)
     result = checked(desk)
@@ -98,9 +95,3 @@ def test_files_without_manifests_are_compared_alone(desk):
     lock = json.dumps({"canonical_version": "2", "files": {}})
     (desk.manifests / LOCK_NAME).write_text(lock)
     assert len(checked(desk).differences) == 2
-
-
-def test_a_set_without_a_problem_is_named(desk):
-    pq.write_table(pq.read_table(desk.data("two")).slice(0, 0), desk.data("two"))
-    with pytest.raises(DataError, match=r"two\.parquet: the data set has no problem; prepare"):
-        checked(desk)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.ngrams import fold, ngram_hashes, word_hashes, words
+from services.data.ngrams import ngram_hashes, word_hashes, words
 
 CODE = "def add_one(x):\n    return x + 1\n"
 # Letters that combine, expand, fold or stand alone, among what surrounds them.
@@ -61,11 +61,6 @@ def test_lines_stand_for_themselves(lines):
     assert words("\n".join(lines)) == [word for line in lines for word in words(line)]
 
 
-@given(TEXTS)
-def test_separators_between_texts_are_no_words(text):
-    assert b"\0" not in fold(text)
-
-
 WORDS = st.lists(st.sampled_from([b"a", b"b", b"c", b"return"]), max_size=40)
 SIZES = st.integers(1, 20)
 
@@ -76,20 +71,3 @@ def test_numbers_are_equal_exactly_where_words_are(words, size):
     ngrams = [tuple(words[at : at + size]) for at in range(len(words) - size + 1)]
     assert len(numbers) == len(ngrams)
     assert len(set(zip(numbers, ngrams, strict=True))) == len(set(ngrams)) == len(set(numbers))
-
-
-@given(WORDS, SIZES)
-def test_it_is_the_polynomial_in_the_words_numbers(words, size):
-    factor = 0x9E3779B97F4A7C15
-    hashes = word_hashes(words).tolist()
-    expected = []
-    for at in range(len(words) - size + 1):
-        value = 0
-        for number in hashes[at : at + size]:
-            value = (value * factor + number) % 2**64
-        expected.append(value)
-    assert ngram_hashes(word_hashes(words), size).tolist() == expected
-
-
-def test_word_numbers_do_not_depend_on_the_process():
-    assert word_hashes([b"return"]).tolist() == [166712603271491781]

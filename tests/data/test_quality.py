@@ -2,12 +2,9 @@ import json
 
 from services.data.quality import LARGE_OUTPUT_BYTES, AuditSummary, audit_problem, audit_tests
 from shared.schemas import (
-    HumanEvalTests,
     MbppTests,
     QualityFinding,
     StdioTests,
-    quality_findings,
-    quality_text,
 )
 from tests.shared.ledgers import problem
 
@@ -66,12 +63,6 @@ def test_functions():
         assert set(found(MbppTests(test_list=assertions))) == kinds, assertions
 
 
-def test_assertions_within_check_count():
-    body = "    assert f(1) == 2\n    for x in (1, 2):\n        assert f(1)==2\n"
-    tests = HumanEvalTests(test=f"def check(f):\n{body}", entry_point="f", prompt="def f(x):\n")
-    assert found(tests) == {"duplicate_tests": "tests 1 and 2 are the same"}
-
-
 def test_blank_outputs_and_an_empty_statement():
     """By the problem's fields: the findings that the audit adds."""
     blank = {"inputs": ["1", "2", "3"], "outputs": ["1", " \n", ""]}
@@ -96,14 +87,6 @@ def summary_of(*problems):
     for one in problems:
         summary.add(one)
     return list(summary.lines())
-
-
-def test_the_column_says_what_was_found_and_can_be_read_back():
-    assert quality_text(set()) == "ok"
-    both = {QualityFinding.LARGE_OUTPUT, QualityFinding.DUPLICATE_TESTS}
-    assert quality_text(both) == "duplicate_tests,large_output"
-    assert quality_findings(quality_text(both)) == both
-    assert quality_findings("ok") == quality_findings("") == quality_findings("great") == set()
 
 
 def test_tests_that_cannot_run_or_need_one_process_are_named():

@@ -7,7 +7,6 @@ from shared import artifacts
 from shared.errors import DataError, OutputError
 from shared.outlines import ProblemOutline
 from tests.exports.conftest import Exported, problems
-from tests.shared.ledgers import problem
 
 
 def test_answers_verdicts_and_prompts_come_together(finished: Exported) -> None:
@@ -57,11 +56,6 @@ def test_data_that_has_moved(finished: Exported, tmp_path: Path) -> None:
     assert samples.notes == []
 
 
-def test_more_problems_than_the_run_had(finished: Exported) -> None:
-    write_dataset(str(finished.data), [*problems(), problem("another", "humaneval")])
-    assert finished.load().notes == []
-
-
 def test_data_that_is_another(finished: Exported) -> None:
     changed = [p.model_copy(update={"prompt": "Something else."}) for p in problems()]
     write_dataset(str(finished.data), changed)
@@ -76,12 +70,6 @@ def test_a_torn_last_line_is_a_note(finished: Exported) -> None:
         file.write('{"dataset": "huma')
     (note,) = finished.load().notes
     assert "torn last line" in note
-
-
-def test_a_run_without_verdicts(finished: Exported) -> None:
-    (finished.run / artifacts.VERDICTS).write_text("")
-    with pytest.raises(DataError, match="nothing to export"):
-        finished.load()
 
 
 @pytest.mark.parametrize("name", [artifacts.VERDICTS, artifacts.GENERATIONS])

@@ -47,11 +47,6 @@ def test_what_nobody_could_judge_is_null(finished: Exported) -> None:
     assert (lost["final_status"], lost["detail"]) == ("api_error", "sandbox: http_503")
 
 
-def test_without_the_data_there_is_no_prompt(finished: Exported) -> None:
-    finished.data.unlink()
-    assert {row["prompt"] for row in parquet_rows(finished)} == {None}
-
-
 def test_csv_says_the_same_as_parquet(finished: Exported) -> None:
     for text, values in zip(csv_rows(finished), parquet_rows(finished), strict=True):
         assert list(text) == list(values)
@@ -118,9 +113,3 @@ def test_a_run_without_a_record_of_cases(finished: Exported) -> None:
     with pytest.raises(DataError, match=r"no cases; .* plumb rejudge \S+run output\.cases=all"):
         finished.export_cases(ExportFormat.CSV)
     assert not list(finished.run.parent.rglob("cases.*"))
-
-
-def test_other_formats_have_no_place_for_cases(finished: Exported) -> None:
-    finished.record(case(0, "success"))
-    with pytest.raises(DataError, match=r"evalplus has no place .* use hf-parquet or csv"):
-        finished.export_cases(ExportFormat.EVALPLUS)

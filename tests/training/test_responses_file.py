@@ -103,15 +103,6 @@ def test_rows_are_those_of_verls_generation(tmp_path: Path) -> None:
     assert [row["extra_info"]["index"] for row in rows] == [0, 1, 2]
 
 
-def test_judge_reads_it_back(tmp_path: Path) -> None:
-    path = str(tmp_path / "responses.parquet")
-    write(path, tmp_path / "run")
-    found = match_completions(path, PROBLEMS)
-    expected = {one.sample: one.completion for one in GENERATIONS if one.error is None}
-    assert {sample: one.completion for sample, one in found.by_sample.items()} == expected
-    assert (found.unknown, found.missing) == ([], ["never"])
-
-
 ANSWERS = st.dictionaries(st.integers(0, 5), st.text().filter(is_encodable), max_size=4)
 
 
@@ -132,13 +123,6 @@ def test_any_answers_come_back_under_their_numbers(
     assert {sample: one.completion for sample, one in back.items()} == {
         one.sample: one.completion for one in made
     }
-
-
-def test_any_file_system(tmp_path: Path) -> None:
-    path = "memory://verl/answers.parquet"
-    write(path, tmp_path / "run")
-    with fsspec.open(path, "rb") as file:
-        assert len(pd.read_parquet(file)) == 3
 
 
 def test_an_earlier_file_stays_when_writing_fails(tmp_path: Path) -> None:
@@ -196,18 +180,3 @@ def test_a_path_that_cannot_be_written_is_found_before_the_run_begins(tmp_path: 
         assert said in text
         assert text.endswith("; make it writable, or give another path (null writes no file)")
         assert "abcdefghijklmnop" not in text
-
-
-def test_the_check_of_a_path_leaves_nothing(tmp_path: Path) -> None:
-    ResponsesFile(config(tmp_path / "new" / "folder" / "responses.parquet"), [])
-    assert list(tmp_path.iterdir()) == []
-    ResponsesFile(config("memory://checked/responses.parquet"), [])
-    assert fsspec.filesystem("memory").find("/checked") == []
-
-
-def test_a_folder_that_can_no_longer_be_written(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    responses = ResponsesFile(config(folder / "responses.parquet"), [])
-    folder.write_text("")
-    with pytest.raises(OutputError, match=r"data\.output_path: .*; repeat the command"):
-        responses.write(finished(tmp_path / "run"), PROBLEMS)

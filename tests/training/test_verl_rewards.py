@@ -76,22 +76,6 @@ def test_reward_managers_give_the_verdicts_of_the_service(
     assert "409" in found["refused"] or "export" in found["refused"], found["refused"]
 
 
-@pytest.mark.nightly
-def test_main_eval_reads_an_exported_table(
-    verl_python: Path,
-    reward_url: str,
-    responses: Path,
-    exported: list[dict[str, Any]],
-    problems: dict[str, DemoProblem],
-    ray: Path,
-) -> None:
-    expected: dict[str, list[bool]] = defaultdict(list)
-    for row in exported:
-        expected[row["data_source"]].append(problems[name_of(row)].recorded.right)
-    shares = {f"test_score/{source}": fmean(right) for source, right in expected.items()}
-    assert main_eval(verl_python, responses, reward_url, ray) == pytest.approx(shares)
-
-
 def test_main_eval_reads_the_table_of_a_run(
     verl_python: Path,
     reward_url: str,

@@ -7,7 +7,6 @@ import os
 import random
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from services.data.contamination.check import check_contamination
@@ -44,46 +43,12 @@ def test_a_broken_line_is_named(tmp_path):
             assert message.startswith(f"{tmp_path / name}:24: {cause}"), message
 
 
-def test_of_several_broken_lines_the_first_is_named_by_any_number_of_processes(tmp_path):
-    for name in ("a", "b", "c"):
-        (tmp_path / f"{name}.jsonl").write_bytes(GOOD * 5 + b"nonsense\n" + GOOD)
-    messages = {failure(tmp_path, processes=count) for count in (1, 3)}
-    assert len(messages) == 1
-    assert f"{tmp_path / 'a.jsonl'}:6: not JSON" in messages.pop()
-
-
-def test_damaged_compression(tmp_path):
-    for suffix in (".jsonl.gz", ".jsonl.zst", ".txt.gz"):
-        path = write_jsonl(tmp_path / f"c{suffix}", clean_rows(2000))
-        whole = path.read_bytes()
-        middle = len(whole) // 2
-        for damaged in (whole[:middle], whole[:middle] + bytes(50) + whole[middle + 50 :]):
-            path.write_bytes(damaged)
-            message = failure(path)
-            assert message.startswith(f"{path}:"), message
-            causes = ("truncated or damaged", "not JSON", "not UTF-8")
-            assert any(cause in message for cause in causes), message
-
-
 def test_a_text_file_that_is_not_utf8(tmp_path):
     path = tmp_path / "c.txt"
     path.write_bytes(b"fine\n" * 300_000 + b"caf\xe9\n")
     assert failure(path) == f"{path}:300001: not UTF-8; convert the file"
     path.write_bytes(b"fine\n" + "é".encode()[:1])
     assert failure(path).startswith(f"{path}:2: not UTF-8")
-
-
-def test_files_without_text(tmp_path):
-    for name, content in {
-        "a.jsonl": b"",
-        "b.jsonl": b"\n\n",
-        "c.jsonl": b"1\n[]\n{}\n",
-        "d.jsonl.gz": gzip.compress(b"\n"),
-        "e.txt": b"",
-        "f.jsonl.zst": b"",
-    }.items():
-        (tmp_path / name).write_bytes(content)
-        assert str(tmp_path / name) in failure(tmp_path / name)
 
 
 def test_parquet_that_cannot_be_used(tmp_path):
@@ -95,24 +60,6 @@ def test_parquet_that_cannot_be_used(tmp_path):
     for content in (b"", b"PAR1", b"no parquet" * 100, cut):
         path.write_bytes(content)
         assert str(path) in failure(path)
-
-
-def test_parquet_with_damaged_pages(tmp_path):
-    path = tmp_path / "c.parquet"
-    plain = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
-    pq.write_table(pa.Table.from_pylist(clean_rows(500)), path, **plain)
-    content = bytearray(path.read_bytes())
-    middle = len(content) // 2
-    content[middle : middle + 10] = b"otherwords"
-    path.write_bytes(content)
-    assert str(path) in failure(path)
-
-
-def test_other_types_of_text(tmp_path):
-    for kind in (pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
-        schema = pa.schema({"n": pa.int64(), "t": kind})
-        path = write_parquet(tmp_path / "c.parquet", [{"n": 1, "t": PROMPT}], schema)
-        assert one(check(path)).contaminated, kind
 
 
 def test_what_names_no_corpus(tmp_path):

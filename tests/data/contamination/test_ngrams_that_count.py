@@ -1,6 +1,5 @@
 """Selection of indexed n-grams, and exact matches of their words."""
 
-import json
 import re
 
 from hypothesis import HealthCheck, given, settings
@@ -76,13 +75,6 @@ def test_phrases_of_many_problems_are_nobodys_own(tmp_path):
     assert one(check(path, problems=own, max_problems=2)).contaminated
 
 
-def test_an_ngram_that_a_text_repeats_counts_once(tmp_path):
-    again = "and so on " * 10
-    path = write_jsonl(tmp_path / "c.jsonl", [{"t": again}])
-    found = one(check(path, problems=[problem(again)]))
-    assert (found.statement.ngrams, found.statement.hit.share) == (3, 1)
-
-
 WORDS = st.lists(st.sampled_from(["a", "b", "count"]), max_size=12).map(" ".join)
 
 
@@ -115,15 +107,6 @@ def _grams(text):
     return {tuple(words[at : at + 5]) for at in range(len(words) - 4)}
 
 
-def test_rows_may_be_any_json(tmp_path):
-    rows = [PROMPT, [PROMPT], {"a": None, "b": [1, 2.5, True, {"c": [[PROMPT]]}]}, 5, None, {}]
-    path = tmp_path / "c.jsonl"
-    path.write_text("\n\n".join(json.dumps(row) for row in rows))
-    found = one(check(path))
-    assert found.documents == 3
-    assert found.statement.hit.row == 1
-
-
 DOCSTRING = '''\
 def tallest(trees, hill):
     """Return how many of the trees a visitor can see from hill when the morning fog has lifted,
@@ -137,11 +120,3 @@ def test_a_statement_is_found_with_other_names_but_not_with_other_words(tmp_path
     for text, found in ((renamed, True), (renamed.replace("visitor", "farmer"), False)):
         path = write_jsonl(tmp_path / "c.jsonl", [{"t": f"an example\n{text}\nand so on"}])
         assert one(check(path, problems=[problem(DOCSTRING)])).statement.contaminated is found
-
-
-def test_a_program_that_is_only_known_by_its_names_is_listed(tmp_path):
-    program = "def length_of_harbour_wall(stones):\n    return len(stones)"
-    path = write_jsonl(tmp_path / "c.jsonl", [{"t": program.replace("stones", "x")}])
-    found = one(check(path, problems=[problem(PHRASE, program)]))
-    assert found.unchecked == ("solution 1: 7 words, only searched for with its own names",)
-    assert not found.contaminated

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 from services.data.importer import import_dataset
 from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Dropped, Options
-from shared.datasets import read_dataset
 from shared.errors import DataError
 from shared.schemas import ProblemInfo, StdioTests
 from tests.data.layouts.rows import CHECKER, cases, contest, contest_plus
@@ -61,12 +58,6 @@ def test_the_split_names_the_data_set(tmp_path):
     assert message == expected
 
 
-def test_difficulties(tmp_path):
-    known = {0: "unknown", 3: "hard", 28: "V", 29: "29", -1: "-1", "B": "B", None: "unknown"}
-    for value, difficulty in known.items():
-        assert read(contest(difficulty=value)).problem.difficulty == difficulty
-
-
 def test_problems_of_one_name_are_told_apart_by_their_text(tmp_path):
     rows = [contest("p  q\n"), *(contest("p q", description=text) for text in "BC")]
     ids = {one.prompt: one.problem_id for one in imported("code_contests", tmp_path, *rows)}
@@ -74,12 +65,6 @@ def test_problems_of_one_name_are_told_apart_by_their_text(tmp_path):
     assert len(set(ids.values())) == 3
     swapped = imported("code_contests", tmp_path, rows[0], rows[2], rows[1])
     assert {one.prompt: one.problem_id for one in swapped} == ids
-
-
-def test_the_same_problem_twice_names_both_lines(tmp_path):
-    source = write_lines(tmp_path / "cc.jsonl", [contest(), contest("2"), contest()])
-    message = import_failure("code_contests", source, tmp_path)
-    assert f"{source}:3: duplicate problem '1_A. One', also at {source}:1" in message
 
 
 def test_rows_without_tests_are_dropped_and_listed(tmp_path):
@@ -126,43 +111,6 @@ def test_a_bad_row_is_named(tmp_path):
         assert len(message.splitlines()) == 1
 
 
-def put(path, rows):
-    path.parent.mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), path)
-    return str(path)
-
-
-def test_parquet_and_shards_give_what_json_lines_give(tmp_path):
-    rows = [contest(), contest("2", private_tests=cases())]
-    lines = imported("code_contests", tmp_path, *rows)
-    for number, row in enumerate(rows):
-        put(tmp_path / "shards" / f"test-{number}.parquet", [row])
-    for source in (put(tmp_path / "one.parquet", rows), str(tmp_path / "shards")):
-        result = import_dataset("code_contests", source, tmp_path / "out")
-        assert read_dataset(str(result.path)) == lines
-    bad = put(tmp_path / "bad.parquet", [contest(), contest("2", public_tests=cases("1") | {})])
-    bad = put(tmp_path / "b.parquet", [{"name": "x", "description": "y"}])
-    message = import_failure("code_contests", bad, tmp_path / "out")
-    assert message.startswith(f"{bad}: row 1: public_tests: Field required")
-
-
-@pytest.mark.real_data
-def test_the_real_file(real_data, tmp_path):
-    source = str(real_data / "code_contests_test_40.jsonl.gz")
-    result = import_dataset("code_contests", source, tmp_path)
-    problems = read_dataset(str(result.path))
-    assert (len(problems), result.dropped) == (40, ())
-    assert problems[0].problem_id == "1575_A. Another Sorting Problem"
-    # Codeforces' letter is both in the name and in the difficulty, but for one slip in the data.
-    letters = [(one.problem_id.split("_")[1], one.difficulty) for one in problems]
-    differing = [(name, letter) for name, letter in letters if not name.startswith(letter)]
-    assert differing == [("L. Longest Array Deconstruction", "M")]
-    result = import_dataset("code_contests", source, tmp_path / "all", include_generated=True)
-    everything = read_dataset(str(result.path))
-    assert sum(len(one.tests.inputs) for one in problems) < 200
-    assert sum(len(one.tests.inputs) for one in everything) > 7500
-
-
 def test_all_that_is_known():
     found = read(
         contest(
@@ -182,18 +130,6 @@ def test_all_that_is_known():
     problem = read(contest(memory_limit_bytes=0, cf_tags=[""])).problem
     counts = '{"public_tests": 1, "private_tests": 1, "generated_tests": 2}'
     assert problem.extra_info == counts  # zero and blank are unknown
-
-
-def test_time_limits():
-    for value, seconds in (
-        (None, None),
-        ({"seconds": 0, "nanos": 0}, None),
-        ({"seconds": None, "nanos": None}, None),
-        ({"seconds": 3}, 3.0),
-        (1.5, 1.5),
-        (2, 2.0),
-    ):
-        assert read(contest(time_limit=value)).problem.info.time_limit == seconds
 
 
 _CASES = st.lists(st.tuples(st.text("ab\n"), st.text("ab\n")), max_size=4)
@@ -257,32 +193,3 @@ def test_plus_fields(tmp_path):
     for tests in (None, []):
         found = read(contest_plus(test_cases=tests), "code_contests_plus")
         assert "no test cases; the configurations 1x to 5x have them" in found.reason
-
-
-def test_plus_limits():
-    for time, memory, seconds, size in (
-        (1500, 64, 1.5, 64 << 20),
-        (2, 268435456, 2, 268435456),
-        (0.5, 0.5, 0.5, 1 << 19),
-        (0, 0, None, None),
-        (None, None, None, None),
-    ):
-        row = contest_plus(time_limit=time, memory_limit=memory)
-        info = read(row, "code_contests_plus").problem.info
-        assert (info.time_limit, info.memory_limit) == (seconds, size)
-
-
-def test_a_plus_row_that_cannot_be_read():
-    for changes, cause in (
-        ({"id": 3}, "id: "),
-        ({"description": None}, "description: "),
-        ({"test_cases": "gASV"}, "test_cases: "),
-        ({"test_cases": [{"input": "1"}]}, "test_cases.0.output"),
-        ({"checker": 7}, "checker: "),
-        ({"checker": "void check();"}, "problem '1_A. One' cannot be used: Value error, checker"),
-        ({"time_limit": -1}, "time_limit: "),
-        ({"id": " ", "title": ""}, "name is empty"),
-    ):
-        with pytest.raises(DataError) as caught:
-            read(contest_plus(**changes), "code_contests_plus")
-        assert str(caught.value).startswith(f"here: {cause}")

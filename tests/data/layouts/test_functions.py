@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from services.data.importer import import_dataset
 from shared.datasets import canonicalize, read_dataset
 from shared.schemas import HumanEvalTests, MbppTests, sha256
@@ -66,13 +64,6 @@ def test_ids_select_and_name(tmp_path):
     message = import_failure("mbpp", source, tmp_path, ids="975-2000")
     assert f"{source}: no problem is in --ids 975-2000" in message
     assert "is not a number or a range" in import_failure("mbpp", source, tmp_path, ids="11-x")
-
-
-def test_splits_are_mbpps_own_unless_given(tmp_path):
-    rows = [mbpp(n) for n in (10, 11, 511, 601)]
-    splits = [one.split for one in imported("mbpp", tmp_path, *rows)]
-    assert splits == ["prompt", "test", "validation", "train"]
-    assert {one.split for one in imported("mbpp", tmp_path, *rows, split="dev")} == {"dev"}
 
 
 def test_the_sanitized_layout(tmp_path):
@@ -139,17 +130,3 @@ def test_base_sets_are_no_plus_sets(tmp_path):
         message = import_failure(kind, source, tmp_path)
         assert message.startswith(f"{source}:1: ")
         assert cause in message
-
-
-@pytest.mark.real_data
-def test_the_real_files(real_data, tmp_path):
-    result = import_dataset("humaneval", str(real_data / "HumanEval.jsonl.gz"), tmp_path)
-    problems = read_dataset(str(result.path))
-    assert len(problems) == result.problems == 164
-    assert all(f"def {one.tests.entry_point}(" in one.prompt for one in problems)
-    source = str(real_data / "mbpp.jsonl")
-    assert import_dataset("mbpp", source, tmp_path).problems == 974
-    result = import_dataset("mbpp", source, tmp_path, ids="11-210")
-    problems = read_dataset(str(result.path))
-    assert (result.dataset, len(problems)) == ("mbpp_reg", 200)
-    assert [one.problem_id for one in problems] == [f"mbpp_{n}" for n in range(11, 211)]

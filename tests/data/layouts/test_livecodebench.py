@@ -4,14 +4,8 @@ import base64
 import json
 import pickle
 import zlib
-from datetime import datetime
-
-import pytest
-from pydantic import ValidationError
 
 from services.data.config import DateRange
-from services.data.importer import import_dataset
-from shared.datasets import read_dataset
 from shared.statuses import Convention
 from tests.data.layouts.rows import CALLS, STDIN, livecodebench
 from tests.data.support import import_failure, imported, write_lines
@@ -56,21 +50,6 @@ def test_calls_of_a_function(tmp_path):
     assert problem.tests.inputs == ["[1, 2]\n3"]
     assert "class Solution:" in problem.prompt
     assert problem.prompt.endswith("```")
-
-
-def test_tests_as_lists_and_dates_as_dates(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    lists = {"public_test_cases": STDIN, "private_test_cases": STDIN}
-    given = livecodebench(contest_date=datetime(2024, 9, 7), **lists)
-    pq.write_table(pa.Table.from_pylist([given]), tmp_path / "lcb.parquet")
-    result = import_dataset(
-        "livecodebench", str(tmp_path / "lcb.parquet"), tmp_path, name="as_parquet"
-    )
-    (problem,) = read_dataset(str(result.path))
-    assert problem.tests.cases == 2
-    assert problem.info.contest_date == "2024-09-07"
 
 
 # Pickles
@@ -132,15 +111,3 @@ def test_a_row_outside_the_days_may_be_pickled(tmp_path):
     old = livecodebench(question_id="old", contest_date="2023-01-01", private_test_cases="eJxrYJ")
     (found,) = imported("livecodebench", tmp_path, old, livecodebench(), contest_dates=dates)
     assert found.problem_id == "abc999_a"
-
-
-def test_days_without_a_contest(tmp_path):
-    dates = DateRange.model_validate({"since": "2030-01-01"})
-    message = refused(tmp_path, livecodebench(), contest_dates=dates)
-    assert "no problem is in the days since 2030-01-01" in message
-
-
-def test_days_that_make_no_range():
-    for days in ({}, {"since": "2024-02-01", "until": "2024-01-01"}, {"since": "x"}):
-        with pytest.raises(ValidationError):
-            DateRange.model_validate(days)

@@ -25,67 +25,31 @@ _STORIES = [
     "A goldsmith melts down old coins, each of them with a different share of pure silver.",
 ]
 _TASKS = [
-    (
-        "largest_gap",
-        "values",
-        "find the greatest distance between neighbours once all are put into ascending order",
-    ),
-    (
-        "count_peaks",
-        "heights",
-        "count the places that are strictly greater than both places beside them",
-    ),
-    (
-        "longest_rise",
-        "series",
-        "tell how long the longest stretch is in which nothing ever gets smaller",
-    ),
-    (
-        "most_common",
-        "marks",
-        "name whatever occurs most often, and the smallest of those where several do",
-    ),
-    (
-        "split_evenly",
-        "weights",
-        "decide whether a cut exists that leaves equal sums on its left and on its right",
-    ),
-    (
-        "bracket_depth",
-        "text",
-        "work out how deeply the parentheses are nested, or minus one where they do not match",
-    ),
-    (
-        "digit_product",
-        "number",
-        "multiply all digits that are not zero and repeat it until a single digit is left",
-    ),
-    (
-        "cheapest_pair",
-        "prices",
-        "choose two different items whose price together comes closest to the budget from below",
-    ),
-    (
-        "rotate_words",
-        "sentence",
-        "move the initial letter of every word to its end and turn the order of the words round",
-    ),
-    (
-        "missing_numbers",
-        "labels",
-        "list in ascending order which labels between the least and the greatest one are absent",
-    ),
-    (
-        "spiral_sum",
-        "grid",
-        "add up the cells that a spiral from the upper left corner visits at every second step",
-    ),
-    (
-        "water_level",
-        "walls",
-        "compute how much rain stays between the walls after a storm that floods everything",
-    ),
-]
+    ("largest_gap", "values",
+     "find the greatest distance between neighbours once all are put into ascending order"),
+    ("count_peaks", "heights",
+     "count the places that are strictly greater than both places beside them"),
+    ("longest_rise", "series",
+     "tell how long the longest stretch is in which nothing ever gets smaller"),
+    ("most_common", "marks",
+     "name whatever occurs most often, and the smallest of those where several do"),
+    ("split_evenly", "weights",
+     "decide whether a cut exists that leaves equal sums on its left and on its right"),
+    ("bracket_depth", "text",
+     "work out how deeply the parentheses are nested, or minus one where they do not match"),
+    ("digit_product", "number",
+     "multiply all digits that are not zero and repeat it until a single digit is left"),
+    ("cheapest_pair", "prices",
+     "choose two different items whose price together comes closest to the budget from below"),
+    ("rotate_words", "sentence",
+     "move the initial letter of every word to its end and turn the order of the words round"),
+    ("missing_numbers", "labels",
+     "list in ascending order which labels between the least and the greatest one are absent"),
+    ("spiral_sum", "grid",
+     "add up the cells that a spiral from the upper left corner visits at every second step"),
+    ("water_level", "walls",
+     "compute how much rain stays between the walls after a storm that floods everything"),
+]  # fmt: skip
 _TWISTS = [
     "Entries that were crossed out count as nothing.",
     "An empty record has the answer zero by agreement.",

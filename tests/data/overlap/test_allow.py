@@ -43,18 +43,6 @@ def failure(path):
     return message.removeprefix(path)
 
 
-def test_yaml(tmp_path):
-    first, second = load_allowlist(written(tmp_path / "allow.yaml", YAML)).entries
-    assert first.a == "humaneval/HumanEval/56"
-    assert second.b == "codecontests/1582_F1. Easy version"
-    assert second.reason == "seen"
-
-
-def test_an_empty_list_allows_nothing(tmp_path):
-    for content in ("", "# nothing yet\n", "[]"):
-        assert load_allowlist(written(tmp_path / "allow.yaml", content)) == Allowlist()
-
-
 def test_split(tmp_path):
     allowed = load_allowlist(written(tmp_path / "allow.yaml", YAML))
     known = overlap("humaneval/HumanEval/61", "humaneval/HumanEval/56")
@@ -65,11 +53,6 @@ def test_split(tmp_path):
         (known, "the same question about other brackets")
     ]
     assert reviewed.stale == allowed.entries[1:]
-
-
-def test_without_exceptions_all_is_open():
-    found = overlap("a/1", "b/1")
-    assert Allowlist().split([found]).open == (found,)
 
 
 @settings(max_examples=40)
@@ -104,7 +87,3 @@ def test_a_bad_file_is_refused(tmp_path):
         (f"- {ENTRY % 'one'}\n- {{b: x/1, a: y/1, reason: two}}", "entry 2: the same pair"),
     ):
         assert told in failure(written(tmp_path / "allow.yaml", content)), content
-
-
-def test_a_missing_file_is_named(tmp_path):
-    assert "no such file" in failure(str(tmp_path / "none.yaml"))

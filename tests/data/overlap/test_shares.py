@@ -40,15 +40,3 @@ def test_the_index_finds_what_comparing_all_pairs_finds(problems, max_problems, 
     owners = [number for number, solutions in enumerate(problems) for _ in solutions]
     expected = by_comparing(texts, owners, max_problems, min_share)
     assert shares(texts, owners, max_problems, min_share) == pytest.approx(expected)
-
-
-def test_ngrams_of_many_problems_are_nobodys():
-    text = {1, 2, 3}
-    assert len(shares([text] * 10, range(10))) == 45
-    assert shares([text] * 12, [0, 0, *range(1, 11)]) == {}
-
-
-def test_several_texts_of_a_problem_count_once():
-    text = {1, 2, 3}
-    owners = [number // 2 for number in range(20)]
-    assert len(shares([text] * 20, owners)) == 45

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from services.data.records import Rejected
 from shared.datasets import read_dataset
 from shared.errors import DataError
 from tests.data.prepare.support import PROMPTS, row
@@ -65,20 +64,6 @@ def test_duplicates_within_a_set_are_taken_out_and_listed(desk):
     assert [line["problem_id"] for line in desk.listed("one")] == ["p0", "p1", "p3"]
 
 
-def test_near_duplicates_go_where_the_config_says_so(desk):
-    changed = PROMPTS[1].replace("carrots", "turnips", 1)
-    desk.source("one", [row(0), row(1), row(2, prompt=changed)], remove_near_duplicates=True)
-    prepared = desk.prepare()
-    (near,) = desk.listed("duplicates_one")
-    assert near["removed"]
-    assert near["kind"] != "exact"
-    assert [line["problem_id"] for line in desk.listed("one")] == ["p0", "p1"]
-    assert (
-        f"- removed: ` p2 ` is similar to ` p1 ` ({near['kind']}, "
-        in Path(prepared.report).read_text()
-    )
-
-
 def test_an_overlap_of_two_sets_is_reported_and_everything_written(desk):
     desk.source("train", [row(0), row(1)], role="train")
     desk.source("test", [row(2), row(3, prompt=PROMPTS[1].upper())])
@@ -106,31 +91,6 @@ def test_a_reviewed_overlap_is_none(desk, tmp_path):
     report = Path(prepared.report).read_text()
     assert "the same on purpose" in report
     assert "Reviews without a matching overlap" in report
-
-
-def test_rows_without_tests_and_findings_on_tests_are_listed(desk):
-    contradicting = {"inputs": ["1", "1"], "outputs": ["2", "3"]}
-    desk.source("one", [row(0), row(1, ground_truth=contradicting)])
-    prepared = desk.prepare()
-    (finding,) = desk.listed("quality_one")
-    assert finding["problem_id"] == "p1"
-    assert finding["finding"] == "contradicting_tests"
-    assert [line["quality"] for line in desk.listed("one")] == ["ok", "contradicting_tests"]
-    assert "contradicting" in Path(prepared.report).read_text()
-
-
-def test_a_solution_that_the_judge_rejects(desk):
-    solved = [row(0, reference_solution="print(3)"), row(1, reference_solution="print(4)")]
-    desk.source("one", solved)
-
-    def verifier(solutions):
-        assert [one.completion for one in solutions][1] == "```python\nprint(4)\n```\n"
-        return [Rejected("one", "p1", 1, "wrong_answer, 0 of 1 tests passed")]
-
-    desk.prepare(verifier=verifier)
-    assert [line["quality"] for line in desk.listed("one")] == ["ok", "rejected_solution"]
-    (finding,) = desk.listed("quality_one")
-    assert finding["reason"] == "solution 1: wrong_answer, 0 of 1 tests passed"
 
 
 def test_the_same_data_give_the_same_manifests(desk):

@@ -1,7 +1,6 @@
 import io
 import json
 import os
-import socket
 import subprocess
 import sys
 
@@ -161,18 +160,6 @@ def test_refusals_and_downloads_that_break_off(hub, ask):
         assert len(message.splitlines()) == 1
     hub.torn.clear()
     assert numbers(ask({"source": FULL})[0]) == [1, 2, 3]
-
-
-@pytest.mark.nightly
-def test_no_network_and_no_space(ask):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        messages = ask({"source": FULL}, HF_ENDPOINT=url)
-    messages += ask({"source": FULL, "full_disk": True})
-    for message, cause in zip(messages, ("Connection refused", "No space left"), strict=True):
-        assert message.startswith("own/set@")
-        assert cause in message
 
 
 @pytest.mark.nightly

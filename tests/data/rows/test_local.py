@@ -1,8 +1,4 @@
-import json
-
 import fsspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from services.data.rows import local
@@ -86,27 +82,3 @@ def test_arrow_is_read_from_a_local_disk_alone(tmp_path):
     arrow_stream(tmp_path / "a.arrow")
     assert fields(f"file://{tmp_path}/a.arrow") == ROWS
     assert "copy the file to a local disk" in failure("memory://a.arrow")
-
-
-def test_folders_that_cannot_be_used(tmp_path):
-    assert "the folder has no *.parquet, *.arrow or *.jsonl" in failure(tmp_path)
-    (tmp_path / "x.parquet").mkdir()
-    assert "the folder has no *.parquet" in failure(tmp_path)
-    assert "no such file" in failure(tmp_path / "nowhere.arrow")
-    assert "no such file" in failure(tmp_path / "nowhere")
-
-
-def test_damaged_files_are_named(tmp_path):
-    for name in ("stream.arrow", "file.arrow", "table.parquet"):
-        (tmp_path / name).write_text(json.dumps(ROWS))
-        assert failure(tmp_path / name).startswith(f"{tmp_path / name}: not a ")
-
-
-def test_text_that_is_not_utf8_is_named(tmp_path):
-    raw = pa.array([b"ok", b"\xff"]).cast(pa.binary())
-    table = pa.table({"name": pa.Array.from_buffers(pa.string(), 2, raw.buffers())})
-    pq.write_table(table, tmp_path / "x.parquet")
-    assert "row 2: cannot be read (UnicodeDecodeError" in failure(tmp_path / "x.parquet")
-    with pa.ipc.new_stream(str(tmp_path / "x.arrow"), table.schema) as writer:
-        writer.write_table(table)
-    assert "Invalid UTF8" in failure(tmp_path / "x.arrow")

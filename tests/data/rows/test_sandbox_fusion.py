@@ -149,29 +149,10 @@ def test_code_contests_rows_have_every_case_whole(server: str, cache: Path):
     assert unknown["difficulty"] == "unknown"
 
 
-def test_places_name_server_data_set_and_id(server: str, cache: Path):
-    places = [place for place, _ in rows(source(server), "mbpp", cache, offline=False)]
-    assert places[0] == f"{server} mbpp id 1"
-    assert [place for place, _ in rows(source(server), "mbpp", cache, offline=True)] == places
-
-
 def test_a_name_of_its_own_is_served_by_the_layouts_class(server: str, cache: Path):
     """Tests that are more than assertions are one test."""
     (row,) = fetched(source(server, "my_mbpp"), "mbpp", cache)
     assert row["test_list"] == ["x = 2\nassert f(x)\nassert f('''\nassert''')"]
-
-
-def test_the_split_goes_along(server: str, cache: Path):
-    seen = []
-
-    def note(_path: str, body: dict[str, Any], forward: Forward) -> Answer:
-        seen.append(body["config"])
-        return forward()
-
-    with standing_before(server, note) as url:
-        fetched(source(url, "mbpp", split="train"), "mbpp", cache)
-    assert all(config["extra"] == {"split": "train"} for config in seen)
-    assert all(config["is_fewshot"] is False for config in seen)
 
 
 def test_what_is_complete_needs_no_server(server: str, cache: Path):
@@ -199,20 +180,6 @@ def test_rows_of_another_source_are_not_taken(server: str, cache: Path):
         assert cache.read_bytes() == kept
         if "url" not in other:
             assert len(fetched(changed, "mbpp", cache)) == (1 if "dataset" in other else 5)
-
-
-def test_rows_of_another_layout_are_not_taken(server: str, cache: Path):
-    fetched(source(server), "mbpp", cache)
-    assert "task_id" in failure(source(server), "humaneval", cache)
-
-
-def test_offline_without_a_cache(cache: Path):
-    message = failure(source("http://localhost:1"), "mbpp", cache, offline=True)
-    assert message == (
-        "offline, and http://localhost:1 mbpp is not completely in the cache "
-        f"{cache}; run once without --offline"
-    )
-    assert not cache.parent.exists()
 
 
 def test_a_torn_cache_is_made_whole(server: str, cache: Path):
@@ -297,16 +264,6 @@ def test_a_server_that_fails(cache: Path):
         assert len(asked) == requests, answer
 
 
-def test_a_server_that_hangs(server: str, cache: Path):
-    over = threading.Event()
-    with standing_before(server, lambda *_: (over.wait(30), None)[1]) as url:
-        try:
-            with pytest.raises(DataError, match=r"5 attempts failed: no answer within 0\.1 s"):
-                list(rows(source(url), "mbpp", cache, offline=False, seconds=0.1, wait=0.01))
-        finally:
-            over.set()
-
-
 def test_what_cannot_be_used(server: str, cache: Path):
     for url in ("http://127.0.0.1:1", "nowhere", "http://", "http://a b:80"):
         assert "source.url" in failure(source(url), "mbpp", cache)
@@ -343,9 +300,3 @@ def test_a_server_that_shows_not_all_of_the_cases(server: str, cache: Path, flag
     with standing_before(server, older) as url:
         message = failure(source(url, "code_contests"), "code_contests", cache)
     assert "use a newer SandboxFusion" in message
-
-
-def test_a_cache_that_cannot_be_made(server: str, tmp_path: Path):
-    (tmp_path / "file").touch()
-    assert "cannot be" in failure(source(server), "mbpp", tmp_path / "file" / "rows.jsonl")
-    assert "cannot be written" in failure(source(server), "mbpp", tmp_path)
