@@ -6,14 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 from rich.console import Console
 
-from services.cli.accept import accept, print_warnings
+from services.cli.accept import print_warnings
 from shared.analysis.evidence import BASELINE_SETS
 from shared.data_lock import LOCK_NAME, hash_file
-from shared.errors import DataError, FindingsError, OutputError, UndecidedError
 from shared.finished_run import open_run
 from shared.result_config import QUOTAS
 from tests.cli.commands import ROOT, plumb
@@ -21,12 +19,6 @@ from tests.shared.baselines import figures, record, sandbox
 from tests.shared.finished_runs import write_run
 
 SETS = "data_manifests"
-
-
-def test_data_that_are_not_there_are_an_error(tmp_path: Path) -> None:
-    write_run(tmp_path / "run", {"humaneval": "+-"})
-    with pytest.raises(DataError, match="parquet: no such file"):
-        accept(str(tmp_path / "run"), data=[str(tmp_path / "none.parquet")])
 
 
 def letters(problems: int) -> str:
@@ -184,13 +176,6 @@ def test_an_incomplete_run_with_a_torn_line(copied):
     assert done.code == 4
 
 
-def test_a_small_run_lacks_sets():
-    done = plumb("accept", "tests/fixtures/finished_run", folder=ROOT)
-    assert done.code == 1
-    assert done.line.startswith("plumb: not accepted: sets,")
-    assert rows(done.stdout)["canaries"] == ["warning"]
-
-
 def test_data_elsewhere_are_named(copied):
     (copied / SETS).rename(copied / "elsewhere")
     done = plumb("accept", "run", folder=copied)
@@ -198,15 +183,6 @@ def test_data_elsewhere_are_named(copied):
     assert rows(done.stdout)["manifests"] == rows(done.stdout)["audit"] == ["warning"]
     assert "→ name the data files with --data" in done.stdout
     assert plumb("accept", "run", "--data", "elsewhere", folder=copied).code == 0
-
-
-def test_typical_ranges_need_the_size_of_the_model(copied):
-    run, data = str(copied / "run"), [str(copied / SETS)]
-    accept(run, data)
-    accept(run, data, size=7)
-    # The figures of a small model are not typical of a large one.
-    with pytest.raises(UndecidedError, match="accepted with warnings: typical-range"):
-        accept(run, data, size=1.5)
 
 
 @pytest.mark.parametrize(
@@ -223,21 +199,6 @@ def test_bad_input_is_one_line(copied, arguments, said):
     assert done.code == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_run_at_a_url(baseline, capsys):
-    fs = fsspec.filesystem("memory")
-    fs.put(str(baseline), "/bucket", recursive=True)
-    try:
-        accept("memory://bucket/run", data=["memory://bucket/data_manifests"])
-        assert "accepted: all 20 checks pass" in capsys.readouterr().out
-        with pytest.raises(OutputError, match="no run in this folder"):
-            accept("memory://bucket/none")
-        fs.rm("/bucket/data_manifests/humaneval.jsonl")
-        with pytest.raises(UndecidedError, match="accepted with warnings: manifests, audit"):
-            accept("memory://bucket/run", data=["memory://bucket/data_manifests"])
-    finally:
-        fs.rm("/bucket", recursive=True)
 
 
 def warned(folder: str) -> list[str]:
@@ -261,9 +222,3 @@ def test_warnings_at_the_end_of_a_run(tmp_path):
         "warning: time-outs: one: 40 of 40 (100.0%), above 20%; two: 30 of 30 (100.0%), above "
         "20%; check the sandbox with plumb doctor; judge again with a longer sandbox.timeout"
     )
-
-
-def test_failures_say_which_checks(copied):
-    change(copied, wandb=None)
-    with pytest.raises(FindingsError, match=r"not accepted: wandb \(of 20 checks\)"):
-        accept(str(copied / "run"), data=[str(copied / SETS)])

@@ -94,25 +94,6 @@ def test_an_unknown_key_on_the_command_line(desk: Desk) -> None:
     refused(outcome, desk, "'judge.wokers'", "did you mean 'judge.workers'")
 
 
-def test_an_unknown_key_in_the_config(desk: Desk) -> None:
-    (desk.folder / "config.yaml").write_text("sandbox: {time_out: 3}\n")
-    outcome = desk.judge_all("--config", "config.yaml")
-    refused(outcome, desk, "'sandbox.time_out'", "did you mean 'sandbox.timeout'")
-
-
-def test_an_ill_typed_value(desk: Desk) -> None:
-    refused(desk.run("judge.workers=many"), desk, "'judge.workers'", "'many'", "integer")
-
-
-def test_an_override_that_is_not_key_value(desk: Desk) -> None:
-    refused(desk.run("judge.workers"), desk, "'judge.workers'", "key=value")
-
-
-def test_a_template_that_leaves_the_problem_out(desk: Desk, generator: str) -> None:
-    outcome = desk.run_at(generator, "data.templates={d1: Hello}")
-    refused(outcome, desk, "data.templates.d1", "{prompt}")
-
-
 # The data
 
 
@@ -136,12 +117,6 @@ def test_data_that_is_no_parquet(desk: Desk) -> None:
     refused(desk.judge_all(), desk, "data.parquet", "not a parquet file")
 
 
-def test_a_folder_without_data(desk: Desk) -> None:
-    (desk.folder / "empty").mkdir()
-    outcome = desk.judge("--data", "empty", "--completions", "completions.jsonl")
-    refused(outcome, desk, "empty", "*.parquet")
-
-
 def test_data_without_a_column(desk: Desk) -> None:
     row = problem().model_dump()
     del row["ground_truth"]
@@ -149,37 +124,15 @@ def test_data_without_a_column(desk: Desk) -> None:
     refused(desk.judge_all(), desk, "data.parquet", "'ground_truth'")
 
 
-def test_data_without_the_column_of_the_prompt(desk: Desk, generator: str) -> None:
-    refused(desk.run_at(generator, "data.prompt_key=question"), desk, "data.parquet", "'question'")
-    refused(desk.judge_all("data.prompt_key=question"), desk, "data.parquet", "'question'")
-
-
 def test_data_with_a_problem_twice(desk: Desk) -> None:
     desk.write_rows(problem("p1").model_dump(), problem("p1").model_dump())
     refused(desk.judge_all(), desk, "data.parquet: row 2", "'p1'", "row 1")
-
-
-def test_a_problem_in_two_files(desk: Desk) -> None:
-    write_dataset(str(desk.folder / "other.parquet"), [problem("p2")])
-    outcome = desk.judge_all("--data", "other.parquet")
-    refused(outcome, desk, "other.parquet: row 1", "'p2'", "data.parquet: row 2")
 
 
 def test_a_ground_truth_that_cannot_be_used(desk: Desk) -> None:
     for text in ("{", "", "{}", '{"inputs": ["1"], "outputs": []}', '{"test_list": []}'):
         desk.write_rows(problem("p1").model_dump(), problem("p2", ground_truth=text).model_dump())
         refused(desk.judge_all(), desk, "data.parquet: row 2", "'p2'", "ground_truth")
-
-
-def test_an_empty_data_set(desk: Desk) -> None:
-    table = pa.Table.from_pylist([problem().model_dump()])
-    pq.write_table(table.slice(0, 0), desk.data)
-    refused(desk.judge_all(), desk, "data.parquet", "the data set is empty")
-
-
-def test_a_null(desk: Desk) -> None:
-    desk.write_rows(problem("p1").model_dump(), {**problem("p2").model_dump(), "prompt": None})
-    refused(desk.judge_all(), desk, "data.parquet: row 2", "'prompt'")
 
 
 # Recorded completions
@@ -202,12 +155,6 @@ def test_completions_that_cannot_be_used(desk: Desk) -> None:
     for text, named in cases:
         desk.completions.write_text(text)
         refused(desk.judge_all(), desk, "completions.jsonl", named)
-
-
-def test_replayed_completions_that_are_not_there(desk: Desk) -> None:
-    given = ("--embedded", "generation.backend=replay", "generation.replay.completions=absent")
-    outcome = desk.run("--data", "data.parquet", *given)
-    refused(outcome, desk, "generation.replay.completions", "absent")
 
 
 # The generator
@@ -236,26 +183,10 @@ def test_verls_engines_run_somewhere_else_have_to_be_named(desk: Desk) -> None:
     refused(outcome, desk, "--base-url", "generation.base_urls")
 
 
-def test_verls_engines_run_somewhere_else_are_asked_as_any_server(desk: Desk) -> None:
-    url = refused_url()
-    given = ("generation.backend=verl", f"generation.base_urls=[{url}]")
-    refused(desk.run("--data", "data.parquet", *given), desk, url, "is it running?")
-
-
 def test_a_generator_that_is_down(desk: Desk) -> None:
     url = refused_url()
     refused(desk.run_at(url), desk, url, "is it running?")
     refused(desk.run_at(f"{url}/v1"), desk, f"{url}/v1/models")
-
-
-@pytest.mark.parametrize("url", ["localhost:8000", "localhost:8000/v1"])
-def test_a_generator_without_a_scheme(desk: Desk, url: str) -> None:
-    outcome = desk.run_at(url)
-    refused(
-        outcome,
-        desk,
-        "generator localhost:8000/v1: not an address such as http://localhost:8000/v1",
-    )
 
 
 def test_a_sandbox_without_a_scheme(desk: Desk) -> None:
@@ -266,11 +197,6 @@ def test_a_sandbox_without_a_scheme(desk: Desk) -> None:
 def test_an_output_that_cannot_be_written(desk: Desk) -> None:
     outcome = desk.judge_all("--embedded", "--output", "data.parquet/out")
     refused(outcome, desk, "cannot write ", "data.parquet/out", "choose another --output")
-
-
-def test_recordings_that_nobody_named(desk: Desk) -> None:
-    outcome = desk.run("--data", "data.parquet", "--embedded", "generation.backend=replay")
-    refused(outcome, desk, "name it with generation.replay.completions")
 
 
 def test_a_lock_of_data_that_nobody_prepared(desk: Desk, generator: str) -> None:
@@ -310,16 +236,6 @@ def test_a_generator_with_another_model(desk: Desk, generator: str) -> None:
     refused(outcome, desk, generator, "'other'", "coder")
 
 
-def test_one_of_two_generators_is_down(desk: Desk, generator: str) -> None:
-    url = refused_url()
-    refused(desk.run_at(generator, "--base-url", url), desk, url)
-
-
-@pytest.mark.parametrize("url", ["nonsense", "http://", "http://127.0.0.1:port"])
-def test_a_generator_url_that_is_none(desk: Desk, url: str) -> None:
-    refused(desk.run_at(url), desk, url)
-
-
 # The sandbox and Redis
 
 
@@ -335,11 +251,6 @@ def test_a_sandbox_that_is_none(desk: Desk, generator: str) -> None:
     )
     outcome = desk.run_at(generator, f"sandbox.url={generator}")
     refused(outcome, desk, generator, "is not a SandboxFusion server")
-
-
-def test_an_embedded_stack_with_a_sandbox_that_is_away(desk: Desk) -> None:
-    url = refused_url()
-    refused(desk.judge_all("--embedded", SANDBOX_URLS=url), desk, url)
 
 
 def test_a_tokenizer_or_an_output_that_cannot_be_used(desk: Desk) -> None:
@@ -377,30 +288,11 @@ def test_neither_sandbox_nor_judges_are_asked(desk: Desk) -> None:
     refused(outcome, desk, f"Redis at redis://{redis}", "not reachable")
 
 
-def test_a_sandbox_check_that_is_none_of_them(desk: Desk) -> None:
-    outcome = desk.judge_all(PLUMBLINE_SANDBOX_CHECK="nobody")
-    refused(outcome, desk, "PLUMBLINE_SANDBOX_CHECK", "'nobody'", "sandboxes, judges, none")
-
-
 def test_redis_that_is_away(desk: Desk, sandbox: str) -> None:
     host = refused_url().removeprefix("http://")
     outcome = desk.judge_all(SANDBOX_URLS=sandbox, REDIS_URL=f"redis://:{SECRET}@{host}/0")
     refused(outcome, desk, host, "not reachable", "REDIS_URL")
     assert SECRET not in outcome.stderr + outcome.stdout
-
-
-def test_redis_that_refuses_the_password(
-    desk: Desk, sandbox: str, redis_server: RedisServer
-) -> None:
-    host = redis_server.url.rpartition("@")[2]
-    outcome = desk.judge_all(SANDBOX_URLS=sandbox, REDIS_URL=f"redis://:{SECRET}@{host}")
-    refused(outcome, desk, host, "password")
-    assert SECRET not in outcome.stderr + outcome.stdout
-
-
-def test_a_redis_url_that_is_none(desk: Desk, sandbox: str) -> None:
-    outcome = desk.judge_all(SANDBOX_URLS=sandbox, REDIS_URL="http://127.0.0.1:6379")
-    refused(outcome, desk, "REDIS_URL")
 
 
 # The output
@@ -451,12 +343,6 @@ def test_force_takes_no_results_away_that_cannot_be_replaced(
     assert outcome.code == 2
     assert outcome.line.startswith("plumb: ")
     assert (out / artifacts.RUN).read_text() == "{}"
-
-
-def test_an_output_folder_that_cannot_be_made(desk: Desk) -> None:
-    (desk.folder / "out").write_text("a file")
-    refused(desk.judge_all("--embedded"), desk, "out")
-    assert (desk.folder / "out").read_text() == "a file"
 
 
 def test_an_output_url_that_is_none(desk: Desk) -> None:

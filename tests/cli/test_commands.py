@@ -50,13 +50,6 @@ def test_a_misspelt_command_gets_a_suggestion() -> None:
     assert "No such command 'jude'. Did you mean 'judge', 'rejudge'?" in done.stderr
 
 
-def test_the_help_of_a_command_and_of_a_group() -> None:
-    assert "Usage: python -m services.cli judge [OPTIONS]" in plumb("judge", "--help").stdout
-    listed = plumb("data").stdout + plumb("data").stderr
-    assert "Usage: python -m services.cli data" in listed
-    assert "prepare" in listed
-
-
 def test_the_version() -> None:
     done = plumb("--version")
     assert re.fullmatch(r"plumb \d+\.\d+\.\d+ \(Python 3\.\d+\.\d+(, commit \S+)?\)\n", done.stdout)
@@ -74,11 +67,6 @@ def test_the_version() -> None:
 )
 def test_completion(typed: str, wanted: set[str]) -> None:
     assert set(completed("bash", typed).split()) == wanted
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_completion_in_other_shells(shell: str) -> None:
-    assert "doctor" in completed(shell, "plumb doc")
 
 
 def completed(shell: str, typed: str) -> str:

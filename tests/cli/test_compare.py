@@ -94,28 +94,6 @@ def test_a_pass_ratio_that_is_a_lower_bound_is_named_so(tmp_path):
     assert "at least" not in compare(tmp_path, "a", "a").stdout
 
 
-def test_a_run_against_itself(pair):
-    for each in found(pair, "a", "a").values():
-        for metric in ("accepted_at_1", "pass_ratio_mean"):
-            assert each[metric]["difference"] == 0
-            assert each[metric]["p_value"] == 1
-            assert each[metric]["ci95"][0] < 0 < each[metric]["ci95"][1]
-        assert (each["gained"], each["lost"]) == ([], [])
-    assert "no sample is accepted in only one run" in compare(
-        pair, "a", "a", "--show-flips"
-    ).stdout  # fmt: skip
-
-
-def test_the_samples_of_a_problem_are_averaged(tmp_path):
-    write_run(tmp_path / "a", {"one": ["++--", "----"]})
-    write_run(tmp_path / "b", {"one": ["+++-", "+---"]})
-    accepted = found(tmp_path, "a", "b")["one"]["accepted_at_1"]
-    assert accepted["problems"] == 2
-    assert (accepted["first"], accepted["second"]) == (0.25, 0.5)
-    # Both problems gain a quarter: both signs, or neither.
-    assert accepted["p_value"] == pytest.approx(0.5, abs=0.03)
-
-
 def test_what_has_no_partner_or_no_verdict_is_left_out_and_said(tmp_path):
     write_run(tmp_path / "a", {"one": "++-+!-", "mine": "+"})
     answers = {"one": "+++ + +"[:6] + "+", "theirs": "+"}
@@ -145,34 +123,6 @@ def test_what_differs_is_refused_in_one_line(tmp_path):
         "actor_rollout_ref.rollout.temperature is 0.0 in A and 0.8 in B; "
     )
     assert "; and 1 more differences; repeat one of the runs" in done.line
-
-
-def test_a_run_without_its_configuration_is_refused(tmp_path):
-    write_run(tmp_path / "a", {"one": "+-"})
-    path = tmp_path / "a" / "run.json"
-    document = json.loads(path.read_text())
-    del document["config"]
-    path.write_text(json.dumps(document))
-    done = compare(tmp_path, "a", "a")
-    assert done.code == 2
-    assert "a/run.json: not a run record (config: field required)" in done.line
-
-
-def test_the_model_and_where_parts_run_may_differ(tmp_path):
-    write_run(tmp_path / "a", {"one": "+-"})
-    changes = {
-        "config.generation.base_urls": ["http://elsewhere"],
-        "config.actor_rollout_ref.model.path": "other",
-        "config.judge.workers": 7,
-        "config.run.seed": 3,
-    }
-    write_run(tmp_path / "b", {"one": "++"}, change=changes)
-    done = compare(tmp_path, "a", "b")
-    assert (done.code, done.stderr) == (0, "")
-    assert [line for line in done.stdout.splitlines() if " in A and " in line] == [
-        'actor_rollout_ref.model.path is "" in A and "other" in B',
-        "run.seed is 0 in A and 3 in B",
-    ]
 
 
 def test_forced_it_warns_and_goes_on(tmp_path):

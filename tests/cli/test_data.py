@@ -61,15 +61,6 @@ def test_an_overlap_is_exit_code_1_with_the_pair_and_its_figures(desk):
     assert desk.listed("overlaps")[0]["reviewed"] == "planted"
 
 
-def test_check_of_files_alone(desk):
-    data(desk, "prepare")
-    done = plumb(
-        "data", "check", str(desk.data("train")), str(desk.data("test")), folder=desk.folder
-    )
-    assert done.code == 0
-    assert "3 problems of 2 sets" in done.stdout
-
-
 def test_data_that_differ_from_the_lock_are_exit_code_1(desk):
     data(desk, "prepare")
     desk.data("test").write_bytes(desk.data("train").read_bytes())
@@ -141,13 +132,6 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(tmp_path):
         if done.code != 2 or done.stderr.count("\n") != 1 or named not in done.stderr:
             failures.append((arguments, done))
     assert failures == []
-
-
-def test_a_source_that_cannot_be_read_is_one_line_and_exit_code_2(desk):
-    desk.source("test", [row(2), b"{"])
-    done = data(desk, "prepare")
-    assert done.code == 2
-    assert "test.jsonl:2: not JSON" in done.line
 
 
 @pytest.mark.e2e

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +14,7 @@ from services.data.records import write_dataset
 from shared.config import load_config
 from shared.datasets import read_dataset
 from shared.errors import PlumblineError
-from shared.prompts import chat_messages, prompt_facts
+from shared.prompts import chat_messages
 from shared.reference import reference_of
 from shared.schemas import StdioTests
 from tests.cli.commands import ROOT
@@ -52,12 +51,6 @@ def export(output: Path, *options: str) -> Done:
 def both(output: Path, *options: str) -> Done:
     files = ("--train", str(TRAIN), "--validation", str(VALIDATION))
     return export(output, *files, "--allow-eval", *options)
-
-
-def test_keys_of_verl_are_named(tmp_path: Path) -> None:
-    done = both(tmp_path / "out", "trainer.save_freq=20")
-    assert done.code == 0, done.line
-    assert "config: trainer.save_freq: no effect here; a run does not use it" in done.stdout
 
 
 def test_rows_are_the_problems_with_the_runs_prompts(tmp_path: Path) -> None:
@@ -119,35 +112,6 @@ def public_tests(row: Any) -> list[dict[str, str]]:
     return list(
         row["extra_info"]["tools_kwargs"]["run_public_tests"]["create_kwargs"]["public_tests"]
     )
-
-
-def test_verls_ways_of_reading(tmp_path: Path) -> None:
-    # RLHFDataset loads each file with `datasets` and concatenates them, which needs equal types.
-    assert both(tmp_path, "--agent-name", "tool_agent").code == 0
-    tables = [
-        datasets.load_dataset(
-            "parquet", data_files=str(tmp_path / name), cache_dir=str(tmp_path / "cache")
-        )["train"]
-        for name in ("train.parquet", "validation.parquet")
-    ]
-    joined = datasets.concatenate_datasets(tables)
-    assert len(joined) == 29
-    assert [message["role"] for message in joined[0]["prompt"]] == ["user"]
-    # main_generation_server takes the messages of pandas' rows as lists.
-    frame = pd.read_parquet(tmp_path / "train.parquet")
-    assert frame["prompt"].tolist()[0].tolist()[0]["role"] == "user"
-
-
-def test_the_record_tells_where_the_files_come_from(tmp_path: Path) -> None:
-    assert both(tmp_path).code == 0
-    record = json.loads((tmp_path / "export.json").read_text())
-    config = load_config(ROOT / CONFIG, [])
-    problems = [p for path in (TRAIN, VALIDATION) for p in read_dataset(str(ROOT / path))]
-    facts = prompt_facts(problems, config)
-    assert record["prompts"] == {n: p.model_dump() for n, p in facts.prompts.items()}
-    assert record["config"] == config.protocol().leaves
-    assert record["data_files"] == {"train": [str(TRAIN)], "validation": [str(VALIDATION)]}
-    assert record["files"]["train.parquet"]["datasets"] == {"codecontests_valid": 14}
 
 
 def test_an_earlier_export_stays_unless_it_is_to_be_replaced(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from services.cli.display import ProgressDisplay
 from services.cli.execute import WAIT_VARIABLE, DependencyWait
-from shared.errors import ConfigError, ServiceError, UnavailableError
+from shared.errors import ServiceError, UnavailableError
 
 
 class Notes(ProgressDisplay):
@@ -43,24 +43,6 @@ def test_each_reason_is_said_once() -> None:
 def test_what_will_not_get_better_is_not_waited_for() -> None:
     with pytest.raises(ServiceError, match="another key"):
         DependencyWait(Notes(), poll_seconds=0.01).wait(failing(ServiceError("another key")))
-
-
-@pytest.mark.parametrize("seconds", [None, "", "0"])
-def test_by_default_nobody_waits(monkeypatch: pytest.MonkeyPatch, seconds: str | None) -> None:
-    monkeypatch.delenv(WAIT_VARIABLE)
-    if seconds is not None:
-        monkeypatch.setenv(WAIT_VARIABLE, seconds)
-    notes = Notes()
-    with pytest.raises(UnavailableError):
-        DependencyWait(notes, poll_seconds=0.01).wait(failing(UnavailableError("cold")))
-    assert notes.said == []
-
-
-@pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "inf"])
-def test_no_time(monkeypatch: pytest.MonkeyPatch, seconds: str) -> None:
-    monkeypatch.setenv(WAIT_VARIABLE, seconds)
-    with pytest.raises(ConfigError, match=WAIT_VARIABLE):
-        DependencyWait(Notes(), poll_seconds=0.01)
 
 
 def test_a_reason_is_repeated_with_its_time_and_the_pods_that_are_not_ready(

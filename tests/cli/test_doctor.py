@@ -67,17 +67,6 @@ def test_a_machine_without_a_config(tmp_path: Path, programs: Path) -> None:
     assert "FAILED" not in done.stdout  # nobody named a Redis or a sandbox
 
 
-def test_keys_of_verl_are_named(tmp_path: Path) -> None:
-    config = tmp_path / "verl.yaml"
-    config.write_text("rollout: {temperature: 0.5}\ntrainer: {save_freq: 20}\n")
-    done = plumb("doctor", "--config", str(config), folder=tmp_path)
-    said = done.stdout.splitlines()
-    assert said[:2] == [
-        "note   config: rollout is read as actor_rollout_ref.rollout",
-        "note   config: trainer.save_freq: no effect here; a run does not use it",
-    ]
-
-
 def test_what_is_broken_has_its_remedy(tmp_path: Path, programs: Path) -> None:
     program(programs, "nvidia-smi", "echo 'Failed to initialize NVML'; exit 18")
     program(programs, "docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")

@@ -1,8 +1,5 @@
 """`plumb export`, called in this process."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +8,6 @@ from typer.testing import CliRunner, Result
 
 from services.cli.finished import export
 from shared.errors import DataError, OutputError
-from tests.cli.commands import ROOT
 from tests.exports.conftest import Exported, finished
 
 __all__ = ["finished"]  # a fixture
@@ -77,57 +73,3 @@ def test_a_folder_without_a_run(tmp_path: Path) -> None:
     assert isinstance(result.exception, OutputError)
     assert "no run in this folder" in str(result.exception)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_format_that_there_is_not(finished: Exported, tmp_path: Path) -> None:
-    result = run_export(finished.run, "--format", "xml", "--output", str(tmp_path / "out"))
-    assert result.exit_code == 2
-    assert "hf-parquet" in result.stderr
-
-
-def test_an_output_that_cannot_be_written(finished: Exported, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    result = run_export(finished.run, "--format", "csv", "--output", str(tmp_path / "file" / "out"))
-    assert isinstance(result.exception, OutputError)
-
-
-_WITHOUT_NUMPY = """
-import json, sys
-sys.modules["numpy"] = None
-from services.cli.__main__ import main
-codes = []
-for arguments in json.loads(sys.argv[1]):
-    sys.argv = ["plumb", "export", *arguments]
-    try:
-        main()
-        codes.append(0)
-    except SystemExit as end:
-        codes.append(end.code or 0)
-print(json.dumps(codes))
-"""
-
-
-def test_no_format_needs_numpy(finished: Exported, tmp_path: Path) -> None:
-    """The runner's image has ``plumb export`` and no numpy."""
-    finished.record()
-    tables = [(kind, "samples") for kind in ("inspect", "evalplus", "hf-parquet", "csv")]
-    tables += [(kind, "cases") for kind in ("hf-parquet", "csv")]
-    commands = [
-        [
-            str(finished.run),
-            "--format",
-            kind,
-            "--table",
-            table,
-            "--output",
-            str(tmp_path / kind / table),
-        ]
-        for kind, table in tables
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_NUMPY, json.dumps(commands)],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    codes = json.loads(done.stdout.splitlines()[-1])
-    assert dict(zip(tables, codes, strict=True)) == dict.fromkeys(tables, 0), done.stderr

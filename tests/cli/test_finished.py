@@ -170,33 +170,6 @@ def test_a_run_is_found_by_the_name_under_which_it_is_listed(tmp_path):
     )
 
 
-def test_show(tmp_path):
-    write_run(tmp_path / "run", complete=False)
-    done = plumb("show", "run", folder=tmp_path)
-    assert done.code == 0, done.stderr
-    assert "accepted@1" in done.stdout
-    assert "50.0%" in done.stdout
-    assert "d1: 2 problems, SHA-256 ab" in done.stdout
-    assert "incomplete" in done.stdout
-
-
-def test_a_mean_pass_ratio_that_is_a_lower_bound_is_shown_so(tmp_path):
-    write_run(tmp_path / "run")
-    path = tmp_path / "run" / "phase0_summary.json"
-    exact = {"pass_ratio_mean": 0.5, "pass_ratio_mean_bounds": [0.5, 0.5], "samples_cut": 0}
-    path.write_text(json.dumps({"d1": exact}))
-    assert "≥" not in (shown := plumb("show", "run", folder=tmp_path).stdout)
-    assert "samples cut" not in shown
-    cut = {"pass_ratio_mean": 0.5, "pass_ratio_mean_bounds": [0.5, 0.75], "samples_cut": 7}
-    path.write_text(json.dumps({"d1": exact, "d2": cut}))
-    rows = [
-        " ".join(line.split()) for line in plumb("show", "run", folder=tmp_path).stdout.split("\n")
-    ]
-    assert "pass ratio, mean 0.500 ≥ 0.500" in rows
-    assert "if cases not run pass 0.500, 0.500 0.500, 0.750" in rows
-    assert "samples cut 0 7" in rows
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -31,38 +31,19 @@ def event(name: str, message: str) -> dict:
 @pytest.mark.parametrize(
     ("broken", "events", "reason", "remedy"),
     [
-        (
-            pod("g", unschedulable="0/1 nodes are available: 1 Insufficient nvidia.com/gpu."),
-            [],
-            "Insufficient nvidia.com/gpu",
-            "device plugin",
-        ),
-        (
-            pod("r", unschedulable="pod has unbound immediate PersistentVolumeClaims"),
-            [],
-            "unbound",
-            "storage class",
-        ),
-        (
-            pod("j", containerStatuses=waits("ContainerCreating")),
-            [event("j", "references non-existent secret key: judge")],
-            "secret key: judge",
-            "k8s/secrets.sh",
-        ),
-        (
-            pod("s", containerStatuses=waits("ImagePullBackOff")),
-            [],
-            "ImagePullBackOff",
-            "load or push the image",
-        ),
-        (
-            pod("a", containerStatuses=waits("CrashLoopBackOff"), phase="Running"),
-            [],
-            "CrashLoopBackOff",
-            "logs a --previous",
-        ),
+        (pod("g", unschedulable="0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), [],
+         "Insufficient nvidia.com/gpu", "device plugin"),
+        (pod("r", unschedulable="pod has unbound immediate PersistentVolumeClaims"), [],
+         "unbound", "storage class"),
+        (pod("j", containerStatuses=waits("ContainerCreating")),
+         [event("j", "references non-existent secret key: judge")],
+         "secret key: judge", "k8s/secrets.sh"),
+        (pod("s", containerStatuses=waits("ImagePullBackOff")), [],
+         "ImagePullBackOff", "load or push the image"),
+        (pod("a", containerStatuses=waits("CrashLoopBackOff"), phase="Running"), [],
+         "CrashLoopBackOff", "logs a --previous"),
     ],
-)
+)  # fmt: skip
 def test_a_pod_is_named_with_time_reason_and_remedy(
     broken: dict, events: list[dict], reason: str, remedy: str
 ):

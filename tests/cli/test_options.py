@@ -17,7 +17,6 @@ from shared.finished_run import FinishedRun
 from shared.plan import make_plan
 from shared.run_record import RunRecord, WandbRecord
 from shared.statuses import FinalStatus
-from shared.text import split_urls
 from tests.cli.commands import plumb
 from tests.shared.ledgers import problem
 
@@ -106,11 +105,6 @@ def test_the_summary_says_where_weights_and_biases_has_the_run(
     assert [line for line in out.getvalue().splitlines() if "Biases" in line] == shown
 
 
-def test_urls_are_split_without_empty_ones() -> None:
-    assert split_urls(" http://a , ,http://b,") == ["http://a", "http://b"]
-    assert split_urls("") == []
-
-
 # Flags for keys
 
 SIZE = ("actor_rollout_ref.rollout.tensor_model_parallel_size", 4)
@@ -133,12 +127,6 @@ def test_a_flag_and_an_override_of_the_same_key(key: str) -> None:
         f"--tensor-parallel-size 4 and {key}=2 contradict each other; keep one of them"
     )
     assert flags_as_overrides(flags, [f"{key}=4"])
-
-
-def test_a_method_and_an_override_of_it() -> None:
-    given = ["judge.method=batch"]
-    with pytest.raises(ConfigError, match=r"method submit and judge\.method=batch contradict"):
-        with_method(load_config(None, given), None, True, False, given)
 
 
 def test_the_model_is_what_replicas_load_or_what_others_are_asked_for() -> None:

@@ -126,15 +126,6 @@ def test_services_outlive_the_server_and_are_executed_without_it(tmp_path: Path)
         second.stop(0)
 
 
-def test_a_service_that_cannot_be_imported_is_executed_for_the_reason(
-    prefork: Prefork, tmp_path: Path
-) -> None:
-    child = service(tmp_path, "absent")
-    child.start(partial(prefork.fork, "absent"))
-    with pytest.raises(ServiceError, match=r"absent ended with exit code 1 .*No module named"):
-        child.wait_for_port()
-
-
 def test_the_server_has_one_thread_when_it_forks(tmp_path: Path) -> None:
     """A fork copies one thread, so locks that another one holds would stay locked."""
     prefork = Prefork()
@@ -150,14 +141,3 @@ def test_the_server_has_one_thread_when_it_forks(tmp_path: Path) -> None:
     finally:
         child.stop(0)
         prefork.close()
-
-
-def test_waiting_for_a_forked_process_times_out(prefork: Prefork, tmp_path: Path) -> None:
-    child = replay(tmp_path)
-    started(child, prefork)
-    child.wait_for_port()
-    began = time.monotonic()
-    os.kill(child.process.pid if child.process else 0, signal.SIGSTOP)  # SIGTERM is not handled
-    child.stop(0.2)
-    assert time.monotonic() - began < 20
-    assert (child.running, child.exit_code) == (False, -signal.SIGKILL)

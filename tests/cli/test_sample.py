@@ -1,17 +1,13 @@
 """`plumb show RUN --sample` and `--status`."""
 
 import gzip
-import io
 import re
-import sys
 
 import pytest
 import typer
-from rich.console import Console
 from typer.testing import CliRunner
 
 from services.cli import finished
-from services.cli.sample import print_code
 from shared.errors import ConfigError
 from shared.outlines import ProblemOutline
 from shared.schemas import CaseRecord, FailedCase, JudgedCode
@@ -127,14 +123,6 @@ def test_a_terminal_shows_the_first_and_last_lines_of_a_long_input(run):
     assert "440 lines left out; a file gets all" in shown
     assert shown.count("+ x") < 60
     assert len(re.findall(r"^in \d+$", show(run, *options).stdout, re.MULTILINE)) == 500
-
-
-def test_code_whose_lexer_is_not_installed_is_printed_plain(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pygments.lexers.c_cpp", None)
-    monkeypatch.setattr("pygments.lexers._lexer_cache", {})
-    out = io.StringIO()
-    print_code(Console(file=out, force_terminal=True, width=60), "int main() {}\n", "cpp")
-    assert out.getvalue().strip() == "int main() {}"
 
 
 def test_samples_of_a_status_with_what_is_known_of_the_reason(run):

@@ -68,40 +68,12 @@ async def test_a_child_that_crashes_too_often_or_refuses_its_settings_is_an_erro
     assert str(caught.value).endswith("its log ends: the reason")
 
 
-def test_crashes_that_are_far_apart_are_no_crash_loop(
-    supervisor: Supervisor, tmp_path: Path
-) -> None:
-    worker = supervisor.start(child(tmp_path, SLEEP, max_restarts=1))
-    worker.crash_loop = 0.0
-    for crashes in range(1, 4):
-        assert worker.process is not None
-        os.kill(worker.process.pid, signal.SIGKILL)
-        worker.process.wait()
-        assert worker.restart_if_dead()
-        assert worker.restarts == crashes
-
-
 def test_a_child_that_dies_before_it_is_ready_is_an_error(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
     worker = supervisor.start(child(tmp_path, "print('no port')"))
     with pytest.raises(ServiceError, match=r"ended with exit code 0 .*: no port"):
         wait_until(lambda: False, worker, seconds=20)
-
-
-def test_a_child_that_is_not_ready_in_time_is_an_error(
-    supervisor: Supervisor, tmp_path: Path
-) -> None:
-    worker = supervisor.start(child(tmp_path, SLEEP))
-    with pytest.raises(ServiceError, match="not ready after 0 s"):
-        wait_until(lambda: False, worker, seconds=0.05)
-
-
-def test_a_program_that_does_not_exist_is_an_error(supervisor: Supervisor, tmp_path: Path) -> None:
-    absent = ChildProcess("worker", [str(tmp_path / "absent")], tmp_path / "log", {})
-    with pytest.raises(ServiceError, match="cannot start worker"):
-        supervisor.start(absent)
-    assert supervisor.children == []
 
 
 def test_shutdown_kills_a_child_that_ignores_sigterm(

@@ -4,11 +4,7 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
-
-from tests.compose.stack import until
 
 # Prometheus evaluates and scrapes once a second at most, so ten minutes must stay many seconds.
 FACTOR = 60
@@ -34,11 +30,10 @@ def _milliseconds(found: re.Match[str], factor: int) -> int:
 
 
 class Prometheus:
-    """Asks the server on this machine's ``port``; ``fired`` are the alerts that it has seen to."""
+    """Client of the server on this machine's ``port``."""
 
     def __init__(self, port: str) -> None:
         self._url = f"http://127.0.0.1:{port}/api/v1"
-        self.fired: set[str] = set()
 
     def ask(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self._url}/{path}", timeout=5) as answer:
@@ -66,17 +61,3 @@ class Prometheus:
         for alert in self.ask("alerts")["alerts"]:
             states.setdefault(alert["labels"]["alertname"], set()).add(alert["state"])
         return states
-
-    @contextmanager
-    def fires(self, *names: str, seconds: float = 45) -> Iterator[None]:
-        """Alerts that are inactive now, and fire by what is done inside."""
-        until(f"{names} inactive", lambda: self._inactive(names), 30)
-        yield
-        until(f"{names} firing", lambda: self._all_fired(names), seconds)
-
-    def _inactive(self, names: Iterable[str]) -> bool:
-        return self.alerts().keys().isdisjoint(names)
-
-    def _all_fired(self, names: Iterable[str]) -> bool:
-        self.fired |= {name for name, states in self.alerts().items() if "firing" in states}
-        return self.fired.issuperset(names)

@@ -54,11 +54,6 @@ def test_services_answer_to_their_names(service: str, monkeypatch: pytest.Monkey
     assert found.hosts.admits("eval.example.org") == published
 
 
-@pytest.mark.parametrize("service", KINDS)
-def test_no_token_by_default(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert settings(service, monkeypatch).bearer is None
-
-
 @pytest.mark.parametrize(
     ("service", "variable"),
     [

@@ -42,19 +42,6 @@ def test_unprivileged_labelled_and_compilers_only_where_answers_need_them(image:
     assert ("/usr/bin/g++" in found) if image == "sandbox" else (found == [])
 
 
-COMMANDS = ["compare", "doctor", "export", "gate", "report", "show", "train-check", "data check"]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_the_runner_have_their_libraries(command: str) -> None:
-    docker("run", "--rm", "localhost/plumbline/runner:0.1.0", *command.split(), "--help")
-
-
-def test_the_runner_checks_data() -> None:
-    told = docker("run", "--rm", "localhost/plumbline/runner:0.1.0", "data", "check", "demo/data")
-    assert "0 differences" in told
-
-
 def test_the_aggregator_has_wandb() -> None:
     program = "import wandb; wandb.init(mode='offline', dir='/tmp').finish()"
     arguments = ("--read-only", "--tmpfs", "/tmp", "--network", "none", "--entrypoint", "python")
