@@ -41,6 +41,7 @@ from shared.certificates import (
     wrong_shares,
 )
 from shared.config import RULES, load_config
+from shared.datasets import read_dataset
 from shared.errors import DataError, data_error
 from shared.function_plan import fault_of
 from shared.plan import make_plan
@@ -83,13 +84,14 @@ def certify_set(request: CertifyRequest) -> None:
         DataError: The data or the labelled programs cannot be used.
         IncompleteRunError: Programs have no verdict; repeating the command resumes.
     """
+    read_dataset(request.file)  # checks what no record is checked for: tests, and ids that repeat
     records = list(read_records(request.file))
     datasets = {record.problem.dataset for record in records}
     if len(datasets) != 1:
         raise data_error(request.file, f"{len(datasets)} data sets; certify files of one")
     name = datasets.pop()
     folder = Path(request.output or f"data/certify/{name}")
-    programs = _programs(request, records)
+    programs = _programs(request, name, records)
     evidence = _Judged(request, folder, programs).evidence()
     certificate = _certificate(request, name, [record.problem for record in records], evidence)
     path = certificate_file(request.file)
@@ -99,10 +101,12 @@ def certify_set(request: CertifyRequest) -> None:
     print_line(console, Text(printable(path)))
 
 
-def _programs(request: CertifyRequest, records: Sequence[Record]) -> dict[str, list[Program]]:
-    labelled = read_labelled(request.programs) if request.programs else {}
+def _programs(
+    request: CertifyRequest, dataset: str, records: Sequence[Record]
+) -> dict[str, list[Program]]:
+    labelled = read_labelled(request.programs, dataset) if request.programs else {}
     ids = {record.problem.problem_id for record in records}
-    if labelled and not labelled.keys() & ids:
+    if request.programs and not labelled.keys() & ids:
         raise DataError(f"{request.programs}: none of its programs belongs to a problem of the set")
     return {
         record.problem.problem_id: programs_of(
@@ -134,12 +138,15 @@ class _Judged:
         everything = [one for group in self._programs.values() for one in group]
         labelled = [one for one in everything if one.kind is not Kind.MUTANT]
         own = self._verdicts("labelled", [one.judged for one in labelled])
-        made = [one for one in everything if one.parent is not None]
-        changed = [
-            replace(one.judged, problem=with_time_limit(one.problem, 2 * (original.cpu_time or 5)))
-            for one in made
-            if (original := own[one.problem.problem_id].get(one.parent or 0)) and original.accepted
-        ]
+        changed: list[ReferenceSolution] = []
+        for name, group in self._programs.items():
+            parents = {one.parent for one in group if one.parent is not None}
+            accepted = {n: v for n in parents if (v := own[name].get(n)) and v.accepted}
+            if accepted:
+                slowest = max(verdict.cpu_time or 5 for verdict in accepted.values())
+                limited = with_time_limit(group[0].problem, 2 * slowest)
+                mutants = [one for one in group if one.parent in accepted]
+                changed += [replace(one.judged, problem=limited) for one in mutants]
         for name, verdicts in self._verdicts("mutants", changed, *_LIMITED).items():
             own[name] |= verdicts
         problems, originals = self._generated(own)

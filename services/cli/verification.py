@@ -14,6 +14,7 @@ from shared.config import Config, load_config
 from shared.errors import IncompleteRunError
 from shared.finished_run import FinishedRun, open_run
 from shared.plan import make_plan
+from shared.reference import problem_digest
 from shared.schemas import Problem, QualityFinding, SampleId, Verdict, sha256
 from shared.statuses import FailureKind
 from shared.text import not_run_note
@@ -59,11 +60,10 @@ class SolutionJudge:
 
     def _judge(self, language: str, solutions: Sequence[ReferenceSolution]) -> FinishedRun:
         # Each set of solutions and tests has a folder, and so a run, of its own.
-        parts = [
-            part
-            for one in solutions
-            for part in (one.problem.dataset, one.completion, one.problem.ground_truth)
-        ]
+        problems = {(one.problem.dataset, one.problem.problem_id): one.problem for one in solutions}
+        parts = [*self._overrides, *map(problem_digest, problems.values())]
+        for one in solutions:
+            parts += [one.problem.dataset, one.problem.problem_id, str(one.number), one.completion]
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         place = yaml_string(str(folder))
         own = [f"run.name={self._name}", f"judge.language={language}", f"output.dir={place}"]

@@ -24,6 +24,7 @@ from services.reward.errors import RETRY_AFTER, RefusedError
 from services.reward.models import INLINE, DatasetFacts, Purpose, ScoreItem
 from shared.analysis.hacking import ProblemTraits
 from shared.certificates import certificate_file, read_certificate
+from shared.config import RULES
 from shared.data_lock import LOCK_NAME, hash_file, load_lock
 from shared.data_roles import DataRole, dataset_roles, manifest_folder
 from shared.datasets import parquet_files, read_row_group, row_group_names
@@ -188,9 +189,13 @@ class ProblemStore:
     def _add(self, file: str) -> None:
         _check_lock(file)
         if self._certificates and (found := read_certificate(certificate_file(file))):
+            certificate = found[0]
+            if certificate.rules != RULES:
+                cause = f"for rules {certificate.rules}, not {RULES}; certify again"
+                raise data_error(certificate_file(file), cause)
             self._trust |= {
-                (found[0].dataset, one.problem_id, one.digest): one.trust
-                for one in found[0].problems
+                (certificate.dataset, one.problem_id, one.digest): one.trust
+                for one in certificate.problems
                 if one.trust is not None
             }
         for dataset, role in dataset_roles(file).items():

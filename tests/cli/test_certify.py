@@ -1,4 +1,4 @@
-"""`plumb data certify` end to end: killed in the middle, repeated, and used by a run."""
+"""`plumb data certify`: killed in the middle, repeated, and used by a run."""
 
 import json
 import signal
@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from services.cli import certify, verification
 from services.data.layouts.base import Solution
-from services.data.records import writing_dataset
-from shared.schemas import Problem
+from services.data.records import ReferenceSolution, writing_dataset
+from shared.errors import DataError
+from shared.schemas import Problem, SampleId
 from tests.cli.commands import plumb
 from tests.cli.fork_server import ROOT
+from tests.shared.ledgers import generation, problem, verdict
 from tests.waiting import until
-
-pytestmark = pytest.mark.e2e
 
 _SUM = "a, b = map(int, input().split())\nif a > b:\n    a, b = b, a\nprint(a + b)\n"
 _PRODUCT = "a, b = map(int, input().split())\nprint(a * b)\n"
@@ -42,6 +43,7 @@ def write_set(folder: Path) -> Path:
     return file
 
 
+@pytest.mark.e2e
 @pytest.mark.timeout(240)
 def test_a_certificate_after_a_kill_and_a_score_corrected_by_it(tmp_path):
     file = write_set(tmp_path)
@@ -87,3 +89,71 @@ def test_a_certificate_after_a_kill_and_a_score_corrected_by_it(tmp_path):
     assert 0.4 < summary["wrong_rejected_rate"] < 1
     assert summary["accepted_at_1_corrected"] == 1.0
     assert "corrected for its tests" in judged.stdout
+
+
+class _Accepted:
+    """In place of a judge: accepts all programs; sample n of a problem takes n seconds."""
+
+    asked: dict[str, list[ReferenceSolution]]
+
+    def __init__(self, *_: object, name: str, quiet: bool) -> None:
+        self._name, self._solutions = name, []
+
+    def runs(self, solutions):
+        self.asked[self._name] = list(solutions)
+        self._solutions = solutions
+        return [self] if solutions else []
+
+    def verdicts(self):
+        for one in self._solutions:
+            sample = SampleId(one.problem.dataset, one.problem.problem_id, one.number - 1)
+            yield verdict(generation(sample), cpu_time=float(one.number))
+
+    def cases(self):
+        return []
+
+
+def test_mutants_have_time_by_the_slowest_of_their_originals(tmp_path, monkeypatch):
+    file = tmp_path / "small.parquet"
+    truth = json.dumps({"inputs": ["1\n"], "outputs": ["1\n"]})
+    right = [Solution("python", f"n = int(input())\nprint(n * {n})") for n in (3, 1)]
+    with writing_dataset(str(file), solutions=True) as writer:
+        writer.add(problem("p", "small", ground_truth=truth), right[::-1])
+    monkeypatch.setattr(certify, "SolutionJudge", _Accepted)
+    monkeypatch.setattr(_Accepted, "asked", {}, raising=False)
+    certify.certify_set(certify.CertifyRequest(str(file), None, 10, 10, 0, str(tmp_path), ()))
+    limits = {one.problem.extra_info for one in _Accepted.asked["mutants"]}
+    assert [json.loads(limit)["time_limit"] for limit in limits] == [4.0]
+
+
+@pytest.mark.parametrize("truths", [["{}"], ['{"inputs": ["1"], "outputs": ["1"]}'] * 2])
+def test_a_set_that_no_run_could_read_is_refused(tmp_path, truths):
+    file = str(tmp_path / "small.parquet")
+    with writing_dataset(file, solutions=True) as writer:
+        for truth in truths:
+            writer.add(problem("p", "small", ground_truth=truth))
+    with pytest.raises(DataError, match=rf"small.parquet: row {len(truths)}"):
+        certify.certify_set(certify.CertifyRequest(file, None, 1, 1, 0, str(tmp_path), ()))
+
+
+def test_programs_with_other_numbers_tests_or_limits_are_another_run(tmp_path, monkeypatch):
+    folders = []
+    monkeypatch.setattr(verification, "open_run", lambda folder: folder)
+    monkeypatch.setattr(
+        verification, "execute", lambda request: folders.append(request.config.output_dir)
+    )
+    python = Solution("python", "print(input())")
+    first = ReferenceSolution(problem("p"), 1, python)
+    limited = problem("p", extra_info=json.dumps({"time_limit": 3}))
+    for one, overrides in (
+        (first, ()),
+        (ReferenceSolution(problem("p"), 2, python), ()),
+        (ReferenceSolution(limited, 1, python), ()),
+        (ReferenceSolution(problem("q"), 1, python), ()),
+        (first, ("sandbox.timeout=3",)),
+        (first, ()),
+    ):
+        list(verification.SolutionJudge(tmp_path, overrides).runs([one]))
+    *different, again = folders
+    assert len(set(different)) == 5
+    assert again == different[0]

@@ -12,6 +12,8 @@ from services.reward.models import Purpose, ScoreItem
 from services.reward.problems import ProblemStore
 from services.reward.settings import RewardSettings
 from shared.certificates import Certificate, ProblemCertificate
+from shared.config import RULES
+from shared.errors import DataError
 from shared.ledger.packing import unpack
 from shared.reference import reference_of
 from shared.schemas import Problem
@@ -90,10 +92,15 @@ async def test_a_problem_has_the_weight_of_its_certificate(tmp_path, use, weight
     ]
     certificate = Certificate(
         dataset=problems[0].dataset, data_sha256="", programs_sha256="", seed=0, mutants=0,
-        inputs=0, rules=1, method="batch", checker="tokens", problems=certified,
+        inputs=0, rules=RULES, method="batch", checker="tokens", problems=certified,
     )  # fmt: skip
-    (tmp_path / "a.certificate.json").write_text(certificate.model_dump_json())
+    place = tmp_path / "a.certificate.json"
+    place.write_text(certificate.model_dump_json())
     store = ProblemStore([file], RewardSettings(PLUMBLINE_REWARD_CERTIFICATES=use).certificates)
     known = await store.resolve([*map(item, problems)], Purpose.VALIDATION, allow_eval=False)
     assert [store.weight(one) for one in known] == pytest.approx(weights)
     store.close()
+    place.write_text(certificate.model_copy(update={"rules": RULES + 1}).model_dump_json())
+    if use is not None:
+        with pytest.raises(DataError, match=r"a.certificate.json: for rules"):
+            ProblemStore([file], use)

@@ -8,13 +8,14 @@ invariants, Ernst et al. 2007, "The Daikon system for dynamic detection of likel
 
 import ast
 import json
-import math
 import random
 import string
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from services.data.certify.mutants import NO_PYTHON
 from shared.function_needs import callee
 from shared.schemas import HumanEvalTests, MbppTests, StdioTests
 
@@ -78,11 +79,11 @@ def _calls(text: str, names: set[str]) -> Iterator[tuple[Any, ...]]:
     """Yield the arguments of calls that have only literals."""
     try:
         nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError, RecursionError):
+    except NO_PYTHON:
         return
     for node in nodes:
         if isinstance(node, ast.Call) and callee(node) in names and not node.keywords:
-            with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            with suppress(TypeError, *NO_PYTHON):
                 yield tuple(ast.literal_eval(one) for one in node.args)
 
 
@@ -205,7 +206,8 @@ def _is_number(value: object) -> bool:
 
 def _numbers(seeds: Sequence[Any]) -> set[float]:
     numbers = {number for one in seeds for _, number in _by_path(one, int | float)}
-    return {number for number in numbers if math.isfinite(number)}
+    # Integers of an input may be too large for a float.
+    return {number for number in numbers if abs(number) <= sys.float_info.max}
 
 
 def _ranges(seeds: Sequence[Any]) -> dict[Hashable, tuple[float, float]]:

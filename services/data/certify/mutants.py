@@ -37,6 +37,9 @@ _FORGOTTEN = {"abs", "sorted", "set", "round", "int", "str", "reversed", "list"}
 # Mutants that are tried per program at most; a long program has thousands.
 _MOST_TRIED = 2000
 
+NO_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""Exceptions of texts that cannot be parsed, also because they nest too deeply."""
+
 _Change = tuple[str, Sequence[ast.AST]]
 
 
@@ -52,7 +55,7 @@ def normalized(code: str) -> str:
     """The program without comments, docstrings and layout.
 
     Raises:
-        SyntaxError, ValueError, RecursionError: It cannot be parsed.
+        SyntaxError: It cannot be parsed; or another one of ``NO_PYTHON``.
     """
     return ast.unparse(_parsed(code))
 
@@ -73,7 +76,7 @@ def mutants(code: str, *, most: int, seed: str) -> list[Mutant]:
                 kinds.setdefault(change, []).append(text)
             if len(seen) > _MOST_TRIED:
                 break
-    except (SyntaxError, ValueError, RecursionError):
+    except NO_PYTHON:
         return []
     chance = random.Random(seed)
     for texts in kinds.values():

@@ -4,42 +4,57 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, ValidationError
 
 from services.data.certify.inputs import generated_inputs, inputs_of, text_of
-from services.data.certify.mutants import mutants, normalized
+from services.data.certify.mutants import NO_PYTHON, mutants, normalized
 from services.data.layouts.base import Solution
 from services.data.records import Record, ReferenceSolution
 from shared.completions import RecordedCompletion
 from shared.errors import data_error
 from shared.extraction import extract, future_imports
 from shared.function_plan import prelude_of, with_prompt
+from shared.harness.languages import PROGRAMS
 from shared.json_lines import parse_record, read_lines
 from shared.outlines import entry_point
-from shared.schemas import HumanEvalTests, MbppTests, Problem, StdioTests, describe
+from shared.schemas import (
+    GroundTruth,
+    HumanEvalTests,
+    MbppTests,
+    Problem,
+    ProgramTests,
+    StdioTests,
+    describe,
+)
+from shared.statuses import Convention
 
 # Right programs of a problem that mutants are made of, and that must agree on a generated input.
 ORIGINALS = 3
 # CPU seconds of a mutant.
 LEAST_SECONDS, MOST_SECONDS = 1.0, 10.0
-# Only the result of a call is printed, not what an answer prints. Equal values are equal texts:
-# numbers are rounded to 9 digits, sets and dictionaries sorted, blanks within texts escaped.
-_SILENCE = """
-import io as _plumbline_io, sys as _plumbline_sys
-_plumbline_stdout = _plumbline_sys.stdout
-_plumbline_sys.stdout = _plumbline_io.StringIO()
-"""
+# As in function tests, an answer's main guard does not run, its standard input is empty, its output
+# is dropped, and an example call that reads may fail. Equal values are equal texts: numbers are
+# rounded to 9 digits, sets and dictionaries sorted, blanks within texts escaped.
 _DRIVER = """
-
-import ast as _plumbline_ast
+import ast as _plumbline_ast, io as _plumbline_io, sys as _plumbline_sys
+_plumbline_stdin, _plumbline_stdout = _plumbline_sys.stdin.read(), _plumbline_sys.stdout
+_plumbline_sys.stdin, _plumbline_sys.stdout = _plumbline_io.StringIO(), _plumbline_io.StringIO()
+_plumbline_sys.modules["answer"] = _plumbline_sys.modules[__name__]
+__name__ = "answer"
+{setup}
+try:
+    exec(compile({source!r}, "answer.py", "exec", dont_inherit=True))
+except Exception:
+    pass
 
 def _plumbline_text(value):
     if isinstance(value, (bool, int, float)):
         number = float("%.9g" % value) if isinstance(value, float) else value
         return str(int(number)) if number == number // 1 else str(number)
     if isinstance(value, (list, tuple)):
-        return type(value).__name__ + "( " + " ".join(map(_plumbline_text, value)) + " )"
+        return {sequence} + "( " + " ".join(map(_plumbline_text, value)) + " )"
     if isinstance(value, (set, frozenset)):
         return "set( " + " ".join(sorted(map(_plumbline_text, value))) + " )"
     if isinstance(value, dict):
@@ -49,7 +64,7 @@ def _plumbline_text(value):
         return repr(value).replace(" ", "\\\\x20")
     return type(value).__name__
 
-_plumbline_given = _plumbline_ast.literal_eval(_plumbline_sys.stdin.read())
+_plumbline_given = _plumbline_ast.literal_eval(_plumbline_stdin)
 _plumbline_result = {function}(*_plumbline_given)
 print(_plumbline_text(_plumbline_result), file=_plumbline_stdout)
 """
@@ -90,15 +105,23 @@ class Program:
         return ReferenceSolution(self.problem, self.number + 1, self.solution)
 
 
+def _judged_language(name: str) -> str:
+    if name not in PROGRAMS:
+        raise ValueError(f"not one of {', '.join(PROGRAMS)}")
+    return name
+
+
 class LabelledCompletion(RecordedCompletion):
     """A line of the user's file: a completion in ``language``, and whether it is right if known."""
 
     correct: bool | None = None
-    language: str = "python"
+    language: Annotated[str, AfterValidator(_judged_language)] = "python"
 
 
-def read_labelled(path: str) -> dict[str, list[tuple[str, LabelledCompletion]]]:
+def read_labelled(path: str, dataset: str) -> dict[str, list[tuple[str, LabelledCompletion]]]:
     """Read a file of labelled completions, by problem, each with its place.
+
+    Lines that name another data set are left out.
 
     Raises:
         DataError: The file or a line cannot be used.
@@ -111,7 +134,8 @@ def read_labelled(path: str) -> dict[str, list[tuple[str, LabelledCompletion]]]:
         except ValidationError as error:
             cause = f"not a labelled completion ({describe(error)}); it needs problem_id, "
             raise data_error(place, f"{cause}completion and, if known, correct") from None
-        found.setdefault(one.problem_id, []).append((place, one))
+        if one.dataset in (None, dataset):
+            found.setdefault(one.problem_id, []).append((place, one))
     return found
 
 
@@ -168,18 +192,19 @@ def _kind(one: LabelledCompletion) -> Kind:
 def _solution(problem: Problem, one: LabelledCompletion) -> Solution:
     """The program in a completion."""
     tests = problem.tests
-    name = entry_point(problem)
-    answer = extract(one.completion, language=one.language, entry_point=name)
+    language = tests.language if isinstance(tests, ProgramTests) else one.language
+    answer = extract(one.completion, language=language, entry_point=entry_point(problem))
     code = answer.code
     if isinstance(tests, HumanEvalTests):
         code = "\n".join(reversed(with_prompt(answer, tests)))
-    return Solution(one.language, code)
+    # A program of Go with tests is a program of Go.
+    return Solution(language.removesuffix("_test"), code)
 
 
 def _canonical(solution: Solution) -> str:
     text = "\n".join(line.rstrip() for line in solution.code.split("\n") if line.strip())
     if solution.language == "python":
-        with suppress(SyntaxError, ValueError, RecursionError):
+        with suppress(*NO_PYTHON):
             text = normalized(solution.code)
     return f"{solution.language}\n{text}"
 
@@ -205,7 +230,18 @@ def probe(problem: Problem, *, count: int, seed: int) -> Problem | None:
         return None
     texts = [text_of(one) for one in chosen]
     # The outputs are read from the recorded cases; no checker can say anything yet.
-    return _with_tests(problem, StdioTests(inputs=texts, outputs=[""] * len(texts)))
+    outputs = [""] * len(texts)
+    generated = StdioTests(inputs=texts, outputs=outputs, convention=_convention(tests))
+    return _with_tests(problem, generated)
+
+
+def _convention(tests: GroundTruth) -> Convention | None:
+    """What stands before a program on generated inputs: the imports that answers may rely on."""
+    if not isinstance(tests, StdioTests):
+        return None
+    if tests.fn_name and tests.calls is Convention.VERL:
+        return Convention.LIVECODEBENCH  # verl's imports, which stand before calls alone
+    return tests.calls if tests.fn_name else tests.convention
 
 
 def called(problem: Problem) -> str | None:
@@ -222,7 +258,10 @@ def with_outputs(problem: Problem, outputs: Mapping[str, str]) -> Problem:
     if isinstance(tests, StdioTests) and not tests.fn_name:
         same = tests.model_copy(update={"inputs": inputs, "outputs": expected})
         return _with_tests(problem, same)
-    return _with_tests(problem, StdioTests(inputs=inputs, outputs=expected, checker="tokens"))
+    generated = StdioTests(
+        inputs=inputs, outputs=expected, checker="tokens", convention=_convention(tests)
+    )
+    return _with_tests(problem, generated)
 
 
 def with_time_limit(problem: Problem, seconds: float) -> Problem:
@@ -244,12 +283,13 @@ def on_inputs(program: Program, problem: Problem) -> ReferenceSolution:
     if name := called(own):
         method = isinstance(own.tests, StdioTests) and "class Solution" in solution.code
         function = f"Solution().{name}" if method else name
-        setup = "from typing import *\n" if isinstance(own.tests, StdioTests) else ""
-        if isinstance(own.tests, MbppTests):
-            setup = prelude_of(own.tests)
+        setup = prelude_of(own.tests) if isinstance(own.tests, MbppTests) else ""
+        # Results that are compared as JSON have no tuples.
+        as_json = isinstance(own.tests, StdioTests)
+        sequence = "'list'" if as_json else "type(value).__name__"
         futures, rest = future_imports(solution.code)
-        driver = _DRIVER.format(function=function)
-        code = "\n".join([*futures, _SILENCE, setup, rest, driver])
+        source = "\n".join([*futures, rest])
+        code = _DRIVER.format(function=function, sequence=sequence, setup=setup, source=source)
         solution = Solution("python", code)
     return ReferenceSolution(problem, program.number + 1, solution)
 

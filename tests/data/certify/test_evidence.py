@@ -29,10 +29,12 @@ WRONG = "def add(a, b):\n    return a * b\n"
 TESTS = {"test_list": ["assert add(2, 2) == 4", "assert add(0, 0) == 0"]}
 
 
-def record(**fields):
-    problem = Problem(
-        dataset="set", problem_id="p", prompt="Add.", ground_truth=json.dumps(TESTS), **fields
-    )
+def problem_of(tests):
+    return Problem(dataset="set", problem_id="p", prompt="", ground_truth=json.dumps(tests))
+
+
+def record():
+    problem = problem_of(TESTS)
     python = (Solution("python", RIGHT), Solution("python", f"# again\n{RIGHT}"))
     return Record(problem, python, wrong=(Solution("python", WRONG),))
 
@@ -42,7 +44,7 @@ def programs(tmp_path=None, *lines, most=10):
     if lines:
         file = tmp_path / "programs.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        labelled = read_labelled(str(file))
+        labelled = read_labelled(str(file), "set")
     return programs_of(record(), labelled.get("p", []), most_mutants=most, seed=0)
 
 
@@ -53,7 +55,8 @@ def judged(status, **fields):
 def test_programs_are_labelled_once_and_mutants_follow(tmp_path):
     fenced = {"problem_id": "p", "completion": f"So:\n```python\n{RIGHT}```", "correct": False}
     other = {"problem_id": "p", "completion": "def add(a, b):\n    return b + a", "correct": True}
-    found = programs(tmp_path, fenced, other)
+    elsewhere = {**other, "completion": "def add(a, b):\n    return a - -b", "dataset": "another"}
+    found = programs(tmp_path, fenced, {**other, "dataset": "set"}, elsewhere)
     assert [one.number for one in found] == list(range(len(found)))
     kinds = [one.kind for one in found]
     assert kinds[:3] == [Kind.RIGHT, Kind.WRONG, Kind.RIGHT]
@@ -63,7 +66,12 @@ def test_programs_are_labelled_once_and_mutants_follow(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", [{"problem_id": "p", "completion": "x", "correct": "so"}, {"correct": True}]
+    "line",
+    [
+        {"problem_id": "p", "completion": "x", "correct": "so"},
+        {"problem_id": "p", "completion": "x", "language": "c++"},
+        {"correct": True},
+    ],
 )
 def test_a_line_without_a_label_is_named(tmp_path, line):
     with pytest.raises(DataError, match=r"programs.jsonl:1: not a labelled completion"):
@@ -146,7 +154,12 @@ def test_generated_inputs_of_a_function_are_a_program_with_standard_input():
     problem = probe(found[0].problem, count=5, seed=0)
     texts = problem.tests.inputs
     assert len(texts) == 5
-    noisy = replace(found[0], solution=Solution("python", f"print(7)\n{RIGHT}print(add(1, 2))"))
+    guard = "if __name__ == '__main__':\n    print(add(int(input()), 1))\n    raise SystemExit(1)\n"
+    reading = "import sys\nassert not sys.stdin.read()\n"
+    data = "from dataclasses import dataclass\n@dataclass\nclass Pair:\n    a: 'int' = 1\n"
+    future = "from __future__ import annotations\n"
+    noise = f"{future}print(7)\n{reading}{data}{RIGHT}print(add(1, 2))\n{guard}print(input())\n"
+    noisy = replace(found[0], solution=Solution("python", noise))
     code = on_inputs(noisy, problem).solution.code
     command = [sys.executable, "-c", code]
     printed = {
@@ -160,3 +173,47 @@ def test_generated_inputs_of_a_function_are_a_program_with_standard_input():
     assert list(agreed) == texts[2:]
     assert list(agreed_outputs([printed, other], one_answer=False)) == [texts[0], *texts[2:]]
     assert with_outputs(problem, agreed).tests.outputs == list(agreed.values())
+
+
+def test_generated_inputs_of_calls_compare_results_as_json_after_the_usual_imports():
+    truth = {"inputs": ["[1, 2]", "[]"], "outputs": ["[1, 2]", "[]"], "fn_name": "same"}
+    one = replace(record(), problem=problem_of(truth))
+    found = probe(one.problem, count=5, seed=0)
+    assert found.tests.convention == "livecodebench"
+    printed = set()
+    for result in ("items", "tuple(items)"):
+        code = f"class Solution:\n    def same(self, items: list):\n        return {result}\n"
+        solution = Solution("python", code)
+        program = programs_of(replace(one, solutions=(solution,)), [], most_mutants=0, seed=0)[0]
+        command = [sys.executable, "-c", on_inputs(program, found).solution.code]
+        done = subprocess.run(
+            command, input="([1, 2],)", capture_output=True, text=True, check=True
+        )
+        printed.add(done.stdout)
+    assert printed == {"list( 1 2 )\n"}
+    agreed = with_outputs(one.problem, {"([1, 2],)": "list( 1 2 )"})
+    assert agreed.tests.convention == "livecodebench"
+    stdio = problem_of({"inputs": ["1", "9"], "outputs": ["1", "9"], "convention": "apps"})
+    assert probe(stdio, count=1, seed=0).tests.convention == "apps"
+
+
+def test_texts_that_no_parser_takes_are_programs_without_mutants():
+    for code in ("def (", "\ud800", f"x = {'-' * 9999}1", f"x = {'1+' * 9999}1"):
+        one = replace(record(), solutions=(Solution("python", code),), wrong=())
+        [program] = programs_of(one, [], most_mutants=9, seed=0)
+        assert program.solution.code == code
+
+
+@pytest.mark.parametrize("language", ["cpp", "go_test"])
+def test_a_program_is_in_the_language_of_the_tests(tmp_path, language):
+    code = "int f(int n) {\n    return n;\n}" if language == "cpp" else "func f(n int) int {}"
+    label = language.removesuffix("_test")
+    tests = {"language": language, "prompt": "f(", "program_tests": "}"}
+    file = tmp_path / "programs.jsonl"
+    line = {"problem_id": "p", "completion": f"```{label}\n{code}\n```", "correct": True}
+    file.write_text(json.dumps(line))
+    labelled = read_labelled(str(file), "set")["p"]
+    one = replace(record(), problem=problem_of(tests), solutions=(), wrong=())
+    [program] = programs_of(one, labelled, most_mutants=9, seed=0)
+    assert program.solution.language == label
+    assert program.solution.code.strip() == code

@@ -15,6 +15,7 @@ def test_inputs_of_every_kind_of_tests():
         (StdioTests(inputs=['[true]\n"x"'], outputs=["1"], fn_name="f"), "f", [([True], "x")]),
         (HumanEvalTests(test=f"{check}(-1, 'b')) == 2\n", entry_point="f"), "f", [((-1, "b"),)]),
         (MbppTests(test_list=["assert set(f({1}, y)) == g(2)", "assert f(2)"]), "f", [(2,)]),
+        (MbppTests(test_list=[f"assert f({'-' * 9999}1)", "assert f(2)"]), "f", [(2,)]),
     ):
         assert inputs_of(tests, name) == inputs
 
@@ -44,6 +45,12 @@ def test_standard_input_keeps_its_shape_and_ranges():
         assert end == ""
         assert int(first) == len(second.split())
         assert all(1 <= int(word) <= 9 for word in second.split())
+
+
+def test_numbers_that_no_float_holds():
+    known = inputs_of(StdioTests(inputs=[f"{10**400} 1.5\n", "2 0.5\n"], outputs=["", ""]), "")
+    assert generated_inputs(known, count=50, seed="0")
+    assert generated_inputs([(10**400, 2.5, float("nan"))], count=50, seed="0")
 
 
 @pytest.mark.parametrize("known", [[], [()], [("x" * 5000,)]])
