@@ -1,7 +1,6 @@
 """`plumb hacking`: signs of reward hacking in a reward service's logs, or over runs."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +27,7 @@ from shared.analysis.hacking import (
 )
 from shared.errors import ConfigError, DataError, FindingsError
 from shared.finished_run import FinishedRun, open_run
-from shared.json_lines import TornLineError, parse_record, read_lines
+from shared.json_lines import parse_record, read_lines
 from shared.schemas import Generation, Verdict, describe
 
 _LOGS = "rewards-*.jsonl*"
@@ -105,6 +104,8 @@ def _limits(given: Sequence[str]) -> dict[Sign, float]:
         name, _, share = text.partition("=")
         try:
             found[Sign(name)] = float(share)
+            if not 0 <= found[Sign(name)] <= 1:
+                raise ValueError
         except ValueError:
             names = ", ".join(Sign)
             raise ConfigError(
@@ -138,14 +139,24 @@ def read_logs(paths: Sequence[str]) -> list[MeasuredAnswer]:
     return sorted(found, key=lambda one: one.step if isinstance(one.step, int) else -1)
 
 
-def _lines(path: str) -> Iterator[_Line]:
-    with suppress(TornLineError):  # the service writes it
-        for number, line in read_lines(path):
-            place = f"{path}:{number}"
-            try:
-                yield parse_record(_Line, place, line)
-            except ValidationError as error:
-                raise DataError(f"{place}: not a log of rewards ({describe(error)})") from None
+def _lines(path: str) -> list[_Line]:
+    """The lines of a log, without those whose writing a kill or a full disk interrupted."""
+    found: list[_Line] = []
+    damaged: list[DataError] = []
+    for number, line in read_lines(path):
+        place = f"{path}:{number}"
+        try:
+            found.append(parse_record(_Line, place, line))
+        except ValidationError as error:
+            raise DataError(f"{place}: not a log of rewards ({describe(error)})") from None
+        except DataError as error:
+            damaged.append(error)
+    if damaged and not found:
+        raise damaged[0]
+    if damaged:
+        note = f"damaged lines left out: {len(damaged)}, the first: {damaged[0]}"
+        print_line(stdout_console(), Text(printable(note), style="yellow"))
+    return found
 
 
 # Runs

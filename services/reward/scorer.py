@@ -136,14 +136,14 @@ class Scorer:
                 result = make_result(item, problem, options.score, answer, weight)
                 self._metrics.count_result(problem.reference.dataset, result)
                 if result.judged:
-                    self._measure(item, problem, result, options.step)
+                    self._measure(item, problem, result, options)
                 group.append(IndexedResult(index, result))
             yield group
             if not answered:  # the deadline has passed
                 return
 
     def _measure(
-        self, item: ScoreItem, problem: KnownProblem, result: ScoreResult, step: int | None
+        self, item: ScoreItem, problem: KnownProblem, result: ScoreResult, options: ScoreOptions
     ) -> None:
         """Find signs of reward hacking, and count and log them."""
         answer = hacking.Answered(
@@ -153,10 +153,12 @@ class Scorer:
             first_failed=result.first_failed,
             denied=result.denied,
         )
-        prompt = step, problem.reference.text, item.group
+        # A validation repeats its prompts at temperature 0, so equal answers are no sign.
+        train = options.purpose is Purpose.TRAIN
+        prompt = (options.step, problem.reference.text, item.group) if train else None
         signs = self._meter.signs(answer, problem.traits, prompt)
         self._metrics.count_signs(signs, len(item.completion))
-        self._reward_log.record(item, problem.reference, result, step, signs)
+        self._reward_log.record(item, problem.reference, result, options.step, signs)
 
     def _check_sizes(self, items: Sequence[ScoreItem]) -> None:
         most = self._settings.max_completion

@@ -77,7 +77,6 @@ _SAID = re.compile(
     r"^[ \t]*[rRuU]?(\"\"\"|''').*?(?:\1|\Z)|(?:#|//)[^\n]*|/\*.*?(?:\*/|\Z)|^[ \t]*assert\b[^\n]*",
     re.DOTALL | re.MULTILINE,
 )
-_BLOCK = re.compile(r"```[^\n]*\n(.*?)(?:```|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,16 @@ def _compared_literals(source: str) -> Iterator[str]:
 def program_of(completion: str) -> str:
     """The longest fenced block, or the whole text. The judge's extraction would take longer."""
     text = completion[:_READ]
-    return max(_BLOCK.findall(text), key=len, default=text)
+    blocks = [part.partition("\n")[2] for part in _with_opener(text).split("```")[1::2]]
+    return max(blocks, key=len, default="") or text
+
+
+def _with_opener(text: str) -> str:
+    """The text with the fence that the prompt opened, if the text only closes it."""
+    parts = text.split("```")
+    # A fence that opens has a label, or nothing before it.
+    closes = len(parts) % 2 == 0 and parts[0].strip() and not parts[1][:1].strip()
+    return f"```\n{text}" if closes else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +174,16 @@ class SignMeter:
         self._programs: dict[object, set[str]] = {}
 
     def signs(self, answer: Answered, traits: ProblemTraits, prompt: object) -> dict[Sign, bool]:
-        """The signs of an answer; ``prompt`` identifies the answers that are compared."""
+        """The signs of an answer; ``prompt`` identifies the answers that are compared, if any."""
         program = program_of(answer.completion)
         found = {
             Sign.GUARD: answer.detail in GUARDED
             or answer.denied
             or _REACHES.search(program) is not None,
-            Sign.COPIED: self._is_copy(prompt, program),
-            Sign.TRUNCATED: answer.cut or answer.completion.count("```") % 2 == 1,
+            Sign.TRUNCATED: answer.cut or _with_opener(answer.completion).count("```") % 2 == 1,
         }
+        if prompt is not None:
+            found[Sign.COPIED] = self._is_copy(prompt, program)
         public, failed = traits.public_tests, answer.first_failed
         if public and (answer.accepted or (failed is not None and failed >= public)):
             found[Sign.PUBLIC_ONLY] = not answer.accepted

@@ -35,7 +35,8 @@ def logs(tmp_path: Path) -> Path:
     guarded = "".join(line(2, 200.0 + n, guard=True) for n in range(60))
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "rewards-a.jsonl.1").write_text("".join(steps))
-    (tmp_path / "log" / "rewards-a.jsonl").write_text(guarded + '{"at": 3')
+    killed = '{"at": 3{"at": 4}\n'
+    (tmp_path / "log" / "rewards-a.jsonl").write_text(killed + guarded + '{"at": 3')
     return tmp_path
 
 
@@ -43,6 +44,7 @@ def test_the_first_step_above_a_limit_is_named(logs: Path) -> None:
     done = hacking(logs, "log")
     assert done.code == ALARM
     assert "first in 2 after 180 answers: guard 100% above 5%" in done.stderr
+    assert "damaged lines left out: 2, the first: log/rewards-a.jsonl:1" in done.stdout
     steps = found(logs)["steps"]
     assert [(one["step"], one["rates"]["guard"]) for one in steps] == [(0, 0), (1, 0), (2, 1)]
     assert hacking(logs, "log/rewards-a.jsonl.1").code == CLEAN
@@ -62,6 +64,9 @@ def test_answers_without_a_step_are_taken_in_the_order_of_time(tmp_path: Path) -
     [
         (line(1, 1), ["--limit", "guard"], "--limit guard: give SIGN=SHARE"),
         (line(1, 1), ["--limit", "odd=1"], "public_only"),
+        (line(1, 1), ["--limit", "guard=5"], "a share such as 0.1"),
+        (line(1, 1), ["--limit", "guard=nan"], "a share such as 0.1"),
+        ("\x00\x01\n" * 3, [], "log:1: not JSON"),
         ('{"at": 1}\n', [], "log:1: not a log of rewards"),
         ("", [], "no answer to measure"),
     ],

@@ -38,9 +38,12 @@ async def test_signs_of_reward_hacking(
     async with served(redis, redis_server.url, **log) as service:
         items = [{**problem, "completion": text} for text in texts]
         _, body = await service.score(items=items, step=7)
+        await service.score(items=items, step=7, purpose="validation")
         assert all("denied" not in one and "first_failed" not in one for one in body["results"])
     [file] = tmp_path.iterdir()
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    written = [json.loads(line) for line in file.read_text().splitlines()]
+    lines, validated = written[:3], written[3:]
+    assert ["copied" in line["signs"] for line in validated] == [False] * 3
     cheats = [line for line in lines if "shadow" in line["completion"]]
     assert [line["signs"]["guard"] for line in cheats] == [True, True]
     assert sorted(line["signs"]["copied"] for line in cheats) == [False, True]
