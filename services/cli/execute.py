@@ -49,7 +49,7 @@ from shared.finished_run import open_run
 from shared.ledger import Ledger, connect, ping_error
 from shared.plan import RunPlan
 from shared.prompts import prompt_facts
-from shared.run_record import JsonObject, Provenance, RunRecord, SandboxFacts
+from shared.run_record import JsonObject, Provenance, RunRecord, RunState, SandboxFacts
 from shared.schemas import Problem, SampleId
 from shared.service.tasks import with_watch
 from shared.service.tokens import token_from
@@ -176,10 +176,11 @@ def _execute(request: RunRequest) -> None:
 
 
 def _is_stopped(folder: OutputFolder, *, force: bool) -> bool:
-    """Whether the folder has a published run that stopped early, to which nothing is added."""
+    """Whether the folder has a complete run that stopped early, to which nothing is added."""
     if force or not folder.exists(SUMMARY):
         return False
-    return open_run(folder.url).record.stopped is not None
+    record = open_run(folder.url).record
+    return record.stopped is not None and record.state is RunState.COMPLETE
 
 
 def _responses_file(request: RunRequest) -> "ResponsesFile | None":

@@ -37,7 +37,7 @@ class UntilDecided:
     def __init__(
         self, policy: NamedPolicy, baseline: ComparedRun, plan: RunPlan, seed: int
     ) -> None:
-        _check_baseline(baseline, [one.name for one in plan.datasets])
+        _check_baseline(baseline, plan)
         self._policy = policy
         self._baseline = baseline
         self._plan = plan
@@ -135,15 +135,18 @@ class UntilDecided:
         return evaluate(self._policy.policy, comparison, sequential=True)
 
 
-def _check_baseline(baseline: ComparedRun, datasets: Sequence[str]) -> None:
-    record = baseline.record
+def _check_baseline(baseline: ComparedRun, plan: RunPlan) -> None:
+    record, names = baseline.record, [one.name for one in plan.datasets]
     faults = [f"is {record.state}"] if not record.state.published else []
     faults += [record.stopped.described] if record.stopped else []
     faults += record.distrust[:1]
-    if set(datasets) != set(baseline.verdicts):
+    if set(names) != set(baseline.verdicts):
         faults.append(f"has the data sets {', '.join(baseline.verdicts)}")
+    else:
+        changed = [d.name for d in plan.datasets if d.sha256 != baseline.data_sha256(d.name)]
+        faults += [f"has other problems of {name}" for name in changed]
     if faults:
         raise ConfigError(
-            f"{baseline.place} cannot be the baseline of a run of {', '.join(datasets)}: "
+            f"{baseline.place} cannot be the baseline of a run of {', '.join(names)}: "
             f"{'; '.join(faults)}"
         )

@@ -73,7 +73,13 @@ def test_a_run_with_a_faulty_sandbox_ends_untrusted(tmp_path: Path) -> None:
     inputs = write_inputs(tmp_path)
     with faulty_sandbox(tmp_path / "sandbox", faults.NO_MEMORY_LIMIT) as url:
         done = plumb("judge", *inputs, "--embedded", folder=tmp_path, SANDBOX_URLS=url)
-    assert done.code == 3, done.stderr
+        # Also of a run that stopped early, the repeated command does not succeed.
+        record = tmp_path / "out" / "run.json"
+        stopped = {"outcome": "go", "rules": [], "policy": "", "baseline": "", "problems": 1}
+        changed = json.loads(record.read_text()) | {"stopped": {**stopped, "planned": 2}}
+        record.write_text(json.dumps(changed))
+        again = plumb("judge", *inputs, "--embedded", folder=tmp_path, SANDBOX_URLS=url)
+    assert done.code == again.code == 3, done.stderr + again.stderr
     assert f"plumb: untrusted: sandbox {url}: memory limit not enforced: 1190 MiB" in done.stderr
     assert "5 of 6 canaries judged as they must be" in done.stdout
     assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "untrusted"

@@ -158,6 +158,8 @@ def test_a_baseline_is_finished_and_has_all_problems_and_sets(tmp_path: Path) ->
     other = read_runs([write_run(tmp_path / "other", {"two": "+"})])[0]
     with pytest.raises(ConfigError, match=r"has the data sets two"):
         UntilDecided(NamedPolicy("p", Policy.model_validate(POLICY)), other, PLAN, 0)
+    with pytest.raises(ConfigError, match=r"has other problems of one"):
+        until_decided(tmp_path, "-" * 60, **{"datasets.0.sha256": "0" * 64})
 
 
 def test_rules_that_need_all_problems_are_named(tmp_path: Path) -> None:
