@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from services.cli.display import printable, stdout_console
 from services.cli.known_sets import known_sets
-from services.cli.layout import plain_table, print_line, print_table
+from services.cli.layout import plain_table
 from services.cli.verification import SolutionJudge
 from services.data.certify.evidence import Evidence, certify_problem
 from services.data.certify.programs import (
@@ -98,7 +99,7 @@ def certify_set(request: CertifyRequest) -> None:
     replace_text(path, certificate.model_dump_json(indent=2) + "\n")
     console = stdout_console()
     print_certificate(console, certificate)
-    print_line(console, Text(printable(path)))
+    console.print(Text(printable(path)))
 
 
 def _programs(
@@ -309,22 +310,22 @@ def print_certificate(console: Console, certificate: Certificate) -> None:
     for one in weak[:_SHOWN]:
         table.add_row(*map(Text, _row(one)))
     if weak:
-        print_table(console, table)
+        console.print(table)
     if len(weak) > _SHOWN:
-        print_line(console, Text(f"… and {len(weak) - _SHOWN} more with wrong verdicts"))
+        console.print(Text(f"… and {len(weak) - _SHOWN} more with wrong verdicts"))
     for one in weak[:_SHOWN]:
         _print_survivor(console, one)
     for one in certificate.problems:
         for bad in one.bad_labels:
             line = f"bad label, left out: {one.problem_id}, {bad.source}: {bad.reason}"
-            print_line(console, Text(printable(line), style="yellow"))
+            console.print(Text(printable(line), style="yellow"))
     unknown = [one.problem_id for one in certificate.problems if one.trust is None]
     if unknown:
         names = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
         line = f"unknown, for want of right or of wrong programs: {len(unknown)} ({names})"
-        print_line(console, Text(printable(line), style="yellow"))
+        console.print(Text(printable(line), style="yellow"))
     for line in _totals(certificate):
-        print_line(console, Text(line))
+        console.print(Text(line))
 
 
 def _row(one: ProblemCertificate) -> Iterable[str]:
@@ -342,13 +343,13 @@ def _print_survivor(console: Console, one: ProblemCertificate) -> None:
     for survivor in one.survivors[:1]:
         change = f" ({survivor.change})" if survivor.change else ""
         title = f"{one.problem_id}: accepted, but wrong: {survivor.source}{change}"
-        print_line(console, Text(printable(title), style="bold"))
+        console.print(Text(printable(title), style="bold"))
         for line in survivor.difference.split("\n") if survivor.difference else ():
             style = {"-": "red", "+": "green"}.get(line[:1], "")
-            print_line(console, Text(printable(line), style=style), indent=2)
+            console.print(Padding(Text(printable(line), style=style), (0, 0, 0, 2), expand=False))
         if survivor.input is not None:
             shown = f"on {survivor.input!r} expected {survivor.expected!r}, got {survivor.actual!r}"
-            print_line(console, Text(printable(shown)), indent=2)
+            console.print(Padding(Text(printable(shown)), (0, 0, 0, 2), expand=False))
 
 
 def _totals(certificate: Certificate) -> Iterable[str]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.display import printable
-from services.cli.layout import bars, plain_table, print_line, print_table
+from services.cli.layout import bars, plain_table
 from shared.analysis.catalogue import BY_KEY
 from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset_score
 from shared.analysis.gate import Finding, Outcome
@@ -60,7 +60,7 @@ def print_final_sets(console: Console, runs: Sequence[ComparedRun]) -> list[Fina
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print the differences of two runs as a table, then as bars."""
     console.print()
-    print_table(console, _comparison_table(comparison))
+    console.print(_comparison_table(comparison))
     _print_difference_bars(console, comparison)
     for one in comparison.datasets:
         _print_cut(console, one)
@@ -107,7 +107,7 @@ def _print_difference_bars(console: Console, comparison: Comparison) -> None:
     most = math.ceil(20 * max(abs(end) for _, _, ends, _ in drawn for end in ends)) / 20 or 0.05
     labels = comparison.first.label, comparison.second.label
     scale = f"{-100 * most:+.0f} to {100 * most:+.0f} points"
-    print_line(console, Text(f"\n{labels[1]} minus {labels[0]} in accepted@1, {scale}"))
+    console.print(Text(f"\n{labels[1]} minus {labels[0]} in accepted@1, {scale}"))
     for name, value, ends, style in drawn:
         name.pad_right(names - name.cell_len)
         drawing = Text(bar.difference(value, ends, most), style=style)
@@ -144,7 +144,7 @@ def print_flips(console: Console, comparison: Comparison) -> None:
                 table.add_row(*_flip(pair, word))
     console.print()
     if table.row_count:
-        print_table(console, table)
+        console.print(table)
     else:
         console.print("no sample is accepted in only one run")
 
@@ -165,7 +165,7 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
             row = _overview_row(run, name, found.get((run.label, name)))
             table.add_row(_text(name), *row)
     console.print()
-    print_table(console, table)
+    console.print(table)
     for name in names:
         _print_chart(console, name, runs)
 
@@ -178,7 +178,7 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
         outcome = Text(one.outcome, style=_OUTCOMES[one.outcome])
         table.add_row(*(_text(cell) for cell in cells), outcome, _text(one.why))
     console.print()
-    print_table(console, table)
+    console.print(table)
 
 
 def percent(value: float | None) -> str:
@@ -267,7 +267,7 @@ def _verdict(verdict: SampleVerdict) -> str:
 
 
 def _line(console: Console, line: str, style: str = "") -> None:
-    print_line(console, _text(line, style))
+    console.print(_text(line, style))
 
 
 def _text(text: str, style: str = "") -> Text:

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.layout import bars, print_line, print_table
+from services.cli.layout import bars
 from shared import artifacts
 from shared.analysis.catalogue import MetricInfo, metrics_of
 from shared.analysis.statistics import Metrics
@@ -27,6 +27,7 @@ from shared.schemas import SampleId
 from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
+_ENDLESS = 10**9  # columns
 _CORRECTED = "accepted_at_1_corrected"
 # In a container: where the page is published, and the command that copies FOLDER to the host.
 PAGE_VARIABLE = "PLUMBLINE_PAGE"
@@ -211,9 +212,13 @@ class ProgressDisplay:
 
 
 def stdout_console() -> Console:
+    """The console of standard output.
+
+    A file or a pipe has no width: each text and each row of a table is one line there, so that what
+    a program reads does not depend on the length of a name.
+    """
     console = Console(file=sys.stdout)
-    # A file or pipe has no width; 80 columns, rich's default for it, would be too narrow.
-    return console if console.is_terminal else Console(file=sys.stdout, width=120)
+    return console if console.is_terminal else Console(file=sys.stdout, width=_ENDLESS)
 
 
 def printable(text: str) -> str:
@@ -224,32 +229,32 @@ def printable(text: str) -> str:
 def print_summary(console: Console, run: FinishedRun) -> None:
     """Print the main metrics, one column per data set, and the folder of the artifacts."""
     console.print()
-    print_table(console, _summary_table(run))
+    console.print(_summary_table(run))
     _print_bars(console, run)
     record = run.record
     console.print()
     copy = os.environ.get(COPY_VARIABLE)
     where = "copy the artifacts by" if copy else f"artifacts in {printable(record.output)}"
     judged = f"{record.samples_judged} of {record.samples} samples judged"
-    print_line(console, Text(f"{judged} in {record.active_seconds:.1f} s; {where}"))
+    console.print(Text(f"{judged} in {record.active_seconds:.1f} s; {where}"))
     if copy:
-        print_line(console, Text(f"  {copy.replace('FOLDER', printable(record.output))}"))
+        console.print(Text(f"  {copy.replace('FOLDER', printable(record.output))}"))
     if page := os.environ.get(PAGE_VARIABLE):
-        print_line(console, Text(f"page of all runs: {page}"))
+        console.print(Text(f"page of all runs: {page}"))
     elif run.folder.exists(artifacts.REPORT):
         page = f"{run.folder.shown.rstrip('/')}/{artifacts.REPORT}"
-        print_line(console, Text(f"its page: {printable(page)}; `plumb view` shows all runs"))
+        console.print(Text(f"its page: {printable(page)}; `plumb view` shows all runs"))
     if limit := record.config.data.limit:
         part = f"a part of the data: the first {limit} problems of each set (data.limit)"
-        print_line(console, Text(part, style="yellow"))
+        console.print(Text(part, style="yellow"))
     if stopped := record.stopped:
-        print_line(console, Text(printable(f"{stopped.described}; no baseline"), style="yellow"))
+        console.print(Text(printable(f"{stopped.described}; no baseline"), style="yellow"))
     for line in _token_counts(record):
-        print_line(console, Text(line))
+        console.print(Text(line))
     for name, tests in (record.certificates or {}).items():
         if tests.why_not:
             line = f"{name}: not corrected for its tests: {tests.why_not}"
-            print_line(console, Text(printable(line), style="yellow"))
+            console.print(Text(printable(line), style="yellow"))
     _print_canaries(console, record)
     _print_wandb(console, record.wandb)
 
@@ -283,7 +288,7 @@ def _print_bars(console: Console, run: FinishedRun) -> None:
     names = max((name.cell_len for name, *_ in shares), default=0)
     if not shares or (bar := bars(console, names + 4 + len("100.0%"))) is None:
         return
-    print_line(console, Text("\naccepted@1 with its 95 % interval, 0 to 100 %"))
+    console.print(Text("\naccepted@1 with its 95 % interval, 0 to 100 %"))
     for name, value, interval in shares:
         name.pad_right(names - name.cell_len)
         console.print(Text.assemble(name, "  ", bar.share(value, interval), f"  {value:>6.1%}"))

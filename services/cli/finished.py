@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from services.cli.display import print_summary, printable, stdout_console
-from services.cli.layout import plain_table, print_line
+from services.cli.layout import plain_table
 from services.cli.options import RunFolder
 from services.cli.sample import ShownCases, print_sample, print_samples
 from services.exports import (
@@ -56,7 +56,7 @@ def show(
     else:
         _print_run(console, finished)
     for torn in finished.skipped:
-        print_line(console, Text(printable(torn), style="yellow"))
+        console.print(Text(printable(torn), style="yellow"))
 
 
 def _print_run(console: Console, finished: FinishedRun) -> None:
@@ -69,13 +69,13 @@ def _print_run(console: Console, finished: FinishedRun) -> None:
     for dataset in finished.record.datasets:
         sha256 = dataset.sha256 if not console.is_terminal else f"{dataset.sha256[:16]}…"
         line = f"{dataset.dataset}: {dataset.problems} problems, SHA-256 {sha256}"
-        print_line(console, Text(printable(line)))
+        console.print(Text(printable(line)))
     if finished.record.distrust:
         text = "untrusted: mend the sandbox and judge the completions again with plumb rejudge"
-        print_line(console, Text(text, style="yellow"))
+        console.print(Text(text, style="yellow"))
     if not finished.record.complete:
         text = "incomplete: repeat the command to judge the rest"
-        print_line(console, Text(text, style="yellow"))
+        console.print(Text(text, style="yellow"))
 
 
 def report(

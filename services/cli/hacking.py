@@ -12,7 +12,7 @@ from rich.text import Text
 
 from services.cli.compare import JsonFile, write_json
 from services.cli.display import printable, stdout_console
-from services.cli.layout import plain_table, print_line, print_table
+from services.cli.layout import plain_table
 from services.cli.options import run_folder
 from services.runner.problems import load_problems
 from shared.analysis.hacking import (
@@ -88,7 +88,7 @@ def hacking(
         write_json(json_file, HackingReport(limits, steps))
     alarms = [one for one in steps if one.alarms]
     if not alarms:
-        print_line(console, Text(f"no sign above its limit in {len(steps)} steps"))
+        console.print(Text(f"no sign above its limit in {len(steps)} steps"))
         return
     first = alarms[0]
     seen = sum(one.answers for one in steps[: steps.index(first) + 1])
@@ -195,7 +195,7 @@ def _traits(
         problems = load_problems(run.record.config.data, paths, allow_unlocked=True).problems
     except DataError as error:
         text = f"public tests and expected outputs are not known: {error}; name them with --data"
-        print_line(console, Text(printable(text), style="yellow"))
+        console.print(Text(printable(text), style="yellow"))
         return {}
     return {(one.dataset, one.problem_id): ProblemTraits.of(one) for one in problems}
 
@@ -209,4 +209,4 @@ def _print_steps(console: Console, steps: Sequence[StepFigures]) -> None:
             alarms = Text("; ".join(one.alarms), style="bold red")
             name = printable(str(one.step))
             table.add_row(name, str(one.answers), *rates, f"{one.characters:.0f}", alarms)
-    print_table(console, table)
+    console.print(table)

@@ -5,24 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.measure import Measurement
-from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 _LONGEST_BAR, _SHORTEST_BAR = 50, 10
-
-
-def print_table(console: Console, table: Table) -> None:
-    """Print a table; its longest cells are folded where the terminal is too narrow.
-
-    A file or a pipe has no width: each row is one line there, so that what a program reads does not
-    depend on the length of a name.
-    """
-    if not console.is_terminal:
-        wanted = Measurement.get(console, console.options.update_width(10_000), table).maximum
-        console = Console(file=console.file, width=max(wanted, console.width))
-    console.print(table)
 
 
 def plain_table(headings: Sequence[str], left: Sequence[str] | None = None) -> Table:
@@ -37,14 +22,6 @@ def plain_table(headings: Sequence[str], left: Sequence[str] | None = None) -> T
         at_left = left is None or heading in left
         table.add_column(heading, justify="left" if at_left else "right", overflow="fold")
     return table
-
-
-def print_line(console: Console, line: Text, indent: int = 0) -> None:
-    """Print a text, on a terminal wrapped between words; in a file it is one line."""
-    if console.is_terminal:
-        console.print(Padding(line, (0, 0, 0, indent)) if indent else line)
-    else:
-        console.print(Text.assemble(" " * indent, line), soft_wrap=True)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from services.cli.display import printable, stdout_console
-from services.cli.layout import plain_table, print_line, print_table
+from services.cli.layout import plain_table
 from services.cli.trend import Change, changes
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun, open_runs
@@ -88,7 +88,7 @@ def runs(
     console = stdout_console() if kind is RunsFormat.TEXT else None
     for line in broken:
         if console is not None:
-            print_line(console, Text(printable(line), style="yellow"))
+            console.print(Text(printable(line), style="yellow"))
         else:
             print(printable(line), file=sys.stderr)
 
@@ -112,7 +112,7 @@ def _print_text(listed: Sequence[tuple[FinishedRun, Scores]]) -> None:
             change = Text(last, score.style() if score and score.change else style)
             cells.append(Text(between).join([*(Text(line, style) for line in share), change]))
         table.add_row(*cells)
-    print_table(console, table)
+    console.print(table)
 
 
 def _markdown(listed: Sequence[tuple[FinishedRun, Scores]]) -> Iterator[str]:

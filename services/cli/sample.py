@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from services.cli.display import printable
-from services.cli.layout import plain_table, print_line, print_table
+from services.cli.layout import plain_table
 from shared import artifacts
 from shared.case_records import failed
 from shared.errors import ConfigError
@@ -108,7 +108,7 @@ def print_samples(console: Console, run: FinishedRun, status: FinalStatus) -> No
             cells = (one.sample.key, _passed(one), _reason(one))
             table.add_row(*(Text(printable(cell)) for cell in cells))
     if table.row_count:
-        print_table(console, table)
+        console.print(table)
     else:
         console.print(f"no sample is {status}", highlight=False)
 
@@ -224,7 +224,7 @@ def _print_cases(
     elif len(found) == 1:
         more += "; a run with output.cases=failed records them"
     console.print()
-    print_line(console, Text(more))
+    console.print(Text(more))
 
 
 def _print_case(console: Console, case: FailedCase | CaseRecord, total: int, language: str) -> None:
@@ -270,11 +270,11 @@ def _marked(sign: str, lines: Sequence[str], style: str) -> Iterator[Text]:
 def _heading(console: Console, text: Text) -> None:
     console.print()
     text.stylize("bold")
-    print_line(console, text)
+    console.print(text)
 
 
 def _label(console: Console, text: str) -> None:
-    print_line(console, Text(text, style="italic"))
+    console.print(Text(text, style="italic"))
 
 
 def _lines(text: str) -> list[Text]:
@@ -289,11 +289,11 @@ def _print_lines(console: Console, lines: Sequence[Text]) -> None:
         note = Text(f"… {left_out} lines left out; a file gets all …", style="dim")
         lines = [*lines[:half], note, *lines[len(lines) - half :]]
     for line in lines:
-        print_line(console, line)
+        console.print(line)
 
 
 def _print_text(console: Console, text: str) -> None:
-    print_line(console, Text(_visible(text.rstrip("\n"))))
+    console.print(Text(_visible(text.rstrip("\n"))))
 
 
 def _visible(text: str) -> str:
