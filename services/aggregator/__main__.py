@@ -62,14 +62,7 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
         task.add_done_callback(lambda _task: stop.set())
     try:
         access = Access(settings.hosts, settings.bearer, page=True)
-        app = make_app(
-            redis,
-            ingester,
-            folders=folders,
-            access=access,
-            policy=policy,
-            max_listed=settings.max_listed,
-        )
+        app = make_app(redis, ingester, folders=folders, access=access, policy=policy)
         await serve(app, settings, stop=stop)
         for task in tasks:
             if task.done():

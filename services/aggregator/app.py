@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from redis import Redis
 from redis.exceptions import RedisError
 
-from services.aggregator.api.routes import MAX_LISTED, add_api
+from services.aggregator.api.routes import add_api
 from services.aggregator.cases import Cases, folder_cases, ledger_cases
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import Database
@@ -46,7 +46,6 @@ def make_app(
     folders: RunFolders | None = None,
     access: Access | None = None,
     policy: NamedPolicy | None = None,
-    max_listed: int = MAX_LISTED,
 ) -> web.Application:
     """Create the application with ``/healthz``, ``/readyz``, ``/metrics``, API and page.
 
@@ -56,7 +55,6 @@ def make_app(
         folders: Folders whose finished runs are in the index, too.
         access: Access rules.
         policy: Policy of the gate, which the page shows verdicts of.
-        max_listed: Runs in the list of all runs.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -81,14 +79,7 @@ def make_app(
 
     app = make_application(access or Access(page=True))
     add_operations(app, Readiness(partial(ping_error, redis)), registry)
-    add_api(
-        app,
-        read_cases,
-        ingester.database,
-        folders=folders,
-        policy=policy,
-        max_listed=max_listed,
-    )
+    add_api(app, read_cases, ingester.database, folders=folders, policy=policy)
     app.on_cleanup.append(close)
     add_page(app)
     return app
@@ -100,19 +91,11 @@ def make_folders_app(
     *,
     access: Access | None = None,
     policy: NamedPolicy | None = None,
-    max_listed: int = MAX_LISTED,
 ) -> web.Application:
     """Create the same application over the runs of folders alone, without metrics."""
     app = make_application(access or Access(page=True))
     add_operations(app, Readiness(), None)
-    add_api(
-        app,
-        folder_cases,
-        database,
-        folders=folders,
-        policy=policy,
-        max_listed=max_listed,
-    )
+    add_api(app, folder_cases, database, folders=folders, policy=policy)
     add_page(app)
     return app
 

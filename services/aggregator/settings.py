@@ -18,9 +18,6 @@ class PageSettings(ServiceSettings):
     gate_policy: Path | None = Field(default=None, validation_alias="PLUMBLINE_GATE_POLICY")
     """Policy by which the page's history judges runs, as of ``plumb gate``; by default the shipped
     ``configs/gate.yaml``."""
-    max_listed: int = Field(default=2000, ge=1, validation_alias="PLUMBLINE_AGGREGATOR_MAX_LISTED")
-    """Runs in the list of all runs: those that are not finished, and the latest. The others are
-    found by their id, and counted in the header ``Plumbline-Runs-Left-Out``."""
     token: Token = Field(default=None, validation_alias="PLUMBLINE_AGGREGATOR_TOKEN")
     """Token that clients must send, as ``Authorization: Bearer …``; a browser opens ``/?token=…``.
     By default none is required."""

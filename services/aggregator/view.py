@@ -65,9 +65,7 @@ async def serve_folder(
     refreshing.add_done_callback(lambda _task: stop.set())
     try:
         access = Access(settings.hosts, settings.bearer, page=True)
-        app = make_folders_app(
-            database, folders, access=access, policy=policy, max_listed=settings.max_listed
-        )
+        app = make_folders_app(database, folders, access=access, policy=policy)
         await serve(app, settings, stop=stop, listens=answers)
         if refreshing.done():
             refreshing.result()

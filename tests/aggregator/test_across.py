@@ -66,6 +66,13 @@ async def test_problems_by_runs_begin_with_the_largest_difference(redis: Redis) 
     assert list(shares) == ["r", "q", "p"]
     found = await asked(redis, "/api/compare/grid?runs=a,b&dataset=d1&offset=3")
     assert found["rows"] == [{"problem_id": "t", "shares": [None, 1.0]}]
+    for runs, hardest in {
+        "a,b": ["q", "r", "p", "t"],
+        "b": ["q", "r", "p", "t"],
+        "a": ["q", "p", "r"],
+    }.items():
+        found = await asked(redis, f"/api/compare/grid?runs={runs}&dataset=d1&first=hardest")
+        assert [row["problem_id"] for row in found["rows"]] == [*hardest], runs
 
 
 async def test_scores_are_compared_with_the_run_before_of_the_same_protocol(

@@ -1,5 +1,5 @@
 import random
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -8,17 +8,14 @@ from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import (
     PERCENTS,
     IndexedRun,
-    all_figures,
     dataset_figures,
     find_run,
 )
 from services.aggregator.index.rows import SampleRow
-from services.aggregator.index.run_cache import RunCache
 from services.aggregator.index.writer import IndexWriter
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.statistics import percentile
 from shared.ledger import RunProgress
-from shared.run_record import RunState
 from shared.schemas import Generation, ProblemFacts, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.aggregator.indexed import put
@@ -86,36 +83,3 @@ def test_figures_are_those_of_the_formulas(index: Index, count: int) -> None:
     assert counts.bins[1] == ratios.count(0.1)
     assert counts.bins[9] == ratios.count(0.99)
     assert sum(counts.bins) + counts.zero + counts.one == len(judged) == found.judged
-
-
-def test_figures_of_a_run_that_moves_are_cached_for_two_seconds(index: Index) -> None:
-    clock = [100.0]
-    figures, chance = RunCache(all_figures, clock=lambda: clock[0]), random.Random(0)
-
-    def judged() -> int:
-        with index.database.read() as connection:
-            found = figures.of(connection, index.run(connection))
-        return found["d1"].judged if "d1" in found else 0
-
-    made = generation("p1")
-    index.add([(verdict(made), made)])
-    assert judged() == 1
-    index.add([(verdict(generation("p2")), generation("p2"))])
-    assert judged() == 1
-    clock[0] += 2 + chance.random()
-    assert judged() == 2
-
-
-def test_the_figures_of_a_run_that_is_final_are_never_old(index: Index) -> None:
-    """The page asks for them once, when the last event arrives."""
-    figures = RunCache(all_figures, clock=lambda: 100.0)
-
-    def judged(state: RunState) -> int:
-        with index.database.read() as connection:
-            run = replace(index.run(connection), state=state)
-            return figures.of(connection, run)["d1"].judged
-
-    for name in ("p1", "p2"):
-        index.add([(verdict(generation(name)), generation(name))])
-        assert judged(RunState.RUNNING) == 1
-    assert judged(RunState.COMPLETE) == 2

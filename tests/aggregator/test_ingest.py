@@ -52,7 +52,9 @@ def indexed(ingester: Ingester) -> dict[str, IndexedRun]:
 
 def rows(ingester: Ingester, run: str = "run-1") -> list[SampleRow]:
     with ingester.database.read() as connection:
-        return samples_page(connection, indexed(ingester)[run].id, SampleQuery(limit=5000)).samples
+        return samples_page(
+            connection, indexed(ingester)[run].id, SampleQuery.model_construct(limit=5000)
+        ).samples
 
 
 def verdict_events(ingester: Ingester) -> dict[tuple[str, ...], float]:

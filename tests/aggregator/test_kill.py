@@ -91,7 +91,7 @@ def test_killed_again_and_again(redis: Redis, redis_server: RedisServer, tmp_pat
     last.catch_up()
     with database.read() as connection:
         (run,) = all_runs(connection)
-        rows = samples_page(connection, run.id, SampleQuery(limit=10_000)).samples
+        rows = samples_page(connection, run.id, SampleQuery.model_construct(limit=10_000)).samples
     database.close()
     assert {
         SampleId(r.dataset, r.problem_id, r.sample_index): r.final_status for r in rows

@@ -7,9 +7,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from pydantic import TypeAdapter
 from redis import Redis
 
-from services.aggregator.api.models import SamplesQuery
 from services.aggregator.api.openapi import ROUTES, Route
 from services.aggregator.app import make_app
+from services.aggregator.index.pages import SampleQuery
 from services.aggregator.ingest import Ingester
 from shared.schemas import SampleId
 from tests.aggregator.runs import ask, begin, judge
@@ -60,7 +60,7 @@ async def test_every_parameter_is_described(client: TestClient) -> None:
         described = {p["name"] for p in item["get"]["parameters"] if p["in"] == "path"}
         assert described == set(re.findall(r"\{(\w+)\}", path))
     asked = {p["name"] for p in paths["/api/runs/{run}/samples"]["get"]["parameters"]}
-    fields = SamplesQuery.model_fields.items()
+    fields = SampleQuery.model_fields.items()
     assert asked == {"run", *(one.alias or name for name, one in fields)}
 
 

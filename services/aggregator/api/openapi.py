@@ -2,12 +2,9 @@
 
 from services.aggregator.api.models import (
     Failure,
-    FailuresQuery,
-    FilterQuery,
     RunDetail,
     RunList,
     SampleDetail,
-    SamplesQuery,
 )
 from services.aggregator.api.trend_models import (
     GateAnswer,
@@ -26,8 +23,9 @@ from services.aggregator.comparison.models import (
 from services.aggregator.folders.watch import FoldersStatus
 from services.aggregator.index.across import Grid, ProblemAnswers
 from services.aggregator.index.facets import Facets
-from services.aggregator.index.failures import FailureGroups
-from services.aggregator.index.pages import SamplePage
+from services.aggregator.index.failures import FailureGroups, FailuresQuery
+from services.aggregator.index.filters import SampleFilter
+from services.aggregator.index.pages import SamplePage, SampleQuery
 from services.aggregator.index.performance import Performance
 from shared.service import openapi
 from shared.service.openapi import OPERATIONS, JsonObject, Route
@@ -55,7 +53,7 @@ ROUTES: tuple[Route, ...] = (
         "list_samples",
         "Judged samples, page by page",
         SamplePage,
-        query=SamplesQuery,
+        query=SampleQuery,
         failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
     ),
     Route(
@@ -63,7 +61,7 @@ ROUTES: tuple[Route, ...] = (
         "count_choices",
         "Numbers of samples by status, data set, tag and other choices, under filters",
         Facets,
-        query=FilterQuery,
+        query=SampleFilter,
         failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),
     ),
     Route(
@@ -141,7 +139,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "/api/compare/grid",
         "show_grid",
-        "Problems by runs: shares of accepted samples, those with the largest differences first",
+        "Problems by runs: shares of accepted samples",
         Grid,
         query=GridQuery,
         failures=((400, "A parameter is invalid."), _NO_RUN, _NO_INDEX),

@@ -15,38 +15,36 @@ from redis.exceptions import RedisError
 
 from services.aggregator.api import answers
 from services.aggregator.api.models import (
-    FailuresQuery,
-    FilterQuery,
-    RunDetail,
     RunList,
-    SamplesQuery,
 )
 from services.aggregator.api.openapi import ROUTES, document
 from services.aggregator.api.trend_models import (
     GateAnswer,
     GateQuery,
-    HistoryAnswer,
     HistoryQuery,
 )
 from services.aggregator.api.trends import Trends
 from services.aggregator.cases import CasePage, CasesQuery, ReadCases
-from services.aggregator.comparison.answers import ComparedRuns, run_names
+from services.aggregator.comparison.answers import flip_page, run_names
 from services.aggregator.comparison.cache import Comparisons
 from services.aggregator.comparison.models import CompareQuery, FlipsQuery, GridQuery
 from services.aggregator.folders.watch import FoldersStatus, RunFolders
-from services.aggregator.index.across import Grid, ProblemAnswers, grid, problem_answers
+from services.aggregator.index.across import grid, problem_answers
 from services.aggregator.index.database import Database, IndexDamagedError
-from services.aggregator.index.facets import Facets, facets
-from services.aggregator.index.failures import FailureGroups, failure_groups
+from services.aggregator.index.facets import facets
+from services.aggregator.index.failures import FailuresQuery, failure_groups
+from services.aggregator.index.filters import SampleFilter
 from services.aggregator.index.overview import (
     IndexedRun,
     all_figures,
     all_runs,
     find_run,
 )
-from services.aggregator.index.pages import CursorError, SamplePage, SampleQuery, samples_page
+from services.aggregator.index.pages import CursorError, SampleQuery, samples_page
+from services.aggregator.index.performance import performance
 from services.aggregator.index.records import read_sample
 from services.aggregator.index.run_cache import RunCache
+from shared.analysis.compare import Comparison, comparison_document
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import DataError
 from shared.schemas import SampleId, describe, is_encodable
@@ -55,8 +53,7 @@ from shared.service.server import Handler, json_error, json_http_errors
 
 log = get_logger(__name__)
 
-MAX_LISTED = 2000
-"""Runs in the list of all runs."""
+_MOST_RUNS = 2000  # in the list of all runs
 _THREADS = 8
 # Samples that are read at once: each may have many MiB, for which its thread keeps all others from
 # running, the event loop too.
@@ -82,7 +79,6 @@ def add_api(
     *,
     folders: RunFolders | None = None,
     policy: NamedPolicy | None = None,
-    max_listed: int = MAX_LISTED,
 ) -> None:
     """Add routes, JSON errors, response headers, and the clean-up at shutdown.
 
@@ -92,11 +88,10 @@ def add_api(
         database: The index.
         folders: Folders whose finished runs are in the index, too.
         policy: Policy of the gate, by which the page judges runs of one protocol.
-        max_listed: Runs in the list of all runs.
     """
     app.middlewares.extend([json_http_errors(), _unavailable_stores])
     app.on_response_prepare.append(_add_headers)
-    api = _Api(read_cases, database, folders, policy, max_listed)
+    api = _Api(read_cases, database, folders, policy)
     for route in ROUTES:
         # aiohttp's default pattern rejects braces in a path segment. A proxy may have decoded the
         # slash of a problem's id.
@@ -112,13 +107,12 @@ class _Api:
         database: Database,
         folders: RunFolders | None,
         policy: NamedPolicy | None,
-        max_listed: int,
     ) -> None:
-        self._max_listed = max_listed
         self._read_cases = read_cases
         self._folders = folders
         self._database = database
         self._figures = RunCache(all_figures)
+        self._performance = RunCache(performance)
         self._comparisons = Comparisons()
         self._trends = Trends(policy, self._comparisons)
         self._reading = asyncio.Semaphore(_READ_AT_ONCE)
@@ -129,15 +123,14 @@ class _Api:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def list_runs(self, _request: web.Request) -> web.Response:
-        def read() -> tuple[RunList, int]:
-            with self._database.read() as connection:
-                runs = all_runs(connection)
-                shown = answers.latest_runs(runs, self._max_listed)
-                scores = self._trends.scores(connection)
-                found = {run.run: answers.run_summary(run, scores.get(run.run)) for run in shown}
-                return RunList(found), len(runs) - len(shown)
+        def read(connection: sqlite3.Connection) -> tuple[RunList, int]:
+            runs = all_runs(connection)
+            shown = answers.latest_runs(runs, _MOST_RUNS)
+            scores = self._trends.scores(connection)
+            found = {run.run: answers.run_summary(run, scores.get(run.run)) for run in shown}
+            return RunList(found), len(runs) - len(shown)
 
-        found, left_out = await self._in_thread(read)
+        found, left_out = await self._snapshot(read)
         response = _answer(found)
         if left_out:
             response.headers["Plumbline-Runs-Left-Out"] = str(left_out)
@@ -147,38 +140,30 @@ class _Api:
         return _answer(self._folders.status if self._folders else FoldersStatus())
 
     async def show_run(self, request: web.Request) -> web.Response:
-        def read(connection: sqlite3.Connection, run: IndexedRun) -> RunDetail:
-            return answers.run_detail(connection, run, self._figures.of(connection, run))
-
-        return _answer(await self._read(request, read))
+        return _answer(
+            await self._read(
+                request, lambda db, run: answers.run_detail(db, run, self._figures.of(db, run))
+            )
+        )
 
     async def list_samples(self, request: web.Request) -> web.Response:
-        query = _samples_query(request)
-
-        def read(connection: sqlite3.Connection, run: IndexedRun) -> SamplePage:
-            return samples_page(connection, run.id, query)
+        query = _query(request, SampleQuery)
 
         try:
-            return _answer(await self._read(request, read))
+            return _answer(
+                await self._read(request, lambda db, run: samples_page(db, run.id, query))
+            )
         except CursorError as error:
             raise _bad_request(f"cursor: {error}") from None
 
     async def count_choices(self, request: web.Request) -> web.Response:
-        wanted = _query(request, FilterQuery).filter()
+        wanted = _query(request, SampleFilter)
 
-        def read(connection: sqlite3.Connection, run: IndexedRun) -> Facets:
-            return facets(connection, run.id, wanted)
-
-        return _answer(await self._read(request, read))
+        return _answer(await self._read(request, lambda db, run: facets(db, run.id, wanted)))
 
     async def group_failures(self, request: web.Request) -> web.Response:
         query = _query(request, FailuresQuery)
-        wanted = query.filter()
-
-        def read(connection: sqlite3.Connection, run: IndexedRun) -> FailureGroups:
-            return failure_groups(connection, run.id, wanted, query.limit)
-
-        return _answer(await self._read(request, read))
+        return _answer(await self._read(request, lambda db, run: failure_groups(db, run.id, query)))
 
     async def show_sample(self, request: web.Request) -> web.Response:
         sample = _sample(request)
@@ -209,17 +194,15 @@ class _Api:
         return _answer(found)
 
     async def show_performance(self, request: web.Request) -> web.Response:
-        return _answer(await self._read(request, lambda db, run: self._trends.performance(db, run)))
+        return _answer(await self._read(request, self._performance.of))
 
     async def show_history(self, request: web.Request) -> web.Response:
         query = _query(request, HistoryQuery)
 
-        def read() -> HistoryAnswer:
-            with self._database.read() as connection:
-                return self._trends.history(connection, query.protocol)
-
         try:
-            return _answer(await self._in_thread(read))
+            return _answer(
+                await self._snapshot(lambda db: self._trends.history(db, query.protocol))
+            )
         except LookupError:
             hint = "/api/history lists those that there are"
             raise _not_found(f"no run has the protocol {query.protocol!r}; {hint}") from None
@@ -227,45 +210,43 @@ class _Api:
     async def show_gate(self, request: web.Request) -> web.Response:
         query = _query(request, GateQuery)
 
-        def read() -> GateAnswer:
-            with self._database.read() as connection:
-                baseline, run = (_found(connection, name) for name in (query.baseline, query.run))
-                return self._trends.gate(connection, baseline, run)
+        def read(connection: sqlite3.Connection) -> GateAnswer:
+            baseline, run = (_found(connection, name) for name in (query.baseline, query.run))
+            return self._trends.gate(connection, baseline, run)
 
-        return _answer(await self._in_thread(read))
+        return _answer(await self._snapshot(read))
 
     async def compare_runs(self, request: web.Request) -> web.Response:
         names = run_names(_query(request, CompareQuery).runs)
-        return _answer(await self._compare(names, lambda _db, compared: compared.answer()))
+        return _answer(
+            await self._compare(
+                names, lambda _db, compared, _runs: comparison_document(compared, flips=False)
+            )
+        )
 
     async def list_flips(self, request: web.Request) -> web.Response:
         query = _query(request, FlipsQuery)
         names = run_names(query.runs, most=2)
         if not all(is_encodable(one) for one in (query.dataset, query.q or "", query.bucket or "")):
             raise _bad_request("a parameter is not UTF-8")
-        return _answer(await self._compare(names, lambda db, compared: compared.flips(db, query)))
+        return _answer(
+            await self._compare(
+                names, lambda db, compared, runs: flip_page(db, compared[0], runs, query)
+            )
+        )
 
     async def show_grid(self, request: web.Request) -> web.Response:
         query = _query(request, GridQuery)
-        names = run_names(query.runs)
-
-        def read() -> Grid:
-            with self._database.read() as connection:
-                runs = [_found(connection, name) for name in names]
-                return grid(connection, runs, query.dataset, query.offset, query.limit)
-
-        return _answer(await self._in_thread(read))
+        names = run_names(query.runs, least=1)
+        return _answer(
+            await self._snapshot(lambda db: grid(db, [_found(db, name) for name in names], query))
+        )
 
     async def show_problem(self, request: web.Request) -> web.Response:
         problem = request.match_info["dataset"], request.match_info["problem_id"]
         if not is_encodable("".join(problem)):
             raise _not_found("the path is not UTF-8")
-
-        def read() -> ProblemAnswers | None:
-            with self._database.read() as connection:
-                return problem_answers(connection, all_runs(connection), problem)
-
-        found = await self._in_thread(read)
+        found = await self._snapshot(lambda db: problem_answers(db, all_runs(db), problem))
         if found is None:
             raise _not_found(f"no run has an answer to {SampleId(*problem).key[:400]!r}")
         return _answer(found)
@@ -276,22 +257,27 @@ class _Api:
     async def _read(self, request: web.Request, read: RunReader[T]) -> T:
         """Read the run named in the path from one snapshot of the index."""
         name = request.match_info["run"]
-
-        def work() -> T:
-            with self._database.read() as connection:
-                return read(connection, _found(connection, name))
-
-        return await self._in_thread(work)
+        return await self._snapshot(lambda db: read(db, _found(db, name)))
 
     async def _compare(
-        self, names: Sequence[str], read: Callable[[sqlite3.Connection, ComparedRuns], T]
+        self,
+        names: Sequence[str],
+        read: Callable[[sqlite3.Connection, list[Comparison], list[IndexedRun]], T],
     ) -> T:
         """Compare the runs in one snapshot of the index; what cannot be compared is named."""
 
+        def work(connection: sqlite3.Connection) -> T:
+            runs = [_found(connection, name) for name in names]
+            return read(connection, self._comparisons.of(connection, runs), runs)
+
+        return await self._snapshot(work)
+
+    async def _snapshot(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """Read from one snapshot of the index, in a thread."""
+
         def work() -> T:
             with self._database.read() as connection:
-                runs = [_found(connection, name) for name in names]
-                return read(connection, ComparedRuns(self._comparisons.of(connection, runs), runs))
+                return read(connection)
 
         return await self._in_thread(work)
 
@@ -325,11 +311,6 @@ def _query(request: web.Request, model: type[Query]) -> Query:
         return model.model_validate(fields)
     except ValidationError as error:
         raise _bad_request(describe(error)) from None
-
-
-def _samples_query(request: web.Request) -> SampleQuery:
-    query = _query(request, SamplesQuery)
-    return SampleQuery(query.filter(), query.sort, query.order, query.cursor, query.limit)
 
 
 def _no_sample(run: IndexedRun, sample: SampleId) -> web.HTTPException:

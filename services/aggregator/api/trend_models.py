@@ -1,22 +1,18 @@
 """Request and response models of the API about runs over time: performance, history and gates."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from services.aggregator.api.models import AnswerModel, Count
 from services.aggregator.index.history import DatasetTrend
 from shared.analysis.differences import Mismatch
 from shared.analysis.gate import Finding
 
-Count = Annotated[int, Field(ge=0)]
 GateOutcome = Literal["pass", "fail", "undecided"]
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class HistoryRun(_Answer):
+class HistoryRun(AnswerModel):
     """A run in a trend, which began at a Unix time."""
 
     run: str
@@ -26,7 +22,7 @@ class HistoryRun(_Answer):
     datasets: dict[str, DatasetTrend]
 
 
-class HistoryGroup(_Answer):
+class HistoryGroup(AnswerModel):
     """Runs of one measurement, in brief; ``models`` and ``names`` are the latest few."""
 
     protocol: str
@@ -36,7 +32,7 @@ class HistoryGroup(_Answer):
     names: dict[str, str]
 
 
-class OtherGroup(_Answer):
+class OtherGroup(AnswerModel):
     """Runs of another measurement, with what differs; ``more`` differences are not listed."""
 
     group: HistoryGroup
@@ -44,7 +40,7 @@ class OtherGroup(_Answer):
     more: Count
 
 
-class History(_Answer):
+class History(AnswerModel):
     """Runs of one measurement, the earliest first, and those of others apart from them.
 
     ``left_out`` counts the earliest runs if there are too many.
@@ -56,7 +52,7 @@ class History(_Answer):
     others: list[OtherGroup]
 
 
-class HistoryAnswer(_Answer):
+class HistoryAnswer(AnswerModel):
     """All measurements, that of the latest run first, and the history of the one asked for.
 
     ``unreadable`` says of runs by id why their record cannot be read. ``policy`` is the name of the
@@ -86,7 +82,7 @@ class GateQuery(BaseModel):
     run: str = Field(min_length=1, max_length=1000)
 
 
-class GateAnswer(_Answer):
+class GateAnswer(AnswerModel):
     """The gate's verdict on a run; ``outcome`` is None where ``reason`` says why there is none."""
 
     policy: str | None

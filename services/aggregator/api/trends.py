@@ -1,4 +1,4 @@
-"""Answers of the API about runs over time: performance, history and gates."""
+"""Answers of the API about runs over time: history and gates."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -17,7 +17,6 @@ from services.aggregator.comparison.cache import Comparisons
 from services.aggregator.comparison.gates import Gates
 from services.aggregator.index.history import RunScore, TrendRun, by_protocol, scores, trend_run
 from services.aggregator.index.overview import IndexedRun, all_runs
-from services.aggregator.index.performance import Performance, performance
 from services.aggregator.index.run_cache import RunCache
 from shared.analysis.differences import Mismatch, run_differences
 from shared.analysis.gate_policy import NamedPolicy
@@ -36,17 +35,31 @@ class Trends:
 
     def __init__(self, policy: NamedPolicy | None, comparisons: Comparisons) -> None:
         """``policy``: the gate's; None without one."""
-        self._performance = RunCache(performance)
         self._trends = RunCache(trend_run, most=_MOST_TRENDS)
         self._gates = Gates(policy, comparisons)
         self._policy = policy.name if policy else None
 
-    def performance(self, connection: sqlite3.Connection, run: IndexedRun) -> Performance:
-        return self._performance.of(connection, run)
-
     def history(self, connection: sqlite3.Connection, protocol: str | None) -> HistoryAnswer:
-        """Group all runs; errors are those of :func:`history_answer`."""
-        return history_answer(self._runs(connection), protocol, self._policy)
+        """Group all runs, and show those of one measurement.
+
+        Args:
+            connection: A snapshot of the index.
+            protocol: Hash of the measurement; None for none.
+
+        Raises:
+            LookupError: There is no such measurement.
+        """
+        runs = self._runs(connection)
+        groups = by_protocol(runs)
+        if protocol is not None and protocol not in groups:
+            raise LookupError(protocol)
+        shown = {name: _group(name, found) for name, found in groups.items()}
+        return HistoryAnswer(
+            groups=list(shown.values()),
+            history=None if protocol is None else _history(protocol, groups, shown),
+            unreadable={one.run.run: one.unreadable for one in runs if one.unreadable},
+            policy=self._policy,
+        )
 
     def scores(self, connection: sqlite3.Connection) -> dict[str, dict[str, RunScore]]:
         """Scores of all runs by data set."""
@@ -60,57 +73,24 @@ class Trends:
     def gate(
         self, connection: sqlite3.Connection, baseline: IndexedRun, run: IndexedRun
     ) -> GateAnswer:
-        return gate_answer(connection, self._gates, baseline, run)
+        try:
+            found = self._gates.report(connection, baseline, run)
+        except (DataError, OutputError) as error:
+            return self._no_gate(str(error))
+        except ValidationError as error:
+            return self._no_gate(f"a run's record cannot be read: {describe(error)}")
+        if found is None:
+            return self._no_gate("no policy: set PLUMBLINE_GATE_POLICY")
+        findings = sorted(found.findings, key=lambda one: one.outcome is not found.outcome)
+        return GateAnswer(
+            policy=self._policy,
+            outcome=found.outcome.value,
+            reason=None,
+            findings=findings[:_SHOWN_FINDINGS],
+        )
 
-
-class UnknownProtocolError(LookupError):
-    """No run has the protocol that was asked for."""
-
-
-def history_answer(
-    runs: Sequence[TrendRun], protocol: str | None, policy: str | None
-) -> HistoryAnswer:
-    """Group the runs, and show those of one measurement.
-
-    Args:
-        runs: All runs, the earliest first.
-        protocol: Hash of the measurement; None for none.
-        policy: Name of the gate's policy.
-
-    Raises:
-        UnknownProtocolError: There is no such measurement.
-    """
-    groups = by_protocol(runs)
-    if protocol is not None and protocol not in groups:
-        raise UnknownProtocolError
-    shown = {name: _group(name, found) for name, found in groups.items()}
-    return HistoryAnswer(
-        groups=list(shown.values()),
-        history=None if protocol is None else _history(protocol, groups, shown),
-        unreadable={one.run.run: one.unreadable for one in runs if one.unreadable},
-        policy=policy,
-    )
-
-
-def gate_answer(
-    connection: sqlite3.Connection, gates: Gates, baseline: IndexedRun, run: IndexedRun
-) -> GateAnswer:
-    name = gates.policy.name if gates.policy else None
-    try:
-        found = gates.report(connection, baseline, run)
-    except (DataError, OutputError) as error:
-        return _no_gate(name, str(error))
-    except ValidationError as error:
-        return _no_gate(name, f"a run's record cannot be read: {describe(error)}")
-    if found is None:
-        return _no_gate(None, "no policy: set PLUMBLINE_GATE_POLICY")
-    findings = sorted(found.findings, key=lambda one: one.outcome is not found.outcome)
-    return GateAnswer(
-        policy=name,
-        outcome=found.outcome.value,
-        reason=None,
-        findings=findings[:_SHOWN_FINDINGS],
-    )
+    def _no_gate(self, reason: str) -> GateAnswer:
+        return GateAnswer(policy=self._policy, outcome=None, reason=reason, findings=[])
 
 
 def _group(protocol: str, runs: Sequence[TrendRun]) -> HistoryGroup:
@@ -168,7 +148,3 @@ def _other(group: HistoryGroup, here: TrendRun, there: TrendRun) -> OtherGroup:
         differences=found[:_MOST_DIFFERENCES],
         more=max(0, len(found) - _MOST_DIFFERENCES),
     )
-
-
-def _no_gate(policy: str | None, reason: str) -> GateAnswer:
-    return GateAnswer(policy=policy, outcome=None, reason=reason, findings=[])

@@ -6,23 +6,23 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from services.aggregator.comparison.flips import select_pairs
-from services.aggregator.comparison.models import ComparisonAnswer, FlipPage, FlipsQuery
+from services.aggregator.comparison.models import FlipPage, FlipsQuery
 from services.aggregator.comparison.source import read_detail
 from services.aggregator.index.overview import IndexedRun
-from shared.analysis.compare import Comparison, comparison_document, flip_document
+from shared.analysis.compare import Comparison, FlipDocument, Pair, flip_document
 from shared.errors import DataError
 
 MOST_RUNS = 10
 
 
-def run_names(text: str, most: int = MOST_RUNS) -> list[str]:
+def run_names(text: str, most: int = MOST_RUNS, least: int = 2) -> list[str]:
     """Split a list of run ids, which are percent-encoded within it.
 
     Raises:
-        DataError: Fewer than two runs or more than ``most``, or one twice.
+        DataError: Fewer runs than ``least`` or more than ``most``, or one twice.
     """
     names = [unquote(one) for one in text.split(",") if one]
-    if len(names) < 2:
+    if len(names) < least:
         raise DataError("runs: one run cannot be compared; give two or more, separated by commas")
     if len(names) > most:
         raise DataError(f"runs: {len(names)} runs; give at most {most}")
@@ -31,42 +31,35 @@ def run_names(text: str, most: int = MOST_RUNS) -> list[str]:
     return names
 
 
-class ComparedRuns:
-    """Comparisons of runs of the index with the first of them."""
+def flip_page(
+    connection: sqlite3.Connection,
+    compared: Comparison,
+    runs: Sequence[IndexedRun],
+    query: FlipsQuery,
+) -> FlipPage:
+    """A page of the pairs of two runs.
 
-    def __init__(self, comparisons: Sequence[Comparison], runs: Sequence[IndexedRun]) -> None:
-        self._comparisons, self._runs = comparisons, runs
+    Raises:
+        DataError: The runs do not have the data set in common, or not the slice.
+    """
+    datasets = {one.paired.dataset: one.paired for one in compared.datasets}
+    if (paired := datasets.get(query.dataset)) is None:
+        known = ", ".join(datasets)
+        raise DataError(f"dataset: {query.dataset!r} is not in both runs; {known} are")
+    places = select_pairs(paired, query)
+    end = query.offset + query.limit
 
-    def answer(self) -> ComparisonAnswer:
-        return ComparisonAnswer(comparison_document(self._comparisons, flips=False))
-
-    def flips(self, connection: sqlite3.Connection, query: FlipsQuery) -> FlipPage:
-        """A page of the pairs of two runs.
-
-        Raises:
-            DataError: The runs do not have the data set in common, or not the slice.
-        """
-        datasets = {one.paired.dataset: one.paired for one in self._comparisons[0].datasets}
-        if (paired := datasets.get(query.dataset)) is None:
-            known = ", ".join(datasets)
-            raise DataError(f"dataset: {query.dataset!r} is not in both runs; {known} are")
-        places = select_pairs(paired, query)
-        end = query.offset + query.limit
-        shown = [paired.pair(int(place)) for place in places[query.offset : end]]
-        detailed = [
-            replace(
-                pair,
-                **{
-                    side: replace(
-                        getattr(pair, side), detail=read_detail(connection, run.id, pair.sample)
-                    )
-                    for side, run in zip(("first", "second"), self._runs, strict=True)
-                },
-            )
-            for pair in shown
-        ]
-        return FlipPage(
-            total=len(places),
-            flips=[flip_document(pair) for pair in detailed],
-            next=end if end < len(places) else None,
+    def shown(pair: Pair) -> FlipDocument:
+        ours, theirs = (read_detail(connection, run.id, pair.sample) for run in runs)
+        detailed = replace(
+            pair,
+            first=replace(pair.first, detail=ours),
+            second=replace(pair.second, detail=theirs),
         )
+        return flip_document(detailed)
+
+    return FlipPage(
+        total=len(places),
+        flips=[shown(paired.pair(int(place))) for place in places[query.offset : end]],
+        next=end if end < len(places) else None,
+    )

@@ -16,7 +16,7 @@ class Gates:
 
     def __init__(self, policy: NamedPolicy | None, comparisons: Comparisons) -> None:
         """``policy``: the rules; None without a policy."""
-        self.policy = policy
+        self._policy = policy
         self._comparisons = comparisons
         self._reports: dict[tuple[object, ...], GateReport] = {}
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class Gates:
         Raises:
             DataError: The runs have no data set in common, or settings of another version.
         """
-        if self.policy is None:
+        if self._policy is None:
             return None
         key = tuple((one.id, one.version) for one in (baseline, run))
         if (known := self._reports.get(key)) is not None:
@@ -39,7 +39,7 @@ class Gates:
         with self._lock:
             (compared,) = self._comparisons.of(connection, [baseline, run])
             present = {*compared.first.verdicts, *compared.second.verdicts}
-            rules = self.policy.policy
+            rules = self._policy.policy
             own = {name: one for name, one in rules.datasets.items() if name in present}
             rules = rules.model_copy(update={"datasets": own})
             found = evaluate(rules, compared)

@@ -37,15 +37,22 @@ class CompareQuery(BaseModel):
     runs: _Runs
 
 
-class GridQuery(CompareQuery):
-    """Runs, a data set, and which of its problems."""
+class _PageQuery(CompareQuery):
+    """Runs, a data set, and a position in a list."""
 
     dataset: str = Field(min_length=1, max_length=500)
     offset: int = Field(default=0, ge=0, lt=2**31)
     limit: int = Field(default=50, ge=1, le=200)
 
 
-class FlipsQuery(GridQuery):
+class GridQuery(_PageQuery):
+    """Runs, a data set, and which of its problems: first those on which the runs disagree most, or
+    the hardest ones, which no run solves."""
+
+    first: Literal["disagreement", "hardest"] = "disagreement"
+
+
+class FlipsQuery(_PageQuery):
     """Which pairs of two runs: ``flips`` are accepted in one of them, ``gained`` in the second,
     ``lost`` in the first, ``changed`` have different statuses.
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from services.aggregator.comparison.models import GridQuery
 from services.aggregator.index.overview import IndexedRun
 from services.aggregator.index.problems import ProblemKey, read_outline
 from shared.analysis.statistics import pass_at_k
@@ -70,7 +71,7 @@ class GridRow:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Problems by runs; the problems on which the runs disagree most come first."""
+    """Problems by runs, in the order that was asked for."""
 
     total: int
     rows: list[GridRow]
@@ -126,27 +127,29 @@ def _in_run(
     )
 
 
-def grid(
-    connection: sqlite3.Connection,
-    runs: Sequence[IndexedRun],
-    dataset: str,
-    offset: int,
-    limit: int,
-) -> Grid:
+def grid(connection: sqlite3.Connection, runs: Sequence[IndexedRun], query: GridQuery) -> Grid:
     """A page of the problems of a data set, with each run's share of accepted samples."""
     shares: dict[str, list[float | None]] = {}
     for place, run in enumerate(runs):
         for problem_id, share in connection.execute(
             "SELECT problem_id, avg(accepted) FROM samples WHERE run_id = ? AND dataset = ? "
             "AND final_status <> ? GROUP BY problem_id",
-            (run.id, dataset, FinalStatus.API_ERROR),
+            (run.id, query.dataset, FinalStatus.API_ERROR),
         ):
             shares.setdefault(problem_id, [None] * len(runs))[place] = share
-    rows = sorted(shares.items(), key=lambda row: (-_disagreement(row[1]), row[0]))
-    return Grid(len(rows), [GridRow(*row) for row in rows[offset : offset + limit]])
+    order = _hardness if query.first == "hardest" else _agreement
+    rows = sorted(shares.items(), key=lambda row: (order(row[1]), row[0]))
+    shown = rows[query.offset : query.offset + query.limit]
+    return Grid(len(rows), [GridRow(*row) for row in shown])
 
 
-def _disagreement(shares: Sequence[float | None]) -> float:
-    """The largest difference between two runs."""
+def _agreement(shares: Sequence[float | None]) -> tuple[float, int]:
+    """The largest difference between two runs, below 0."""
     known = [share for share in shares if share is not None]
-    return max(known) - min(known)
+    return min(known) - max(known), 0
+
+
+def _hardness(shares: Sequence[float | None]) -> tuple[float, int]:
+    """The mean share; of problems that no run solves, first those that more runs tried."""
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known), -len(known)

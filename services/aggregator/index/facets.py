@@ -5,7 +5,8 @@ import sqlite3
 from collections import Counter
 from dataclasses import dataclass
 
-from services.aggregator.index.filters import CHOICES, Choice, SampleFilter, without_choices
+from services.aggregator.index.filters import CHOICES, SampleFilter, without_choices
+from services.aggregator.index.parameters import Choice
 
 MOST_VALUES = 100
 _COLUMNS = ", ".join(CHOICES.values())
@@ -65,7 +66,9 @@ def facets(connection: sqlite3.Connection, run_id: int, wanted: SampleFilter) ->
         for name in missed or CHOICES:
             for value in kind[name]:
                 counts[name][value] += samples
-    return Facets(total, {name: _facet(counts[name], getattr(wanted, name)) for name in CHOICES})
+    return Facets(
+        total, {name: _facet(counts[name], getattr(wanted, name) or ()) for name in CHOICES}
+    )
 
 
 def _values(choice: str, found: str | None) -> list[str | None]:

@@ -3,8 +3,16 @@
 import sqlite3
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from services.aggregator.index.filters import SampleFilter, conditions
 from services.aggregator.index.rows import COLUMNS, SampleRow
+
+
+class FailuresQuery(SampleFilter):
+    """Filters of failures, and the number of groups."""
+
+    limit: int = Field(default=20, ge=1, le=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +38,17 @@ class FailureGroups:
 
 
 def failure_groups(
-    connection: sqlite3.Connection, run_id: int, wanted: SampleFilter, limit: int
+    connection: sqlite3.Connection, run_id: int, query: FailuresQuery
 ) -> FailureGroups:
-    """Group the failures that match a filter; at most ``limit`` groups, the largest first."""
-    where, values = conditions(run_id, wanted)
+    """Group the failures that match a filter, the largest group first."""
+    where, values = conditions(run_id, query)
     counted = connection.execute(
         "SELECT failure_id, count(*), min(id), max(id) "
         f"FROM samples WHERE {where} AND failure_id IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1",
         values,
     ).fetchall()
     groups = []
-    for failure, samples, *ends in counted[:limit]:
+    for failure, samples, *ends in counted[: query.limit]:
         examples = [_row(connection, number) for number in sorted({*ends})]
         groups.append(FailureGroup(failure, examples[0].failure or "", samples, examples))
     return FailureGroups(sum(row[1] for row in counted), len(counted), groups)

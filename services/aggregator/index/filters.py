@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from services.aggregator.index import search
-from services.aggregator.index.search import PLACES, Place
+from services.aggregator.index.parameters import Bounds, Choices, one_of
+from services.aggregator.index.search import PLACES, SHORTEST
+from shared.statuses import ExtractionReason, FinalStatus
 
 MIB = 2**20
 # Column of each choice, in the order in which a page shows them.
@@ -31,54 +35,42 @@ RANGES: Mapping[str, str] = {
 }
 
 Value = str | int | float
-Choice = tuple[str | None, ...]
+Statuses = Annotated[Choices, one_of(FinalStatus)]
+Extractions = Annotated[Choices, one_of(ExtractionReason)]
+Places = Annotated[Choices, one_of(PLACES)]
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bounds, both included; None for none. What is not known is in no range."""
+class SampleFilter(BaseModel):
+    """Filters of samples, all of which a sample has to match.
 
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SampleFilter:
-    """Filters, all of which a sample has to match; an empty one matches every sample.
-
-    Attributes:
-        status … extraction: Choices: the sample has one of the values, None for a value that is not
-            known (a sample without tags, a verdict without detail).
-        tokens … prompt_length: Ranges. Times are seconds, ``memory`` is in MiB.
-        flipped: Whether a confirmed case changed its outcome.
-        group: Id of a failure's signature.
-        q: Part of the problem's id or of the detail, ASCII letters in any case.
-        text: Part of one of the texts in ``places``, likewise.
+    Several values are separated by commas, of which a sample has to have one; `-` stands for an
+    unknown value. Ranges are `MIN..MAX`, `MIN..` or `..MAX`, bounds included: times in seconds,
+    `memory` in MiB, `prompt_length` in characters. `q` matches parts of problem id and detail,
+    `text` parts of the texts named by `in`, by default all. `group` is a failure's `failure_id`.
     """
 
-    status: Choice = ()
-    dataset: Choice = ()
-    difficulty: Choice = ()
-    tag: Choice = ()
-    detail: Choice = ()
-    finish: Choice = ()
-    extraction: Choice = ()
-    tokens: Range | None = None
-    gen_time: Range | None = None
-    judge_time: Range | None = None
-    pass_ratio: Range | None = None
-    cpu: Range | None = None
-    memory: Range | None = None
-    attempts: Range | None = None
-    prompt_length: Range | None = None
-    flipped: bool | None = None
-    group: str | None = None
-    q: str = ""
-    text: str = ""
-    places: tuple[Place, ...] = PLACES
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-
-EVERY = SampleFilter()
+    status: Statuses | None = None
+    dataset: Choices | None = None
+    difficulty: Choices | None = None
+    tag: Choices | None = None
+    detail: Choices | None = None
+    finish: Choices | None = None
+    extraction: Extractions | None = None
+    tokens: Bounds | None = None
+    gen_time: Bounds | None = None
+    judge_time: Bounds | None = None
+    pass_ratio: Bounds | None = None
+    cpu: Bounds | None = None
+    memory: Bounds | None = None
+    attempts: Bounds | None = None
+    prompt_length: Bounds | None = None
+    flipped: Literal["0", "1"] | None = None
+    group: str | None = Field(default=None, pattern=r"^[0-9a-f]{16}$")
+    q: str | None = Field(default=None, max_length=200)
+    text: str | None = Field(default=None, min_length=SHORTEST, max_length=200)
+    places: Places | None = Field(default=None, alias="in")
 
 
 def conditions(run_id: int, wanted: SampleFilter) -> tuple[str, list[Value]]:
@@ -104,7 +96,7 @@ def without_choices(run_id: int, wanted: SampleFilter) -> tuple[list[str], list[
                 where.append(f"{column} {sign} ?")
                 values.append(bound)
     if wanted.flipped is not None:
-        where.append("flipped > 0" if wanted.flipped else "flipped = 0")
+        where.append("flipped > 0" if wanted.flipped == "1" else "flipped = 0")
     if wanted.group is not None:
         where.append("failure_id = ?")
         values.append(wanted.group)
@@ -112,7 +104,7 @@ def without_choices(run_id: int, wanted: SampleFilter) -> tuple[list[str], list[
         where.append("(instr(lower(problem_id), ?) OR instr(lower(detail), ?))")
         values += [lower(wanted.q)] * 2
     if wanted.text:
-        found, sought = search.condition(run_id, wanted.text, wanted.places)
+        found, sought = search.condition(run_id, wanted.text, wanted.places or PLACES)
         where.append(found)
         values += sought
     return where, values

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from services.aggregator.index.filters import EVERY, SampleFilter, Value, conditions
+from pydantic import Field
+
+from services.aggregator.index.filters import SampleFilter, Value, conditions
 from services.aggregator.index.rows import COLUMNS, SampleRow
 from shared.schemas import is_encodable
 
@@ -48,15 +50,13 @@ class CursorError(ValueError):
     """The cursor does not come from a page with this sort order."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampleQuery:
-    """Filter, sort order and position."""
+class SampleQuery(SampleFilter):
+    """Filters, order and position of samples."""
 
-    filter: SampleFilter = EVERY
     sort: Sort = "problem"
     order: SortOrder = "asc"
-    cursor: str | None = None
-    limit: int = 50
+    cursor: str | None = Field(default=None, max_length=4000)
+    limit: int = Field(default=50, ge=1, le=200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery
         CursorError: The cursor does not come from a page with this sort order.
     """
     keys = (*_SORTS[query.sort], "id")
-    where, values = conditions(run_id, query.filter)
+    where, values = conditions(run_id, query)
     if query.cursor is not None:
         sign = ">" if query.order == "asc" else "<"
         where += f" AND ({', '.join(keys)}) {sign} ({', '.join('?' for _ in keys)})"

@@ -66,7 +66,7 @@ def put_texts(connection: sqlite3.Connection, sample: int, texts: SampleTexts) -
     )
 
 
-def condition(run_id: int, text: str, places: Iterable[Place]) -> tuple[str, list[str | int]]:
+def condition(run_id: int, text: str, places: Iterable[str | None]) -> tuple[str, list[str | int]]:
     """An expression over ``samples`` that is true where one of the places has the text.
 
     Returns:

@@ -3,12 +3,13 @@
 import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from services.aggregator.index.filters import Range
-
-MOST_VALUES = 50
+MOST_VALUES, _MOST_CHARACTERS = 50, 4000
 UNKNOWN = "-"
 # A backslash before anything but these, or at the end, is an error.
 _ITEM = re.compile(r"(?:[^,\\]|\\[,\\-])*")
@@ -16,7 +17,18 @@ _NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
 _RANGE = re.compile(rf"({_NUMBER})?\.\.({_NUMBER})?")
 
 
-def choices(text: str) -> tuple[str | None, ...]:
+Choice = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bounds, both included; None for none. What is not known is in no range."""
+
+    low: float | None = None
+    high: float | None = None
+
+
+def choices(text: str) -> Choice:
     """Parse a list of values: separated by commas, ``-`` is None, escaped by backslashes.
 
     Raises:
@@ -25,7 +37,9 @@ def choices(text: str) -> tuple[str | None, ...]:
     """
     found: list[str | None] = []
     at = 0
-    while text:
+    if len(text) > _MOST_CHARACTERS:
+        raise _invalid(f"more than {_MOST_CHARACTERS} characters")
+    while True:
         item = _ITEM.match(text, at)
         assert item is not None
         if item.end() < len(text) and text[item.end()] == "\\":
@@ -41,32 +55,25 @@ def choices(text: str) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def checked_choices(text: str) -> str:
-    choices(text)
-    return text
-
-
-def one_of(values: Iterable[str]) -> Callable[[str], str]:
-    """A validator of lists whose values are all among ``values``."""
+def one_of(values: Iterable[str]) -> AfterValidator:
+    """A validator of choices whose values are all among ``values``."""
     known = [str(value) for value in values]
 
-    def check(text: str) -> str:
-        for value in choices(text):
+    def check(found: Choice) -> Choice:
+        for value in found:
             if value is not None and value not in known:
                 raise _invalid(f"{value[:50]!r} is none of {', '.join(known)}")
-        return text
+        return found
 
-    return check
+    return AfterValidator(check)
 
 
-def text_range(text: str | None) -> Range | None:
+def text_range(text: str) -> Range:
     """Parse a range: ``MIN..MAX``, ``MIN..`` or ``..MAX``.
 
     Raises:
         PydanticCustomError: It is none of these, not finite, or reversed.
     """
-    if text is None:
-        return None
     found = _RANGE.fullmatch(text)
     if found is None or text == "..":
         raise _invalid("not a range; write MIN..MAX, MIN.. or ..MAX")
@@ -78,10 +85,16 @@ def text_range(text: str | None) -> Range | None:
     return Range(low, high)
 
 
-def checked_range(text: str) -> str:
-    text_range(text)
-    return text
-
-
 def _invalid(reason: str) -> PydanticCustomError:
     return PydanticCustomError("parameter", "{reason}", {"reason": reason})
+
+
+def _parsed(parse: Callable[[str], object]) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
+
+
+_TEXT = WithJsonSchema({"type": "string"})
+Choices = Annotated[Choice, _parsed(choices), _TEXT]
+"""Values of which a sample has to have one, None for one that is not known; a text is parsed."""
+Bounds = Annotated[Range, _parsed(text_range), _TEXT]
+"""A range; a text is parsed."""
