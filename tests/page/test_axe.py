@@ -26,6 +26,7 @@ _VIEWS = {
     "sample": f"{{server}}/{_SAMPLE}",
     "failed_cases": f"{{server}}/{_SAMPLE}?cases=failed",
     "compare": "{server}/#/compare?runs=done,moving&kind=all&open=0%2Fcodecontests_valid_001",
+    "problems": "{server}/#/problems/codecontests_valid",
     "problem": "{server}/#/problem/codecontests_valid/codecontests_valid_001",
     "history": "{server}/#/history",
     "missing": "{server}/#/run/none",

@@ -17,6 +17,7 @@ from shared.artifacts import OutputFolder
 from tests.cli.commands import plumb
 from tests.page import compared
 from tests.page.conftest import Visit
+from tests.page.keyboard import assert_reached_by_keyboard
 from tests.page.quiet import assert_quiet
 from tests.page.readable import Looks, assert_readable_in
 
@@ -29,6 +30,7 @@ VIEWS = {
     "pair": PAIR,
     "flip": PAIR + FLIP,
     "four": "#/compare?runs=base,tuned,other,moving",
+    "problems": "#/problems/codecontests_valid",
     "problem": "#/problem/codecontests_valid/1500_B.%20Pairs",
     "file": "comparison.html",
     "file_flip": "comparison.html#/compare?runs=A%2CB" + FLIP,
@@ -100,6 +102,17 @@ def test_every_view_is_readable_and_what_is_drawn_and_pressed_has_a_name(
         assert_quiet(page, watch, url.partition("#")[0])
 
 
+def test_every_control_is_reached_by_keyboard(urls: dict[str, str], visit: Visit) -> None:
+    page, _watch = visit()
+    for view in ("choice", "flip", "four", "problems", "problem", "file"):
+        show(page, urls[view])
+        expect(page.locator("main")).not_to_contain_text("Loading")
+        if view == "four":
+            page.locator("details", has_text="Problems × runs").evaluate("one => (one.open = true)")
+            expect(page.get_by_role("region", name="Problems by runs")).to_contain_text("%")
+        assert_reached_by_keyboard(page, view)
+
+
 def test_runs_are_chosen_on_the_page_of_all_runs(address: str, visit: Visit) -> None:
     page, watch = visit()
     show(page, f"{address}/")
@@ -167,6 +180,19 @@ def test_from_the_grid_to_a_problem_and_its_answers(urls: dict[str, str], visit:
     expect(page.locator("main")).to_contain_text("wrong_answer")
     page.get_by_role("link", name="All answers to this problem").click()
     expect(page.get_by_role("region", name="Answers").locator("tbody tr")).to_have_count(4)
+    assert watch.errors == []
+
+
+def test_the_problems_that_no_run_solves_are_one_click_away(address: str, visit: Visit) -> None:
+    page, watch = visit()
+    show(page, f"{address}/")
+    page.get_by_role("link", name="Problems of codecontests_valid").click()
+    expect(page.locator("h1")).to_have_text("Problems of codecontests_valid")
+    rows = page.get_by_role("region", name="Problems by runs").locator("tbody tr")
+    shares = [row.locator("td").all_inner_texts() for row in rows.all()]
+    unsolved = [{*row} <= {"0.0\u00a0%", "–"} for row in shares]
+    assert 0 < sum(unsolved) < len(unsolved)
+    assert unsolved == sorted(unsolved, reverse=True)
     assert watch.errors == []
 
 

@@ -105,8 +105,8 @@ def listed(page: Page) -> str:
 def test_the_runs(address: str, run: Path, visit: Visit) -> None:
     page, watch = visit()
     open_at(page, address)
-    expect(page.locator(".runs th a bdi")).to_have_text(shown(RUN))
-    page.locator(".runs th a").click()
+    expect(page.locator(".runs tbody th a bdi")).to_have_text(shown(RUN))
+    page.locator(".runs tbody th a").click()
     expect(page.locator("h1 bdi")).to_have_text(shown(RUN))
     assert_quiet(page, watch, f"{address}/")
 

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Download, Page, Route, expect
@@ -24,6 +23,7 @@ from tests.page import plain
 from tests.page.choices import choose
 from tests.page.compared import until_known
 from tests.page.conftest import Visit
+from tests.page.keyboard import assert_reached_by_keyboard
 from tests.page.readable import CONTRAST, Looks, assert_readable_in
 from tests.shared.ledgers import problem
 
@@ -36,6 +36,7 @@ VIEWS = {
     "metrics": "#/run/done/metrics",
     "slices": "#/run/done/slices",
     "performance": "#/run/done/performance",
+    "setup": "#/run/done/setup",
     "sample": SAMPLE,
     "missing": "#/run/none",
     "report": "report.html",
@@ -214,53 +215,13 @@ def test_contrast_is_really_measured(address: str, visit: Visit) -> None:
     assert poor[0]["ratio"] == pytest.approx(2.849, abs=0.001)
 
 
-_FOCUS = """() => {
-  const one = document.activeElement;
-  const style = getComputedStyle(one);
-  if (!seen.includes(one)) seen.push(one); // an update would remove a mark in an attribute
-  return {
-    seen: seen.indexOf(one) + 1, body: one === document.body,
-    visible: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
-    inSight: one.checkVisibility() && one.getBoundingClientRect().left >= 0,
-  };
-}"""
-_REACHABLE = """[...document.querySelectorAll(
-  "a[href], button:enabled, input, select, summary, [tabindex='0']")]
-  .filter((one) => one.checkVisibility()).length"""
-
-
 def test_every_control_is_reached_by_keyboard_shows_it_and_has_a_name(
     urls: dict[str, str], visit: Visit
 ) -> None:
     page, _watch = visit()
-    for view in ("runs", "run", "sample", "missing", "report_sample"):
-        show(page, urls[view])
-        nodes = [node for node in _accessibility_tree(page) if _focusable(node)]
-        assert nodes, view
-        nameless = [node["role"]["value"] for node in nodes if not node["name"]["value"].strip()]
-        assert nameless == [], view
-        expected = page.evaluate(_REACHABLE)
-        page.evaluate("window.seen = []")
-        found = []
-        for _ in range(expected):
-            page.keyboard.press("Tab")
-            found.append(page.evaluate(_FOCUS))
-        assert all(one["visible"] and one["inSight"] and not one["body"] for one in found), view
-        assert [one["seen"] for one in found] == list(range(1, expected + 1)), view
-
-
-def _accessibility_tree(page: Page) -> list[dict[str, Any]]:
-    """The page as Chromium describes it to a screen reader."""
-    session = page.context.new_cdp_session(page)
-    tree = session.send("Accessibility.getFullAXTree")["nodes"]
-    session.detach()
-    return tree
-
-
-def _focusable(node: dict[str, Any]) -> bool:
-    named = {one["name"]: one["value"].get("value") for one in node.get("properties", [])}
-    role = node.get("role", {}).get("value")
-    return bool(named.get("focusable")) and role not in ("RootWebArea", "main")
+    for view, url in urls.items():
+        show(page, url)
+        assert_reached_by_keyboard(page, view)
 
 
 def test_moves_by_keyboard(address: str, visit: Visit) -> None:
@@ -584,6 +545,7 @@ def test_a_run_in_progress_moves_without_being_loaded_again(
     ledger = Ledger(books, "moving")
     plain.judge_some(ledger, 24, 120)
     expect(page.locator("main")).to_contain_text("103 of 120 judged, 17 could not be judged")
+    expect(page.locator("main")).not_to_contain_text("incomplete")
     expect(page.locator(".intervals tbody tr").first).to_contain_text("of 60 judged")
     ledger.set_state(RunState.JUDGED)
     expect(page.locator("main")).to_contain_text("incomplete, begun")

@@ -3,8 +3,8 @@ import * as api from "./api.js";
 import { showCompare } from "./compare.js";
 import { el, name, plain, warn } from "./dom.js";
 import { showHistory } from "./history.js";
-import { runAddress } from "./listing.js";
-import { showProblem } from "./problem.js";
+import { decoded, runAddress } from "./listing.js";
+import { showProblem, showProblems } from "./problem.js";
 import { showRun } from "./run.js";
 import { showRuns } from "./runs.js";
 import { showSample } from "./sample.js";
@@ -14,6 +14,7 @@ const VIEWS = {
   compare: () => showCompare,
   history: () => showHistory,
   problem: () => showProblem,
+  problems: () => showProblems,
   run: (parts) => (parts.length < 4 ? showRun : showSample), // of a run there are tabs
 };
 
@@ -32,15 +33,6 @@ let leave = () => {};
 let turns = 0;
 let saving = null;
 
-// Percent-decoded path segment; a malformed one is returned unchanged.
-function decoded(part) {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
-}
-
 function where() {
   const [path, query = ""] = location.hash.slice(1).split("?");
   const parts = path.split("/").filter(Boolean).map(decoded);
@@ -50,7 +42,6 @@ function where() {
 
 function trail(parts) {
   const links = [];
-  if (parts[0] === "compare") links.push(["compare", "#/compare", "compare"]);
   if (parts[0] === "run") links.push(["run", runAddress(parts[1]), parts[1]]);
   if (parts[0] === "problem") links.push(["problem", location.hash, `${parts[1]} / ${parts[2]}`]);
   if (parts[0] === "run" && parts.length > 4)

@@ -1,5 +1,6 @@
 // Charts as SVG or as bars of tables; labels and table cells contain the numbers.
-import { el } from "./dom.js";
+import { columns, el, figure, row, table } from "./dom.js";
+import { percent, range } from "./numbers.js";
 
 export const STATUSES = [
   "success",
@@ -10,10 +11,6 @@ export const STATUSES = [
   "empty_output",
   "api_error",
 ];
-export const percent = (share) =>
-  share === null || share === undefined ? "–" : `${(100 * share).toFixed(1)}\u00a0%`;
-export const range = (interval, form) =>
-  interval ? `${form(interval[0])} to ${form(interval[1])}` : null;
 
 // Stacked bar of statuses with its legend; `address` gives the link behind a status.
 export function shares(counts, address = () => null) {
@@ -22,13 +19,13 @@ export function shares(counts, address = () => null) {
   if (!there.length) return [];
   const text = there.map((status) => `${status} ${counts[status]}`).join(", ");
   const bar = there.map((status) =>
-    el("span", { class: `fill-${status}`, "width%": (100 * counts[status]) / total }),
+    el("span", { class: status, "width%": (100 * counts[status]) / total }),
   );
   const keys = there.map((status) =>
     el(
       "li",
       {},
-      el("i", { class: `fill-${status}` }),
+      el("i", { class: status }),
       linked(address(status), `${status} ${counts[status]}`),
     ),
   );
@@ -51,37 +48,23 @@ function interval({ label, value, ci95, bounds }) {
     ci95 && `95 % interval ${range(ci95, percent)}`,
     bounds && `${range(bounds, percent)} with the samples that were not judged`,
   ];
-  const band =
-    bounds &&
-    el("rect", {
-      class: "bounds",
-      x: across(bounds[0]),
-      width: across(bounds[1] - bounds[0]),
-      y: "20%",
-      height: "60%",
-    });
-  const line =
-    ci95 &&
-    el("line", {
-      class: "whisker",
-      x1: across(ci95[0]),
-      x2: across(ci95[1]),
-      y1: "50%",
-      y2: "50%",
-    });
-  const ends = (ci95 ?? []).map((end) =>
-    el("line", { class: "whisker", x1: across(end), x2: across(end), y1: "32%", y2: "68%" }),
-  );
-  const point =
-    value === null ? null : el("circle", { class: "point", cx: across(value), cy: "50%", r: 5 });
+  const whisker = ([from, to], y1, y2) =>
+    el("line", { class: "whisker", x1: across(from), x2: across(to), y1, y2 });
+  const band = bounds && {
+    class: "bounds",
+    x: across(bounds[0]),
+    width: across(bounds[1] - bounds[0]),
+    y: "20%",
+    height: "60%",
+  };
   return el(
     "svg",
     { class: "interval", role: "img", "aria-label": text.filter(Boolean).join(", ") },
     gridlines(),
-    band,
-    line,
-    ends,
-    point,
+    band && el("rect", band),
+    ci95 && whisker(ci95, "50%", "50%"),
+    (ci95 ?? []).map((end) => whisker([end, end], "32%", "68%")),
+    value === null ? null : el("circle", { class: "point", cx: across(value), cy: "50%", r: 5 }),
   );
 }
 
@@ -97,48 +80,48 @@ function scale() {
 // `ci95`, `bounds` (null where everything was judged) and `note`. It is a table of the same numbers, for those who
 // cannot see it and for print.
 export function intervals(caption, heading, measure, rows) {
-  const cell = (kind, name, ...content) =>
-    el(kind, { role: { td: "cell", th: "rowheader" }[kind], class: name }, ...content);
   const head = (name, ...content) =>
-    el("th", { role: "columnheader", scope: "col", class: name }, ...content);
-  const line = (row) =>
+    el("th", { role: "columnheader", scope: "col", class: name }, content);
+  const part = (kind, role, name, ...content) => el(kind, { role, class: name }, content);
+  const line = (one) => [
+    part("th", "rowheader", "what", one.heading),
+    part("td", "cell", "chart", interval(one)),
+    part(
+      "td",
+      "cell",
+      "value number",
+      el("b", {}, percent(one.value)),
+      one.ci95 ? el("div", { class: "soft" }, range(one.ci95, percent)) : null,
+    ),
+    part(
+      "td",
+      "cell",
+      "note number",
+      one.note,
+      one.bounds
+        ? el("div", { class: "incomplete" }, `${range(one.bounds, percent)}, depending on them`)
+        : null,
+    ),
+  ];
+  const group = (kind, lines) =>
     el(
-      "tr",
-      { role: "row" },
-      cell("th", "what", row.heading),
-      cell("td", "chart", interval(row)),
-      cell(
-        "td",
-        "value number",
-        el("b", {}, percent(row.value)),
-        row.ci95 ? el("div", { class: "soft" }, range(row.ci95, percent)) : null,
-      ),
-      cell(
-        "td",
-        "note number",
-        row.note,
-        row.bounds
-          ? el("div", { class: "incomplete" }, `${range(row.bounds, percent)}, depending on them`)
-          : null,
-      ),
+      kind,
+      { role: "rowgroup" },
+      lines.map((cells) => el("tr", { role: "row" }, cells)),
     );
   return el(
     "table",
     { class: "intervals", role: "table" },
     el("caption", { class: "soft" }, caption),
-    el(
-      "thead",
-      { role: "rowgroup" },
-      el(
-        "tr",
-        { role: "row" },
+    group("thead", [
+      [
         head("what", heading),
         head("chart", el("span", { class: "hidden" }, "Chart"), scale()),
         head("value number", measure),
         head("note number", "samples"),
-      ),
-    ),
-    el("tbody", { role: "rowgroup" }, rows.map(line)),
+      ],
+    ]),
+    group("tbody", rows.map(line)),
   );
 }
 
@@ -146,38 +129,19 @@ export function intervals(caption, heading, measure, rows) {
 function bars(headings, rows) {
   const most = Math.max(...rows.map(([, value]) => value)) || 1;
   const line = ([label, value, text, href]) => {
-    const content = [
-      el("span", { class: "bar", "width%": (60 * value) / most }),
-      el("span", {}, text),
-    ];
-    return el(
-      "tr",
-      {},
+    const bar = el("span", { class: "bar", "width%": (60 * value) / most });
+    return row(
       el("th", { scope: "row", class: "number" }, label),
-      el(
-        "td",
-        { class: "number" },
-        href ? el("a", { class: "bars", href }, content) : el("div", { class: "bars" }, content),
-      ),
+      figure(el(href ? "a" : "div", { class: "bars", href }, bar, el("span", {}, text))),
     );
   };
-  const head = el(
-    "tr",
-    {},
-    headings.map((heading) => el("th", { scope: "col" }, heading)),
-  );
-  return el(
-    "table",
-    { class: "histogram" },
-    el("thead", {}, head),
-    el("tbody", {}, rows.map(line)),
-  );
+  return table(columns(headings), rows.map(line), { class: "histogram" });
 }
 
 // Histogram of pass ratios: exactly 0, ten bins between, exactly 1. `address` gives the link behind a range of them.
 export function passRatios(counts, address) {
   const within = (i) => `${i ? i / 10 : "0.000001"}..${(i / 10 + 0.099999).toFixed(6)}`; // a bin has its lower end, not its upper one
-  const row = (label, count, ratios) => [
+  const bin = (label, count, ratios) => [
     label,
     count,
     String(count),
@@ -186,11 +150,11 @@ export function passRatios(counts, address) {
   return bars(
     ["pass ratio", "samples"],
     [
-      row("0", counts.zero, "0..0"),
+      bin("0", counts.zero, "0..0"),
       ...counts.bins.map((count, i) =>
-        row(`${(i / 10).toFixed(1)} to ${((i + 1) / 10).toFixed(1)}`, count, within(i)),
+        bin(`${(i / 10).toFixed(1)} to ${((i + 1) / 10).toFixed(1)}`, count, within(i)),
       ),
-      row("1", counts.one, "1..1"),
+      bin("1", counts.one, "1..1"),
     ],
   );
 }

@@ -1,64 +1,49 @@
 // View of runs compared with a baseline: what differs, intervals, statuses, slices, and flips.
 import * as api from "./api.js";
 import { STATUSES } from "./charts.js";
-import { el, name, plain, scrolled, warn } from "./dom.js";
+import {
+  button,
+  cell,
+  column,
+  columns,
+  controls,
+  el,
+  figure,
+  name,
+  plain,
+  row,
+  rowHead,
+  scrolled,
+  select,
+  soft,
+  table,
+  warn,
+} from "./dom.js";
+import { sliced } from "./figures.js";
 import { flipsList } from "./flips.js";
-import { compareAddress, listOf, problemAddress, runAddress, runLabel } from "./listing.js";
-import { interval, percent, points, significant } from "./numbers.js";
+import { compareAddress, decoded, listOf, runAddress, runLabel } from "./listing.js";
+import { interval, percent, points, range, significant } from "./numbers.js";
+import { problemsByRuns } from "./problem.js";
 
-const DIMENSIONS = {
-  difficulty: "Difficulty",
-  tag: "Tag",
-  tests: "Number of tests",
-  prompt_length: "Prompt, characters",
-  judge_time: "Judging a sample, mean of both runs",
-};
 const SIGNIFICANT = 0.05;
 
-function decoded(part) {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
-}
-
-const wide = (label, table) => scrolled(label, table, "figures");
-const cell = (...parts) => el("td", { class: "number" }, parts);
-const heading = (text, kind = "number") => el("th", { scope: "col", class: kind }, text);
+const wide = (label, found) => scrolled(label, found, "figures");
 
 // The choice of runs: the baseline, the others, and those that can be added.
 function chooser(chosen, all) {
   const go = (runs) => (location.hash = compareAddress(runs));
-  const option = (id, text) => el("option", { value: id }, plain(text));
-  const label = (id) => runLabel(id, all[id]);
+  const labelled = (ids) => ids.map((id) => [id, runLabel(id, all[id])]);
   const rest = Object.keys(all).filter((id) => !chosen.includes(id));
-  const swap = (event) =>
-    go([event.target.value, ...chosen.filter((id) => id !== event.target.value)]);
-  const baseline = el(
-    "select",
-    { onchange: swap },
-    chosen.map((id) => option(id, label(id))),
-  );
-  const add = el(
-    "select",
-    { onchange: (event) => event.target.value && go([...chosen, event.target.value]) },
-    option("", "choose"),
-    rest.map((id) => option(id, label(id))),
-  );
+  const swap = ({ target }) => go([target.value, ...chosen.filter((id) => id !== target.value)]);
+  const add = ({ target }) => target.value && go([...chosen, target.value]);
   const less = (id) =>
-    el(
-      "button",
-      { type: "button", onclick: () => go(chosen.filter((one) => one !== id)) },
-      "Leave out ",
-      name(all[id]?.name ?? id),
-    );
-  return el(
-    "form",
-    { class: "filters", onsubmit: (event) => event.preventDefault() },
-    chosen.length ? el("label", {}, "Baseline", baseline) : null,
-    rest.length ? el("label", {}, chosen.length ? "Compare with" : "Baseline", add) : null,
-    chosen.length > 1 ? chosen.slice(1).map(less) : null,
+    button(["Leave out ", name(all[id]?.name ?? id)], () => go(chosen.filter((one) => one !== id)));
+  const added = [["", "choose"], ...labelled(rest)];
+  return controls(
+    {},
+    chosen.length ? select("Baseline", null, labelled(chosen), chosen[0], swap) : null,
+    rest.length ? select(chosen.length ? "Compare with" : "Baseline", null, added, "", add) : null,
+    chosen.slice(1).map(less),
   );
 }
 
@@ -129,12 +114,8 @@ function leftOut({ first, second, unshared, datasets }) {
       const parts = Object.entries(words)
         .filter(([kind]) => out[kind])
         .map(([kind, text]) => `${out[kind]} ${text}`);
-      return el(
-        "p",
-        { class: "incomplete" },
-        name(key),
-        `: ${samples} samples are paired; left out: ${parts.join(", ")}.`,
-      );
+      const text = `: ${samples} samples are paired; left out: ${parts.join(", ")}.`;
+      return el("p", { class: "incomplete" }, name(key), text);
     });
   return [
     ...unshared.map(({ run, dataset }) =>
@@ -160,46 +141,32 @@ function verdict(found, first, second) {
 
 // Exact McNemar where each problem is accepted or not in both runs; sign flips otherwise.
 function results({ first, second, datasets }) {
-  const row = (key, label, found, flips) =>
-    el(
-      "tr",
-      {},
-      key === null ? el("td") : el("th", { scope: "row" }, name(key)),
-      el("td", { class: "metric" }, label),
-      cell(key === null ? "" : String(found.problems)),
-      cell(percent(found.first)),
-      cell(percent(found.second)),
-      el("td", { class: `number ${better(found)}` }, points(found.difference)),
-      cell(interval(found.ci95)),
-      cell(significant(found.p_value)),
-      cell(found.detectable === null ? "–" : points(found.detectable).slice(1)),
-      cell(flips),
-    );
-  const rows = Object.entries(datasets).flatMap(([key, one]) => [
-    row(key, "accepted@1", one.accepted_at_1, `${one.samples_gained}/${one.samples_lost}`),
+  const line = (key, label, found, flips) =>
     row(
-      null,
-      one.pass_ratio_bounds ? "pass ratio, at least" : "pass ratio",
-      one.pass_ratio_mean,
-      "",
-    ),
-  ]);
-  const headings = ["data set", "metric"].map((text) => heading(text, null));
-  const numbers = [
-    "problems",
-    first,
-    second,
-    "difference",
-    "95 % interval",
-    "p",
-    "detectable",
-    "gained/lost",
-  ].map((text) => heading(text));
-  return scrolled(
-    `${second} against ${first}`,
-    el("table", {}, el("thead", {}, el("tr", {}, headings, numbers)), el("tbody", {}, rows)),
-    "figures results",
-  );
+      key === null ? el("td") : rowHead(name(key)),
+      el("td", { class: "metric" }, label),
+      figure(key === null ? "" : found.problems),
+      figure(percent(found.first)),
+      figure(percent(found.second)),
+      el("td", { class: `number ${better(found)}` }, points(found.difference)),
+      figure(interval(found.ci95)),
+      figure(significant(found.p_value)),
+      figure(found.detectable === null ? "–" : points(found.detectable).slice(1)),
+      figure(flips),
+    );
+  const rows = Object.entries(datasets).flatMap(([key, one]) => {
+    const ratio = one.pass_ratio_bounds ? "pass ratio, at least" : "pass ratio";
+    return [
+      line(key, "accepted@1", one.accepted_at_1, `${one.samples_gained}/${one.samples_lost}`),
+      line(null, ratio, one.pass_ratio_mean, ""),
+    ];
+  });
+  const numbers = ["problems", first, second, "difference", "95 % interval"];
+  const head = [
+    columns(["data set", "metric"]),
+    columns([...numbers, "p", "detectable", "gained/lost"], "number"),
+  ];
+  return scrolled(`${second} against ${first}`, table(head, rows), "figures results");
 }
 
 function sentences({ first, second, datasets }) {
@@ -224,6 +191,17 @@ function sentences({ first, second, datasets }) {
   });
 }
 
+// A value with its interval on a scale: `x` gives their places, `axis` is its line.
+function whisker(label, x, value, ci95, width, axis) {
+  return el(
+    "svg",
+    { viewBox: `0 0 ${width} 8`, role: "img", "aria-label": plain(label) },
+    el("line", { class: "axis", ...axis }),
+    el("line", { class: "whisker", x1: x(ci95[0]), x2: x(ci95[1]), y1: 4, y2: 4 }),
+    el("rect", { class: "first", x: x(value) - 0.8, y: 1.5, width: 1.6, height: 5 }),
+  );
+}
+
 // Differences with their intervals, in points, on one axis.
 function forest({ first, second, datasets }) {
   const found = Object.entries(datasets)
@@ -232,23 +210,11 @@ function forest({ first, second, datasets }) {
   if (!found.length) return null;
   const most = Math.max(...found.flatMap(([, one]) => one.ci95).map(Math.abs), 0.01) * 1.05;
   const x = (value) => 100 + (100 * value) / most;
-  const zero = (bottom) => el("line", { class: "axis", x1: 100, x2: 100, y1: 0, y2: bottom });
-  const rows = found.flatMap(([key, one]) => [
-    el("div", {}, name(key)),
-    el(
-      "svg",
-      {
-        viewBox: "0 0 200 8",
-        role: "img",
-        "aria-label": plain(
-          `${key}: ${points(one.difference)} points, 95 % interval ${interval(one.ci95)}`,
-        ),
-      },
-      zero(8),
-      el("line", { class: "whisker", x1: x(one.ci95[0]), x2: x(one.ci95[1]), y1: 4, y2: 4 }),
-      el("rect", { class: "first", x: x(one.difference) - 1, y: 1.5, width: 2, height: 5 }),
-    ),
-  ]);
+  const zero = { x1: 100, x2: 100, y1: 0, y2: 8 };
+  const rows = found.flatMap(([key, { difference, ci95 }]) => {
+    const label = `${key}: ${points(difference)} points, 95 % interval ${interval(ci95)}`;
+    return [el("div", {}, name(key)), whisker(label, x, difference, ci95, 200, zero)];
+  });
   const scale = el(
     "div",
     { class: "ends soft number" },
@@ -259,59 +225,43 @@ function forest({ first, second, datasets }) {
     { class: "card" },
     el("h3", {}, `accepted@1, ${second} − ${first}, in points with 95 % intervals`),
     el("div", { class: "forest" }, rows, el("div"), scale),
-    el("p", { class: "soft" }, `Left of the line ${first} is better, right of it ${second}.`),
+    soft(`Left of the line ${first} is better, right of it ${second}.`),
   );
 }
 
 // Each run's own accepted@1 with its interval.
 function scores(runs, title) {
   const keys = [...new Set(runs.flatMap((run) => Object.keys(run.datasets)))];
-  const rows = keys.flatMap((key) =>
-    runs.map((run, i) => {
-      const own = run.datasets[key];
-      const [low, high] = own?.ci95 ?? [null, null];
-      const text = own?.ci95 ? `${percent(low)} to ${percent(high)}` : "–";
-      return el(
-        "tr",
-        {},
-        i ? el("td") : el("th", { scope: "row" }, name(key)),
-        el("td", {}, title[run.label]),
-        cell(String(own?.samples ?? 0)),
-        cell(percent(own?.accepted_at_1)),
-        cell(text),
-        el("td", { class: "scale" }, bar(own)),
-      );
-    }),
-  );
-  const head = el(
-    "tr",
-    {},
-    heading("data set", null),
-    heading("run", null),
-    heading("samples"),
-    heading("accepted@1"),
-    heading("95 % interval"),
-    heading("0 to 100 %", null),
-  );
+  const line = (key, run, i) => {
+    const own = run.datasets[key];
+    return row(
+      i ? el("td") : rowHead(name(key)),
+      cell(title[run.label]),
+      figure(own?.samples ?? 0),
+      figure(percent(own?.accepted_at_1)),
+      figure(range(own?.ci95, percent) ?? "–"),
+      el("td", { class: "scale" }, bar(own)),
+    );
+  };
+  const head = [
+    columns(["data set", "run"]),
+    columns(["samples", "accepted@1", "95 % interval"], "number"),
+    column("0 to 100 %"),
+  ];
+  const rows = keys.flatMap((key) => runs.map((run, i) => line(key, run, i)));
   return el(
     "details",
     { open: runs.length > 2 },
     el("summary", {}, "Each run by itself"),
-    wide("Each run by itself", el("table", {}, el("thead", {}, head), el("tbody", {}, rows))),
+    wide("Each run by itself", table(head, rows)),
   );
 }
 
 function bar(own) {
   if (!own?.ci95) return null;
-  const [low, high] = own.ci95;
-  const label = `${percent(own.accepted_at_1)}, 95 % interval ${percent(low)} to ${percent(high)}`;
-  return el(
-    "svg",
-    { viewBox: "0 0 100 8", role: "img", "aria-label": label },
-    el("line", { class: "axis", x1: 0, x2: 100, y1: 7, y2: 7 }),
-    el("line", { class: "whisker", x1: 100 * low, x2: 100 * high, y1: 4, y2: 4 }),
-    el("rect", { class: "first", x: 100 * own.accepted_at_1 - 0.7, y: 1, width: 1.4, height: 6 }),
-  );
+  const label = `${percent(own.accepted_at_1)}, 95 % interval ${range(own.ci95, percent)}`;
+  const axis = { x1: 0, x2: 100, y1: 7, y2: 7 };
+  return whisker(label, (value) => 100 * value, own.accepted_at_1, own.ci95, 100, axis);
 }
 
 // Pairs by both statuses; a number shows its samples.
@@ -320,200 +270,70 @@ function matrix({ first, second }, { statuses, samples }, show) {
     (one) => statuses[one] || Object.values(statuses).some((row) => row[one]),
   );
   const count = (one, other) => statuses[one]?.[other] ?? 0;
-  const number = (one, other) =>
-    count(one, other)
-      ? el(
-          "button",
-          {
-            type: "button",
-            class: "count",
-            "aria-label": `${count(one, other)} samples: ${one} in ${first}, ${other} in ${second}`,
-            onclick: () => show({ kind: "all", first: one, second: other }),
-          },
-          String(count(one, other)),
-        )
+  const number = (one, other) => {
+    const label = `${count(one, other)} samples: ${one} in ${first}, ${other} in ${second}`;
+    const press = () => show({ kind: "all", first: one, second: other });
+    return count(one, other)
+      ? button(count(one, other), press, { class: "count", "aria-label": label })
       : "0";
+  };
   const rows = there.map((one) =>
-    el(
-      "tr",
-      {},
-      el("th", { scope: "row" }, `${first}: ${one}`),
+    row(
+      rowHead(`${first}: ${one}`),
       there.map((other) =>
         el("td", { class: one === other ? "number agree" : "number" }, number(one, other)),
       ),
     ),
   );
   const same = there.reduce((sum, one) => sum + count(one, one), 0);
+  const head = there.map((one) => `${second}: ${one}`);
+  const note = `${same} of ${samples} samples have the same status in both runs. A number shows its samples below.`;
   return [
     el("h3", {}, "Statuses"),
-    el(
-      "p",
-      { class: "soft" },
-      samples
-        ? `${same} of ${samples} samples have the same status in both runs. A number shows its samples below.`
-        : "Nothing is paired.",
-    ),
-    wide(
-      "Statuses",
-      el(
-        "table",
-        {},
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            el("td"),
-            there.map((one) => heading(`${second}: ${one}`)),
-          ),
-        ),
-        el("tbody", {}, rows),
-      ),
-    ),
+    soft(samples ? note : "Nothing is paired."),
+    wide("Statuses", table([el("td"), columns(head, "number")], rows)),
   ];
 }
 
 function slices({ first, second }, found, show) {
-  const headings = ["problems", first, second, "difference", "95 % interval", "better/worse"].map(
-    (text) => heading(text),
-  );
-  const row =
-    (dimension) =>
-    ([bucket, one]) =>
-      el(
-        "tr",
-        {},
-        el(
-          "th",
-          { scope: "row" },
-          el(
-            "button",
-            {
-              type: "button",
-              class: "count",
-              onclick: () => show({ kind: "flips", dimension, bucket }),
-            },
-            name(bucket),
-          ),
-        ),
-        cell(String(one.problems)),
-        cell(percent(one.first)),
-        cell(percent(one.second)),
-        cell(points(one.difference)),
-        cell(interval(one.ci95)),
-        cell(`${one.improved}/${one.worsened}`),
-      );
-  const groups = Object.entries(found)
-    .filter(([, buckets]) => Object.keys(buckets).length)
-    .map(([dimension, buckets]) =>
-      el(
-        "tbody",
-        {},
-        el(
-          "tr",
-          {},
-          el(
-            "th",
-            { colspan: 7, scope: "rowgroup", class: "group" },
-            DIMENSIONS[dimension] ?? name(dimension),
-          ),
-        ),
-        Object.entries(buckets).map(row(dimension)),
-      ),
+  const headings = ["problems", first, second, "difference", "95 % interval", "better/worse"];
+  const line = (dimension, bucket, one) => {
+    const press = () => show({ kind: "flips", dimension, bucket });
+    return row(
+      rowHead(button(name(bucket), press, { class: "count" })),
+      figure(one.problems),
+      figure(percent(one.first)),
+      figure(percent(one.second)),
+      figure(points(one.difference)),
+      figure(interval(one.ci95)),
+      figure(`${one.improved}/${one.worsened}`),
     );
+  };
   return el(
     "details",
     {},
     el("summary", {}, "Slices: difficulty, tag, tests, prompt, time"),
-    el(
-      "p",
-      { class: "soft" },
+    soft(
       "accepted@1 over parts of the problems; a problem counts for each of its tags. Of many slices some differ by chance. A name shows the flips in it.",
     ),
-    wide("Slices", el("table", {}, el("thead", {}, el("tr", {}, el("td"), headings)), groups)),
+    sliced("Slices", headings, found, line, "figures"),
   );
 }
 
 // Problems by runs, for three runs or more: those on which the runs disagree most come first.
 function grid(ids, labels, dataset) {
-  const body = el("tbody");
-  const more = el("button", { type: "button", onclick: () => next().catch(warn) }, "More problems");
-  const shade = (share) =>
-    el(
-      "td",
-      {
-        class: `number ${share === null ? "" : share === 1 ? "success" : share === 0 ? "wrong_answer" : ""}`,
-      },
-      percent(share),
-    );
-  const next = async () => {
-    const { rows, total } = await api.grid({
-      runs: listOf(ids),
-      dataset,
-      offset: body.rows.length,
-      limit: 50,
-    });
-    body.append(
-      ...rows.map((row) =>
-        el(
-          "tr",
-          {},
-          el(
-            "th",
-            { scope: "row" },
-            el("a", { href: problemAddress(dataset, row.problem_id) }, name(row.problem_id)),
-          ),
-          row.shares.map(shade),
-        ),
-      ),
-    );
-    more.hidden = body.rows.length >= total;
-  };
-  const table = el(
-    "table",
-    {},
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        heading("problem", null),
-        labels.map((text) => heading(text)),
-      ),
-    ),
-    body,
-  );
+  const { parts, next } = problemsByRuns(ids, labels, dataset, "disagreement");
   const place = el(
     "details",
     {},
     el("summary", {}, "Problems × runs"),
-    el(
-      "p",
-      { class: "soft" },
+    soft(
       "The share of its samples that each run solved; the problems on which the runs disagree most come first.",
     ),
-    wide("Problems by runs", table),
-    more,
+    parts,
   );
   place.addEventListener("toggle", () => next().catch(warn), { once: true });
   return place;
-}
-
-function choice(label, key, values, chosen, change) {
-  return el(
-    "label",
-    {},
-    label,
-    el(
-      "select",
-      { name: key, onchange: change },
-      values.map(([value, text]) =>
-        el("option", { value, selected: value === chosen }, plain(text)),
-      ),
-    ),
-  );
 }
 
 export async function showCompare(main, _parts, query) {
@@ -535,15 +355,12 @@ export async function showCompare(main, _parts, query) {
   try {
     found = await api.compare(listOf(asked));
   } catch (error) {
-    main.replaceChildren(
-      el("h1", {}, "Compare"),
-      el("p", { class: "incomplete", role: "alert" }, name(error.message)),
-      choose,
-    );
+    const why = el("p", { class: "incomplete", role: "alert" }, name(error.message));
+    main.replaceChildren(el("h1", {}, "Compare"), why, choose);
     return () => {};
   }
   const ids = api.compared().length ? asked : found.runs.map((run) => run.folder);
-  const notes = api.notes().map((note) => el("p", { class: "soft" }, name(note)));
+  const notes = api.notes().map((note) => soft(name(note)));
   const title = titles(found.runs);
   const overviews = found.comparisons
     .map((one) => named(one, title))
@@ -600,17 +417,11 @@ async function details(ids, found, query) {
       history.replaceState(history.state, "", list.address({}));
       place.querySelector(`select[name=${field}]`).focus();
     };
-    const chosen = el(
-      "form",
-      { class: "filters", onsubmit: (event) => event.preventDefault() },
-      pairs.length > 1 ? choice("Runs", "against", pairs, one.second, change(null, dataset)) : null,
-      choice(
-        "Data set",
-        "dataset",
-        keys.map((each) => [each, each]),
-        dataset,
-        change(one.second, null),
-      ),
+    const sets = keys.map((each) => [each, each]);
+    const chosen = controls(
+      {},
+      pairs.length > 1 ? select("Runs", "against", pairs, one.second, change(null, dataset)) : null,
+      select("Data set", "dataset", sets, dataset, change(one.second, null)),
     );
     const other = ids[found.runs.findIndex((run) => run.label === one.second)];
     list.stop();

@@ -11,7 +11,7 @@ export function el(name, attributes = {}, ...children) {
     else if (key === "width%") node.style.width = `${value}%`;
     else node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 
@@ -42,6 +42,50 @@ function likewise(old, node) {
     if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   if (old.style.cssText !== node.style.cssText) old.style.cssText = node.style.cssText; // the policy forbids the attribute
 }
+
+// Parts of tables. A text of a row's head or a cell may be a node or a list of them, a heading without text is an empty cell.
+export const row = (...cells) => el("tr", {}, cells);
+export const cell = (...content) => el("td", {}, content);
+export const figure = (...content) => el("td", { class: "number" }, content);
+export const rowHead = (...content) => el("th", { scope: "row" }, content);
+export const column = (text, kind = null) =>
+  text ? el("th", { scope: "col", class: kind }, text) : el("td");
+export const columns = (texts, kind = null) => texts.map((text) => column(text, kind));
+export const table = (head, rows, attributes = {}) =>
+  el("table", attributes, el("thead", {}, row(head)), rows.nodeType ? rows : el("tbody", {}, rows));
+
+export const soft = (...content) => el("p", { class: "soft" }, content);
+
+export const button = (content, onclick, attributes = {}) =>
+  el("button", { type: "button", onclick, ...attributes }, content);
+
+// A list of names and values without those that are not known.
+export const definitions = (values, kind = null) =>
+  el(
+    "dl",
+    { class: kind },
+    Object.entries(values)
+      .filter(([, value]) => value !== undefined && value !== null && value !== "")
+      .map(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))]),
+  );
+
+// A form whose fields act at once.
+export const controls = (attributes, ...fields) =>
+  el(
+    "form",
+    { class: "filters", onsubmit: (event) => event.preventDefault(), ...attributes },
+    fields,
+  );
+
+// A labelled choice; `values` are pairs of a value and its text.
+export function select(label, key, values, chosen, onchange) {
+  const option = ([value, text]) =>
+    el("option", { value, selected: value === (chosen ?? "") }, plain(text));
+  return el("label", {}, label, el("select", { name: key, onchange }, values.map(option)));
+}
+
+// A status as a word in its colour.
+export const statusOf = (found) => el("span", { class: `status ${found}` }, found);
 
 // Folded part of a view; `key` is its name, by which the router finds it open in the next view.
 export const fold = (key, summary, ...children) =>

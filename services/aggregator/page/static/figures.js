@@ -1,6 +1,6 @@
 // Tables of published metrics with their intervals, for data sets and slices of them.
-import { percent, range } from "./charts.js";
-import { el, name, plain, scrolled } from "./dom.js";
+import { columns, el, figure, name, plain, row, rowHead, scrolled, soft, table } from "./dom.js";
+import { percent, range } from "./numbers.js";
 
 const fixed = (digits) => (value) => value.toFixed(digits);
 // By the units of the catalogue of metrics, which comes with the run.
@@ -18,6 +18,7 @@ const DIMENSIONS = {
   tag: "Tag",
   tests: "Number of tests",
   prompt_length: "Prompt, characters",
+  judge_time: "Judging a sample, mean of both runs", // of a comparison alone
 };
 
 // Pass ratios count the cases that were not run as failed.
@@ -25,17 +26,11 @@ const atLeast = (found, key) =>
   key.startsWith("pass_ratio_") && found.samples_cut > 0 ? "≥ " : "";
 
 function value(found, key, form) {
-  const value = found[key];
-  const cell = el("td", { class: "number" });
-  if (value === null || value === undefined) cell.append("–");
-  else if (Array.isArray(value)) cell.append(range(value, form));
-  else
-    cell.append(
-      atLeast(found, key),
-      form(value),
-      el("div", { class: "soft" }, range(found[`${key}_ci95`], form) ?? ""),
-    );
-  return cell;
+  const value = found[key] ?? null;
+  if (value === null) return figure("–");
+  if (Array.isArray(value)) return figure(range(value, form));
+  const interval = range(found[`${key}_ci95`], form);
+  return figure(atLeast(found, key), form(value), el("div", { class: "soft" }, interval ?? ""));
 }
 
 // Metrics that some data set has, and that it is about.
@@ -70,30 +65,17 @@ export function certified(found) {
 
 // The table of all metrics by data set.
 export function metrics({ metrics: found, catalogue }) {
-  if (!found)
-    return el(
-      "p",
-      { class: "soft" },
-      "All metrics, with their intervals, follow when the run is published.",
-    );
+  if (!found) return soft("All metrics, with their intervals, follow when the run is published.");
   const all = Object.values(found);
-  const head = el(
-    "tr",
-    {},
-    el("td"),
-    Object.keys(found).map((key) => el("th", { class: "number", scope: "col" }, name(key))),
-  );
   const rows = shown(catalogue, all).map(({ key, label, unit, formula }) =>
-    el(
-      "tr",
-      {},
+    row(
       el("th", { scope: "row", title: formula }, label),
       all.map((one) => value(one, key, FORMS[unit])),
     ),
   );
   return [
-    el("p", { class: "soft" }, "With 95 % intervals over problems."),
-    scrolled("Metrics", el("table", {}, el("thead", {}, head), el("tbody", {}, rows))),
+    soft("With 95 % intervals over problems."),
+    scrolled("Metrics", table([el("td"), columns(Object.keys(found).map(name), "number")], rows)),
   ];
 }
 
@@ -104,17 +86,9 @@ export function headline({ metrics, catalogue }, dataset) {
   return shown(catalogue, [found])
     .filter(({ key }) => HEADLINE.test(key))
     .flatMap(({ key, label, unit }) => {
-      const interval = range(found[`${key}_ci95`], FORMS[unit]);
-      return [
-        el("dt", {}, label),
-        el(
-          "dd",
-          {},
-          atLeast(found, key),
-          FORMS[unit](found[key]),
-          interval ? el("div", { class: "soft" }, interval) : null,
-        ),
-      ];
+      const interval = el("div", { class: "soft" }, range(found[`${key}_ci95`], FORMS[unit]));
+      const shown = [atLeast(found, key), FORMS[unit](found[key]), interval];
+      return [el("dt", {}, label), el("dd", {}, shown)];
     });
 }
 
@@ -137,56 +111,50 @@ function bucketLink(address, dataset, dimension, bucket) {
 }
 
 function part(bucket, found, href) {
-  return el(
-    "tr",
-    {},
-    el("th", { scope: "row" }, href ? el("a", { href }, name(bucket)) : name(bucket)),
-    el("td", { class: "number" }, String(found.problems)),
-    el("td", { class: "number" }, `${found.n}${found.api_errors ? ` (+${found.api_errors})` : ""}`),
+  return row(
+    rowHead(href ? el("a", { href }, name(bucket)) : name(bucket)),
+    figure(found.problems),
+    figure(found.n, found.api_errors ? ` (+${found.api_errors})` : ""),
     value(found, "accepted_at_1", percent),
     value(found, "pass_ratio_mean", fixed(3)),
   );
 }
 
-function parts(key, dimensions, address) {
-  const headings = ["", "problems", "samples", "accepted@1", "pass ratio"];
-  const head = el(
-    "tr",
-    {},
-    headings.map((heading) =>
-      heading ? el("th", { class: "number", scope: "col" }, heading) : el("td"),
-    ),
-  );
-  const groups = Object.entries(dimensions).map(([dimension, buckets]) =>
-    el(
-      "tbody",
-      {},
+// A table of slices: rows of `line` under a heading for each dimension that has buckets.
+export function sliced(label, headings, dimensions, line, kind = "") {
+  const groups = Object.entries(dimensions)
+    .filter(([, buckets]) => Object.keys(buckets).length)
+    .map(([dimension, buckets]) =>
       el(
-        "tr",
+        "tbody",
         {},
-        el(
-          "th",
-          { colspan: headings.length, scope: "rowgroup", class: "group" },
-          DIMENSIONS[dimension] ?? dimension,
+        row(
+          el(
+            "th",
+            { colspan: headings.length + 1, scope: "rowgroup", class: "group" },
+            DIMENSIONS[dimension] ?? name(dimension),
+          ),
         ),
+        Object.entries(buckets).map(([bucket, found]) => line(dimension, bucket, found)),
       ),
-      Object.entries(buckets).map(([bucket, found]) =>
-        part(bucket, found, bucketLink(address, key, dimension, bucket)),
-      ),
-    ),
-  );
-  return [
-    el("h2", {}, name(key)),
-    scrolled(`Slices of ${plain(key)}`, el("table", {}, el("thead", {}, head), groups)),
-  ];
+    );
+  const head = el("thead", {}, row(el("td"), columns(headings, "number")));
+  return scrolled(label, el("table", {}, head, groups), kind);
 }
+
+const HEADINGS = ["problems", "samples", "accepted@1", "pass ratio"];
 
 // Slices of each data set; `address` gives the link to the samples of a filter.
 export function slices({ slices: found }, address) {
-  if (!found) return el("p", { class: "soft" }, "Slices follow when the run is published.");
+  if (!found) return soft("Slices follow when the run is published.");
   const note = "A problem counts for each of its tags. Behind a + are samples without a verdict.";
   return [
-    el("p", { class: "soft" }, note),
-    Object.entries(found).map(([key, one]) => parts(key, one, address)),
+    soft(note),
+    Object.entries(found).map(([key, one]) => [
+      el("h2", {}, name(key)),
+      sliced(`Slices of ${plain(key)}`, HEADINGS, one, (dimension, bucket, own) =>
+        part(bucket, own, bucketLink(address, key, dimension, bucket)),
+      ),
+    ]),
   ];
 }

@@ -1,5 +1,5 @@
 // Filters of samples: the form, what its parameters mean, and which of them are set.
-import { el, name, plain } from "./dom.js";
+import { button, controls, el, name, select } from "./dom.js";
 
 export const CHOICES = {
   status: ["Status", "final_status"],
@@ -77,24 +77,17 @@ function choice(key, query, change) {
     mark();
     change();
   };
-  const line = ({ value, samples }) =>
-    el(
-      "li",
-      {},
-      el(
-        "label",
-        {},
-        el("input", {
-          type: "checkbox",
-          name: key,
-          value: escaped(value),
-          checked: picked().includes(value),
-          onchange: (event) => toggle(value, event.target.checked),
-        }),
-        el("span", {}, name(shown(value))),
-        el("span", { class: "soft number" }, String(samples)),
-      ),
-    );
+  const line = ({ value, samples }) => {
+    const box = el("input", {
+      type: "checkbox",
+      name: key,
+      value: escaped(value),
+      checked: picked().includes(value),
+      onchange: (event) => toggle(value, event.target.checked),
+    });
+    const count = el("span", { class: "soft number" }, samples);
+    return el("li", {}, el("label", {}, box, el("span", {}, name(shown(value))), count));
+  };
   // The lines keep their order while the values are the same, so that a box stays where it is.
   const fill = (facet) => {
     const now = new Map(facet.counts.map((one) => [one.value, one.samples]));
@@ -137,14 +130,11 @@ function range(key, query, change) {
   return { box: el("div", { class: "range" }, el("span", { class: "soft" }, label), ends), reset };
 }
 
-function options(key, values, query, change) {
+// A choice of one parameter; a value of the address that is none of `values` is shown, too.
+function options(label, key, values, query, change) {
   const now = query.get(key) ?? "";
   const all = values.some(([value]) => value === now) ? values : [...values, [now, now]];
-  return el(
-    "select",
-    { name: key, onchange: change },
-    all.map(([value, label]) => el("option", { value, selected: value === now }, plain(label))),
-  );
+  return select(label, key, all, now, change);
 }
 
 // Waits until nothing more is typed for a moment.
@@ -180,67 +170,36 @@ export function filterForm(query, sorts, searched, change) {
     () => (query.set("text", text.value.length < SHORTEST ? "" : text.value), slow()),
   );
   const places = [["", "prompt, completion, stderr"], ...PLACES.map((one) => [one, one])];
-  const sort = options(
-    "sort",
-    [["", "problem"], ...sorts.map((one) => [one, one])],
-    query,
-    take("sort"),
-  );
-  const order = options(
-    "order",
-    [
-      ["", "asc"],
-      ["desc", "desc"],
-    ],
-    query,
-    take("order"),
-  );
+  const sorted = [["", "problem"], ...sorts.map((one) => [one, one])];
+  const orders = Object.entries({ "": "asc", desc: "desc" });
+  const outcomes = [
+    ["", "all"],
+    ["1", "flipped"],
+    ["0", "not flipped"],
+  ];
+  const flipped = options("Outcome when run again", "flipped", outcomes, query, take("flipped"));
   const lists = Object.keys(CHOICES).map((key) => choice(key, query, change));
   const ranges = Object.keys(RANGES).map((key) => range(key, query, slow));
-  const flipped = el(
-    "select",
-    { name: "flipped", onchange: take("flipped") },
-    [
-      ["", "all"],
-      ["1", "flipped"],
-      ["0", "not flipped"],
-    ].map(([value, label]) =>
-      el("option", { value, selected: value === (query.get("flipped") ?? "") }, label),
-    ),
-  );
   const figures = el(
     "details",
     { class: "choice" },
     el("summary", {}, "Ranges"),
-    el(
-      "div",
-      { class: "ranges" },
-      ranges.map((one) => one.box),
-      el("label", {}, "Outcome when run again", flipped),
-    ),
+    el("div", { class: "ranges" }, [...ranges.map((one) => one.box), flipped]),
   );
   figures.open = Object.keys(RANGES).some((key) => query.get(key));
   const chips = el("div", { class: "chips", role: "group", "aria-label": "Filters that are set" });
-  const form = el(
-    "form",
-    {
-      class: "filters",
-      role: "search",
-      "aria-label": "Filters of samples",
-      onsubmit: (event) => event.preventDefault(),
-    },
-    el("label", {}, "Sort", sort),
-    el("label", {}, "Order", order),
+  const form = controls(
+    { role: "search", "aria-label": "Filters of samples" },
+    options("Sort", "sort", sorted, query, take("sort")),
+    options("Order", "order", orders, query, take("order")),
     el("label", {}, "Search ( / )", search),
     searched
-      ? [
-          el("label", {}, "Text ( t )", text),
-          el("label", {}, "In", options("in", places, query, take("in"))),
-        ]
+      ? [el("label", {}, "Text ( t )", text), options("In", "in", places, query, take("in"))]
       : null,
   );
   const reset = () => {
-    for (const box of [search, text, sort, order, flipped]) box.value = query.get(box.name) ?? "";
+    for (const box of [...form.elements, flipped.querySelector("select")])
+      box.value = query.get(box.name) ?? "";
     for (const one of [...lists, ...ranges]) one.reset();
   };
   const drop = (keys) => {
@@ -254,7 +213,7 @@ export function filterForm(query, sorts, searched, change) {
     const set = Object.keys(filtersOf(query)).filter(
       (key) => key !== "in" && !(key === "text" && !searched),
     );
-    const button = (key) => {
+    const chip = (key) => {
       const label =
         CHOICES[key]?.[0] ??
         RANGES[key]?.[0] ??
@@ -262,24 +221,14 @@ export function filterForm(query, sorts, searched, change) {
       const value = CHOICES[key]
         ? listed(query.get(key)).map(shown).join(", ")
         : (titles[key] ?? query.get(key));
-      return el(
-        "button",
-        { type: "button", onclick: () => drop([key]), title: "Remove this filter" },
-        `${label}: `,
-        name(value),
-        " ×",
-      );
+      const text = [`${label}: `, name(value), " ×"];
+      return button(text, () => drop([key]), { title: "Remove this filter" });
     };
-    const all = el("button", { type: "button", onclick: () => drop(set) }, "Clear all filters");
-    chips.replaceChildren(...set.map(button), ...(set.length > 1 ? [all] : []));
+    const all = button("Clear all filters", () => drop(set));
+    chips.replaceChildren(...set.map(chip), ...(set.length > 1 ? [all] : []));
     chips.hidden = !set.length;
   };
-  const boxes = el(
-    "div",
-    { class: "choices" },
-    lists.map((one) => one.box),
-    figures,
-  );
+  const boxes = el("div", { class: "choices" }, [...lists.map((one) => one.box), figures]);
   const count = (facets) =>
     Object.keys(CHOICES).forEach((key, i) => facets[key] && lists[i].fill(facets[key]));
   const open = () => boxes.querySelector("details:not([hidden]) summary")?.focus();

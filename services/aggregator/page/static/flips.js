@@ -2,9 +2,21 @@
 import * as api from "./api.js";
 import { STATUSES } from "./charts.js";
 import { sideBySide } from "./diff.js";
-import { el, name, plain, scrolled } from "./dom.js";
+import {
+  button,
+  cell,
+  column,
+  controls,
+  el,
+  name,
+  scrolled,
+  select,
+  soft,
+  statusOf,
+  table,
+} from "./dom.js";
 import { keys } from "./help.js";
-import { address, listOf } from "./listing.js";
+import { address, listOf, sampleName } from "./listing.js";
 import { asked, failed } from "./sample.js";
 
 const PAGE = 50;
@@ -20,17 +32,11 @@ const MOST = 30_000; // characters of a text that are compared
 
 const sample = (one) => `${one.sample_index}/${one.problem_id}`;
 
-function select(label, key, values, chosen, change) {
-  const option = ([value, text]) =>
-    el("option", { value, selected: value === (chosen ?? "") }, plain(text));
-  return el("label", {}, label, el("select", { name: key, onchange: change }, values.map(option)));
-}
-
 function status(found) {
   if (!found?.final_status) return ["not judged yet"];
   const cases = `${found.cases_passed}/${found.cases_total}${found.cases_not_run ? `, ${found.cases_not_run} not run` : ""}`;
   return [
-    el("span", { class: `status ${found.final_status}` }, found.final_status),
+    statusOf(found.final_status),
     ` ${cases}`,
     found.detail ? el("div", { class: "soft" }, name(found.detail)) : null,
   ];
@@ -44,12 +50,8 @@ export function flipsList({ runs, labels, dataset, query, link }) {
   const body = el("tbody");
   const count = el("p", { class: "soft number", role: "status" }, "Loading …");
   const opened = el("div", { class: "opened" });
-  const [back, on] = [
-    [-1, "Previous"],
-    [1, "Next"],
-  ].map(([way, text]) =>
-    el("button", { type: "button", disabled: true, onclick: () => turn(way) }, text),
-  );
+  const back = button("Previous", () => turn(-1), { disabled: true });
+  const on = button("Next", () => turn(1), { disabled: true });
   let [open, asking, shown] = [query.get("open"), 0, { flips: [], total: 0, next: null }];
 
   const wanted = () => Object.fromEntries(Object.entries(filters).filter(([, value]) => value));
@@ -64,7 +66,7 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     if (mine !== asking) return;
     shown = found;
     const from = Number(filters.offset ?? 0);
-    body.replaceChildren(...found.flips.map(row));
+    body.replaceChildren(...found.flips.map(line));
     back.disabled = from === 0;
     on.disabled = found.next === null;
     const inside = filters.dimension ? `, ${filters.dimension} ${filters.bucket}` : "";
@@ -90,22 +92,17 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     return again();
   };
 
-  function row(one) {
+  function line(one) {
     const gained = one.second.accepted - one.first.accepted;
     const href = link({ ...wanted(), open: sample(one) });
-    const anchor = el(
-      "a",
-      { href, onclick: (event) => (event.preventDefault(), show(one)) },
-      name(one.problem_id),
-      one.sample_index ? ` #${one.sample_index}` : "",
-    );
+    const press = (event) => (event.preventDefault(), show(one));
     return el(
       "tr",
       { class: "row", onclick: (event) => event.target.closest("a") || show(one) },
-      el("td", {}, anchor),
+      cell(el("a", { href, onclick: press }, sampleName(one))),
       el("td", { class: "metric" }, gained > 0 ? "gained" : gained < 0 ? "lost" : "same"),
-      el("td", {}, status(one.first)),
-      el("td", {}, status(one.second)),
+      cell(status(one.first)),
+      cell(status(one.second)),
     );
   }
 
@@ -113,20 +110,15 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     open = sample(one);
     remember();
     const mine = open;
-    opened.replaceChildren(el("p", { class: "soft" }, "Loading …"));
+    opened.replaceChildren(soft("Loading …"));
     const id = [dataset, one.problem_id, one.sample_index];
     const parts = await Promise.all(runs.map((run) => api.sample(run, ...id))).then(
       (both) => side(both, one),
       (error) => [el("p", { class: "incomplete" }, name(error.message))],
     );
     if (open !== mine) return;
-    const close = el("button", { type: "button", onclick: shut }, "Close (Esc)");
-    const title = el(
-      "h3",
-      { tabindex: -1 },
-      name(one.problem_id),
-      one.sample_index ? ` #${one.sample_index}` : "",
-    );
+    const close = button("Close (Esc)", shut);
+    const title = el("h3", { tabindex: -1 }, sampleName(one));
     opened.replaceChildren(el("article", { class: "card" }, title, close, parts));
     if (focus) title.focus();
   }
@@ -140,112 +132,69 @@ export function flipsList({ runs, labels, dataset, query, link }) {
 
   function failing({ verdict, marks }, one) {
     const parts = failed(verdict, marks?.case, one, "h4");
-    return parts.length
-      ? parts
-      : [
-          el(
-            "p",
-            { class: "soft" },
-            verdict?.accepted ? "Every case passed." : "None is recorded.",
-          ),
-        ];
+    const none = verdict?.accepted ? "Every case passed." : "None is recorded.";
+    return parts.length ? parts : [soft(none)];
   }
 
   // Both samples: statuses, judged code as a diff, the cases that failed, the prompt.
   function side(both, one) {
-    const texts = both.map(({ code, generation }) =>
-      (code ? code.text : (generation?.completion ?? "")).slice(0, MOST),
+    const whole = both.map(({ code, generation }) =>
+      code ? code.text : (generation?.completion ?? ""),
     );
-    const missing = both.some((found) => found.missing);
+    const texts = whole.map((text) => text.slice(0, MOST));
     const kind = both.every(({ code }) => code)
       ? "Code that was judged"
       : "Completion or judged code";
-    const heads = both.map((found, i) =>
-      el(
+    const sides = (parts) => el("div", { class: "sides" }, parts);
+    const heads = both.map((found, i) => {
+      const href = address(runs[i], { ...one, dataset });
+      return el(
         "div",
         {},
         el("h3", {}, `${labels[i]}: `, status(found.verdict ?? [one.first, one.second][i])),
-        api.compared().length
-          ? null
-          : el(
-              "a",
-              { href: address(runs[i], { ...one, dataset }) },
-              `Whole sample in ${labels[i]}`,
-            ),
-      ),
-    );
-    if (missing)
+        api.compared().length ? null : el("a", { href }, `Whole sample in ${labels[i]}`),
+      );
+    });
+    if (both.some((found) => found.missing))
       return [
-        el("div", { class: "sides" }, heads),
-        el(
-          "p",
-          { class: "soft" },
+        sides(heads),
+        soft(
           "This file has the figures of this sample alone; the runs' generations.jsonl and verdicts.jsonl have its texts.",
         ),
       ];
     const prompt = el("details", {}, el("summary", {}, "Prompt"));
-    prompt.addEventListener("toggle", () => prompt.append(...asked(both[0], one)), { once: true });
-    const cut = both.some(
-      ({ code, generation }) => (code ? code.text : (generation?.completion ?? "")).length > MOST,
+    const open = () => prompt.append(el("div", {}, asked(both[0], one)));
+    prompt.addEventListener("toggle", open, { once: true });
+    const signs = `, - only in ${labels[0]}, + only in ${labels[1]}`;
+    const names = labels.map((label) => `${kind}, ${label}`);
+    const cases = both.map((found, i) =>
+      el("div", {}, el("h3", {}, `Failing case in ${labels[i]}`), failing(found, one)),
     );
-    const diff =
-      texts[0] === texts[1] && texts[0]
-        ? [el("p", { class: "soft" }, "Both runs gave the same.")]
-        : [];
     return [
-      el("div", { class: "sides" }, heads),
-      el(
-        "h3",
-        {},
-        kind,
-        el("span", { class: "soft" }, `, - only in ${labels[0]}, + only in ${labels[1]}`),
-      ),
-      ...diff,
-      el(
-        "div",
-        { class: "sides" },
-        sideBySide(
-          labels.map((label) => `${kind}, ${label}`),
-          ...texts,
-        ),
-      ),
-      ...(cut
-        ? [el("p", { class: "soft" }, `The first ${MOST} characters of each are compared.`)]
-        : []),
-      el(
-        "div",
-        { class: "sides" },
-        both.map((found, i) =>
-          el("div", {}, el("h3", {}, `Failing case in ${labels[i]}`), ...failing(found, one)),
-        ),
-      ),
+      sides(heads),
+      el("h3", {}, kind, el("span", { class: "soft" }, signs)),
+      texts[0] === texts[1] && texts[0] ? soft("Both runs gave the same.") : [],
+      sides(sideBySide(names, ...texts)),
+      whole.some((text) => text.length > MOST)
+        ? soft(`The first ${MOST} characters of each are compared.`)
+        : [],
+      sides(cases),
       prompt,
     ].flat();
   }
 
   const statuses = [["", "any"], ...STATUSES.map((one) => [one, one])];
-  const form = el(
-    "form",
-    { class: "filters", onsubmit: (event) => event.preventDefault() },
+  const q = { name: "q", type: "search", value: filters.q ?? "", oninput: change };
+  const form = controls(
+    {},
     select("Show", "kind", Object.entries(KINDS), filters.kind ?? "flips", change),
     select(`Status in ${labels[0]}`, "first", statuses, filters.first, change),
     select(`Status in ${labels[1]}`, "second", statuses, filters.second, change),
-    el(
-      "label",
-      {},
-      "Problem ( / )",
-      el("input", { name: "q", type: "search", value: filters.q ?? "", oninput: change }),
-    ),
-    el("button", { type: "button", name: "slice", onclick: change }, "All slices"),
+    el("label", {}, "Problem ( / )", el("input", q)),
+    button("All slices", change, { name: "slice" }),
   );
-  const head = el(
-    "tr",
-    {},
-    ["problem", "", `in ${labels[0]}`, `in ${labels[1]}`].map((text) =>
-      text ? el("th", { scope: "col" }, text) : el("td"),
-    ),
-  );
-  const table = scrolled("Samples", el("table", {}, el("thead", {}, head), body), "figures flips");
+  const head = ["problem", "", ...labels.map((label) => `in ${label}`)].map((text) => column(text));
+  const found = scrolled("Samples", table(head, body), "figures flips");
 
   // Called from the matrix and the slices: other filters, and the list in sight.
   const filtered = async (changed) => {
@@ -288,7 +237,7 @@ export function flipsList({ runs, labels, dataset, query, link }) {
     parts: [
       el("h3", {}, "Flips and other pairs"),
       form,
-      table,
+      found,
       count,
       el("div", { class: "pager" }, back, on),
       opened,

@@ -1,21 +1,31 @@
 // View of the runs of one protocol over time: trend per data set, cost, the gate's verdict on each.
 import * as api from "./api.js";
-import { percent } from "./charts.js";
-import { el, name, plain, scrolled, warn } from "./dom.js";
-import { runAddress, runLabel } from "./listing.js";
+import {
+  cell,
+  columns,
+  controls,
+  el,
+  name,
+  plain,
+  row,
+  rowHead,
+  scrolled,
+  select,
+  soft,
+  table,
+  warn,
+} from "./dom.js";
+import { compareAddress, runAddress, runLabel } from "./listing.js";
+import { known, percent, range } from "./numbers.js";
 import { moment } from "./runs.js";
 import { behind, overRuns, SMALL, WIDE } from "./trend.js";
 
 const VERDICTS = { pass: "go", fail: "no-go", undecided: "inconclusive" };
 const FEW = 3; // deciding rules that are named
-const known = (value) => value !== null && value !== undefined;
-const number = (digits) => (value) =>
-  known(value)
-    ? value.toLocaleString("en-GB", {
-        maximumFractionDigits: digits,
-        minimumFractionDigits: digits,
-      })
-    : "–";
+const number = (digits) => {
+  const form = { maximumFractionDigits: digits, minimumFractionDigits: digits };
+  return (value) => (known(value) ? value.toLocaleString("en-GB", form) : "–");
+};
 const COSTS = [
   ["Samples a second", "samples_per_second", number(2)],
   ["Output tokens a second", "tokens_per_second", number(0)],
@@ -36,9 +46,7 @@ function below(runs) {
   return some.map((run) => `${day(run)}${plain(run.model ?? title(run)).slice(-24)}`);
 }
 
-const compareAddress = (base, run) =>
-  `#/compare?runs=${[base, run].map(encodeURIComponent).join(",")}`;
-const interval = (ends, form) => (ends ? `${form(ends[0])} to ${form(ends[1])}` : "–");
+const interval = (ends) => range(ends, percent) ?? "–";
 
 function address(query) {
   const given = Object.entries(query).filter(([, value]) => value);
@@ -54,20 +62,11 @@ function ordered(runs, order) {
 
 // Links to a run and to its comparison with the baseline.
 function links(run, base) {
-  const to = [el("a", { href: runAddress(run.run) }, name(title(run)))];
-  if (run.run !== base.run)
-    to.push(
-      ", ",
-      el(
-        "a",
-        {
-          href: compareAddress(base.run, run.run),
-          "aria-label": `compare ${plain(title(run))} with the baseline`,
-        },
-        "compare",
-      ),
-    );
-  return to;
+  const to = el("a", { href: runAddress(run.run) }, name(title(run)));
+  if (run.run === base.run) return [to];
+  const label = `compare ${plain(title(run))} with the baseline`;
+  const href = compareAddress([base.run, run.run]);
+  return [to, ", ", el("a", { href, "aria-label": label }, "compare")];
 }
 
 // Figures of a data set, whose name may be that of anything.
@@ -79,72 +78,41 @@ const partial = (found) => found.judged < found.planned;
 function trend(key, runs, base) {
   const found = runs.map((run) => own(run, key));
   const picked = el("p", { class: "picked number", role: "status" });
+  const figures = (one) => `${percent(one?.accepted_at_1)}, ${interval(one?.accepted_at_1_ci95)}`;
   const pick = (i) => {
     const one = found[i];
-    picked.replaceChildren(
-      ...links(runs[i], base),
-      one ? `: ${percent(one.accepted_at_1)}, ${interval(one.accepted_at_1_ci95, percent)}` : "",
-    );
+    picked.replaceChildren(...links(runs[i], base), one ? `: ${figures(one)}` : "");
   };
   const points = runs.map((run, i) => {
     const one = found[i];
     const [low, high] = one?.accepted_at_1_ci95 ?? [null, null];
-    return {
-      title: `${title(run)}: ${percent(one?.accepted_at_1)}, ${interval(one?.accepted_at_1_ci95, percent)}`,
-      value: one?.accepted_at_1,
-      low,
-      high,
-      kind: run.run === base.run ? "baseline" : one && partial(one) ? "partial" : "",
-    };
+    const kind = run.run === base.run ? "baseline" : one && partial(one) ? "partial" : "";
+    return { title: `${title(run)}: ${figures(one)}`, value: one?.accepted_at_1, low, high, kind };
   });
   const rows = () =>
     runs.map((run, i) => {
       const one = found[i];
-      const judged = one ? `${one.judged} of ${one.planned}` : "–";
-      const bounds = one && partial(one) ? interval(one.accepted_at_1_bounds, percent) : "";
+      const bounds = one && partial(one) ? range(one.accepted_at_1_bounds, percent) : null;
       return [
         el("span", {}, links(run, base)),
         run.model ? name(run.model) : "–",
         moment(run.started_at),
-        judged,
-        el(
-          "span",
-          {},
-          percent(one?.accepted_at_1),
-          bounds && bounds !== "–" ? el("div", { class: "incomplete" }, bounds) : null,
-        ),
-        interval(one?.accepted_at_1_ci95, percent),
+        one ? `${one.judged} of ${one.planned}` : "–",
+        [percent(one?.accepted_at_1), bounds && el("div", { class: "incomplete" }, bounds)],
+        interval(one?.accepted_at_1_ci95),
         number(3)(one?.pass_ratio_mean),
         ...COSTS.map(([, cost, form]) => form(one?.[cost])),
       ];
     });
-  const costs = COSTS.slice(0, 4).map(([label, cost, form]) =>
-    el(
-      "div",
-      {},
-      overRuns({
-        label,
-        form,
-        fromZero: true,
-        pick,
-        ends: [runs[0], runs.at(-1)].map((run) => plain(title(run)).slice(-16)),
-        points: runs.map((run, i) => ({
-          title: `${title(run)}: ${form(found[i]?.[cost])}`,
-          value: found[i]?.[cost],
-        })),
-      }),
-    ),
-  );
-  const headings = [
-    "run",
-    "model",
-    "begun",
-    "judged",
-    "accepted@1",
-    "95 % interval",
-    "pass ratio",
-    ...COSTS.map(([label]) => label),
-  ];
+  const ends = [runs[0], runs.at(-1)].map((run) => plain(title(run)).slice(-16));
+  const costs = COSTS.slice(0, 4).map(([label, cost, form]) => {
+    const points = runs.map((run, i) => ({
+      title: `${title(run)}: ${form(found[i]?.[cost])}`,
+      value: found[i]?.[cost],
+    }));
+    return el("div", {}, overRuns({ label, form, fromZero: true, pick, ends, points }));
+  });
+  const headings = ["run", "model", "begun", "judged", "accepted@1", "95 % interval", "pass ratio"];
   const baseline = own(base, key)?.accepted_at_1;
   return el(
     "article",
@@ -162,71 +130,39 @@ function trend(key, runs, base) {
     }),
     picked,
     el("div", { class: "plots" }, costs),
-    behind(`Runs on ${plain(key)}`, headings, rows),
+    behind(`Runs on ${plain(key)}`, [...headings, ...COSTS.map(([label]) => label)], rows),
   );
 }
 
 // The gate's verdict on each run, asked for one by one: each reads all samples of two runs.
 function gates(runs, base, policy) {
-  const note = el("p", { class: "soft" });
-  if (!policy) {
-    note.append("No policy is known: set PLUMBLINE_GATE_POLICY to a file like configs/gate.yaml.");
-    return { parts: [el("h2", {}, "Gate"), note], fill: async () => {} };
-  }
-  note.append(
-    "Each run against ",
-    name(title(base)),
-    " by the rules of ",
-    name(policy),
-    ", as plumb gate.",
-  );
-  const others = runs.filter((run) => run.run !== base.run);
-  if (!others.length)
-    return {
-      parts: [
-        el("h2", {}, "Gate"),
-        note,
-        el("p", { class: "soft" }, "There is no other run to check."),
-      ],
-      fill: async () => {},
-    };
-  const cells = new Map(others.map((run) => [run.run, [el("td", {}, "…"), el("td")]]));
-  const rows = runs.map((run) => {
-    const own = cells.get(run.run) ?? [
-      el("td", {}, el("span", { class: "gate" }, "baseline")),
-      el("td"),
-    ];
-    return el(
-      "tr",
-      {},
-      el("th", { scope: "row" }, links(run, base)),
-      el("td", {}, run.model ? name(run.model) : "–"),
-      own,
+  const none = (...notes) => ({ parts: [el("h2", {}, "Gate"), ...notes], fill: async () => {} });
+  if (!policy)
+    return none(
+      soft("No policy is known: set PLUMBLINE_GATE_POLICY to a file like configs/gate.yaml."),
     );
-  });
-  const head = el(
-    "tr",
-    {},
-    ["run", "model", "verdict", "deciding rules"].map((text) => el("th", { scope: "col" }, text)),
+  const rules = [name(title(base)), " by the rules of ", name(policy)];
+  const note = soft("Each run against ", rules, ", as plumb gate.");
+  const others = runs.filter((run) => run.run !== base.run);
+  if (!others.length) return none(note, soft("There is no other run to check."));
+  const cells = new Map(others.map((run) => [run.run, [cell("…"), cell()]]));
+  const rows = runs.map((run) =>
+    row(
+      rowHead(links(run, base)),
+      cell(run.model ? name(run.model) : "–"),
+      cells.get(run.run) ?? [cell(el("span", { class: "gate" }, "baseline")), cell()],
+    ),
   );
-  const table = scrolled(
-    "The gate's verdicts",
-    el("table", {}, el("thead", {}, head), el("tbody", {}, rows)),
-    "figures gates",
-  );
+  const head = columns(["run", "model", "verdict", "deciding rules"]);
+  const found = scrolled("The gate's verdicts", table(head, rows), "figures gates");
   const fill = async (current) => {
     for (const run of others) {
       const [verdict, rules] = cells.get(run.run);
       try {
         const found = await api.gate(base.run, run.run);
         if (!current()) return;
-        verdict.replaceChildren(
-          el(
-            "span",
-            { class: `gate ${found.outcome ?? "unknown"}` },
-            VERDICTS[found.outcome] ?? "none",
-          ),
-        );
+        const kind = { class: `gate ${found.outcome ?? "unknown"}` };
+        verdict.replaceChildren(el("span", kind, VERDICTS[found.outcome] ?? "none"));
         rules.replaceChildren(...deciding(found));
       } catch (error) {
         if (!current()) return;
@@ -235,7 +171,7 @@ function gates(runs, base, policy) {
       }
     }
   };
-  return { parts: [el("h2", {}, "Gate"), note, table], fill };
+  return { parts: [el("h2", {}, "Gate"), note, found], fill };
 }
 
 function deciding(found) {
@@ -261,30 +197,16 @@ function others(history) {
   if (!history.others.length) return [];
   const one = ({ group, differences, more }) => {
     const rows = differences.map(({ what, first: here, second: there }) =>
-      el(
-        "tr",
-        {},
-        el("th", { scope: "row" }, name(what)),
-        el("td", {}, name(here)),
-        el("td", {}, name(there)),
-      ),
-    );
-    const head = el(
-      "tr",
-      {},
-      ["setting", "here", "there"].map((text) => el("th", { scope: "col" }, text)),
+      row(rowHead(name(what)), cell(name(here)), cell(name(there))),
     );
     const runs = Object.entries(group.names).flatMap(([run, text], i) => [
       i ? ", " : "",
       el("a", { href: runAddress(run) }, name(text)),
     ]);
-    const differing = rows.length
-      ? scrolled(
-          "What differs",
-          el("table", {}, el("thead", {}, head), el("tbody", {}, rows)),
-          "figures",
-        )
-      : el("p", { class: "soft" }, "What differs is not recorded.");
+    const head = columns(["setting", "here", "there"]);
+    const few = differences
+      .slice(0, FEW)
+      .map(({ what, first, second }) => `${what} ${brief(second)} in place of ${brief(first)}`);
     return el(
       "details",
       {},
@@ -292,25 +214,19 @@ function others(history) {
         "summary",
         {},
         `${count(group.runs, "run")}: `,
-        name(
-          differences
-            .slice(0, FEW)
-            .map(
-              ({ what, first: here, second: there }) =>
-                `${what} ${brief(there)} in place of ${brief(here)}`,
-            )
-            .join(", ") || "unknown differences",
-        ),
+        name(few.join(", ") || "unknown differences"),
       ),
       el("p", {}, runs),
-      differing,
-      more ? el("p", { class: "soft" }, `and ${more} more differences`) : null,
+      rows.length
+        ? scrolled("What differs", table(head, rows), "figures")
+        : soft("What differs is not recorded."),
+      more ? soft(`and ${more} more differences`) : null,
       el("p", {}, el("a", { href: address({ protocol: group.protocol }) }, "Their history")),
     );
   };
   return [
     el("h2", {}, "Runs of other protocols"),
-    el("p", { class: "soft" }, "They measure something else, so they are not in the trend."),
+    soft("They measure something else, so they are not in the trend."),
     ...history.others.map(one),
   ];
 }
@@ -320,13 +236,6 @@ const count = (many, what) => `${many} ${what}${many === 1 ? "" : "s"}`;
 function label(group) {
   const models = group.models.slice(0, 2).map(plain).join(", ");
   return `${count(group.runs, "run")} on ${group.datasets.map(plain).join(", ") || "no data set"}${models ? ` (${models}${group.models.length > 2 ? ", …" : ""})` : ""}`;
-}
-
-function select(text, key, options, chosen, change) {
-  const made = options.map(([value, shown]) =>
-    el("option", { value, selected: value === chosen }, shown),
-  );
-  return el("label", {}, text, el("select", { name: key, onchange: change }, made));
 }
 
 export async function showHistory(main, _parts, given) {
@@ -340,22 +249,15 @@ export async function showHistory(main, _parts, given) {
   const [{ groups, unreadable }, all] = await Promise.all([api.history(), api.runs()]);
   const heading = el("h1", {}, "History");
   const torn = Object.entries(unreadable).map(([run, reason]) =>
-    el("p", { class: "soft" }, "Of ", name(run), " the record cannot be read: ", name(reason)),
+    soft("Of ", name(run), " the record cannot be read: ", name(reason)),
   );
   let turn = 0;
   const left = () => (turn = -1);
   if (!groups.length) {
-    main.replaceChildren(
-      heading,
-      el("p", { class: "soft" }, "No run yet: plumb run begins one."),
-      ...torn,
-    );
+    main.replaceChildren(heading, soft("No run yet: plumb run begins one."), ...torn);
     return left;
   }
-  const [controls, stage] = [
-    el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }),
-    el("div"),
-  ];
+  const [choices, stage] = [controls({}), el("div")];
   const draw = async () => {
     const mine = ++turn;
     const found = await api.history(query.protocol ?? groups[0].protocol);
@@ -374,31 +276,16 @@ export async function showHistory(main, _parts, given) {
       notes.push([`The earliest ${found.history.left_out} runs are left out.`]);
     if (runs.length === 1)
       notes.push(["There is one run of this protocol, so there is no trend yet."]);
-    controls.replaceChildren(
-      select(
-        "Protocol",
-        "protocol",
-        groups.map((one) => [one.protocol, label(one)]),
-        found.history.group.protocol,
-        change,
-      ),
-      select(
-        "Baseline",
-        "baseline",
-        runs.map((run) => [run.run, plain(runLabel(run.run, all[run.run] ?? run))]),
-        base.run,
-        change,
-      ),
-      select(
-        "Order",
-        "order",
-        Object.entries(ORDERS),
-        query.order === "model" ? "model" : "time",
-        change,
-      ),
+    const protocols = groups.map((one) => [one.protocol, label(one)]);
+    const baselines = runs.map((run) => [run.run, runLabel(run.run, all[run.run] ?? run)]);
+    const orders = Object.entries(ORDERS);
+    choices.replaceChildren(
+      select("Protocol", "protocol", protocols, found.history.group.protocol, change),
+      select("Baseline", "baseline", baselines, base.run, change),
+      select("Order", "order", orders, query.order === "model" ? "model" : "time", change),
     );
     stage.replaceChildren(
-      ...notes.map((note) => el("p", { class: "soft" }, note)),
+      ...notes.map((note) => soft(note)),
       el(
         "div",
         { class: "trends" },
@@ -414,9 +301,9 @@ export async function showHistory(main, _parts, given) {
     if (key === "protocol") query.baseline = null;
     query[key] = value;
     history.replaceState(history.state, "", address(query));
-    draw().then(() => controls.elements[key]?.focus(), warn);
+    draw().then(() => choices.elements[key]?.focus(), warn);
   };
   await draw();
-  main.replaceChildren(heading, controls, stage, ...torn);
+  main.replaceChildren(heading, choices, stage, ...torn);
   return left;
 }

@@ -1,5 +1,6 @@
 // The samples of a run in pages, and which sample comes before or after another one in them.
 import * as api from "./api.js";
+import { name } from "./dom.js";
 
 export const PAGE = 50;
 const PAGES_AT_ONCE = 4; // of which only the end is needed
@@ -11,29 +12,38 @@ export const address = (run, row, query = "") =>
 export const runAddress = (run, query = "") =>
   String(query) ? `#/run/${encodeURIComponent(run)}?${query}` : `#/run/${encodeURIComponent(run)}`;
 
+// How a run samples, where it is not the default.
+export const sampling = ({ temperature, n }) =>
+  [temperature && `temperature ${temperature}`, n > 1 && `n ${n}`].filter(Boolean);
+
 // What tells a run apart from others: its name, model, sampling, and id.
 export function runLabel(id, run) {
   if (!run) return id;
-  const sampling = [
-    run.temperature ? `temperature ${run.temperature}` : null,
-    run.n > 1 ? `n ${run.n}` : null,
-  ];
-  return [
-    run.name ?? id,
-    run.model,
-    ...sampling,
-    run.folder,
-    run.name && run.name !== id ? id : null,
-  ]
+  const other = run.name && run.name !== id ? id : null;
+  return [run.name ?? id, run.model, ...sampling(run), run.folder, other]
     .filter(Boolean)
     .join(" · ");
 }
 
-// A tab of a run's view.
-export const runPart = (run, tab) => `${runAddress(run)}/${tab}`;
+// A sample's problem, and its index where there are several.
+export const sampleName = ({ problem_id: problem, sample_index: index }) => [
+  name(problem),
+  index ? ` #${index}` : "",
+];
 
 export const problemAddress = (dataset, problem) =>
   `#/problem/${[dataset, problem].map(encodeURIComponent).join("/")}`;
+
+export const problemsAddress = (dataset) => `#/problems/${encodeURIComponent(dataset)}`;
+
+// Percent-decoded part of an address; a malformed one is returned unchanged.
+export function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
 
 // Of run ids, of which the first is the baseline.
 export const listOf = (runs) => runs.map(encodeURIComponent).join(",");
@@ -57,8 +67,9 @@ export function listing(run, query) {
   } = Object.fromEntries([...query].filter(([, value]) => value));
   const cursors = [null];
   if (cursor && pageOf(query)) cursors[pageOf(query)] = cursor;
-  const ask = (limit, from) =>
-    api.samples(run, { ...wanted, limit, ...(cursors[from] ? { cursor: cursors[from] } : {}) });
+  const read = (limit, cursor) =>
+    api.samples(run, { ...wanted, limit, ...(cursor ? { cursor } : {}) });
+  const ask = (limit, from) => read(limit, cursors[from]);
   // The nearest page up to `page` whose beginning is known: that page itself, if there are so many.
   const reached = async (page) => {
     let near = page;
@@ -87,11 +98,7 @@ export function listing(run, query) {
   };
   // Every sample of the list, for a download.
   const all = async (rows = [], from = null) => {
-    const found = await api.samples(run, {
-      ...wanted,
-      limit: 200,
-      ...(from ? { cursor: from } : {}),
-    });
+    const found = await read(200, from);
     rows.push(...found.samples);
     return found.next_cursor === null ? rows : all(rows, found.next_cursor);
   };

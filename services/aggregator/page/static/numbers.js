@@ -1,6 +1,6 @@
 // Numbers as `plumb compare` prints them.
 
-const known = (value) => value !== null && value !== undefined;
+export const known = (value) => value !== null && value !== undefined;
 const form = (places, signs) =>
   new Intl.NumberFormat("en", {
     minimumFractionDigits: places,
@@ -17,3 +17,5 @@ export const points = (value) => (known(value) ? difference.format(100 * value) 
 export const interval = (ends) => (ends ? `${points(ends[0])} … ${points(ends[1])}` : "–");
 // Three significant digits.
 export const significant = (value) => (known(value) ? String(Number(value.toPrecision(3))) : "–");
+// Two ends in a form, null without them.
+export const range = (ends, form) => (ends ? `${form(ends[0])} to ${form(ends[1])}` : null);

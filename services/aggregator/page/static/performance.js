@@ -1,6 +1,6 @@
 // Performance of a run: what it waits for, and the load of generation and judging over time.
 import * as api from "./api.js";
-import { el, name } from "./dom.js";
+import { el, name, soft } from "./dom.js";
 import { overTime } from "./trend.js";
 
 const whole = (value) =>
@@ -19,21 +19,19 @@ function charts(found) {
     ? { limit: { name: `the sandbox's ${found.slots} slots`, value: found.slots } }
     : {};
   const per = found.width === 1 ? "a second" : `per ${found.width} s`;
+  const one = (label, title, values, kind, more) => chart(label, [[title, values, kind]], more);
+  const programs = "sandbox seconds a second";
   return [
-    chart("Requests in flight", [["requests to the generator", found.in_flight, "first"]]),
-    chart("Output tokens a second", [["tokens", found.tokens, "first"]]),
+    one("Requests in flight", "requests to the generator", found.in_flight, "first"),
+    one("Output tokens a second", "tokens", found.tokens, "first"),
     chart(`Samples ${per}`, [
       ["generated", found.generated, "first"],
       ["judged", found.judged, "second"],
     ]),
-    chart("Waiting to be judged", [["generated and not judged", found.waiting, "second"]]),
-    chart(
-      "Programs in the sandbox",
-      [["sandbox seconds a second", found.programs, "second"]],
-      slots,
-    ),
-    chart(`Time-outs ${per}`, [["verdicts that are time-outs", found.timeouts, "second"]]),
-    chart("Judge workers", [["workers that gave a verdict", found.workers, "second"]]),
+    one("Waiting to be judged", "generated and not judged", found.waiting, "second"),
+    one("Programs in the sandbox", programs, found.programs, "second", slots),
+    one(`Time-outs ${per}`, "verdicts that are time-outs", found.timeouts, "second"),
+    one("Judge workers", "workers that gave a verdict", found.workers, "second"),
   ]
     .filter((parts) => parts.length)
     .map((parts) => el("div", {}, parts));
@@ -44,7 +42,7 @@ export async function performance(run) {
   return [
     el("h2", {}, "What the run waits for"),
     el("p", { class: "sentence" }, name(found.sentence)),
-    found.notes.map((note) => el("p", { class: "soft" }, name(note))),
+    found.notes.map((note) => soft(name(note))),
     el("div", { class: "plots" }, charts(found)),
   ];
 }

@@ -1,10 +1,11 @@
 // View of one run: what was measured, intervals over all data sets, and tabs: samples, metrics and others.
 import * as api from "./api.js";
-import { intervals, passRatios, percent, shares, spread } from "./charts.js";
+import { intervals, passRatios, shares, spread } from "./charts.js";
 import { el, name, plain, renew, repeat, warn } from "./dom.js";
 import { certified, headline, metrics, slices } from "./figures.js";
 import { joined } from "./filters.js";
-import { compareAddress, runAddress, runPart } from "./listing.js";
+import { compareAddress, runAddress } from "./listing.js";
+import { percent } from "./numbers.js";
 import { performance } from "./performance.js";
 import { isFinal, moment, noAnswer, progress } from "./runs.js";
 import { samplesTable } from "./samples.js";
@@ -66,12 +67,8 @@ const BAND =
 
 function overview({ summary, datasets, metrics }, address) {
   const rows = Object.entries(datasets).map((one) => row(one, metrics, address, isFinal(summary)));
-  return intervals(
-    `${CAPTION}${rows.some((one) => one.bounds) ? BAND : ""}`,
-    "data set",
-    "accepted@1",
-    rows,
-  );
+  const caption = `${CAPTION}${rows.some((one) => one.bounds) ? BAND : ""}`;
+  return intervals(caption, "data set", "accepted@1", rows);
 }
 
 function statuses(datasets, address) {
@@ -115,15 +112,9 @@ function distrust(canaries) {
   const found = (canaries?.sandboxes ?? []).flatMap((one) =>
     one.findings.map((finding) => [one.sandbox, finding.text]),
   );
+  const alert = { class: "untrusted", role: "alert" };
   return found.map(([sandbox, text]) =>
-    el(
-      "p",
-      { class: "untrusted", role: "alert" },
-      `untrusted: sandbox `,
-      name(sandbox),
-      ": ",
-      name(text),
-    ),
+    el("p", alert, "untrusted: sandbox ", name(sandbox), ": ", name(text)),
   );
 }
 
@@ -169,16 +160,10 @@ const tabs = (run, chosen) =>
   el(
     "nav",
     { class: "tabs", "aria-label": "Parts of the run" },
-    Object.entries(TABS).map(([key, text]) =>
-      el(
-        "a",
-        {
-          href: key === "samples" ? runAddress(run) : runPart(run, key),
-          "aria-current": key === chosen ? "page" : null,
-        },
-        text,
-      ),
-    ),
+    Object.entries(TABS).map(([key, text]) => {
+      const href = key === "samples" ? runAddress(run) : `${runAddress(run)}/${key}`;
+      return el("a", { href, "aria-current": key === chosen ? "page" : null }, text);
+    }),
   );
 
 export async function showRun(main, [run, asked], query) {
@@ -223,23 +208,14 @@ export async function showRun(main, [run, asked], query) {
     panel.firstChild.after(all);
   }
   fill();
+  const heading = [el("h1", {}, name(found.summary.name ?? run)), el("p", {}, measured(found))];
+  const compare = el("p", {}, el("a", { href: compareAddress([run]) }, "Compare with another run"));
+  const above = [heading, line, warnings, bar, chart, api.only() ? null : compare];
   main.replaceChildren(
     el(
       "div",
       { class: "run" },
-      el(
-        "div",
-        { class: "overview" },
-        el("h1", {}, name(found.summary.name ?? run)),
-        el("p", {}, measured(found)),
-        line,
-        warnings,
-        bar,
-        chart,
-        api.only()
-          ? null
-          : el("p", {}, el("a", { href: compareAddress([run]) }, "Compare with another run")),
-      ),
+      el("div", { class: "overview" }, above),
       el("div", { class: "part" }, tabs(run, tab), panel),
     ),
   );

@@ -1,10 +1,25 @@
 // View of all runs, the latest first.
 import * as api from "./api.js";
-import { percent, range } from "./charts.js";
-import { el, name, plain, renew, repeat, scrolled, warn } from "./dom.js";
+import {
+  button,
+  cell,
+  controls,
+  el,
+  figure,
+  name,
+  plain,
+  renew,
+  repeat,
+  row,
+  rowHead,
+  scrolled,
+  soft,
+  table,
+  warn,
+} from "./dom.js";
 import { keys, move } from "./help.js";
-import { compareAddress, runAddress } from "./listing.js";
-import { points } from "./numbers.js";
+import { compareAddress, problemsAddress, runAddress, sampling } from "./listing.js";
+import { percent, points, range } from "./numbers.js";
 
 const FINAL = ["complete", "incomplete", "untrusted", "failed"];
 
@@ -45,8 +60,9 @@ export function progress(run) {
   ]
     .filter(Boolean)
     .join(", ");
-  const text = `${judged} of ${planned} judged${rest && `, ${rest}: incomplete`}${left}`;
-  const kind = rest ? "incomplete" : "soft";
+  const incomplete = rest && isFinal(run);
+  const text = `${judged} of ${planned} judged${rest && `, ${rest}`}${incomplete ? ": incomplete" : left}`;
+  const kind = incomplete ? "incomplete" : "soft";
   const stopped = run.stopped_at && `no command since ${time(run.stopped_at)}; repeat it to resume`;
   const outages = run.outages.map(
     ({ what, since, reason }) => `${what} since ${time(since)}${reason && ` (${reason})`}`,
@@ -62,23 +78,17 @@ export function progress(run) {
 
 // accepted@1 with its interval, and the difference to the run before of the same protocol.
 function score(found) {
-  if (!found) return el("td", { class: "number" });
-  const between =
-    found.bounds &&
-    el("div", { class: "incomplete" }, `${range(found.bounds, percent)} with those not judged`);
-  return el(
-    "td",
-    { class: "number" },
-    el("b", {}, percent(found.accepted_at_1)),
-    between,
-    found.ci95 ? el("div", { class: "soft" }, range(found.ci95, percent)) : null,
-    found.difference === null
-      ? null
-      : el(
-          "div",
-          { title: "points, to the run before of the same protocol" },
-          points(found.difference),
-        ),
+  if (!found) return figure();
+  const { accepted_at_1: share, ci95, bounds, difference } = found;
+  const part = (text, attributes) => (text ? el("div", attributes, text) : null);
+  const between = bounds && `${range(bounds, percent)} with those not judged`;
+  return figure(
+    el("b", {}, percent(share)),
+    part(between, { class: "incomplete" }),
+    part(range(ci95, percent), { class: "soft" }),
+    part(difference === null ? null : points(difference), {
+      title: "points, to the run before of the same protocol",
+    }),
   );
 }
 
@@ -90,24 +100,19 @@ function line(run, datasets, chosen, choose) {
     onchange: choose,
     "aria-label": plain(`Compare ${run.name ?? run.run}`),
   });
-  const sampling = [run.temperature && `temperature ${run.temperature}`, run.n > 1 && `n ${run.n}`]
-    .filter(Boolean)
-    .join(", ");
-  const soft = (text) => (text ? el("div", { class: "soft" }, name(text)) : null);
+  const small = (text) => (text ? el("div", { class: "soft" }, name(text)) : null);
   return el(
     "tr",
     { id: `run-${run.run}` },
-    el("td", {}, box),
-    el(
-      "th",
-      { scope: "row" },
+    cell(box),
+    rowHead(
       el("a", { href: runAddress(run.run) }, name(run.name ?? run.run)),
-      soft(run.name !== run.run && run.name && run.run),
-      soft(run.folder),
+      small(run.name !== run.run && run.name && run.run),
+      small(run.folder),
     ),
-    el("td", {}, run.model ? name(run.model) : "–", soft(sampling)),
-    el("td", {}, run.state ?? "", progress(run)),
-    el("td", { class: "number" }, moment(run.started_at)),
+    cell(run.model ? name(run.model) : "–", small(sampling(run).join(", "))),
+    cell(run.state ?? "", progress(run)),
+    figure(moment(run.started_at)),
     datasets.map((key) => score(Object.hasOwn(run.scores, key) ? run.scores[key] : null)),
   );
 }
@@ -123,24 +128,19 @@ const ofDataset = (key) => [
   key,
   (run) => (Object.hasOwn(run.scores, key) ? run.scores[key].accepted_at_1 : -1),
   -1,
+  el(
+    "div",
+    {},
+    el("a", { href: problemsAddress(key), "aria-label": plain(`Problems of ${key}`) }, "problems"),
+  ),
 ];
 
 // An update keeps the heading that has the same id.
-function heading([label, value, first], order, sort) {
+function heading([label, value, first, more = null], order, sort) {
   const direction = order.label === label ? order.direction : null;
-  return el(
-    "th",
-    {
-      id: `column-${label}`,
-      scope: "col",
-      "aria-sort": direction && (direction > 0 ? "ascending" : "descending"),
-    },
-    el(
-      "button",
-      { type: "button", class: "sort", onclick: () => sort(label, value, first) },
-      name(label),
-    ),
-  );
+  const sorted = direction && (direction > 0 ? "ascending" : "descending");
+  const press = button(name(label), () => sort(label, value, first), { class: "sort" });
+  return el("th", { id: `column-${label}`, scope: "col", "aria-sort": sorted }, press, more);
 }
 
 // Folders of finished runs: what is searched, how much is still to be read.
@@ -154,7 +154,7 @@ function searching({ folders, waiting }) {
     return el("p", { class: error ? "incomplete" : "soft" }, name(folder), name(state));
   };
   const left = `${waiting} ${waiting === 1 ? "run is" : "runs are"} still being read.`;
-  return [...folders.map(line), ...(waiting ? [el("p", { class: "soft" }, left)] : [])];
+  return [...folders.map(line), ...(waiting ? [soft(left)] : [])];
 }
 
 // What could not be read, with reasons.
@@ -163,8 +163,7 @@ function unreadable({ unreadable: found, unreadable_total: total }) {
   const lines = found.map(({ folder, reason }) =>
     el("li", {}, name(reason.startsWith(folder) ? reason : `${folder}: ${reason}`)),
   );
-  const more =
-    total > found.length ? [el("p", { class: "soft" }, `and ${total - found.length} more`)] : [];
+  const more = total > found.length ? soft(`and ${total - found.length} more`) : null;
   const heading = `${total} ${total === 1 ? "thing" : "things"} could not be read`;
   return [
     el("details", { class: "incomplete" }, el("summary", {}, heading), el("ul", {}, lines), more),
@@ -178,8 +177,9 @@ const contains = (text) => (run) =>
   );
 
 export async function showRuns(main, _parts, query) {
-  const [head, body, state, problems] = [el("thead"), el("tbody"), el("div"), el("div")];
-  const table = scrolled("Runs", el("table", { class: "runs" }, head, body), "figures");
+  const [body, state, problems] = [el("tbody"), el("div"), el("div")];
+  const list = table([], body, { class: "runs" });
+  const box = scrolled("Runs", list, "figures");
   // In the order of choice: the first is the baseline.
   const chosen = new Set();
   const go = el("a", { class: "button", href: "#/compare" });
@@ -202,37 +202,19 @@ export async function showRuns(main, _parts, query) {
     oninput: () => look(),
   });
   const count = el("p", { class: "soft number", role: "status" });
-  const form = el(
-    "form",
-    {
-      class: "filters",
-      role: "search",
-      "aria-label": "Find runs",
-      onsubmit: (event) => event.preventDefault(),
-    },
-    el("label", {}, "Search ( / )", search),
-  );
-  main.replaceChildren(
-    el("h1", {}, "Runs"),
-    api.only() ? "" : el("p", {}, go),
-    form,
-    state,
-    problems,
-    count,
-    table,
-  );
+  const label = el("label", {}, "Search ( / )", search);
+  const form = controls({ role: "search", "aria-label": "Find runs" }, label);
+  const compare = api.only() ? "" : el("p", {}, go);
+  main.replaceChildren(el("h1", {}, "Runs"), compare, form, state, problems, count, box);
   const links = () => [...body.querySelectorAll("th a")];
   const release = keys("The list of runs", [
     ["/", "search in names, models, states and folders", () => search.focus()],
     ["j", "go to the next run", () => move(links(), 1)],
     ["k", "go to the previous run", () => move(links(), -1)],
     ["Enter", "open the run"],
-    [
-      "c",
-      "choose the run for a comparison, or no longer",
-      () => document.activeElement.closest("tr")?.querySelector("input").click(),
-    ],
+    ["c", "choose the run for a comparison, or no longer", () => mark()],
   ]);
+  const mark = () => document.activeElement.closest("tr")?.querySelector("input").click();
   let [found, folders] = [[], { folders: [], waiting: 0, unreadable: [], unreadable_total: 0 }];
   let order = { label: "begun", value: HEADINGS[3][1], direction: -1 };
   const sort = (label, value, first) => {
@@ -253,36 +235,30 @@ export async function showRuns(main, _parts, query) {
       : search.value
         ? `${wanted.length} of ${found.length} runs`
         : "";
-    table.hidden = !found.length;
+    box.hidden = !found.length;
     const before = (a, b) =>
       order.direction *
       (order.value(a) < order.value(b) ? -1 : order.value(a) > order.value(b) ? 1 : 0);
+    const headings = [...HEADINGS, ...datasets.map(ofDataset)];
     renew(
-      head,
-      el(
-        "tr",
-        {},
+      list.tHead,
+      row(
         el("td"),
-        [...HEADINGS, ...datasets.map(ofDataset)].map((one) => heading(one, order, sort)),
+        headings.map((one) => heading(one, order, sort)),
       ),
     );
     renew(body, wanted.sort(before).map(shown));
     warn(lost ? noAnswer(lost) : "");
   };
   const look = () => {
-    history.replaceState(
-      history.state,
-      "",
-      search.value ? `#/?${new URLSearchParams({ q: search.value })}` : "#/",
-    );
+    const query = search.value ? `?${new URLSearchParams({ q: search.value })}` : "";
+    history.replaceState(history.state, "", `#/${query}`);
     fill();
   };
   const draw = async () => {
     const [runs, searched] = await Promise.all([api.runs(), api.folders()]);
-    [found, folders] = [
-      Object.values(runs).sort((a, b) => (b.started_at ?? 0) - (a.started_at ?? 0)),
-      searched,
-    ];
+    found = Object.values(runs).sort((a, b) => (b.started_at ?? 0) - (a.started_at ?? 0));
+    folders = searched;
     lost = null;
     fill();
   };

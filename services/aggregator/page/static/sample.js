@@ -1,6 +1,23 @@
 // View of one sample: prompt, completion, extracted code, and verdict.
 import * as api from "./api.js";
-import { download, el, fold, name, visible, warn } from "./dom.js";
+import {
+  button,
+  cell,
+  column,
+  definitions,
+  download,
+  el,
+  figure,
+  fold,
+  name,
+  renew,
+  row,
+  soft,
+  statusOf,
+  table,
+  visible,
+  warn,
+} from "./dom.js";
 import { keys } from "./help.js";
 import { address, backTo, neighbours, problemAddress } from "./listing.js";
 import { coloured, marked } from "./marks.js";
@@ -37,15 +54,12 @@ function tools(label, file, text) {
   };
   const copy = async () =>
     say((await copied(text)) ? "Copied." : "The browser refuses to copy; download it.");
+  const store = () => download(file, text);
   return el(
     "span",
     { class: "tools" },
-    el("button", { type: "button", "aria-label": `Copy ${label}`, onclick: copy }, "Copy"),
-    el(
-      "button",
-      { type: "button", "aria-label": `Download ${label}`, onclick: () => download(file, text) },
-      "Download",
-    ),
+    button("Copy", copy, { "aria-label": `Copy ${label}` }),
+    button("Download", store, { "aria-label": `Download ${label}` }),
     said,
   );
 }
@@ -60,25 +74,28 @@ function box(label, text, parts) {
   const note = `The first ${MOST} of ${text.length} characters; the run's files have all of them.`;
   return [
     el("pre", { tabindex: 0, role: "group", "aria-label": label }, parts(text.slice(0, MOST))),
-    ...(text.length > MOST ? [el("p", { class: "soft" }, note)] : []),
+    text.length > MOST ? soft(note) : null,
   ];
 }
 
 const block = (label, text) =>
   box(label, text ?? "", (shown) => (shown ? visible(shown) : "(empty)"));
 
-// Both outputs; what differs is marked on both sides.
-function outputs(expected, actual, difference) {
-  const side = (label, text, marks, kind) =>
-    el(
-      "div",
-      {},
-      el("h3", {}, label),
-      box(label, text ?? "", (shown) => marked(shown, marks ?? [], kind)),
-    );
-  return el(
+const sides = (...parts) =>
+  el(
     "div",
     { class: "sides" },
+    parts.map((part) => el("div", {}, part)),
+  );
+const titled = (label, text) => [el("h3", {}, label), block(label, text)];
+
+// Both outputs; what differs is marked on both sides.
+function outputs(expected, actual, difference) {
+  const side = (label, text, marks, kind) => [
+    el("h3", {}, label),
+    box(label, text ?? "", (shown) => marked(shown, marks ?? [], kind)),
+  ];
+  return sides(
     side("Expected", expected, difference?.expected, "kept"),
     side("Actual", actual, difference?.actual, "lost"),
   );
@@ -91,56 +108,31 @@ const ASSERTION = /File "<test>", line \d+.*\n +(\S.*)/g;
 // what the answer's function returned.
 function testAndOutput({ expected, actual, stderr }, syntax) {
   const assertion = [...(stderr ?? "").matchAll(ASSERTION)].at(-1)?.[1];
-  const test = el(
-    "div",
-    {},
-    el("h3", {}, "Test"),
-    box("Test", expected ?? "", (shown) => coloured(shown, syntax)),
-  );
-  if (!assertion || !actual)
-    return el(
-      "div",
-      { class: "sides" },
-      test,
-      el("div", {}, el("h3", {}, "Output"), block("Output", actual)),
-    );
+  const parts = (shown) => coloured(shown, syntax);
+  const test = [el("h3", {}, "Test"), box("Test", expected ?? "", parts)];
+  if (!actual) return test;
+  if (!assertion) return sides(test, titled("Output", actual));
   return [
-    el(
-      "div",
-      { class: "sides" },
-      el(
-        "div",
-        {},
-        el("h3", {}, "Assertion that failed"),
-        block("Assertion that failed", assertion),
-      ),
-      el("div", {}, el("h3", {}, "Returned"), block("Returned", actual)),
-    ),
+    sides(titled("Assertion that failed", assertion), titled("Returned", actual)),
     assertion === expected?.trim() ? null : test,
-  ].filter(Boolean);
+  ];
 }
 
 // `marks` are those of the case. `id` names files; without it there are no buttons. `level` is the heading's.
 export function failed(verdict, marks, id, level = "h2") {
   const found = verdict?.first_failed_case;
   if (!found) return [];
+  const counted = `First case that failed: case ${found.case_index}, counted from 0, `;
   const both =
     verdict.method === "function"
       ? testAndOutput(found, marks?.test)
       : outputs(found.expected, found.actual, marks?.difference);
   return [
-    el(
-      level,
-      {},
-      `First case that failed: case ${found.case_index}, counted from 0, `,
-      el("span", { class: `status ${found.status}` }, found.status),
-    ),
-    ...(id ? [tools("the failing case", fileName(id, "case.json"), json(found))] : []),
-    ...(found.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", found.input)]),
-    ...[both].flat(),
-    ...(found.stderr
-      ? [el("h3", {}, "Standard error"), ...block("Standard error", found.stderr)]
-      : []),
+    el(level, {}, counted, statusOf(found.status)),
+    id ? tools("the failing case", fileName(id, "case.json"), json(found)) : null,
+    found.input === null ? null : titled("Input", found.input),
+    both,
+    found.stderr ? titled("Standard error", found.stderr) : null,
   ];
 }
 
@@ -153,42 +145,35 @@ const RECORDED = {
 };
 const COLUMNS = ["Case", "Status", "Exit code", "Seconds", "CPU, s", "Memory, MiB", "Compiling, s"];
 
-const figure = (value, digits) =>
-  el("td", { class: "number" }, value === null ? "–" : value.toFixed(digits));
-
 function caseTexts(one, marks) {
   const found = { ...one, expected: one.expected ?? "", actual: one.actual ?? "" };
-  const stdio = one.input === null ? [] : [el("h3", {}, "Input"), ...block("Input", one.input)];
-  const errors = (label, text) => (text ? [el("h3", {}, label), ...block(label, text)] : []);
   return [
-    ...stdio,
-    ...[
-      one.input === null
-        ? testAndOutput(found, marks?.test)
-        : outputs(found.expected, found.actual, marks?.difference),
-    ].flat(),
-    ...errors("Standard error", one.stderr),
-    ...errors("Compiler", one.compile_stderr),
+    one.input === null ? null : titled("Input", one.input),
+    one.input === null
+      ? testAndOutput(found, marks?.test)
+      : outputs(found.expected, found.actual, marks?.difference),
+    one.stderr ? titled("Standard error", one.stderr) : null,
+    one.compile_stderr ? titled("Compiler", one.compile_stderr) : null,
   ];
 }
 
 // A row of figures, and one with the texts, which are made when they are opened.
 function caseRows(one, marks) {
   const texts = el("details", {}, el("summary", {}, `Texts of case ${one.case_index}`));
-  texts.addEventListener("toggle", () => texts.append(...caseTexts(one, marks)), { once: true });
+  const open = () => texts.append(el("div", {}, caseTexts(one, marks)));
+  texts.addEventListener("toggle", open, { once: true });
+  const number = (value, digits) => figure(value === null ? "–" : value.toFixed(digits));
   return [
-    el(
-      "tr",
-      {},
-      el("th", { scope: "row", class: "number" }, String(one.case_index)),
-      el("td", {}, el("span", { class: `status ${one.status}` }, one.status)),
-      figure(one.exit_code, 0),
-      figure(one.duration, 3),
-      figure(one.cpu_time, 3),
-      figure(one.memory_mb, 1),
-      figure(one.compile_duration, 3),
+    row(
+      el("th", { scope: "row", class: "number" }, one.case_index),
+      cell(statusOf(one.status)),
+      number(one.exit_code, 0),
+      number(one.duration, 3),
+      number(one.cpu_time, 3),
+      number(one.memory_mb, 1),
+      number(one.compile_duration, 3),
     ),
-    el("tr", {}, el("td", { colspan: COLUMNS.length }, texts)),
+    row(el("td", { colspan: COLUMNS.length }, texts)),
   ];
 }
 
@@ -208,7 +193,7 @@ async function showCases(place, verdict, id, query) {
     );
   const failures = failedCases(verdict);
   const rows = el("tbody");
-  const more = el("button", { type: "button" }, "More cases");
+  const more = button("More cases", () => next().catch(warn));
   let offset = 0;
   let shown = 0;
   const next = async () => {
@@ -224,14 +209,8 @@ async function showCases(place, verdict, id, query) {
   const { recorded, total } = await next();
   const failing = `${failures} cases of ${verdict.cases_total} failed`;
   if (!recorded) {
-    if (failures > 1)
-      place.append(
-        el(
-          "p",
-          { class: "soft" },
-          `${failing}. The run kept the texts of the first one alone; output.cases=failed keeps all.`,
-        ),
-      );
+    const why = `${failing}. The run kept the texts of the first one alone; output.cases=failed keeps all.`;
+    if (failures > 1) place.append(soft(why));
     return;
   }
   const owed = !onlyFailed ? total : ["all", "failed"].includes(recorded) ? failures : 0; // of all that are recorded
@@ -240,47 +219,24 @@ async function showCases(place, verdict, id, query) {
     : failures
       ? el("a", { href: here([["cases", "failed"]]) }, `All ${failures} cases that failed`)
       : null;
-  more.addEventListener("click", () => next().catch(warn));
-  const numbers = COLUMNS.map((label, i) =>
-    el("th", { scope: "col", class: i === 1 ? null : "number" }, label),
-  );
-  const table = el("table", {}, el("thead", {}, el("tr", {}, numbers)), rows);
-  place.append(
+  const head = COLUMNS.map((label, i) => column(label, i === 1 ? null : "number"));
+  const region = { class: "wide", tabindex: 0, role: "group", "aria-label": "Cases" };
+  const all = `${total} recorded, of ${verdict.cases_total}; those that failed first`;
+  const parts = [
     el(
       "h2",
       onlyFailed ? { "data-target": "" } : {},
       onlyFailed ? "Cases that failed " : "Cases ",
-      el(
-        "span",
-        { class: "soft" },
-        onlyFailed
-          ? failing
-          : `${total} recorded, of ${verdict.cases_total}; those that failed first`,
-      ),
+      el("span", { class: "soft" }, onlyFailed ? failing : all),
     ),
-    el(
-      "p",
-      { class: "soft" },
-      "Cases are counted from 0, as in the run's files and exports. ",
-      other,
-    ),
-    ...(RECORDED[recorded] ? [el("p", { class: "soft" }, RECORDED[recorded])] : []),
-    ...(shown
-      ? [
-          el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "Cases" }, table),
-          more,
-        ]
-      : []),
-    ...(offset === null && shown < owed
-      ? [
-          el(
-            "p",
-            { class: "soft" },
-            `This file has ${shown} of them; the run's cases.jsonl.gz has all.`,
-          ),
-        ]
-      : []),
-  );
+    soft("Cases are counted from 0, as in the run's files and exports. ", other),
+    RECORDED[recorded] ? soft(RECORDED[recorded]) : null,
+    shown ? [el("div", region, table(head, rows)), more] : null,
+    offset === null && shown < owed
+      ? soft(`This file has ${shown} of them; the run's cases.jsonl.gz has all.`)
+      : null,
+  ];
+  renew(place, parts);
 }
 
 const FOUND = {
@@ -295,18 +251,13 @@ const FOUND = {
 };
 
 function judgedCode({ code, verdict, marks }, id) {
-  const ran = FOUND[code?.found]
-    ? box("Code that was judged", code.text, (shown) => coloured(shown, marks?.code))
-    : [el("p", { class: "soft" }, nothing(code, verdict))];
+  const title = "Code that was judged";
+  const from = FOUND[code?.found];
+  if (!from) return [el("h2", {}, title), soft(nothing(code, verdict))];
   return [
-    el(
-      "h2",
-      {},
-      "Code that was judged",
-      FOUND[code?.found] ? el("span", { class: "soft" }, `, ${FOUND[code.found]}`) : null,
-    ),
-    FOUND[code?.found] ? tools("the code", fileName(id, "code.txt"), code.text) : null,
-    ran,
+    el("h2", {}, title, el("span", { class: "soft" }, `, ${from}`)),
+    tools("the code", fileName(id, "code.txt"), code.text),
+    box(title, code.text, (shown) => coloured(shown, marks?.code)),
   ];
 }
 
@@ -321,7 +272,7 @@ function completion({ generation, marks }, id) {
     generation?.completion
       ? tools("the completion", fileName(id, "completion.txt"), generation.completion)
       : null,
-    ...raw,
+    raw,
   ];
 }
 
@@ -365,27 +316,16 @@ function facts(found) {
     tags: found.tags.join(", "),
     quality: found.quality === "ok" ? null : found.quality?.replaceAll(",", ", "),
   };
-  const there = Object.entries(values).filter(
-    ([, value]) => value !== undefined && value !== null && value !== "",
-  );
-  return el(
-    "dl",
-    { class: "number facts" },
-    there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))]),
-  );
+  return definitions(values, "number facts");
 }
 
 // A text comparison may have rejected a right answer.
 const manyAnswers = (found) =>
   found.quality?.split(",").includes("many_answers")
-    ? [
-        el(
-          "p",
-          { class: "soft" },
-          "Several outputs are right for this problem, but it has no checker: a right answer may be judged wrong.",
-        ),
-      ]
-    : [];
+    ? soft(
+        "Several outputs are right for this problem, but it has no checker: a right answer may be judged wrong.",
+      )
+    : null;
 
 // What the model was sent, as far as it is known; else the problem's prompt.
 export function asked({ messages, prompt }, id) {
@@ -397,31 +337,23 @@ export function asked({ messages, prompt }, id) {
     ? ["prompt.json", json(messages)]
     : ["prompt.txt", messages?.[0]?.content ?? prompt ?? ""];
   const message = ({ role, content }) => [
-    ...(several ? [el("h3", {}, name(role))] : []),
-    ...block(`Prompt, ${role}`, content),
+    several ? el("h3", {}, name(role)) : null,
+    block(`Prompt, ${role}`, content),
   ];
   return [
     el("h2", {}, "Prompt", el("span", { class: "soft" }, note)),
-    ...(text && id ? [tools("the prompt", fileName(id, file), text)] : []),
-    ...(messages ? messages.flatMap(message) : block("Prompt", prompt)),
+    text && id ? tools("the prompt", fileName(id, file), text) : null,
+    messages ? messages.map(message) : block("Prompt", prompt),
   ];
 }
 
 // Prompt, code and the case that failed side by side, then the rest.
 function texts(found, id, cases) {
-  const first = [
-    asked(found, id),
-    judgedCode(found, id),
-    failed(found.verdict, found.marks?.case, id),
-  ].filter((parts) => parts.length);
+  const failing = failed(found.verdict, found.marks?.case, id);
   return [
-    el(
-      "div",
-      { class: "sides" },
-      first.map((parts) => el("div", {}, parts.flat())),
-    ),
+    sides(asked(found, id), judgedCode(found, id), ...(failing.length ? [failing] : [])),
     cases,
-    ...completion(found, id),
+    completion(found, id),
   ];
 }
 
@@ -453,17 +385,11 @@ function pager(run, before, after) {
 function answers(all, run, dataset, problem, index) {
   if (all.length < 2) return [null, () => {}];
   const at = all.findIndex((one) => one.sample_index === Number(index));
-  const links = all.map((one, i) =>
-    el(
-      "a",
-      {
-        href: address(run, { dataset, problem_id: problem, sample_index: one.sample_index }),
-        "aria-current": i === at ? "page" : null,
-        class: one.final_status,
-      },
-      `#${one.sample_index} ${one.final_status}`,
-    ),
-  );
+  const links = all.map(({ sample_index: other, final_status: status }, i) => {
+    const href = address(run, { dataset, problem_id: problem, sample_index: other });
+    const attributes = { href, "aria-current": i === at ? "page" : null, class: status };
+    return el("a", attributes, `#${other} ${status}`);
+  });
   const step = (way) => () => links[at + way]?.click();
   const release = keys("The answers to this problem", [
     ["[", "go to the answer before", step(-1)],
@@ -488,35 +414,22 @@ export async function showSample(main, [run, dataset, problem, index], query) {
   const cases = el("div", { class: "cases" });
   const { verdict } = found;
   const status = verdict
-    ? [
-        el("span", { class: `status ${verdict.final_status}` }, verdict.final_status),
-        verdict.detail ? [" ", name(verdict.detail)] : null,
-      ]
+    ? [statusOf(verdict.final_status), verdict.detail ? [" ", name(verdict.detail)] : null]
     : ["not judged yet"];
   const [others, release] = answers(found.answers, run, dataset, problem, index);
   const [ways, stop] = pager(run, before, after);
-  main.replaceChildren(
+  const link = el("a", { href: problemAddress(dataset, problem) }, "All answers to this problem");
+  renew(
+    main,
     ways,
     el("h1", {}, name(problem), Number(index) ? ` #${index}` : ""),
-    el(
-      "p",
-      {},
-      name(dataset),
-      ": ",
-      ...status.flat(),
-      api.only()
-        ? null
-        : [
-            ". ",
-            el("a", { href: problemAddress(dataset, problem) }, "All answers to this problem"),
-          ],
-    ),
-    ...(others ? [others] : []),
-    ...manyAnswers(found),
+    el("p", {}, name(dataset), ": ", status, api.only() ? null : [". ", link]),
+    others,
+    manyAnswers(found),
     fold("facts", "Tokens, times, judging", facts(found)),
-    ...(found.missing
-      ? [el("p", {}, MISSING)]
-      : texts(found, { problem_id: problem, sample_index: index }, cases)),
+    found.missing
+      ? el("p", {}, MISSING)
+      : texts(found, { problem_id: problem, sample_index: index }, cases),
   );
   if (verdict && !found.missing)
     await showCases(cases, verdict, [run, dataset, problem, index], query).catch(warn);

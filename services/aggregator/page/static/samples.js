@@ -1,10 +1,22 @@
 // Table of a run's samples: filters, order, pages, keys.
 import * as api from "./api.js";
-import { download, el, name, plain } from "./dom.js";
+import {
+  button,
+  cell,
+  column,
+  download,
+  el,
+  figure,
+  name,
+  plain,
+  soft,
+  statusOf,
+  table,
+} from "./dom.js";
 import { failureGroups } from "./failures.js";
 import { filterForm, filtersOf } from "./filters.js";
 import { keys, move } from "./help.js";
-import { address, listing, lookedAt, PAGE, pageOf, runAddress } from "./listing.js";
+import { address, listing, lookedAt, PAGE, pageOf, runAddress, sampleName } from "./listing.js";
 
 const number = (value, digits = 1) =>
   value === null || value === undefined ? "–" : value.toFixed(digits);
@@ -33,12 +45,8 @@ const SORTS = [
 // when the run has more samples (`grow`).
 export function samplesTable(run, query) {
   const body = el("tbody");
-  const back = el(
-    "button",
-    { type: "button", disabled: true, onclick: () => turn(at - 1) },
-    "Previous",
-  );
-  const on = el("button", { type: "button", disabled: true, onclick: () => turn(at + 1) }, "Next");
+  const back = button("Previous", () => turn(at - 1), { disabled: true });
+  const on = button("Next", () => turn(at + 1), { disabled: true });
   const status = el("p", { class: "soft number", role: "status" });
   const total = el("span", { class: "soft number" });
   let list = listing(run, query);
@@ -57,7 +65,7 @@ export function samplesTable(run, query) {
     if (drawn) history.replaceState(history.state, "", runAddress(run, list.queryOf(at)));
     drawn = true;
     body.replaceChildren(
-      ...found.rows.map((row) => line(row, address(run, row, list.queryOf(at)))),
+      ...found.rows.map((one) => line(one, address(run, one, list.queryOf(at)))),
     );
     filters.list({ group: found.rows[0]?.failure });
     back.disabled = at === 0;
@@ -90,7 +98,6 @@ export function samplesTable(run, query) {
   const filters = filterForm(query, SORTS, api.searched(), filter);
   const groups = failureGroups(run, query);
   const [head, mark] = heading(query, () => (filters.reset(), filter()));
-  const table = el("table", {}, el("thead", {}, head), body);
   const release = keys("The list of samples", [
     ["/", "search in problems and details", () => filters.search.focus()],
     ...(api.searched()
@@ -106,28 +113,22 @@ export function samplesTable(run, query) {
     ["p", "turn to the previous page", () => back.click()],
   ]);
   // All samples that the filters find, as a file.
-  const save = (kind, format) =>
-    el(
-      "button",
-      {
-        type: "button",
-        "aria-label": `Download these samples as ${kind}`,
-        onclick: () =>
-          list.all().then(
-            (rows) => download(`${fileName(run)}.${kind}`, format(rows)),
-            (error) => (status.textContent = plain(error.message)),
-          ),
-      },
-      kind,
-    );
+  const save = (kind, format) => {
+    const press = () =>
+      list.all().then(
+        (rows) => download(`${fileName(run)}.${kind}`, format(rows)),
+        (error) => (status.textContent = plain(error.message)),
+      );
+    return button(kind, press, { "aria-label": `Download these samples as ${kind}` });
+  };
   const filled = look(pageOf(query));
-  const notes = api.notes().map((note) => el("p", { class: "soft" }, name(note)));
+  const notes = api.notes().map((note) => soft(name(note)));
   const parts = [
     el("h2", {}, "Samples ", total),
     ...notes,
     ...filters.parts,
     groups.box,
-    el("div", { class: "wide" }, table),
+    el("div", { class: "wide" }, table(head, body)),
     status,
     el("div", { class: "pager" }, back, on, save("csv", csv), save("jsonl", jsonl)),
   ];
@@ -168,11 +169,7 @@ function heading(query, change) {
       change();
     };
     const kind = ["problem", "status"].includes(sort) ? null : "number";
-    return el(
-      "th",
-      { scope: "col", class: kind },
-      el("button", { type: "button", class: "sort", onclick: press }, label),
-    );
+    return column(button(label, press, { class: "sort" }), kind);
   });
   const mark = () =>
     cells.forEach((cell, i) => {
@@ -181,47 +178,28 @@ function heading(query, change) {
       cell.setAttribute("aria-sort", query.get("order") === "desc" ? "descending" : "ascending");
     });
   mark();
-  return [el("tr", {}, cells), mark];
+  return [cells, mark];
 }
 
-function line(row, href) {
-  const link = el(
-    "a",
-    { href },
-    name(row.problem_id),
-    row.sample_index ? ` #${row.sample_index}` : "",
-  );
+function line(one, href) {
+  const small = (...content) => el("div", { class: "soft" }, content);
   return el(
     "tr",
     { class: "row", onclick: (event) => event.target.closest("a") || (location.hash = href) },
-    el(
-      "td",
-      {},
-      link,
-      el(
-        "div",
-        { class: "soft" },
-        name(row.dataset),
-        row.texts === null ? ", figures alone" : null,
-      ),
+    cell(
+      el("a", { href }, sampleName(one)),
+      small(name(one.dataset), one.texts === null ? ", figures alone" : null),
     ),
-    el(
-      "td",
-      {},
-      el("span", { class: `status ${row.final_status}` }, row.final_status),
-      row.detail ? el("div", { class: "soft" }, name(row.detail)) : null,
+    cell(statusOf(one.final_status), one.detail ? small(name(one.detail)) : null),
+    figure(
+      `${one.cases_passed}/${one.cases_total}`,
+      one.cases_not_run ? small(`${one.cases_not_run} not run`) : null,
     ),
-    el(
-      "td",
-      { class: "number" },
-      `${row.cases_passed}/${row.cases_total}`,
-      row.cases_not_run ? el("div", { class: "soft" }, `${row.cases_not_run} not run`) : null,
-    ),
-    el("td", { class: "number" }, number(row.output_tokens, 0)),
-    el("td", { class: "number" }, number(row.gen_time, 1)),
-    el("td", { class: "number" }, number(row.total_judge_time, 3)),
-    el("td", { class: "number" }, number(row.cpu_time, 3)),
-    el("td", { class: "number" }, mebibytes(row.peak_memory)),
+    figure(number(one.output_tokens, 0)),
+    figure(number(one.gen_time, 1)),
+    figure(number(one.total_judge_time, 3)),
+    figure(number(one.cpu_time, 3)),
+    figure(mebibytes(one.peak_memory)),
   );
 }
 

@@ -1,5 +1,5 @@
 // Settings and versions of a run.
-import { el, name } from "./dom.js";
+import { definitions, name } from "./dom.js";
 import { clock, moment } from "./runs.js";
 
 function canaries({ sandboxes, lost }) {
@@ -64,13 +64,4 @@ export function measured({ summary, config, datasets }) {
   );
 }
 
-export function setup(run) {
-  const there = Object.entries(values(run)).filter(
-    ([, value]) => value !== undefined && value !== null && value !== "",
-  );
-  return el(
-    "dl",
-    {},
-    there.flatMap(([key, value]) => [el("dt", {}, key), el("dd", {}, name(value))]),
-  );
-}
+export const setup = (run) => definitions(values(run));

@@ -1,5 +1,5 @@
 // Charts over time and over runs, each with its numbers in a table behind it.
-import { el, plain, scrolled } from "./dom.js";
+import { columns, el, figure, plain, row, rowHead, scrolled, soft, table } from "./dom.js";
 
 // Units of a drawing: one that takes the whole width is flatter than one beside others.
 export const WIDE = [900, 200];
@@ -14,20 +14,14 @@ export function behind(label, headings, rows) {
   const place = scrolled(label, "");
   const fill = (event) => {
     if (!event.target.open || place.childElementCount) return;
-    const head = el(
-      "tr",
-      {},
-      headings.map((heading, i) => el("th", { scope: "col", class: i ? "number" : null }, heading)),
-    );
-    const body = rows().map(([first, ...others]) =>
-      el(
-        "tr",
-        {},
-        el("th", { scope: "row" }, first),
-        others.map((value) => el("td", { class: "number" }, value)),
+    const [first, ...others] = headings;
+    const body = rows().map(([name, ...values]) =>
+      row(
+        rowHead(name),
+        values.map((value) => figure(value)),
       ),
     );
-    place.replaceChildren(el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
+    place.replaceChildren(table([columns([first]), columns(others, "number")], body));
   };
   return el("details", { class: "behind", ontoggle: fill }, el("summary", {}, "As a table"), place);
 }
@@ -85,10 +79,8 @@ export function overTime({ label, series, width, form, limit = null }) {
   const highest = shown
     .map(({ name, values }) => `${name}: at most ${form(Math.max(...values))}`)
     .join(", ");
-  const keys = shown.map(({ name, kind }) =>
-    el("li", {}, el("i", { class: kind === "first" ? "fill-generated" : "fill-judged" }), name),
-  );
-  if (limit) keys.push(el("li", {}, el("i", { class: "fill-limit" }), limit.name));
+  const keys = shown.map(({ name, kind }) => el("li", {}, el("i", { class: kind }), name));
+  if (limit) keys.push(el("li", {}, el("i", { class: "limit" }), limit.name));
   const rows = () =>
     Array.from({ length: count }, (_, i) => [
       `${duration(i * width)}`,
@@ -134,8 +126,7 @@ export function overRuns({
   ends = ["first", "last"],
 }) {
   const there = points.map((point, i) => ({ ...point, i })).filter(({ value }) => known(value));
-  if (!there.length)
-    return [el("h3", {}, label), el("p", { class: "soft" }, "Not known of any run.")];
+  if (!there.length) return [el("h3", {}, label), soft("Not known of any run.")];
   const values = there.flatMap(({ value, low, high }) => [value, low, high].filter(known));
   const [low, high] = around(fromZero ? [0, ...values] : values, 0, greatest);
   const [across, height] = size;
@@ -143,32 +134,16 @@ export function overRuns({
   const x = (i) => (points.length > 1 ? EDGE + i * step : across / 2);
   const y = (value) => height - 0.5 - ((height - 1) * (value - low)) / (high - low || 1);
   const half = Math.max(1.5, Math.min(5, step / 3 || 5));
-  const mark = (point) => {
-    const bar =
-      known(point.low) && known(point.high)
-        ? [
-            el("line", {
-              class: "error-bar",
-              x1: x(point.i),
-              x2: x(point.i),
-              y1: y(point.low),
-              y2: y(point.high),
-            }),
-          ]
-        : [];
-    const dot = el("rect", {
-      class: `dot ${point.kind ?? ""}`,
-      x: x(point.i) - half,
-      y: y(point.value) - half,
-      width: 2 * half,
-      height: 2 * half,
-    });
+  const mark = ({ i, value, low: from, high: to, kind, title }) => {
+    const act = () => pick(i);
+    const bar = { class: "error-bar", x1: x(i), x2: x(i), y1: y(from), y2: y(to) };
+    const size = { width: 2 * half, height: 2 * half };
     return el(
       "g",
-      { class: "marker", onclick: () => pick(point.i), onpointerenter: () => pick(point.i) },
-      el("title", {}, plain(point.title)),
-      bar,
-      dot,
+      { class: "marker", onclick: act, onpointerenter: act },
+      el("title", {}, plain(title)),
+      known(from) && known(to) ? el("line", bar) : null,
+      el("rect", { class: `dot ${kind ?? ""}`, x: x(i) - half, y: y(value) - half, ...size }),
     );
   };
   const line = there
@@ -178,7 +153,10 @@ export function overRuns({
   if (known(base))
     parts.unshift(el("line", { class: "limit", x1: 0, x2: across, y1: y(base), y2: y(base) }));
   const [first, last] = [there[0], there.at(-1)];
-  const told = `${label} of ${there.length} runs, from ${form(first.value)} to ${form(last.value)}, between ${form(Math.min(...there.map(({ value }) => value)))} and ${form(Math.max(...there.map(({ value }) => value)))}`;
+  const [least, most] = [Math.min, Math.max].map((of) =>
+    form(of(...there.map(({ value }) => value))),
+  );
+  const told = `${label} of ${there.length} runs, from ${form(first.value)} to ${form(last.value)}, between ${least} and ${most}`;
   const gaps = points.length - there.length;
   return [
     el("h3", {}, label),
@@ -188,6 +166,6 @@ export function overRuns({
       [high, low],
       points.length > 1 ? ends : ends.slice(0, 1),
     ),
-    gaps ? el("p", { class: "soft" }, `Not known of ${gaps} of ${points.length} runs.`) : null,
+    gaps ? soft(`Not known of ${gaps} of ${points.length} runs.`) : null,
   ];
 }
