@@ -155,7 +155,7 @@ def _lines(path: str) -> list[_Line]:
         raise damaged[0]
     if damaged:
         note = f"damaged lines left out: {len(damaged)}, the first: {damaged[0]}"
-        print_line(stdout_console(), Text(printable(note), style="yellow"))
+        stdout_console().print(Text(printable(note), style="yellow"))
     return found
 
 
