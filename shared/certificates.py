@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, Self
 
-import fsspec
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from shared.analysis.corrected import LEAST_POWER, MeanRate, SuiteRates
@@ -182,6 +181,8 @@ def read_certificate(path: str) -> tuple[Certificate, bytes] | None:
     """
     if path.startswith(("http://", "https://")):
         return None  # an address names one file, and a server may answer any other one
+    import fsspec  # services that read no data are installed without it
+
     with reading(path):
         fs, place = fsspec.core.url_to_fs(path)
         if not fs.exists(place):
