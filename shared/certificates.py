@@ -1,7 +1,7 @@
 """Certificate of a data set's tests: how often they reject wrong programs and accept right ones.
 
 ``plumb data certify`` writes it beside the parquet file, as ``<file>.certificate.json``. A run
-records the figures of its own problems, and its scores are corrected by them.
+records the figures of the problems that it asks, and its scores are corrected by them.
 """
 
 import hashlib

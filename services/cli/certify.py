@@ -54,7 +54,7 @@ _SHOWN = 10
 _LEFT_OUT = "characters left out"
 # Many mutants never end, so they have limits by the time of their originals.
 _LIMITED = ("judge.problem_limits=true", "judge.confirm_timeouts=false", "judge.max_timeouts=1")
-# Some inputs make an original take for ever; the others count.
+# An original may not end on some generated inputs; judging goes on with the next ones.
 _INPUTS = (*_LIMITED[:2], "judge.max_timeouts=6", "output.cases=all")
 
 
@@ -122,9 +122,9 @@ def _programs(
 
 
 class _Judged:
-    """Judges programs by a problem's own tests, then those that need it by generated inputs.
+    """Judges programs by the problem's tests, then those that need it by generated inputs.
 
-    Each step is a run in a folder of its own, so that a repeated command resumes.
+    Each step is a separate run with its folder, so that a repeated command resumes it.
     """
 
     def __init__(

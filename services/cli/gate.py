@@ -28,7 +28,7 @@ def gate(
     ] = False,
 ) -> None:
     """Check a run against rules; exit code 0: go, 1: no-go, 4: inconclusive."""
-    # Imported here because the runner's image has no numpy; other commands do not need it.
+    # Imported here because numpy takes long to load, and other commands do not need it.
     from services.cli.comparison_tables import (
         print_final_sets,
         print_findings,

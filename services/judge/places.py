@@ -1,4 +1,4 @@
-"""What a judge process takes on and judges at once, rewards before evaluations."""
+"""Concurrency limits of a judge process, with priority for rewards over evaluations."""
 
 import asyncio
 import threading

@@ -150,6 +150,6 @@ def _agreement(shares: Sequence[float | None]) -> tuple[float, int]:
 
 
 def _hardness(shares: Sequence[float | None]) -> tuple[float, int]:
-    """The mean share; of problems that no run solves, first those that more runs tried."""
+    """The mean share of the runs; between equal ones, a problem that more runs tried is harder."""
     known = [share for share in shares if share is not None]
     return sum(known) / len(known), -len(known)

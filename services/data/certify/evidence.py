@@ -24,7 +24,7 @@ class Evidence:
     Attributes:
         problem: The problem.
         programs: Its labelled programs.
-        own: Verdicts of its own tests.
+        own: Verdicts of the problem's tests.
         generated: Verdicts of generated inputs, of the programs that were judged by them.
         originals: Accepted programs that agreed on these inputs.
         inputs: The number of the inputs.

@@ -63,7 +63,7 @@ def normalized(code: str) -> str:
 def mutants(code: str, *, most: int, seed: str) -> list[Mutant]:
     """Make up to ``most`` different mutants, the kinds of mistakes in turn.
 
-    The same arguments give the same mutants. A program that cannot be parsed has none.
+    The result depends on the arguments alone. It is empty if the program cannot be parsed.
     """
     try:
         tree = _parsed(code)

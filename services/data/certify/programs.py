@@ -213,7 +213,7 @@ def _canonical(solution: Solution) -> str:
 
 
 def probe(problem: Problem, *, count: int, seed: int) -> Problem | None:
-    """The problem with generated inputs in place of its own, and without expected outputs.
+    """The problem with generated inputs instead of its tests, and without expected outputs.
 
     Returns:
         None if its tests have no inputs that can be read.

@@ -126,7 +126,7 @@ def _scan(
                 yield done, future.result()
         yield from ((chunk, future.result()) for chunk, future in pending)
     except BrokenProcessPool:
-        # Else Debian's Python 3.11.2 waits for ever until somebody reads the chunks that are left.
+        # Python 3.11.2 (Debian) would wait for a worker to read the chunks that are left.
         pool._call_queue._reader.close()  # type: ignore[attr-defined]
         cause = "a worker process was killed while it checked the corpus, perhaps out of memory"
         raise DataError(f"{cause}; try again with fewer processes") from None

@@ -76,8 +76,8 @@ class LayoutRow(BaseModel):
 class Draft:
     """The problem of a row, with the layout's own name of data set and split.
 
-    ``solutions`` are pairs of language and code, the preferred ones first, ``wrong`` those that are
-    known to be wrong; ``dropped`` is the reason why the row is no problem.
+    ``solutions`` are right programs, as pairs of language and code, best language first; ``wrong``
+    are programs known to be wrong. ``dropped`` is the reason why the row is no problem.
     """
 
     dataset: str
