@@ -70,7 +70,7 @@ demo: $(STAMP) ## a complete run on the demo data (no Docker, GPU or network)
 $(TINY): $(VERL_STAMP)
 	$(VERL_VENV)/bin/python -m tools.tiny_model $@
 
-tiny-model: $(TINY) # train a very small model on the demo's solutions (CPU, two minutes)
+tiny-model: $(TINY) # train a very small model on the demo's recorded answers (CPU, three to five minutes)
 
 demo-verl: $(STAMP) $(TINY) # the demo with real verl and vLLM on the CPU
 	$(BIN)/plumb run --config configs/demo_verl.yaml --embedded
