@@ -84,7 +84,7 @@ def _arguments() -> argparse.Namespace:
     add("--rounds", type=int, default=1, help="starts of each server, in turns")
     add("--together", action="store_true", help="both servers run, and passes take turns")
     add("--direct", action="store_true", help="also ask some of our replicas, with and without")
-    add("--total", type=int, default=0, help="so many requests in all as well")
+    add("--total", type=int, default=0, help="requests of a pass, however many replicas are asked")
     for name in Size.__dataclass_fields__:
         add(f"--{name.replace('_', '-')}", type=int)
     return parser.parse_args()

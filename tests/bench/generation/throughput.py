@@ -23,7 +23,8 @@ class Plan:
 
     ``together``: both servers run all the time, share the GPU's memory and take turns.
     ``direct``: some of our replicas are asked as well, without the router between and behind
-    another one. ``total``: so many requests in all as well, however many replicas are asked.
+    another one. ``total``: this many requests, however many replicas are asked; by default the load
+    grows with the replicas.
     """
 
     sides: Sequence[str]
@@ -41,7 +42,6 @@ class Pass:
     replicas: int
     number: int
     tokens_per_second: float
-    total: int = 0
 
     @property
     def counts(self) -> bool:
@@ -79,9 +79,8 @@ def _passes(bench: Bench, plan: Plan, replicas: int) -> Iterator[Pass]:
                 if plan.direct:
                     asked += [part for server in servers for part in _parts(server, stack)]
                 for number in range(plan.passes + 1):
-                    for total in [plan.total, 0] if plan.total else [0]:
-                        for server, part in asked:
-                            yield one_pass(bench, server, part, number, total)
+                    for server, part in asked:
+                        yield one_pass(bench, server, part, number, plan.total)
 
 
 def _parts(server: Server, stack: ExitStack) -> Iterator[tuple[Server, int]]:
@@ -108,7 +107,7 @@ def _serves(url: str) -> bool:
 def one_pass(bench: Bench, server: Server, replicas: int, number: int, total: int = 0) -> Pass:
     """All prompts at once; those of another pass are others, so that no cache has them."""
     size = bench.size
-    seed = f"{server.side} {replicas} {number} {total} {server.pid is None}"
+    seed = f"{server.side} {replicas} {number} {server.pid is None}"
     count = total or size.prompts * replicas
     given = prompts(count, size.prompt_tokens, bench.vocabulary, seed)
     asked = questions(server.urls, server.model, given, size.new_tokens)
@@ -119,7 +118,6 @@ def one_pass(bench: Bench, server: Server, replicas: int, number: int, total: in
         side=server.side,
         replicas=replicas,
         number=number,
-        total=total,
         start_seconds=server.start_seconds,
         server_cpu_seconds=_cpu_seconds(server) - before,
         **figures(load),
@@ -127,7 +125,7 @@ def one_pass(bench: Bench, server: Server, replicas: int, number: int, total: in
     trouble = f", {len(load.failed)} failed: {load.failed[0].trouble}" if load.failed else ""
     rate = f"{load.tokens_per_second:,.0f} tokens/s"
     print(f"  {server.side} x{replicas}, {count} requests, pass {number}: {rate}{trouble}")
-    return Pass(server.side, replicas, number, load.tokens_per_second, total)
+    return Pass(server.side, replicas, number, load.tokens_per_second)
 
 
 def _cpu_seconds(server: Server) -> float:
@@ -148,11 +146,6 @@ def figures(load: Load) -> dict[str, object]:
 
 
 def _summarize(bench: Bench, passes: Sequence[Pass]) -> None:
-    for total in sorted({one.total for one in passes}):
-        _table(bench, total, [one for one in passes if one.total == total])
-
-
-def _table(bench: Bench, total: int, passes: Sequence[Pass]) -> None:
     rates: dict[tuple[str, int], list[float]] = {}
     for one in passes:
         rates.setdefault((one.side, one.replicas), []).append(one.tokens_per_second)
@@ -167,11 +160,10 @@ def _table(bench: Bench, total: int, passes: Sequence[Pass]) -> None:
             "ours_over_this": _ratio(medians, (OURS, replicas), (side, replicas)),
             "over_one_replica": _ratio(medians, (side, replicas), (side, 1)),
         }
-        bench.report.line("summary", side=side, replicas=replicas, total=total, **found)
+        bench.report.line("summary", side=side, replicas=replicas, **found)
         rows.append([side, replicas, *("" if cell is None else cell for cell in found.values())])
     headers = ["side", "replicas", "passes", "tokens/s", "lowest", "highest", "ours/this", "/one"]
-    load = f"{total} requests in all" if total else f"{bench.size.prompts} requests per replica"
-    bench.report.table(f"Throughput, medians of the passes, {load}", headers, rows)
+    bench.report.table("Throughput, medians of the passes", headers, rows)
 
 
 def _ratio(
