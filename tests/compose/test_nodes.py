@@ -19,7 +19,7 @@ from tests.compose.pods import Machine, RunningPod
 from tests.compose.stack import docker
 from tests.e2e.verl import SMALL, Service, complete, wait_for
 from tests.k8s.cluster import Cluster
-from tools.k8s_validate.render import render, targets
+from tools.k8s_validate import render, targets
 
 pytestmark = [pytest.mark.nightly, pytest.mark.compose, pytest.mark.verl, pytest.mark.timeout(900)]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.k8s.cluster import Cluster
-from tools.k8s_validate.render import render, targets
+from tools.k8s_validate import render, targets
 
 TARGETS = {target.name: target for target in targets()}
 

@@ -27,7 +27,7 @@ from shared.config import Config
 from shared.service.access import Access
 from shared.service.health import HealthServer, Readiness
 from shared.service.settings import RedisSettings, ServiceSettings
-from tools.k8s_validate.render import ROOT
+from tools.k8s_validate import ROOT
 
 _RECORDED = str(ROOT / "demo" / "completions.jsonl")
 

@@ -3,16 +3,16 @@
 import yaml
 
 from tests.k8s.cluster import Cluster
-from tools.k8s_validate import alert_rules
+from tools.k8s_validate import RULES, RULES_COPY, prometheus_rule
 
 
 def test_the_copy_is_what_the_rules_make():
-    copy = yaml.safe_load(alert_rules.COPY.read_text())
-    assert copy == alert_rules.prometheus_rule(), "python -m tools.k8s_validate --write-rules"
+    copy = yaml.safe_load(RULES_COPY.read_text())
+    assert copy == prometheus_rule(), "python -m tools.k8s_validate --write-rules"
 
 
 def test_no_alert_is_lost_and_none_is_about_other_targets(everything: Cluster):
-    rules = yaml.safe_load(alert_rules.SOURCE.read_text())["groups"]
+    rules = yaml.safe_load(RULES.read_text())["groups"]
     groups = everything.one("PrometheusRule", "plumbline")["spec"]["groups"]
     assert [[rule.get("alert") for rule in group["rules"]] for group in groups] == [
         [rule.get("alert") for rule in group["rules"]] for group in rules

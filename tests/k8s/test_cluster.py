@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.k8s.cluster import Cluster
-from tools.k8s_validate.render import K8S, ROOT, Target, render
+from tools.k8s_validate import K8S, ROOT, Target, render
 
 pytestmark = [
     pytest.mark.skipif(

@@ -12,7 +12,7 @@ import pytest
 
 from tests.k8s.cluster import COMPONENT
 from tests.k8s.test_cluster import AT_ONCE, call, kubectl, namespace, pytestmark
-from tools.k8s_validate.render import K8S, ROOT
+from tools.k8s_validate import K8S, ROOT
 
 __all__ = ["namespace", "pytestmark"]
 # Samples per problem: 58 problems have a thousand.

@@ -14,7 +14,7 @@ import pytest
 from tests.docs.markdown import sections
 from tests.k8s import references
 from tests.k8s.cluster import Cluster
-from tools.k8s_validate.render import ROOT
+from tools.k8s_validate import ROOT
 
 STAND_INS = ("kubectl", "docker", "kind", "k3d", "minikube")
 # As README.md had them: the Secret lacks keys, the Job is part of the stack, nothing is built.

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.k8s.cluster import Cluster, defects
-from tools.k8s_validate.render import ROOT
+from tools.k8s_validate import ROOT
 
 COMPOSE = ROOT / "docker-compose.yml"
 DIGEST = re.compile(r"[^@]+@sha256:[0-9a-f]{64}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.k8s.cluster import Cluster
-from tools.k8s_validate.render import K8S, ROOT, Target, render
+from tools.k8s_validate import K8S, ROOT, Target, render
 
 README = (K8S / "README.md").read_text()
 

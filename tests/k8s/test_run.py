@@ -10,7 +10,7 @@ import yaml
 from shared.config import Config, load_config
 from shared.config_files import load_document
 from tests.k8s.cluster import Cluster, defects, env_of
-from tools.k8s_validate.render import ROOT
+from tools.k8s_validate import ROOT
 
 
 def _file(path: str) -> str:

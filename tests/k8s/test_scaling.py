@@ -18,7 +18,7 @@ from shared.schemas import Generation, Verdict
 from tests.judge.workers import Worker
 from tests.k8s.cluster import Cluster, env_of
 from tests.shared.ledgers import generation, verdict
-from tools.k8s_validate.render import ROOT
+from tools.k8s_validate import ROOT
 
 # Generated tests included, as `include_generated` and `generated_tests` take them.
 MOST_CASES = 338

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from tests.k8s.cluster import Cluster, defects
-from tools.k8s_validate.render import K8S
+from tools.k8s_validate import K8S
 
 USER = {
     "runAsNonRoot": True,

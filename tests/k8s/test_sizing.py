@@ -6,7 +6,7 @@ import re
 import pytest
 
 from services.judge.settings import JudgeSettings
-from tools.k8s_validate.render import ROOT
+from tools.k8s_validate import ROOT
 
 SIZING = (ROOT / "docs" / "sizing.md").read_text()
 BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text()

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from tests.k8s.cluster import Cluster
-from tools.k8s_validate.policy import EXCEPTIONS, PolicyException
-from tools.k8s_validate.render import ROOT
+from tools.k8s_validate import EXCEPTIONS, ROOT, PolicyException
 
 PYTHON = Path(os.environ.get("PLUMBLINE_K8S_PYTHON") or ROOT / ".venv-k8s" / "bin" / "python")
 SCHEMAS = Path(os.environ.get("PLUMBLINE_K8S_SCHEMAS") or ROOT.parent / "shared" / "k8s-schemas")
@@ -21,13 +20,13 @@ with_schemas = pytest.mark.skipif(not SCHEMAS.is_dir(), reason=f"no schemas at {
 PROGRAM = """
 import sys, yaml
 from pathlib import Path
-from tools.k8s_validate import policy, schemas
+from tools.k8s_validate import check_policy, check_schemas
 documents = list(yaml.safe_load_all(sys.stdin))
 what, folder = sys.argv[1:]
 match what:
-    case "builtin": found = schemas.builtin("t", documents)
-    case "custom": found = schemas.custom("t", documents, Path(folder))
-    case "policy": found = policy.check({"t": documents}, policy.exceptions())
+    case "builtin": found = check_schemas("t", documents, None)
+    case "custom": found = check_schemas("t", documents, Path(folder))
+    case "policy": found = check_policy({"t": documents})
 print(*found, sep="\\n")
 """
 

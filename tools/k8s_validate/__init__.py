@@ -1,1 +1,0 @@
-"""Validation of the manifests in ``k8s/``: schemas of built-in and custom resources, policy."""
