@@ -29,8 +29,9 @@ from services.data.certify.programs import (
     with_outputs,
     with_time_limit,
 )
+from services.data.layouts.base import Record
 from services.data.manifests import replace_text
-from services.data.records import Record, ReferenceSolution, read_records
+from services.data.records import ReferenceSolution, read_records
 from shared.analysis.bootstrap import ClusteredMean, bootstrap_intervals
 from shared.certificates import (
     Certificate,

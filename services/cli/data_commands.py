@@ -9,7 +9,6 @@ import math
 import os
 import shlex
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -29,10 +28,9 @@ from services.data.contamination.index import EvalProblem, Part
 from services.data.contamination.report import ContaminationReport
 from services.data.manifests import replace_text
 from services.data.overlap.pairs import Overlap
-from services.data.parts import eval_problem
 from services.data.prepare.audit import describe_overlap
 from services.data.prepare.pipeline import OVERLAPS, Prepared, prepare
-from services.data.records import NO_PROBLEM, read_records
+from services.data.records import NO_PROBLEM, eval_problem, read_records
 from shared.config_files import load_document, validate_document
 from shared.datasets import parquet_files
 from shared.errors import ConfigError, FindingsError, data_error
@@ -84,7 +82,6 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
         DataError: A file cannot be read.
         FindingsError: Files differ from lock or manifests, or data sets overlap.
     """
-    roles: Mapping[str, str] = {}
     families: Mapping[str, str] = {}
     if files:
         allow = allow or (None if config is None else _load(config, (), None).allow)
@@ -93,9 +90,8 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
         settings = _load(config, (), allow)
         allow, manifests = settings.allow, settings.manifests
         paths = [f"{settings.output}/{name}.parquet" for name in settings.datasets]
-        roles = {name: dataset.role for name, dataset in settings.datasets.items()}
         families = families_of(settings.datasets)
-    checked = check(paths, manifests, allow, roles, families)
+    checked = check(paths, manifests, allow, families)
     for line in (*checked.differences, *checked.findings.lines()):
         print(printable(line))
     print_overlaps(stdout_console(), checked.reviewed.open)
@@ -276,7 +272,7 @@ def print_overlaps(console: Console, overlaps: Sequence[Overlap], shown: int | N
     for overlap in overlaps[:shown]:
         pair = f"{overlap.a.name}  <->  {overlap.b.name}: {describe_overlap(overlap)}"
         console.print(Text(printable(pair), style="red"), soft_wrap=True)
-        excerpts = dict.fromkeys(side.excerpt for side in (overlap.a, overlap.b) if side.excerpt)
+        excerpts = dict.fromkeys(filter(None, overlap.excerpts))
         for excerpt in excerpts:
             both = "both: " if len(excerpts) == 1 else ""
             console.print(Text(f"    {both}{printable(excerpt)}"), soft_wrap=True)
@@ -306,12 +302,9 @@ def print_contamination(console: Console, report: ContaminationReport) -> None:
         console.print(f"{len(found) - _SHOWN:,} more; --output FILE has them all")
     for path in report.skipped:
         console.print(Text(f"skipped, not a corpus format: {path}", style="yellow"))
-    reasons = Counter(reason for one in report.problems for reason in one.missing)
-    for reason, count in reasons.items():
-        console.print(Text(f"{count:,} problems: {reason}", style="yellow"))
     unchecked = sum(len(one.unchecked) for one in report.problems)
     if unchecked:
-        console.print(f"{unchecked:,} texts are not specific enough to check without their names")
+        console.print(f"{unchecked:,} texts are missing or too short to check (--output FILE)")
     console.print(
         f"{report.documents:,} documents of {report.files:,} files, {report.bytes / 1e6:,.1f} MB: "
         f"{sum(one.contaminated for one in report.problems):,} of {len(report.problems):,} "

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from services.data.manifests import read_manifest
 from services.data.overlap.find import find_overlaps
-from services.data.overlap.pairs import Allowlist, ProblemText, Reviewed, load_allowlist
+from services.data.overlap.pairs import ProblemText, Reviewed, load_allowlist, review
 from services.data.quality import AuditSummary
 from services.data.records import NO_PROBLEM, read_records, text_of
 from shared.data_lock import LOCK_NAME, differences, load_lock
@@ -37,7 +37,6 @@ def check(
     files: Sequence[str],
     manifests: str | None,
     allow: str | None,
-    roles: Mapping[str, str],
     families: Mapping[str, str] = MappingProxyType({}),
 ) -> CheckResult:
     """Compare prepared files with the lock, the manifests and one another.
@@ -46,13 +45,12 @@ def check(
         files: Prepared parquet files.
         manifests: Folder of lock and manifests; None skips that comparison.
         allow: File of reviewed overlaps.
-        roles: ``train`` or ``eval`` by data set; ``eval`` if missing.
         families: Family by data set, its own name if missing; sets of one family may overlap.
 
     Raises:
         DataError: A file cannot be read, or has no problem.
     """
-    found = list(_lock_differences(files, manifests)) if manifests else []
+    changes = list(_lock_differences(files, manifests)) if manifests else []
     texts: list[ProblemText] = []
     findings = AuditSummary()
     for file in files:
@@ -61,16 +59,16 @@ def check(
             problem = record.problem
             if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
                 cause = f"problem {problem.problem_id!r}: prompt_sha256 does not match the prompt"
-                found.append(f"{file}: {cause}")
+                changes.append(f"{file}: {cause}")
             findings.add(problem)
             hashes[problem.problem_id] = problem.prompt_sha256
-            texts.append(text_of(record, roles.get(problem.dataset, "eval")))
+            texts.append(text_of(record))
         if not hashes:
             raise data_error(file, NO_PROBLEM)
-        found += _manifest_differences(file, hashes, manifests) if manifests else ()
-    overlaps = [one for one in find_overlaps(texts) if one.leaks(families)]
-    allowed = load_allowlist(allow) if allow else Allowlist()
-    return CheckResult(len(texts), findings, tuple(found), allowed.split(overlaps))
+        changes += _manifest_differences(file, hashes, manifests) if manifests else ()
+    overlaps = [overlap for overlap in find_overlaps(texts) if overlap.leaks(families)]
+    reviewed = review(overlaps, load_allowlist(allow))
+    return CheckResult(len(texts), findings, tuple(changes), reviewed)
 
 
 def _lock_differences(files: Sequence[str], manifests: str) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from typing import Annotated, Literal, Self
@@ -43,41 +42,18 @@ class LayoutKind(StrEnum):
     MULTIPL_E = "multipl_e"
 
 
-@dataclass(frozen=True, slots=True)
-class IdRanges:
-    """Problem numbers selected by ``--ids``: ranges with both ends included, in the given order."""
-
-    ranges: tuple[range, ...]
-
-    def __contains__(self, number: int) -> bool:
-        return any(number in numbers for numbers in self.ranges)
-
-    def __str__(self) -> str:
-        return ",".join(
-            str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
-            for numbers in self.ranges
-        )
-
-
-def parse_ids(text: str) -> IdRanges:
-    """Parse numbers and ranges such as ``11-210`` or ``1,5,20-30``.
+def parse_ids(text: str) -> range:
+    """Parse a number or a range of numbers with both ends included, such as ``11-210``.
 
     Raises:
-        DataError: The text has another form, or a range ends before it begins.
+        DataError: The text has another form, or the range ends before it begins.
     """
-    return IdRanges(tuple(_parse_range(text, part.strip()) for part in text.split(",")))
-
-
-def _parse_range(text: str, part: str) -> range:
-    match = _ID_RANGE.fullmatch(part)
+    match = _ID_RANGE.fullmatch(text.strip())
     if match is None:
-        raise DataError(
-            f"--ids {text!r}: {part!r} is not a number or a range; write 11-210 or 1,5,20-30"
-        )
-    first = int(match[1])
-    last = int(match[2] or first)
+        raise DataError(f"--ids {text!r} is not a number or a range; write 11-210")
+    first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
-        raise DataError(f"--ids {text!r}: the range {part} ends before it begins; swap its ends")
+        raise DataError(f"--ids {text!r}: the range ends before it begins; swap its ends")
     return range(first, last + 1)
 
 
@@ -168,8 +144,6 @@ class DatasetConfig(_Section):
             overlaps does not compare them with each other.
         generated_tests: Add the generated tests (CodeContests) to the public and private ones.
         solutions: Number of reference solutions kept per problem, for the checks.
-        remove_near_duplicates: Remove near duplicates within the split, not only exact ones. This
-            changes the number of problems, so leave it off for sets with a fixed list of problems.
         version: Recorded in the manifest, like ``licence`` and ``source_url``.
     """
 
@@ -182,7 +156,6 @@ class DatasetConfig(_Section):
     family: str = ""
     generated_tests: bool = False
     solutions: int = Field(default=3, ge=0)
-    remove_near_duplicates: bool = False
     version: str = ""
     licence: str = ""
     source_url: str = ""
@@ -196,6 +169,10 @@ class DatasetConfig(_Section):
             except DataError as error:
                 raise ValueError(str(error)) from None
         return ids
+
+    @property
+    def numbers(self) -> range | None:
+        return parse_ids(self.ids) if self.ids else None
 
 
 class PrepareConfig(_Section):

@@ -71,11 +71,10 @@ def import_dataset(
     Raises:
         DataError: Source, options or output cannot be used; one line with place and cause.
     """
-    numbers = None if ids is None else parse_ids(ids)
     options = Options(
         name=name,
         split=split,
-        ids=numbers,
+        ids=None if ids is None else parse_ids(ids),
         contest_dates=contest_dates,
         include_generated=include_generated,
         solutions=solutions,
@@ -94,9 +93,9 @@ def import_dataset(
     # Between the two writes, the file is at worst an evaluation set.
     stem = path.removesuffix(".parquet")
     _delete(manifest := f"{stem}{IMPORTED}")
-    with writing_dataset(path, solutions=True) as writer:
+    with writing_dataset(path) as writer:
         for row in imported:
-            writer.add(row.problem, row.solutions, row.statement, row.wrong)
+            writer.add(row)
     if role is DataRole.TRAIN:
         _write_manifest(manifest, source, problems)
     dropped_path = _write_dropped(f"{stem}.dropped.jsonl", dropped)
@@ -107,13 +106,13 @@ def import_dataset(
 
 
 def collect(
-    source: str, found: Iterable[Imported | Dropped]
+    source: str, rows: Iterable[Imported | Dropped]
 ) -> tuple[list[Imported], tuple[Dropped, ...]]:
     """Separate problems from dropped rows, keeping their order.
 
     Args:
         source: Names the data set in error messages.
-        found: The rows as the layout reads them.
+        rows: The rows as the layout reads them.
 
     Raises:
         DataError: A row cannot be used, two rows have the same id, or there is no problem.
@@ -121,7 +120,7 @@ def collect(
     imported: list[Imported] = []
     dropped: list[Dropped] = []
     places: dict[str, str] = {}
-    for row in found:
+    for row in rows:
         problem_id = row.problem.problem_id if isinstance(row, Imported) else row.problem_id
         if problem_id in places:
             cause = f"duplicate problem {problem_id!r}, also at {places[problem_id]}"

@@ -9,7 +9,8 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.data.layouts.base import Solution
+from services.data.contamination.index import EvalProblem
+from services.data.layouts.base import Record, Solution
 from services.data.overlap.pairs import ProblemText
 from shared.datasets import SCHEMA, SOLUTIONS, WRONG, problem_fields, problem_rows
 from shared.errors import data_error
@@ -19,6 +20,10 @@ from shared.statuses import FinalStatus
 
 NO_PROBLEM = "the data set has no problem; prepare or import it again"
 _STATEMENT = "statement"
+# No run reads the further columns.
+_SCHEMA = pa.schema(
+    [*SCHEMA, *(pa.field(name, pa.string()) for name in (SOLUTIONS, WRONG, _STATEMENT))]
+)
 _FRAME = "The code has to pass these assertions:"
 # Limits of a row group. One ground truth may have 20 MB.
 _ROWS = 64
@@ -26,19 +31,6 @@ _CHARACTERS = 16 << 20
 
 
 # Reading
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A prepared problem and its reference solutions.
-
-    ``statement`` is empty if it is the prompt. ``wrong`` are programs that are known to be wrong.
-    """
-
-    problem: Problem
-    solutions: tuple[Solution, ...]
-    statement: str = ""
-    wrong: tuple[Solution, ...] = ()
 
 
 def read_records(path: str) -> Iterator[Record]:
@@ -58,18 +50,24 @@ def read_records(path: str) -> Iterator[Record]:
             raise data_error(f"{path}: row {row}", f"not a prepared problem: {cause}") from None
 
 
-def text_of(record: Record, role: str) -> ProblemText:
+def text_of(record: Record) -> ProblemText:
     """Extract the texts that the overlap check compares."""
     problem = record.problem
     return ProblemText(
         dataset=problem.dataset,
         split=problem.split,
-        role=role,
         problem_id=problem.problem_id,
         prompt=statement_of(record),
         prompt_sha256=problem.prompt_sha256,
         solutions=tuple(solution.code for solution in record.solutions),
     )
+
+
+def eval_problem(record: Record) -> EvalProblem:
+    """Extract the texts that the search in a training corpus looks for."""
+    problem = record.problem
+    solutions = tuple(solution.code for solution in record.solutions)
+    return EvalProblem(problem.dataset, problem.problem_id, statement_of(record), solutions)
 
 
 def statement_of(record: Record) -> str:
@@ -96,30 +94,19 @@ class DatasetWriter:
         count: Number of problems added.
     """
 
-    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema) -> None:
+    def __init__(self, writer: pq.ParquetWriter) -> None:
         self.count = 0
         self._writer = writer
-        self._schema = schema
         self._rows: list[dict[str, str]] = []
         self._characters = 0
 
-    def add(
-        self,
-        problem: Problem,
-        solutions: Sequence[Solution] = (),
-        statement: str = "",
-        wrong: Sequence[Solution] = (),
-    ) -> None:
-        """Add a problem, which is not validated again.
-
-        Solutions and statement are stored only in a file that was opened with them.
-        """
-        row = {name: getattr(problem, name) for name in SCHEMA.names}
-        if SOLUTIONS in self._schema.names:
-            for column, programs in ((SOLUTIONS, solutions), (WRONG, wrong)):
-                entries = [asdict(solution) for solution in programs]
-                row[column] = json.dumps(entries, ensure_ascii=False)
-            row[_STATEMENT] = statement
+    def add(self, record: Record) -> None:
+        """Add a problem, which is not validated again, with its solutions."""
+        row = {name: getattr(record.problem, name) for name in SCHEMA.names}
+        for column, programs in ((SOLUTIONS, record.solutions), (WRONG, record.wrong)):
+            entries = [asdict(solution) for solution in programs]
+            row[column] = json.dumps(entries, ensure_ascii=False)
+        row[_STATEMENT] = record.statement
         self._rows.append(row)
         self._characters += sum(map(len, row.values()))
         self.count += 1
@@ -128,31 +115,27 @@ class DatasetWriter:
 
     def flush(self) -> None:
         if self._rows:
-            self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
+            self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=_SCHEMA))
         self._rows, self._characters = [], 0
 
 
 @contextmanager
-def writing_dataset(path: str, *, solutions: bool = False) -> Iterator[DatasetWriter]:
+def writing_dataset(path: str) -> Iterator[DatasetWriter]:
     """Open a parquet file for atomic replacement, which happens when the block succeeds.
 
     Args:
         path: A local path or any fsspec URL; missing folders are created.
-        solutions: Add columns with the reference solutions and the statement, which no run reads.
 
     Raises:
         DataError: The file cannot be written, or no problem was added.
     """
-    schema = SCHEMA
-    for name in (SOLUTIONS, WRONG, _STATEMENT) if solutions else ():
-        schema = schema.append(pa.field(name, pa.string()))
     try:
         fs, target = fsspec.core.url_to_fs(path)
         if fs.isdir(target):
             raise IsADirectoryError("a folder has that name")
         with atomic_write(fs, target, "wb") as file:
-            with pq.ParquetWriter(file, schema, compression="zstd") as parquet:
-                writer = DatasetWriter(parquet, schema)
+            with pq.ParquetWriter(file, _SCHEMA, compression="zstd") as parquet:
+                writer = DatasetWriter(parquet)
                 yield writer
                 writer.flush()
             if not writer.count:
@@ -176,7 +159,7 @@ def write_dataset(path: str, problems: Sequence[Problem]) -> None:
     """
     with writing_dataset(path) as writer:
         for problem in problems:
-            writer.add(problem)
+            writer.add(Record(problem))
 
 
 # Reference solutions to judge

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.cli import certify, verification
-from services.data.layouts.base import Solution
+from services.data.layouts.base import Record, Solution
 from services.data.records import ReferenceSolution, writing_dataset
 from shared.errors import DataError
 from shared.schemas import Problem, SampleId
@@ -32,14 +32,14 @@ def write_set(folder: Path) -> Path:
     }
     solutions = {"sum": [_SUM, "print(4)"], "double": [_DOUBLE]}
     file = folder / "small.parquet"
-    with writing_dataset(str(file), solutions=True) as writer:
+    with writing_dataset(str(file)) as writer:
         for name, truth in tests.items():
             problem = Problem(
                 dataset="small", problem_id=name, prompt=name, ground_truth=json.dumps(truth)
             )
             right = [Solution("python", code) for code in solutions.get(name, [])]
             wrong = [Solution("python", _PRODUCT)] if name == "sum" else []
-            writer.add(problem, right, wrong=wrong)
+            writer.add(Record(problem, tuple(right), wrong=tuple(wrong)))
     return file
 
 
@@ -117,8 +117,8 @@ def test_mutants_have_time_by_the_slowest_of_their_originals(tmp_path, monkeypat
     file = tmp_path / "small.parquet"
     truth = json.dumps({"inputs": ["1\n"], "outputs": ["1\n"]})
     right = [Solution("python", f"n = int(input())\nprint(n * {n})") for n in (3, 1)]
-    with writing_dataset(str(file), solutions=True) as writer:
-        writer.add(problem("p", "small", ground_truth=truth), right[::-1])
+    with writing_dataset(str(file)) as writer:
+        writer.add(Record(problem("p", "small", ground_truth=truth), tuple(right[::-1])))
     monkeypatch.setattr(certify, "SolutionJudge", _Accepted)
     monkeypatch.setattr(_Accepted, "asked", {}, raising=False)
     certify.certify_set(certify.CertifyRequest(str(file), None, 10, 10, 0, str(tmp_path), ()))
@@ -129,9 +129,9 @@ def test_mutants_have_time_by_the_slowest_of_their_originals(tmp_path, monkeypat
 @pytest.mark.parametrize("truths", [["{}"], ['{"inputs": ["1"], "outputs": ["1"]}'] * 2])
 def test_a_set_that_no_run_could_read_is_refused(tmp_path, truths):
     file = str(tmp_path / "small.parquet")
-    with writing_dataset(file, solutions=True) as writer:
+    with writing_dataset(file) as writer:
         for truth in truths:
-            writer.add(problem("p", "small", ground_truth=truth))
+            writer.add(Record(problem("p", "small", ground_truth=truth)))
     with pytest.raises(DataError, match=rf"small.parquet: row {len(truths)}"):
         certify.certify_set(certify.CertifyRequest(file, None, 1, 1, 0, str(tmp_path), ()))
 

@@ -21,7 +21,7 @@ def desk(tmp_path):
 
 def checked(desk, **options):
     files = [desk.data(name) for name in ("one", "two")]
-    return check(files, desk.manifests, None, {}, **options)
+    return check(files, desk.manifests, None, **options)
 
 
 def test_what_was_prepared_is_as_it_was(desk):
@@ -90,7 +90,7 @@ def test_manifests_that_cannot_be_read(desk, name, text, said):
 
 def test_files_without_manifests_are_compared_alone(desk):
     (desk.manifests / LOCK_NAME).unlink()
-    result = check([desk.data("one"), desk.data("two")], None, None, {})
+    result = check([desk.data("one"), desk.data("two")], None, None)
     assert result.ok
     lock = json.dumps({"canonical_version": "2", "files": {}})
     (desk.manifests / LOCK_NAME).write_text(lock)

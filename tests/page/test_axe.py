@@ -1,6 +1,5 @@
 """Every view against axe-core's rules: WCAG 2.2 A and AA, and best practices."""
 
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -8,7 +7,6 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 from redis import Redis
 
-from tests.data.prepare.support import Desk, row
 from tests.page import plain
 from tests.page.conftest import Visit
 
@@ -32,7 +30,6 @@ _VIEWS = {
     "missing": "{server}/#/run/none",
     "report": "{report}",
     "report_sample": f"{{report}}{_SAMPLE}",
-    "audit": "{audit}",
 }
 
 
@@ -42,17 +39,8 @@ def urls(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("runs")
     plain.publish_one_of_two(books, folder)
     report = (folder / "done" / "report.html").as_uri()
-    places = {"server": address, "report": report, "audit": _audit(folder)}
+    places = {"server": address, "report": report}
     return {view: url.format(**places) for view, url in _VIEWS.items()}
-
-
-def _audit(folder: Path) -> str:
-    """The audit of two data sets with a problem in common, and duplicates and a test too few."""
-    desk = Desk(folder)
-    desk.source("first", [row(0), row(1), row(2, prompt=row(0)["prompt"])])
-    desk.source("second", [row(0), row(3)], role="train")
-    desk.prepare()
-    return (desk.manifests / "audit_report.html").as_uri()
 
 
 # Most of the time goes into colours, which test_page.py measures of every text in both themes.

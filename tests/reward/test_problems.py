@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.data.records import writing_dataset
+from services.data.records import write_dataset
 from services.reward.errors import RefusedError
 from services.reward.models import Purpose, ScoreItem
 from services.reward.problems import ProblemStore
@@ -21,9 +21,7 @@ from tests.shared.ledgers import problem
 
 
 def written(path: Path, problems: list[Problem]) -> str:
-    with writing_dataset(str(path)) as writer:
-        for one in problems:
-            writer.add(one)
+    write_dataset(str(path), problems)
     return str(path)
 
 

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, ValidationError
 
 from services.data.certify.inputs import generated_inputs, inputs_of, text_of
 from services.data.certify.mutants import NO_PYTHON, mutants, normalized
-from services.data.layouts.base import Solution
-from services.data.records import Record, ReferenceSolution
+from services.data.layouts.base import Record, Solution
+from services.data.records import ReferenceSolution
 from shared.completions import RecordedCompletion
 from shared.errors import data_error
 from shared.extraction import extract, future_imports

@@ -47,7 +47,7 @@ def check_contamination(
         size: Words per n-gram. A text with fewer is one n-gram as a whole, if it is specific.
         min_share: A problem is contaminated if one document has this share of its statement's
             n-grams,
-        min_solution_share: or this share of a solution's or the tests' n-grams. Of a short text,
+        min_solution_share: or this share of a solution's n-grams. Of a short text,
             nearly all n-grams are necessary, see `ReportLimits`.
         max_problems: N-grams in more problems than this are common phrases and do not count.
         processes: Number of worker processes.

@@ -29,8 +29,6 @@ _IDIOMS = (
     "def length(xs):\n n = 0\n for x in xs:\n  n += 1\n return n",
     "def product(xs):\n p = 1\n for x in xs:\n  p *= x\n return p",
 )
-# An n-gram of tests with less information, such as thirteen small numbers, is in any corpus.
-_MIN_TEST_BITS, _MAX_TEST_WORDS = 32.0, 4000
 
 
 class Part(StrEnum):
@@ -38,7 +36,6 @@ class Part(StrEnum):
 
     STATEMENT = "statement"
     SOLUTIONS = "solutions"
-    TESTS = "tests"
 
 
 class View(StrEnum):
@@ -55,18 +52,12 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvalProblem:
-    """An evaluation problem, without the frame around it in a prompt.
-
-    ``tests`` has a text per test. ``missing`` names the parts that the data do not have, with the
-    remedy.
-    """
+    """An evaluation problem, without the frame around it in a prompt."""
 
     dataset: str
     problem_id: str
     statement: str
     solutions: tuple[str, ...] = ()
-    tests: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +100,6 @@ def eval_texts(number: int, problem: EvalProblem, size: int) -> Iterator[EvalTex
     shown = {pattern for text in (statement, *_IDIOMS) for pattern in _patterns(text)}
     for at, code in enumerate(problem.solutions, start=1):
         yield from _program(number, f"solution {at}", code, shown, size)
-    if problem.tests:
-        yield _tests(number, problem.tests, size)
 
 
 def _statement(number: int, words: list[bytes], size: int) -> EvalText:
@@ -119,7 +108,7 @@ def _statement(number: int, words: list[bytes], size: int) -> EvalText:
     starts = (
         range(len(words) - length + 1) if len(words) >= min(MIN_WORDS, size) and specific else ()
     )
-    return _of_words(number, Part.STATEMENT, View.WORDS, words, length, starts, size)
+    return _of_words(number, View.WORDS, words, length, starts, size)
 
 
 def _phrases(number: int, words: list[bytes], names: frozenset[str], size: int) -> EvalText:
@@ -131,38 +120,18 @@ def _phrases(number: int, words: list[bytes], names: frozenset[str], size: int) 
     bits = word_bits([word for word in words if word not in own])
     if len(starts) < _MIN_PHRASES or bits < _MIN_PHRASES_BITS:
         starts = []
-    return _of_words(number, Part.STATEMENT, View.PHRASES, words, PHRASE, starts, size)
-
-
-def _tests(number: int, tests: Sequence[str], size: int) -> EvalText:
-    words: list[bytes] = []
-    starts: list[int] = []
-    for test in tests:
-        first = len(words)
-        words += words_of(unescape(test))[: _MAX_TEST_WORDS - first]
-        starts += [
-            at
-            for at in range(first, len(words) - size + 1)
-            if word_bits(words[at : at + size]) >= _MIN_TEST_BITS
-        ]
-    return _of_words(number, Part.TESTS, View.WORDS, words, size, starts, size)
+    return _of_words(number, View.PHRASES, words, PHRASE, starts, size)
 
 
 def _of_words(
-    number: int,
-    part: Part,
-    view: View,
-    words: list[bytes],
-    length: int,
-    starts: Sequence[int],
-    size: int,
+    number: int, view: View, words: list[bytes], length: int, starts: Sequence[int], size: int
 ) -> EvalText:
-    name = part if part is not Part.SOLUTIONS else ""
     hashes = word_hashes(words)
     texts = tuple(word.decode("utf-8", "surrogatepass") for word in words)
     keys = tuple(hashes[at : at + length].tobytes() for at in starts)
     first = _beginnings(hashes, starts, sieve_length(view, size))
-    return EvalText(number, part, name, view, texts, length, tuple(starts), keys, first)
+    part = Part.STATEMENT
+    return EvalText(number, part, part, view, texts, length, tuple(starts), keys, first)
 
 
 def _beginnings(items: Hashes, starts: Sequence[int], length: int) -> tuple[int, ...]:
@@ -264,7 +233,9 @@ class Index:
 def build_index(problems: Sequence[EvalProblem], size: int, max_problems: int) -> Index:
     """Build the index, without n-grams that are in more than ``max_problems`` problems."""
     texts = tuple(
-        text for number, one in enumerate(problems) for text in eval_texts(number, one, size)
+        text
+        for number, problem in enumerate(problems)
+        for text in eval_texts(number, problem, size)
     )
     holders: dict[tuple[View, int, bytes], dict[int, int]] = defaultdict(dict)
     for number, text in enumerate(texts):

@@ -40,9 +40,9 @@ class Hit:
     """The document with the largest share of a text; on a tie, the first one.
 
     ``row`` is the row of a parquet file, the line of JSONL, or the first line of the passage in
-    plain text; all count from 1. ``text`` is the problem's ``statement``, a ``solution`` with its
-    number, or its ``tests``; ``view`` the form in which it was found. ``excerpt`` has matching
-    words in their normalized form.
+    plain text; all count from 1. ``text`` is the problem's ``statement`` or a ``solution`` with its
+    number, ``view`` the form in which it was found. ``excerpt`` has matching words in their
+    normalized form.
     """
 
     path: str
@@ -78,7 +78,7 @@ class ProblemReport:
     """Result for a problem.
 
     ``documents`` is the number of documents with at least one of its n-grams; ``unchecked`` lists
-    texts without indexed n-grams, with the reason, and ``missing`` the parts that the data lack.
+    texts without indexed n-grams, with the reason.
     """
 
     dataset: str
@@ -86,14 +86,12 @@ class ProblemReport:
     contaminated: bool
     statement: PartOverlap
     solutions: PartOverlap
-    tests: PartOverlap
     documents: int
     unchecked: tuple[str, ...]
-    missing: tuple[str, ...]
 
     @property
     def parts(self) -> tuple[PartOverlap, ...]:
-        return self.statement, self.solutions, self.tests
+        return self.statement, self.solutions
 
     @property
     def share(self) -> float:
@@ -169,17 +167,15 @@ class _ReportBuilder:
 
     def problem(self, number: int, problem: EvalProblem) -> ProblemReport:
         texts = self._texts[number]
-        statement, solutions, tests = (self._overlap(part, texts) for part in Part)
+        statement, solutions = (self._overlap(part, texts) for part in Part)
         return ProblemReport(
             dataset=problem.dataset,
             problem_id=problem.problem_id,
-            contaminated=any(part.contaminated for part in (statement, solutions, tests)),
+            contaminated=any(part.contaminated for part in (statement, solutions)),
             statement=statement,
             solutions=solutions,
-            tests=tests,
             documents=self._tally.hits[number],
-            unchecked=tuple(self._unchecked(texts)),
-            missing=problem.missing,
+            unchecked=tuple(self._unchecked(texts, problem)),
         )
 
     def _overlap(self, part: Part, of_problem: Sequence[int]) -> PartOverlap:
@@ -196,8 +192,10 @@ class _ReportBuilder:
     def _is_enough(self, match: Match) -> bool:
         return self._limits.is_enough(self._index.texts[match.text], match)
 
-    def _unchecked(self, texts: Sequence[int]) -> Iterator[str]:
+    def _unchecked(self, texts: Sequence[int], problem: EvalProblem) -> Iterator[str]:
         """Describe the texts that are not searched for, or only with their own names."""
+        if not problem.solutions:
+            yield "the data have no solution of this problem"
         views: dict[str, list[int]] = defaultdict(list)
         for number in texts:
             views[self._index.texts[number].name].append(number)

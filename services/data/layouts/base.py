@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 
-from services.data.config import DateRange, IdRanges, LayoutKind
+from services.data.config import DateRange, LayoutKind
 from services.data.rows import Fields, Rows
 from shared.datasets import canonicalize
 from shared.errors import DataError, data_error
@@ -27,7 +27,7 @@ class Options:
 
     name: str | None = None
     split: str | None = None
-    ids: IdRanges | None = None
+    ids: range | None = None
     contest_dates: DateRange | None = None
     include_generated: bool = False
     solutions: int = 0
@@ -43,18 +43,24 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
-    """A problem with its reference solutions and its place in the source.
+class Record:
+    """A problem and its reference solutions.
 
     ``statement`` is the prompt without the frame around it, such as the tests that it quotes; empty
-    if it is the prompt.
+    if it is the prompt. ``wrong`` are programs that are known to be wrong.
     """
 
-    place: str
     problem: Problem
     solutions: tuple[Solution, ...] = ()
     statement: str = ""
     wrong: tuple[Solution, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Imported(Record):
+    """A record with its place in the source."""
+
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +170,8 @@ class Layout(Generic[RowT]):
             else:
                 yield _imported(place, draft, problem_id, options)
         if not dataset and (options.ids or options.contest_dates):
-            chosen = f"--ids {options.ids}" if options.ids else f"the days {options.contest_dates}"
+            ids = options.ids
+            chosen = f"--ids {ids[0]}-{ids[-1]}" if ids else f"the days {options.contest_dates}"
             cause = f"no problem is in {chosen}; choose another range"
             raise data_error(options.source or self.title, cause)
 
@@ -248,7 +255,7 @@ def _imported(place: str, draft: Draft, problem_id: str, options: Options) -> Im
     )
     most = options.solutions
     chosen, mistaken = tuple(islice(right, most)), tuple(islice(wrong, most))
-    return Imported(place, problem, chosen, draft.statement, mistaken)
+    return Imported(problem, chosen, draft.statement, mistaken, place)
 
 
 def _check_utf8(fields: dict[str, str]) -> None:

@@ -66,12 +66,11 @@ def mbpp(_place: str, row: MbppRow, options: Options) -> Draft | None:
     """The data set is named ``mbpp_reg`` for ``ids`` 11-210, the regression set."""
     if options.ids is not None and row.task_id not in options.ids:
         return None
-    regression = options.ids is not None and options.ids.ranges == (REGRESSION_IDS,)
     # The tests are part of the prompt: only they name the function and its arguments.
     tests = "\n".join(row.test_list)
     setup = row.test_setup_code or "\n".join(row.test_imports)
     return Draft(
-        dataset="mbpp_reg" if regression else "mbpp",
+        dataset="mbpp_reg" if options.ids == REGRESSION_IDS else "mbpp",
         split=next((name for end, name in _SPLITS.items() if row.task_id < end), ""),
         problem_id=f"mbpp_{row.task_id}",
         prompt=f"{row.text}\n\nThe code has to pass these assertions:\n{tests}",

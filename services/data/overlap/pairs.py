@@ -1,7 +1,7 @@
 """Overlapping pairs of problems, and the allowlist of reviewed ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -17,17 +17,19 @@ from shared.schemas import describe
 class ProblemText:
     """The texts of a problem that are compared: its statement and reference solutions.
 
-    ``prompt`` has no tests that a prompt quotes. ``role`` is ``train`` or ``eval``;
-    ``prompt_sha256`` is of the canonical prompt.
+    ``prompt`` has no tests that a prompt quotes; ``prompt_sha256`` is of the canonical prompt.
     """
 
     dataset: str
     split: str
-    role: str
     problem_id: str
-    prompt: str
     prompt_sha256: str
+    prompt: str
     solutions: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset}/{self.problem_id}"
 
 
 # More pairs mean that the data sets repeat a few texts; such a list is too long to review.
@@ -38,7 +40,10 @@ Similarities = dict[tuple[int, int], float]
 
 
 class OverlapKind(StrEnum):
-    """Kind of similarity between two problems."""
+    """Kind of similarity between two problems.
+
+    The similarity is 1 if exact, the Jaccard index if near, otherwise the share of n-grams.
+    """
 
     EXACT = "exact"
     NEAR = "near"
@@ -47,47 +52,30 @@ class OverlapKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class OverlapSide:
-    """One problem of a pair; ``excerpt`` is a line of the text that both have in common."""
+class Overlap:
+    """A pair of problems, ordered by data set, split and id.
 
-    dataset: str
-    split: str
-    role: str
-    problem_id: str
-    excerpt: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.dataset}/{self.problem_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class OverlapFinding:
-    """One kind of similarity of a pair, and its degree.
-
-    ``similarity`` is 1 if exact, the Jaccard index if near, otherwise the share of n-grams.
+    ``findings`` has the similarity by kind, ``excerpts`` a line of each text around what both have
+    in common. ``reviewed`` is the reason of a reviewer who accepted the pair; None if it is open.
     """
 
-    kind: OverlapKind
-    similarity: float
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """A pair of problems, ordered by data set, split and id, and all findings about it."""
-
-    a: OverlapSide
-    b: OverlapSide
-    findings: tuple[OverlapFinding, ...]
+    a: ProblemText
+    b: ProblemText
+    findings: Mapping[OverlapKind, float]
+    excerpts: tuple[str, str]
+    reviewed: str | None = None
 
     @property
-    def kinds(self) -> tuple[OverlapKind, ...]:
-        return tuple(finding.kind for finding in self.findings)
+    def datasets(self) -> set[str]:
+        return {self.a.dataset, self.b.dataset}
+
+    @property
+    def pair(self) -> frozenset[str]:
+        return frozenset((self.a.name, self.b.name))
 
     def leaks(self, families: Mapping[str, str]) -> bool:
         """Whether the problems are of data sets of different families (its own name if missing)."""
-        first, second = (families.get(side.dataset, side.dataset) for side in (self.a, self.b))
-        return first != second
+        return len({families.get(dataset, dataset) for dataset in self.datasets}) > 1
 
 
 def check_number(pairs: int, max_pairs: int) -> None:
@@ -102,6 +90,8 @@ def check_number(pairs: int, max_pairs: int) -> None:
             "repeats its prompts, and remove duplicates within each set"
         )
 
+
+# Reviews
 
 _Name = Annotated[str, StringConstraints(strict=True, pattern=r"(?s)^[^/\s]+/.*\S")]
 _Reason = Annotated[str, StringConstraints(strict=True, strip_whitespace=True, min_length=1)]
@@ -122,50 +112,37 @@ class Exemption(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class AllowedOverlap:
-    """An overlap that a reviewer accepted, with the reason."""
-
-    overlap: Overlap
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Reviewed:
-    """Overlaps by review status; ``stale`` are exceptions for pairs that no longer overlap."""
+    """Overlaps by review status; ``stale`` are exemptions of pairs that do not overlap."""
 
     open: tuple[Overlap, ...]
-    allowed: tuple[AllowedOverlap, ...]
+    allowed: tuple[Overlap, ...]
     stale: tuple[Exemption, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Allowlist:
-    """Reviewed exceptions."""
-
-    entries: tuple[Exemption, ...] = ()
-
-    def split(self, overlaps: Sequence[Overlap]) -> Reviewed:
-        """Separate the reviewed overlaps from the open ones."""
-        reasons = {entry.pair: entry.reason for entry in self.entries}
-        still_open: list[Overlap] = []
-        allowed: list[AllowedOverlap] = []
-        for overlap in overlaps:
-            reason = reasons.get(_pair(overlap))
-            if reason is None:
-                still_open.append(overlap)
-            else:
-                allowed.append(AllowedOverlap(overlap, reason))
-        used = {_pair(one.overlap) for one in allowed}
-        stale = (entry for entry in self.entries if entry.pair not in used)
-        return Reviewed(tuple(still_open), tuple(allowed), tuple(stale))
+def review(overlaps: Sequence[Overlap], exemptions: Sequence[Exemption]) -> Reviewed:
+    """Separate the reviewed overlaps from the open ones."""
+    reasons = {entry.pair: entry.reason for entry in exemptions}
+    pairs = {overlap.pair for overlap in overlaps}
+    return Reviewed(
+        open=tuple(overlap for overlap in overlaps if overlap.pair not in reasons),
+        allowed=tuple(
+            replace(overlap, reviewed=reasons[overlap.pair])
+            for overlap in overlaps
+            if overlap.pair in reasons
+        ),
+        stale=tuple(entry for entry in exemptions if entry.pair not in pairs),
+    )
 
 
-def load_allowlist(path: str) -> Allowlist:
-    """Read exceptions from a YAML list, a local path or any fsspec URL.
+def load_allowlist(path: str | None) -> list[Exemption]:
+    """Read exemptions from a YAML list, a local path or any fsspec URL; none without a path.
 
     Raises:
         DataError: The file or an entry cannot be used; names file and entry.
     """
+    if path is None:
+        return []
     with reading(path), fsspec.open(path, "rb") as file:
         try:
             document = yaml.safe_load(file) or []
@@ -181,11 +158,6 @@ def load_allowlist(path: str) -> Allowlist:
         except ValidationError as error:
             needed = "an entry is {a: dataset/problem_id, b: dataset/problem_id, reason: why}"
             raise data_error(place, f"{describe(error)}; {needed}") from None
-        if entry.pair in entries:
+        if entries.setdefault(entry.pair, entry) is not entry:
             raise data_error(place, "the same pair as an earlier entry; keep one of them")
-        entries[entry.pair] = entry
-    return Allowlist(tuple(entries.values()))
-
-
-def _pair(overlap: Overlap) -> frozenset[str]:
-    return frozenset((overlap.a.name, overlap.b.name))
+    return list(entries.values())

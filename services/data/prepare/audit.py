@@ -1,19 +1,20 @@
-"""Audit report of prepared data, as Markdown and as one self-contained HTML page."""
+"""Audit report of prepared data, as Markdown."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from services.data.manifests import replace_text
-from services.data.overlap import find, near
-from services.data.overlap.pairs import AllowedOverlap, Overlap
+from services.data.overlap import find
+from services.data.overlap.pairs import Overlap
 from services.data.prepare.stages import Stage
 from shared.data_roles import DataRole
 
-REPORT = "audit_report"
+REPORT = "audit_report.md"
 # Entries shown per list; the list files have all of them.
 SHOWN = 50
 
@@ -38,7 +39,7 @@ class Audit:
 
     datasets: tuple[Stage, ...]
     overlaps: tuple[Overlap, ...]
-    reviewed: tuple[AllowedOverlap, ...]
+    reviewed: tuple[Overlap, ...]
     stale: tuple[str, ...]
     versions: Mapping[str, str]
     commands: tuple[str, ...]
@@ -58,56 +59,48 @@ class Audit:
         ]
 
     def _pair(self, first: str, second: str) -> DatasetPair:
-        def is_between(overlap: Overlap) -> bool:
-            return {overlap.a.dataset, overlap.b.dataset} == {first, second}
-
-        found = [one for one in self.overlaps if is_between(one)]
-        allowed = [one.overlap for one in self.reviewed if is_between(one.overlap)]
-        kinds: dict[str, int] = {}
-        for one in (*found, *allowed):
-            for kind in one.kinds:
-                kinds[kind] = kinds.get(kind, 0) + 1
-        return DatasetPair(first, second, kinds, len(found), len(allowed))
+        between = [
+            overlap
+            for overlap in (*self.overlaps, *self.reviewed)
+            if overlap.datasets == {first, second}
+        ]
+        kinds = Counter(kind.value for overlap in between for kind in overlap.findings)
+        unreviewed = sum(overlap.reviewed is None for overlap in between)
+        return DatasetPair(first, second, kinds, unreviewed, len(between) - unreviewed)
 
 
 def write_report(folder: str, audit: Audit) -> str:
-    """Write ``audit_report.md`` and ``audit_report.html``; the same audit gives the same bytes.
+    """Write ``audit_report.md``; the same audit gives the same bytes.
 
     Returns:
-        Path of the Markdown report.
+        Its path.
 
     Raises:
-        DataError: A report cannot be written.
+        DataError: The report cannot be written.
     """
-    environment = _environment()
-    for ending in ("html", "md"):
-        text = environment.get_template(f"{REPORT}.{ending}.j2").render(audit=audit, shown=SHOWN)
-        replace_text(f"{folder}/{REPORT}.{ending}", text)
-    return f"{folder}/{REPORT}.md"
-
-
-def describe_overlap(overlap: Overlap) -> str:
-    """List the findings about a pair with their similarities."""
-    return ", ".join(f"{found.kind.value} {found.similarity:.2f}" for found in overlap.findings)
-
-
-def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("services.data.prepare"),
-        autoescape=select_autoescape(["html.j2"]),
+        autoescape=False,  # Markdown; see the filters
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals |= {"find": find, "near": near}
     environment.filters |= {
         "cell": _cell,
         "code": _code,
         "described": describe_overlap,
         "digits": lambda number: f"{number:,}",
     }
-    return environment
+    text = environment.get_template(f"{REPORT}.j2").render(audit=audit, shown=SHOWN, find=find)
+    path = f"{folder}/{REPORT}"
+    replace_text(path, text)
+    return path
+
+
+def describe_overlap(overlap: Overlap) -> str:
+    """List the findings about a pair with their similarities."""
+    return ", ".join(f"{kind.value} {share:.2f}" for kind, share in overlap.findings.items())
 
 
 def _cell(value: object) -> str:

@@ -1,26 +1,35 @@
-"""Stages: fetch, standardize and audit one data set before publication."""
+"""Stages: fetch, standardize and audit one data set, and publish its files later."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from services.data.config import (
     DatasetConfig,
     HubSource,
     LocalSource,
+    PrepareConfig,
     SandboxSource,
-    parse_ids,
 )
 from services.data.layouts import get_layout
 from services.data.layouts.base import Dropped, Imported, Options
-from services.data.manifests import Duplicate, ManifestLine, QualityEntry
+from services.data.manifests import (
+    Duplicate,
+    Entry,
+    ManifestLine,
+    QualityEntry,
+    manifest_line,
+    write_list,
+    write_manifest,
+)
 from services.data.quality import audit_problem
-from services.data.records import DatasetWriter, writing_dataset
+from services.data.records import DatasetWriter, read_records, writing_dataset
 from services.data.rows import Rows, hub, local, sandbox_fusion
 from shared.data_roles import DataRole
 from shared.errors import data_error
-from shared.schemas import QualityFinding, quality_text
+from shared.redaction import redact_address
+from shared.schemas import Problem, QualityFinding, quality_findings, quality_text
 
 
 @dataclass(slots=True)
@@ -103,9 +112,9 @@ def stage_dataset(
         source = source.model_copy(update={"revision": revision})
     pinned = dataset.model_copy(update={"source": source})
     stage = Stage(name, dataset, str(raw / f"{name}.parquet"), revision)
-    with writing_dataset(stage.data, solutions=True) as writer:
+    with writing_dataset(stage.data) as writer:
         seen: dict[str, str] = {}
-        for row in _read_rows(name, pinned, raw, offline=offline):
+        for row in _read_rows(name, pinned, offline=offline):
             stage.rows += 1
             advance()
             if isinstance(row, Dropped):
@@ -115,21 +124,19 @@ def stage_dataset(
     return stage
 
 
-def _read_rows(
-    name: str, dataset: DatasetConfig, raw: Path, *, offline: bool
-) -> Iterator[Imported | Dropped]:
+def _read_rows(name: str, dataset: DatasetConfig, *, offline: bool) -> Iterator[Imported | Dropped]:
     """Read the rows through the layout, and check that different problems have different ids."""
     layout = get_layout(dataset.layout)
     options = Options(
         name=name,
         split=dataset.split,
-        ids=parse_ids(dataset.ids) if dataset.ids else None,
+        ids=dataset.numbers,
         contest_dates=dataset.contest_dates,
         include_generated=dataset.generated_tests,
         solutions=dataset.solutions,
         source=name,
     )
-    rows = _fetch(name, dataset, raw, layout.columns(options), offline=offline)
+    rows = _fetch(dataset, layout.columns(options), offline=offline)
     known: dict[str, tuple[str, str]] = {}
     for row in layout.read(rows, options):
         if isinstance(row, Imported):
@@ -144,15 +151,13 @@ def _read_rows(
         yield row
 
 
-def _fetch(
-    name: str, dataset: DatasetConfig, raw: Path, columns: tuple[str, ...], *, offline: bool
-) -> Rows:
+def _fetch(dataset: DatasetConfig, columns: tuple[str, ...], *, offline: bool) -> Rows:
     source = dataset.source
     if isinstance(source, LocalSource):
         return local.rows(source.path, columns)
     if isinstance(source, HubSource):
         return hub.rows(source, columns, offline=offline)
-    return sandbox_fusion.rows(source, dataset.layout, raw / f"{name}.rows.jsonl", offline=offline)
+    return sandbox_fusion.rows(source, dataset.layout, offline=offline)
 
 
 def _add(row: Imported, seen: dict[str, str], stage: Stage, writer: DatasetWriter) -> None:
@@ -173,7 +178,69 @@ def _add(row: Imported, seen: dict[str, str], stage: Stage, writer: DatasetWrite
         return
     seen[problem.prompt_sha256] = problem.problem_id
     findings = audit_problem(problem)
-    stage.findings += [QualityEntry(problem.problem_id, one.kind, one.reason) for one in findings]
-    quality = quality_text({one.kind for one in findings})
-    audited = problem.model_copy(update={"quality": quality})
-    writer.add(audited, row.solutions, row.statement, row.wrong)
+    stage.findings += [
+        QualityEntry(problem.problem_id, finding.kind, finding.reason) for finding in findings
+    ]
+    quality = quality_text({finding.kind for finding in findings})
+    writer.add(replace(row, problem=problem.model_copy(update={"quality": quality})))
+
+
+# Publication
+
+
+def publish(config: PrepareConfig, stage: Stage) -> list[str]:
+    """Write a data set's files, each atomically: parquet, manifest and lists.
+
+    Returns:
+        Their paths, which the lock covers.
+
+    Raises:
+        DataError: A file cannot be written.
+    """
+    manifests = config.manifests
+    data, manifest = f"{config.output}/{stage.name}.parquet", f"{manifests}/{stage.name}.jsonl"
+    stage.lines = [_manifest_line(problem, stage) for problem in _write_data(data, stage)]
+    write_manifest(manifest, stage.lines)
+    lists: dict[str, Sequence[Entry]] = {
+        f"{manifests}/duplicates_{stage.name}.jsonl": stage.duplicates,
+        f"{manifests}/dropped_{stage.name}.jsonl": stage.dropped,
+        f"{manifests}/quality_{stage.name}.jsonl": stage.findings,
+    }
+    for path, entries in lists.items():
+        write_list(path, entries)
+    return [data, manifest, *lists]
+
+
+def _manifest_line(problem: Problem, stage: Stage) -> ManifestLine:
+    return manifest_line(
+        problem,
+        version=stage.dataset.version or stage.revision,
+        source_url=_source_url(stage.dataset),
+        revision=stage.revision,
+        licence=stage.dataset.licence,
+        role=stage.dataset.role,
+    )
+
+
+def _source_url(dataset: DatasetConfig) -> str:
+    """Return the configured URL of the source, or derive it from the source."""
+    source = dataset.source
+    if dataset.source_url:
+        return redact_address(dataset.source_url)
+    if isinstance(source, HubSource):
+        return f"https://huggingface.co/datasets/{source.path}"
+    return source.path if isinstance(source, LocalSource) else redact_address(source.url)
+
+
+def _write_data(path: str, stage: Stage) -> Iterator[Problem]:
+    """Write the parquet file with all findings, and yield its problems as written."""
+    findings: defaultdict[str, set[QualityFinding]] = defaultdict(set)
+    for entry in stage.findings:
+        findings[entry.problem_id].add(entry.finding)
+    with writing_dataset(path) as writer:
+        for record in read_records(stage.data):
+            problem = record.problem
+            every = quality_findings(problem.quality) | findings[problem.problem_id]
+            problem = problem.model_copy(update={"quality": quality_text(every)})
+            writer.add(replace(record, problem=problem))
+            yield problem

@@ -30,7 +30,7 @@ from shared.files import write_text
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 30.0  # seconds
-_ENDINGS = (".parquet", ".arrow", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
+_ENDINGS = (".parquet", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _LISTING = TypeAdapter(list[str])
 
 
@@ -48,7 +48,7 @@ def rows(source: HubSource, columns: Sequence[str], *, offline: bool) -> Rows:
     commit = resolve_revision(source, offline=offline)
     pinned = source.model_copy(update={"revision": commit})
     for name in _split_files(pinned, offline=offline):
-        file = str(_download(pinned, name, offline=offline))
+        file = _download(pinned, name, offline=offline)
         for place, fields in local.rows(file, columns):
             yield f"{_place(pinned)}/{name}{place.removeprefix(file)}", fields
 
@@ -72,19 +72,19 @@ def _place(source: HubSource) -> str:
     return f"{source.path}@{source.revision}"
 
 
-def _download(source: HubSource, name: str, *, offline: bool) -> Path:
+def _download(source: HubSource, name: str, *, offline: bool) -> str:
     """Download a file of the repository at a commit, unless it is cached."""
     path, commit = source.path, source.revision
     with hub_errors(place := f"{_place(source)}/{name}"):
         # Unlike hf_hub_download, this never uses the network.
-        known = try_to_load_from_cache(path, name, repo_type="dataset", revision=commit)
-        if isinstance(known, str):
-            return Path(known)
+        cached = try_to_load_from_cache(path, name, repo_type="dataset", revision=commit)
+        if isinstance(cached, str):
+            return cached
         if offline or constants.HF_HUB_OFFLINE:
             cause = "offline, and it is not in the cache; run once with a network"
             raise data_error(place, cause)
         disable_progress_bars()
-        return Path(hf_hub_download(path, name, repo_type="dataset", revision=commit))
+        return hf_hub_download(path, name, repo_type="dataset", revision=commit)
 
 
 def _split_files(source: HubSource, *, offline: bool) -> list[str]:
@@ -131,7 +131,7 @@ def _files_of_split(source: HubSource) -> list[str]:
     names = [str(file).removeprefix(prefix) for file in splits[source.split]]
     for name in names:
         if not name.endswith(_ENDINGS):
-            cause = f"{name!r} is neither parquet, Arrow nor JSON; convert it to a local file"
+            cause = f"{name!r} is neither parquet nor JSON; convert it to a local file"
             raise data_error(_place(source), cause)
     return names
 
@@ -143,7 +143,10 @@ _CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (RepositoryNotFoundError, f"no such data set, or it is private; check the name or {_LOGIN}"),
     (RevisionNotFoundError, "no such revision; name a commit, a branch or a tag"),
     (HFValidationError, "not a data set's name; write OWNER/NAME"),
-    (LocalEntryNotFoundError, "the hub cannot be reached, and it is not in the cache"),
+    (
+        LocalEntryNotFoundError,
+        "the hub cannot be reached, and it is not in the cache",
+    ),
 )
 
 

@@ -1,14 +1,12 @@
-"""Rows of local files: JSON Lines, a JSON array, parquet or Arrow.
+"""Rows of files: JSON Lines, a JSON array or parquet.
 
-The file name determines the format: ``.parquet``, ``.arrow``, ``.json`` for an array, JSON Lines
-otherwise, both also with ``.gz``.
+The file name determines the format: ``.parquet``, ``.json`` for an array, JSON Lines otherwise,
+both also with ``.gz``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import fsspec
-import pyarrow as pa
-from fsspec.implementations.local import LocalFileSystem
 
 from services.data.rows import Rows
 from shared.data_lock import hash_file
@@ -17,17 +15,16 @@ from shared.errors import data_error, reading
 from shared.json_lines import parse_json, read_json_lines
 
 # A folder is read through its files with the first of these endings that occurs.
-_ENDINGS = ((".parquet",), (".arrow",), (".jsonl", ".jsonl.gz"))
+_ENDINGS = ((".parquet",), (".jsonl", ".jsonl.gz"))
 
 
 def rows(path: str, columns: Sequence[str]) -> Rows:
     """Read a file or a folder row by row; few rows are in memory at a time.
 
-    A folder has shards: ``*.parquet``, else ``*.arrow`` (as ``save_to_disk`` of Hugging Face
-    datasets writes them), else JSON Lines files, sorted by name.
+    A folder has shards: ``*.parquet``, else JSON Lines files, sorted by name.
 
     Args:
-        path: A local path or, except for Arrow files, any fsspec URL.
+        path: A local path or any fsspec URL.
         columns: The fields to yield; a row may lack some.
 
     Raises:
@@ -37,8 +34,6 @@ def rows(path: str, columns: Sequence[str]) -> Rows:
         if file.endswith(".parquet"):
             for number, fields in parquet_rows(file, (), optional=columns):
                 yield f"{file}: row {number}", fields
-        elif file.endswith(".arrow"):
-            yield from _arrow_rows(file, columns)
         else:
             is_array = file.removesuffix(".gz").endswith(".json")
             for place, fields in _array_rows(file) if is_array else _line_rows(file):
@@ -58,13 +53,11 @@ def files(path: str) -> list[str]:
         # fsspec reports a link as neither file nor directory; Kubernetes volumes consist of links.
         entries = [entry for entry in fs.ls(root, detail=True) if entry["type"] != "directory"]
     names = sorted(str(entry["name"]).rpartition("/")[2] for entry in entries)
-    if "dataset_dict.json" in names:
-        raise data_error(path, "the folder has several splits; name the folder of one of them")
     for endings in _ENDINGS:
-        if found := [f"{path.rstrip('/')}/{name}" for name in names if name.endswith(endings)]:
-            return found
-    cause = "the folder has no *.parquet, *.arrow or *.jsonl"
-    raise data_error(path, f"{cause}; name a folder with data, or a file")
+        if chosen := [name for name in names if name.endswith(endings)]:
+            return [f"{path.rstrip('/')}/{name}" for name in chosen]
+    cause = "the folder has no *.parquet or *.jsonl; name one that has, or a file"
+    raise data_error(path, f"{cause} (of a folder of save_to_disk, see docs/data.md)")
 
 
 def revision(path: str) -> str:
@@ -74,37 +67,6 @@ def revision(path: str) -> str:
         DataError: A file cannot be read.
     """
     return "sha256:" + "+".join(hash_file(file).sha256 for file in files(path))
-
-
-def _arrow_rows(path: str, columns: Sequence[str]) -> Rows:
-    """Yield the rows of a local Arrow file, memory-mapped, in the stream or the file format."""
-    fs, place = fsspec.core.url_to_fs(path)
-    if not isinstance(fs, LocalFileSystem):
-        raise data_error(path, "Arrow files are memory-mapped; copy the file to a local disk")
-    number = 0
-    with reading(path), pa.memory_map(place) as file:
-        try:
-            for batch in _batches(file):
-                wanted = [at for at, name in enumerate(batch.schema.names) if name in columns]
-                chosen = batch.select(wanted)
-                # Damaged offsets would make Arrow read beyond its buffers.
-                chosen.validate(full=True)
-                for fields in chosen.to_pylist():
-                    number += 1
-                    yield f"{path}: row {number}", fields
-        except (pa.ArrowInvalid, OSError) as error:
-            cause = f"not a complete Arrow file ({error}); fetch or write it again"
-            raise data_error(path, cause) from None
-
-
-def _batches(file: pa.MemoryMappedFile) -> Iterator[pa.RecordBatch]:
-    try:
-        opened = pa.ipc.open_file(file)
-    except pa.ArrowInvalid:
-        file.seek(0)
-        yield from pa.ipc.open_stream(file)
-    else:
-        yield from (opened.get_batch(index) for index in range(opened.num_record_batches))
 
 
 def _line_rows(path: str) -> Rows:

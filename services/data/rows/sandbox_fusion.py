@@ -1,21 +1,15 @@
-"""Rows of a data set on a SandboxFusion server, through its SDK, in the public layouts.
-
-Rows are cached in a JSONL file, because the tests of CodeContests take a request each: the first
-line identifies the source, the last one says that the rows are complete. A fetch that was
-interrupted takes the rows that are there from the file.
-"""
+"""Rows of a data set on a SandboxFusion server, through its SDK, in the public layouts."""
 
 import ast
 import asyncio
 import json
 import re
 import warnings
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
@@ -28,7 +22,7 @@ from services.data.config import LayoutKind, SandboxSource
 from services.data.rows import Fields, Rows
 from shared.address import Address
 from shared.errors import DataError, data_error
-from shared.redaction import redact, redact_address
+from shared.redaction import redact
 from shared.sandbox_sdk import Exchange
 from shared.service.settings import SandboxClientSettings, load_settings
 
@@ -51,7 +45,6 @@ _INVALID = (
 def rows(
     source: SandboxSource,
     layout: str,
-    cache: Path,
     *,
     offline: bool,
     page: int = PAGE,
@@ -63,77 +56,32 @@ def rows(
     Args:
         source: Server and data set.
         layout: Layout of the rows: "humaneval", "mbpp" or "code_contests".
-        cache: JSONL file of fetched rows. Once it is complete the network is not used; a file of
-            another server, data set, split or layout is overwritten.
-        offline: Read all rows from the cache.
+        offline: Refuse, because nothing is cached.
         page: Prompts per request.
         seconds: Time limit of an attempt of a request.
         wait: Seconds before the second attempt; each further pause is twice as long, up to 30 s.
 
     Raises:
-        DataError: While iterating: server, data set or cache cannot be used; one line with cause
-            and advice. Fetched rows stay in the cache.
+        DataError: While iterating: server or data set cannot be used; one line with cause and
+            advice.
     """
     if layout not in _LAYOUTS:
         cause = f"no sandbox layout {layout!r}; choose one of {', '.join(_LAYOUTS)}"
         raise DataError(f"{source.dataset}: {cause}")
     dataset_class, get_page, convert = _LAYOUTS[layout]
     client = _Client(source, dataset_class, seconds, wait)
-    url = redact_address(source.url.rstrip("/"))
-    header = {"dataset": source.dataset, "split": source.split, "url": url, "layout": layout}
-    known, complete = _cached(cache, header)
-    if complete:
-        yield from ((client.place_of(key), row) for key, row in known.items())
-        return
     if offline:
-        cause = f"offline, and {client.place} is not completely in the cache {cache}"
-        raise DataError(f"{cause}; run once without --offline")
-    _write(cache, header, *({"id": key, "row": row} for key, row in known.items()), anew=True)
-    seen: set[Key] = set()
-    while prompts := get_page(client, len(seen), page):
+        raise data_error(client.place, "offline, and rows of a server are not cached")
+    ids: set[Key] = set()
+    while prompts := get_page(client, len(ids), page):
         for prompt in prompts:
             place = client.place_of(prompt.id)
-            if prompt.id in seen:
+            if prompt.id in ids:
                 raise data_error(place, "the server has this id twice; fix its table")
-            seen.add(prompt.id)
-            row = known.get(prompt.id)
-            if row is None:
-                row = convert(client, place, prompt)
-                _write(cache, {"id": prompt.id, "row": row})
-            yield place, row
-    if not seen:
+            ids.add(prompt.id)
+            yield place, convert(client, place, prompt)
+    if not ids:
         raise data_error(client.place, "the data set has no problems; check the server's table")
-    _write(cache, {"complete": True})
-
-
-# Cache
-
-
-def _cached(path: Path, header: Mapping[str, object]) -> tuple[dict[Key, Fields], bool]:
-    """Read the rows up to the first damaged line; none if the file is of another source."""
-    known: dict[Key, Fields] = {}
-    try:
-        lines = path.read_bytes().split(b"\n")
-        if json.loads(lines[0]) == header:
-            for line in lines[1:]:
-                match json.loads(line):
-                    case {"complete": True}:
-                        return known, True
-                    case {"id": int() | str() as key, "row": dict() as row}:
-                        known[key] = row
-    except (OSError, ValueError, RecursionError):
-        pass
-    return known, False
-
-
-def _write(path: Path, *entries: Mapping[str, object], anew: bool = False) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb" if anew else "ab") as file:
-            file.writelines(json.dumps(entry).encode() + b"\n" for entry in entries)
-    except OSError as error:
-        cause = f"cannot be written ({error}); check the folder and the space in it"
-        raise data_error(str(path), cause) from None
 
 
 # Requests
@@ -181,8 +129,8 @@ class _Client:
         request = sdk.GetPromptsRequest(
             dataset=self.dataset, config=config, offset=offset, limit=limit
         )
-        found = self._request(self.place, sdk.get_prompts_async, request)
-        return [_Prompt(one.id, one.prompt, one.labels) for one in found]
+        prompts = self._request(self.place, sdk.get_prompts_async, request)
+        return [_Prompt(prompt.id, prompt.prompt, prompt.labels) for prompt in prompts]
 
     def cases(self, key: Key) -> list[tuple[str, str]]:
         """Get input and output of all tests, from the verdict on a program without output."""

@@ -15,8 +15,7 @@ from services.data.contamination.index import EvalProblem, Part
 from services.data.layouts import get_layout
 from services.data.layouts.base import Imported, Options
 from services.data.ngrams import words
-from services.data.parts import eval_problem
-from services.data.records import Record, read_records
+from services.data.records import eval_problem, read_records
 from services.data.rows import local
 from tests.bench.data import library
 from tests.data.contamination.disguises import SOLUTIONS, STATEMENTS
@@ -150,7 +149,7 @@ def problems_of(kind, source, **options):
     rows = local.rows(str(source), layout.columns(chosen))
     for row in layout.read(rows, chosen):
         if isinstance(row, Imported):
-            yield eval_problem(Record(row.problem, row.solutions, row.statement))
+            yield eval_problem(row)
 
 
 def contest_solutions(path):
@@ -175,7 +174,6 @@ def public_problems(real_data):
             one.problem_id,
             one.statement,
             tuple(accepted[one.problem_id][:3]),
-            one.tests,
         )
         for one in contests
     ]

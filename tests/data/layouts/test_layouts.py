@@ -173,15 +173,9 @@ def test_languages_of_multipl_e(tmp_path):
 
 
 def test_malformed():
-    for text in ("", "a", "5-", "-5", "1--2", "1,", "1.5", "\u0663", "9" * 10):
+    for text in ("", "a", "5-", "-5", "1--2", "1,2", "1.5", "\u0663", "9" * 10):
         with pytest.raises(DataError, match=r"--ids .* is not a number or a range; write 11-210"):
             parse_ids(text)
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), min_size=1))
-def test_text_round_trip(pairs):
-    ids = parse_ids(",".join(f"{first}-{last}" for first, last in pairs))
-    assert parse_ids(str(ids)) == ids
 
 
 @given(st.text())

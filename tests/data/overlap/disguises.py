@@ -130,4 +130,4 @@ def disguised(original: ProblemText, name: str, random) -> ProblemText:
         if step in _CODE_DISGUISES:
             solutions = [step(code, random) for code in solutions]
     copy = problem("copies", f"copy of {original.problem_id}", prompt, *solutions)
-    return replace(copy, role="train", split="train")
+    return replace(copy, split="train")

@@ -3,15 +3,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.data.overlap.pairs import (
-    Allowlist,
     Exemption,
     Overlap,
-    OverlapFinding,
     OverlapKind,
-    OverlapSide,
     load_allowlist,
+    review,
 )
 from shared.errors import DataError
+from tests.data.overlap.support import problem
 
 YAML = """\
 - a: humaneval/HumanEval/56
@@ -22,11 +21,8 @@ YAML = """\
 
 
 def overlap(a, b):
-    sides = [
-        OverlapSide(*name.split("/", 1)[:1], "test", "eval", name.split("/", 1)[1], "")
-        for name in (a, b)
-    ]
-    return Overlap(*sides, (OverlapFinding(OverlapKind.NEAR, 0.9),))
+    sides = [problem(*name.split("/", 1), "") for name in (a, b)]
+    return Overlap(*sides, {OverlapKind.NEAR: 0.9}, ("", ""))
 
 
 def written(path, content):
@@ -47,12 +43,12 @@ def test_split(tmp_path):
     allowed = load_allowlist(written(tmp_path / "allow.yaml", YAML))
     known = overlap("humaneval/HumanEval/61", "humaneval/HumanEval/56")
     new = overlap("humaneval/HumanEval/56", "mbpp/mbpp_1")
-    reviewed = allowed.split([new, known])
+    reviewed = review([new, known], allowed)
     assert reviewed.open == (new,)
-    assert [(one.overlap, one.reason) for one in reviewed.allowed] == [
-        (known, "the same question about other brackets")
-    ]
-    assert reviewed.stale == allowed.entries[1:]
+    (accepted,) = reviewed.allowed
+    assert accepted.pair == known.pair
+    assert accepted.reviewed == "the same question about other brackets"
+    assert reviewed.stale == tuple(allowed[1:])
 
 
 @settings(max_examples=40)
@@ -61,7 +57,7 @@ def test_every_overlap_and_every_entry_ends_somewhere(numbers):
     names = [(f"a/{one}", f"b/{other}") for one, other in numbers]
     overlaps = [overlap(*pair) for pair in names[: len(names) // 2 + 1]]
     entries = tuple(Exemption(a=b, b=a, reason="seen") for a, b in names[len(names) // 2 :])
-    reviewed = Allowlist(entries).split(overlaps)
+    reviewed = review(overlaps, entries)
     assert len(reviewed.open) + len(reviewed.allowed) == len(overlaps)
     assert len(reviewed.stale) + len(reviewed.allowed) == len(entries)
 

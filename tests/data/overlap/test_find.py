@@ -32,19 +32,14 @@ def cheapest(beds, prices):
 
 
 def kinds(*problems):
-    return [overlap.kinds for overlap in find_overlaps(problems)]
-
-
-def similarity(overlap, kind):
-    (found,) = [one.similarity for one in overlap.findings if one.kind == kind]
-    return found
+    return [tuple(overlap.findings) for overlap in find_overlaps(problems)]
 
 
 def test_an_exact_copy_has_every_kind_of_prompts():
     a, b = problem("a", "1", STATEMENT), problem("b", "1", STATEMENT)
     (overlap,) = find_overlaps([b, a])
-    assert overlap.kinds == (OverlapKind.EXACT, OverlapKind.NEAR, OverlapKind.PROMPT_NGRAMS)
-    assert [finding.similarity for finding in overlap.findings] == [1, 1, 1]
+    expected = (OverlapKind.EXACT, OverlapKind.NEAR, OverlapKind.PROMPT_NGRAMS)
+    assert overlap.findings == dict.fromkeys(expected, 1)
     assert (overlap.a.dataset, overlap.b.dataset) == ("a", "b")
 
 
@@ -52,8 +47,8 @@ def test_a_copy_within_a_data_set_is_found():
     first, second = problem("a", "x", STATEMENT), problem("a", "y", STATEMENT.upper())
     (overlap,) = find_overlaps([first, second])
     assert (overlap.a.name, overlap.b.name) == ("a/x", "a/y")
-    assert OverlapKind.EXACT not in overlap.kinds
-    assert similarity(overlap, OverlapKind.NEAR) == 1
+    assert OverlapKind.EXACT not in overlap.findings
+    assert overlap.findings[OverlapKind.NEAR] == 1
 
 
 def test_a_statement_within_a_longer_one_shares_its_ngrams():
@@ -61,8 +56,7 @@ def test_a_statement_within_a_longer_one_shares_its_ngrams():
     (overlap,) = find_overlaps(
         [problem("a", "1", STATEMENT), problem("b", "1", f"{other}\n\n{STATEMENT}")]
     )
-    assert overlap.kinds == (OverlapKind.PROMPT_NGRAMS,)
-    assert similarity(overlap, OverlapKind.PROMPT_NGRAMS) == 1
+    assert overlap.findings == {OverlapKind.PROMPT_NGRAMS: 1}
 
 
 def test_common_phrases_are_nobodys_own():
@@ -82,9 +76,8 @@ def test_a_solution_with_other_names_and_a_wrapper_is_found():
     )
     a, b = problem("a", "1", "One thing", CODE), problem("b", "1", "Another matter", "x", wrapped)
     (overlap,) = find_overlaps([a, b])
-    assert overlap.kinds == (OverlapKind.SOLUTION_NGRAMS,)
-    assert similarity(overlap, OverlapKind.SOLUTION_NGRAMS) == 1
-    assert "best" in overlap.a.excerpt
+    assert overlap.findings == {OverlapKind.SOLUTION_NGRAMS: 1}
+    assert "best" in overlap.excerpts[0]
 
 
 def test_solutions_of_one_problem_do_not_overlap_with_each_other():
@@ -108,10 +101,10 @@ def test_excerpts_are_one_line_around_what_is_alike():
     filler = "\n".join(f"nothing{n} of interest{n}" for n in range(80))
     one = problem("a", "1", f"{STATEMENT}\n{'more' * 500}")
     (overlap,) = find_overlaps([one, problem("b", "1", f"{filler}\n\n{STATEMENT}")])
-    for side in (overlap.a, overlap.b):
-        assert "wants to plant tulips" in side.excerpt
-        assert len(side.excerpt.splitlines()) == 1
-        assert len(side.excerpt) <= 160
+    for excerpt in overlap.excerpts:
+        assert "wants to plant tulips" in excerpt
+        assert len(excerpt.splitlines()) == 1
+        assert len(excerpt) <= 160
 
 
 def test_more_pairs_than_anybody_can_look_at_are_refused():
@@ -211,10 +204,10 @@ def test_hostile_texts_are_compared_like_others():
         copies = [problem("a", "1", text, text), problem("b", "1", text, text, "")]
         overlaps = find_overlaps([*copies, problem("b", "2", STATEMENT, CODE)])
         assert len(overlaps) == 1, name
-        assert OverlapKind.EXACT in overlaps[0].kinds, name
-        for side in (overlaps[0].a, overlaps[0].b):
-            assert len(side.excerpt) <= 160, name
-            side.excerpt.encode("utf-8")
+        assert OverlapKind.EXACT in overlaps[0].findings, name
+        for excerpt in overlaps[0].excerpts:
+            assert len(excerpt) <= 160, name
+            excerpt.encode("utf-8")
 
 
 @pytest.mark.parametrize("number", [150, pytest.param(2000, marks=pytest.mark.nightly)])

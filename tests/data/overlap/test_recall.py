@@ -158,12 +158,12 @@ def test_public_problems_overlap_only_where_they_are_the_same(public_problems):
     by_solution = {
         frozenset((one.a.problem_id, one.b.problem_id))
         for one in overlaps
-        if OverlapKind.SOLUTION_NGRAMS in one.kinds
+        if OverlapKind.SOLUTION_NGRAMS in one.findings
     }
     by_prompt = {
         frozenset((one.a.problem_id, one.b.problem_id))
         for one in overlaps
-        if set(one.kinds) - {OverlapKind.SOLUTION_NGRAMS}
+        if set(one.findings) - {OverlapKind.SOLUTION_NGRAMS}
     }
     assert by_prompt == SAME_QUESTIONS
     assert by_solution == SAME_SOLUTIONS

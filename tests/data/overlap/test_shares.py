@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.overlap.shares import common_shares
+from services.data.overlap.find import common_shares
 
 
 def shares(texts, problems, max_problems=10, min_share=0.01):

@@ -49,7 +49,7 @@ def test_what_is_written(desk):
     report = Path(prepared.report).read_text()
     assert "| one | test | eval | 2 | 0 | 0 | 2 |" in report
     assert "plumb data prepare --config c.yaml" in report
-    assert "No unreviewed overlap" in Path(prepared.report).with_suffix(".html").read_text()
+    assert "No unreviewed overlap" in report
 
 
 def test_duplicates_within_a_set_are_taken_out_and_listed(desk):
@@ -133,12 +133,6 @@ def test_the_text_of_data_is_no_markup_in_the_report(desk):
     evil = "<script>alert(1)</script> | `x` **bold** \u202e [a](b)"
     same = {"inputs": ["1", "1"], "outputs": ["2", "2"]}
     desk.source("one", [row(0, problem_id=evil, ground_truth=same), row(1)])
-    prepared = desk.prepare()
-    page = Path(prepared.report).with_suffix(".html").read_text()
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
-    rows = [
-        line for line in Path(prepared.report).read_text().splitlines() if line.startswith("| one ")
-    ]
-    assert rows
-    assert "\\<script\\>" in Path(prepared.report).read_text()
+    report = Path(desk.prepare().report).read_text()
+    assert [line for line in report.splitlines() if line.startswith("| one ")]
+    assert "\\<script\\>" in report

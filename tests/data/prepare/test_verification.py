@@ -1,14 +1,12 @@
-"""Findings from programs that are run: disagreeing solutions, and checkers that break."""
+"""Findings from reference solutions that are judged."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from services.data.layouts.base import Solution
-from services.data.prepare.verification import checker_probe, disagreements
+from services.data.prepare.verification import disagreements
 from services.data.records import ReferenceSolution, Rejected
 from shared.schemas import FailedCase, QualityFinding
 from shared.statuses import FinalStatus
@@ -60,32 +58,22 @@ def test_solutions_that_show_nothing(rejected):
     assert list(disagreements(solutions(max(1, len(rejected))), rejected)) == []
 
 
-def test_a_probe_prints_what_is_expected():
-    (one,) = solutions(1, checker_source=CHECKER)
-    probe = checker_probe(one.problem)
-    assert probe is not None
-    for given, expected in zip(["1", "2"], ["1 2", "3"], strict=True):
-        run = [sys.executable, "-c", probe.solution.code]
-        assert subprocess.run(run, input=given, capture_output=True, text=True).stdout == expected
-
-
 def test_findings_are_published(desk):
     broken = {"inputs": ["1"], "outputs": ["1"], "checker_source": CHECKER}
     solved = [
         row(0, reference_solution="print(3)"),
         row(1, reference_solution="print(4)"),
-        row(2, ground_truth=broken),
+        row(2, ground_truth=broken, reference_solution="print(1)"),
     ]
     desk.source("one", solved)
 
     def verifier(given):
-        if len(given) == 1:  # the probe
-            reason = "the problem's checker failed: crashes: exit code 9"
-            return [Rejected("one", "p2", 1, reason, QualityFinding.BROKEN_CHECKER)]
+        reason = "the problem's checker failed: crashes: exit code 9"
         failed = FailedCase(case_index=0, status=FinalStatus.WRONG_ANSWER, expected="3", actual="4")
         status = FinalStatus.WRONG_ANSWER
         return [
-            Rejected("one", "p1", 1, "wrong_answer", status=status, cases_passed=1, failed=failed)
+            Rejected("one", "p1", 1, "wrong_answer", status=status, cases_passed=1, failed=failed),
+            Rejected("one", "p2", 1, reason, QualityFinding.BROKEN_CHECKER),
         ]
 
     prepared = desk.prepare(verifier=verifier)
@@ -96,8 +84,8 @@ def test_findings_are_published(desk):
         (one["problem_id"], one["finding"], one["reason"]) for one in desk.listed("quality_one")
     ] == [
         ("p1", "rejected_solution", "solution 1: wrong_answer"),
-        ("p1", "many_answers", 'solution 1 prints "4" where test 1 expects "3"'),
         ("p2", "broken_checker", "the problem's checker failed: crashes: exit code 9"),
+        ("p1", "many_answers", 'solution 1 prints "4" where test 1 expects "3"'),
     ]
     report = Path(prepared.report).read_text()
     assert "many answers" in report

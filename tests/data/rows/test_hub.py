@@ -95,7 +95,7 @@ def test_a_split_at_a_tag_and_what_is_not_read(hub, ask):
     assert commit == COMMIT
     assert not [path for path in hub.asked if "train" in path], "another split was fetched"
     assert lines == [[f"own/set@{COMMIT}/lines/test.jsonl:1", {"number": 7}]]
-    assert "'table/test.csv' is neither parquet, Arrow nor JSON" in csv
+    assert "'table/test.csv' is neither parquet nor JSON" in csv
 
 
 def test_offline_reads_what_was_fetched_and_names_the_rest(hub, ask, tmp_path):

@@ -1,11 +1,9 @@
 """Rows from a sandbox: this repository's server with records, and a proxy with faults."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,26 +75,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "raw" / "rows.jsonl"
-
-
 def source(url: str, dataset: str = "mbpp", split: str | None = None) -> SandboxSource:
     return SandboxSource(kind="sandbox_fusion", url=url, dataset=dataset, split=split)
 
 
-def fetched(
-    where: SandboxSource, layout: str, cache: Path, *, offline: bool = False, page: int = 100
-) -> list[Any]:
-    found = rows(where, layout, cache, offline=offline, page=page, **QUICK)
-    return [row for _, row in found]
+def fetched(where: SandboxSource, layout: str, *, page: int = 100) -> list[Any]:
+    return [row for _, row in rows(where, layout, offline=False, page=page, **QUICK)]
 
 
-def failure(where: SandboxSource, layout: str, cache: Path, *, offline: bool = False) -> str:
-    found = rows(where, layout, cache, offline=offline, **QUICK)
+def failure(where: SandboxSource, layout: str, *, offline: bool = False) -> str:
+    answers = rows(where, layout, offline=offline, **QUICK)
     with pytest.raises(DataError) as caught:
-        list(get_layout(layout).read(found, Options(split="test")))
+        list(get_layout(layout).read(answers, Options(split="test")))
     message = str(caught.value)
     assert len(message.splitlines()) == 1
     assert len(message) < 800
@@ -118,12 +108,12 @@ def standing_before(server: str, behave: Behaviour) -> Iterator[str]:
         yield url
 
 
-def test_humaneval_rows_are_the_public_ones(server: str, cache: Path):
-    assert fetched(source(server, "humaneval_python"), "humaneval", cache) == HUMANEVAL
+def test_humaneval_rows_are_the_public_ones(server: str):
+    assert fetched(source(server, "humaneval_python"), "humaneval") == HUMANEVAL
 
 
-def test_mbpp_rows_are_the_public_ones(server: str, cache: Path):
-    assert fetched(source(f"{server}/"), "mbpp", cache, page=2) == [
+def test_mbpp_rows_are_the_public_ones(server: str):
+    assert fetched(source(f"{server}/"), "mbpp", page=2) == [
         {
             "task_id": record["id"],
             "text": record["content"],
@@ -134,8 +124,8 @@ def test_mbpp_rows_are_the_public_ones(server: str, cache: Path):
     ]
 
 
-def test_code_contests_rows_have_every_case_whole(server: str, cache: Path):
-    unnamed, unknown, named = fetched(source(server, "code_contests"), "code_contests", cache)
+def test_code_contests_rows_have_every_case_whole(server: str):
+    unnamed, unknown, named = fetched(source(server, "code_contests"), "code_contests")
     first = CONTESTS[0]
     assert named["description"] == first["content"]
     assert named["private_tests"] == {
@@ -149,77 +139,13 @@ def test_code_contests_rows_have_every_case_whole(server: str, cache: Path):
     assert unknown["difficulty"] == "unknown"
 
 
-def test_a_name_of_its_own_is_served_by_the_layouts_class(server: str, cache: Path):
+def test_a_name_of_its_own_is_served_by_the_layouts_class(server: str):
     """Tests that are more than assertions are one test."""
-    (row,) = fetched(source(server, "my_mbpp"), "mbpp", cache)
+    (row,) = fetched(source(server, "my_mbpp"), "mbpp")
     assert row["test_list"] == ["x = 2\nassert f(x)\nassert f('''\nassert''')"]
 
 
-def test_what_is_complete_needs_no_server(server: str, cache: Path):
-    asked = []
-
-    def note(path: str, _body: dict[str, Any], forward: Forward) -> Answer:
-        asked.append(path)
-        return forward()
-
-    with standing_before(server, note) as url:
-        whole = fetched(source(url), "mbpp", cache)
-        requests = len(asked)
-        assert fetched(source(url), "mbpp", cache) == whole
-        assert len(asked) == requests
-    assert fetched(source(url), "mbpp", cache) == whole
-    assert fetched(source(url), "mbpp", cache, offline=True) == whole
-
-
-def test_rows_of_another_source_are_not_taken(server: str, cache: Path):
-    for other in ({"dataset": "my_mbpp"}, {"split": "test"}, {"url": "http://elsewhere:8080"}):
-        fetched(source(server), "mbpp", cache)
-        changed = source(server).model_copy(update=other)
-        kept = cache.read_bytes()
-        assert "run once without --offline" in failure(changed, "mbpp", cache, offline=True)
-        assert cache.read_bytes() == kept
-        if "url" not in other:
-            assert len(fetched(changed, "mbpp", cache)) == (1 if "dataset" in other else 5)
-
-
-def test_a_torn_cache_is_made_whole(server: str, cache: Path):
-    """Whatever a killed process has left of the file, the next one ends with all rows."""
-    whole = fetched(source(server), "mbpp", cache)
-    content = cache.read_bytes()
-    for share in (0, 0.1, 0.5, 0.9, 1):
-        for rest in (b"", b"{", b"\xff\n", b"null\n", b"[" * 99999):
-            cache.write_bytes(content[: int(share * (len(content) - 2))] + rest)
-            message = failure(source(server), "mbpp", cache, offline=True)
-            assert "is not completely in the cache" in message
-            assert fetched(source(server), "mbpp", cache) == whole
-            assert cache.read_bytes() == content
-
-
-def test_a_broken_fetch_goes_on_where_it_was(server: str, cache: Path):
-    submitted = []
-    gone = threading.Event()
-
-    def vanish(path: str, body: dict[str, Any], forward: Forward) -> Answer:
-        if gone.is_set():
-            return None
-        if path == "/submit" and body["config"]["provided_data"] is None:
-            submitted.append(body["id"])
-            if body["id"] == 8 and submitted.count(8) == 1:
-                gone.set()
-                return None
-        return forward()
-
-    with standing_before(server, vanish) as url:
-        where = source(url, "code_contests")
-        assert "cannot connect to SandboxFusion" in failure(where, "code_contests", cache)
-        assert len(cache.read_text().splitlines()) == 2
-        gone.clear()
-        names = [row["name"] for row in fetched(where, "code_contests", cache)]
-    assert names == ["code_contests #7", "code_contests #8", "A. Sum #one"]
-    assert submitted == [7, 8, 8, "one"]
-
-
-def test_trouble_that_passes_is_waited_for(server: str, cache: Path):
+def test_trouble_that_passes_is_waited_for(server: str):
     turn = count()
     faults: dict[int, Answer] = {0: (500, b"down"), 3: None, 6: (503, b"{}"), 9: (429, b"")}
 
@@ -228,7 +154,7 @@ def test_trouble_that_passes_is_waited_for(server: str, cache: Path):
         return faults[number] if number in faults else forward()
 
     with standing_before(server, stumble) as url:
-        assert len(fetched(source(url, "code_contests"), "code_contests", cache)) == 3
+        assert len(fetched(source(url, "code_contests"), "code_contests")) == 3
     assert next(turn) > max(faults)
 
 
@@ -248,7 +174,7 @@ _FAILURES: list[tuple[Answer, str, int]] = [
 ]
 
 
-def test_a_server_that_fails(cache: Path):
+def test_a_server_that_fails():
     for answer, named, requests in _FAILURES:
         asked: list[str] = []
 
@@ -257,16 +183,17 @@ def test_a_server_that_fails(cache: Path):
             return answer
 
         with standing_before("", behave) as url:
-            message = failure(source(url), "mbpp", cache)
+            message = failure(source(url), "mbpp")
         assert message.startswith(f"{url} mbpp: ")
         assert named in message
         assert "/srv" not in message
         assert len(asked) == requests, answer
 
 
-def test_what_cannot_be_used(server: str, cache: Path):
+def test_what_cannot_be_used(server: str):
+    assert "offline" in failure(source(server), "mbpp", offline=True)
     for url in ("http://127.0.0.1:1", "nowhere", "http://", "http://a b:80"):
-        assert "source.url" in failure(source(url), "mbpp", cache)
+        assert "source.url" in failure(source(url), "mbpp")
     for dataset, layout, named in (
         ("nothing", "mbpp", "no records of nothing"),
         ("mbpp", "humaneval", "mbpp id 1: task_id"),
@@ -278,25 +205,25 @@ def test_what_cannot_be_used(server: str, cache: Path):
         ("letters", "mbpp", "task_id"),
         ("mbpp", "jsonl", "no sandbox layout 'jsonl'; choose one of humaneval, mbpp, code"),
     ):
-        assert named in failure(source(server, dataset), layout, cache), dataset
+        assert named in failure(source(server, dataset), layout), dataset
 
 
-def test_an_id_that_comes_twice(server: str, cache: Path):
+def test_an_id_that_comes_twice(server: str):
     """As from a server that knows no offset, and gives its first page for ever."""
 
     def first_page(_path: str, body: dict[str, Any], _forward: Forward) -> Answer:
         return forward(f"{server}/get_prompts", body | {"offset": 0})
 
     with standing_before(server, first_page) as url:
-        assert "mbpp id 1: the server has this id twice" in failure(source(url), "mbpp", cache)
+        assert "mbpp id 1: the server has this id twice" in failure(source(url), "mbpp")
 
 
 @pytest.mark.parametrize("flag", ["run_all_cases", "return_full_case"])
-def test_a_server_that_shows_not_all_of_the_cases(server: str, cache: Path, flag: str):
+def test_a_server_that_shows_not_all_of_the_cases(server: str, flag: str):
     def older(path: str, body: dict[str, Any], _forward: Forward) -> Answer:
         body["config"]["extra"].pop(flag, None)
         return forward(f"{server}{path}", body)
 
     with standing_before(server, older) as url:
-        message = failure(source(url, "code_contests"), "code_contests", cache)
+        message = failure(source(url, "code_contests"), "code_contests")
     assert "use a newer SandboxFusion" in message
