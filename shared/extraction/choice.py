@@ -1,4 +1,4 @@
-"""Choice of the answer among the code blocks of a completion.
+"""Choice of the answer among the code blocks of a completion, and what it needs of the others.
 
 The last complete block that can be the answer is chosen:
 
@@ -8,29 +8,46 @@ The last complete block that can be the answer is chosen:
   and no example of what an earlier block defines. Programs that read standard input and print come
   before all others, alone or with what earlier blocks define, and demonstrations that ask for their
   input and generators of tests come last. A block that does not parse counts as what it attempts.
-- C++: a block that begins ``main`` and reads input, else one that begins ``main``, else one that
-  includes a header.
 - Any other language: a block that defines the function, if any does; of programs one that begins
   ``main`` and reads input, else one that begins ``main``.
 
 Blocks labelled with the language take precedence over blocks without a label. An unclosed block is
 chosen only if no complete block can be the answer, but before complete blocks that cannot be it.
+
+A name that the chosen Python block uses and binds nowhere comes from the nearest block before it
+that binds the name at top level, or else from the first one behind it that defines or imports it;
+likewise what these blocks lack. Tests, example data and examples that use the chosen block give
+nothing. From a block are taken its imports, definitions and other steps, except what the chosen
+block defines itself, output, and the reading of input that the wanted names do not come from. Of an
+earlier version of the answer only imports, definitions and constants are taken.
 """
 
+import ast
 import re
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
-from shared.extraction import cpp_source as cpp
-from shared.extraction.combination import combine, needed_by
 from shared.extraction.fences import Block
 from shared.extraction.languages import Language, defines_function
-from shared.extraction.python_source import Source, readable
+from shared.extraction.python_source import (
+    DEFINITIONS,
+    IMPORTS,
+    Source,
+    bound_by,
+    future_imports,
+    is_main_guard,
+    parse,
+    readable,
+    visible,
+)
 from shared.statuses import ExtractionReason
 
 _NOTHING = (ExtractionReason.NO_CODE_BLOCK, ExtractionReason.EMPTY, ExtractionReason.PROSE_ONLY)
-_PROMPT = re.compile(
+# A program that asks a person for its input, or that runs others.
+_DEMONSTRATES = re.compile(
     r"\binput[ \t]*\([ \t]*f?[\"'][^\"'\n]|(?:cout|printf)[^;\n]*\"(?:Enter|Please)"
+    r"|^[ \t]*(?:import|from)[ \t]+(?:subprocess|timeit|unittest|pytest)\b",
+    re.MULTILINE,
 )
 _RANDOM = re.compile(r"\brand(?:om|int)?\b|\bmt19937|\bdefault_rng\b")
 _GENERATES = re.compile(
@@ -38,9 +55,7 @@ _GENERATES = re.compile(
     r"|\brandom(?:ized)? (?:\w+ )?(?:tests?|inputs?|cases?|data)\b|\bbrute|\bdef gen|\bgen\w*\(",
     re.IGNORECASE,
 )
-_RUNS_OTHERS = re.compile(
-    r"^[ \t]*(?:import|from)[ \t]+(?:subprocess|timeit|unittest|pytest)\b", re.M
-)
+_MOST_BLOCKS = 20  # before and behind the chosen one
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,201 +97,231 @@ def choose(
     own = [b for b in blocks if b.code.strip() and (not b.label or language.owns(b.label))]
     if not own:
         return None
-    kind = _PythonBlocks if language.is_python else _CppBlocks if language.is_cpp else _Blocks
-    group = kind(text, own, names, language)
-    fits = group.fits()
-    places = range(len(own))
+    if language.is_python:
+        sources = [Source(readable(block.code)) for block in own]
+        codes = [source.code for source in sources]
+        scores = _python_scores(text, own, sources, names)
+    else:
+        sources, codes = [], [visible(block.code) for block in own]
+        scores = _scores(text, own, codes, language, names)
+    closed = (score for score, block in zip(scores, own, strict=True) if block.closed)
+    least = max(1, max(closed, default=0) or max(scores))
 
     def tier(place: int) -> int:
-        block, fit = own[place], fits[place]
+        block, fit = own[place], scores[place] >= least
         if block.closed and fit:
             return 0 if block.label else 1
         if not block.closed:
             return 2 if block.label or fit else 4
         return 3 if block.label else 5
 
-    best = min(map(tier, places))
-    chosen = max(place for place in places if tier(place) == best)
-    block, code = own[chosen], group.codes[chosen]
+    chosen = min(range(len(own)), key=lambda place: (tier(place), -place))
+    block, code, fit = own[chosen], codes[chosen], scores[chosen] >= least
+    named = not sources or not names or not names.isdisjoint(sources[chosen].names)
     reason = ExtractionReason.FENCED if block.label else ExtractionReason.UNLABELLED
     if not block.closed:
         reason = ExtractionReason.UNCLOSED_FENCE
-    elif whole := group.combine(chosen):
-        return Choice(Extraction(whole, ExtractionReason.COMBINED), group.is_sure(chosen))
-    elif not fits[chosen]:
+    elif whole := combine(sources, chosen, names) if len(sources) > 1 else None:
+        return Choice(Extraction(whole, ExtractionReason.COMBINED), named)
+    elif not fit:
         reason = ExtractionReason.FRAGMENT
-    sure = (fits[chosen] or bool(block.label and not block.closed)) and group.is_sure(chosen)
+    sure = named and (fit or bool(block.label and not block.closed))
     return Choice(Extraction(code, reason, block.start), sure)
 
 
-class _Blocks:
-    """Blocks in a language that is not analysed further."""
-
-    _readable: Callable[[str], str] = staticmethod(str)
-
-    def __init__(
-        self, text: str, blocks: Sequence[Block], names: Set[str], language: Language
-    ) -> None:
-        self._programs = None if names else language.programs
-        self.codes = [self._readable(block.code) for block in blocks]
-        self._blocks = blocks
-        self._names = names
-        # The last words before each block.
-        self._before = [text[max(0, b.opening - 200) : b.opening].rstrip() for b in blocks]
-
-    def fits(self) -> list[bool]:
-        fits = [any(defines_function(code, name) for name in self._names) for code in self.codes]
-        return fits if any(fits) else self._usable()
-
-    def _usable(self) -> list[bool]:
-        signs = self._programs
-        if signs is None:
-            return [True] * len(self.codes)
-        whole = [signs.main.search(code) is not None for code in self.codes]
-        reading = [
-            fit and signs.reads.search(code) is not None
-            for fit, code in zip(whole, self.codes, strict=True)
-        ]
-        whole = self._without_tests(reading if self._any_closed(reading) else whole)
-        return whole if self._any_closed(whole) else [True] * len(self.codes)
-
-    def combine(self, place: int) -> str | None:
-        return None
-
-    def is_sure(self, place: int) -> bool:
-        return True
-
-    def _generates_tests(self, place: int) -> bool:
-        """Whether a block makes or runs tests, or asks a person for its input."""
-        code, before = self.codes[place], self._before[place].rpartition("\n\n")[2]
-        if _PROMPT.search(code) or _RUNS_OTHERS.search(code):
-            return True
-        random = _RANDOM.search(code)
-        return bool(random) and _GENERATES.search(before + "\n" + code) is not None
-
-    def _without_tests(self, programs: list[bool]) -> list[bool]:
-        """The programs besides demonstrations and generators of tests, if there are any."""
-        if programs.count(True) < 2:
-            return programs
-        plain = [fit and not self._generates_tests(i) for i, fit in enumerate(programs)]
-        return plain if any(plain) else programs
-
-    def _any_closed(self, fits: Sequence[bool]) -> bool:
-        return any(fit and block.closed for fit, block in zip(fits, self._blocks, strict=True))
+# Scores: only the best blocks can be the answer, and none with 0
 
 
-class _CppBlocks(_Blocks):
-    _readable = staticmethod(cpp.readable_cpp)
+def _scores(
+    text: str, blocks: Sequence[Block], codes: Sequence[str], language: Language, names: Set[str]
+) -> list[int]:
+    """Scores of blocks in a language that is not analysed further."""
+    if any(named := [any(defines_function(code, n) for n in names) for code in codes]):
+        return [1 + fit for fit in named]
+    programs = None if names else language.programs
+    if programs is None:
+        return [1] * len(codes)
 
-    def _usable(self) -> list[bool]:
-        whole = [cpp.has_main(code) for code in self.codes]
-        if whole.count(True) > 1:
-            alone = [fit and not cpp.uses_program(self.codes, i) for i, fit in enumerate(whole)]
-            reading = [
-                fit and cpp.reads_input(code) for fit, code in zip(alone, self.codes, strict=True)
-            ]
-            whole = self._without_tests(reading if self._any_closed(reading) else alone)
-        if self._any_closed(whole):
-            return whole
-        return [cpp.looks_like_cpp(code) for code in self.codes]
+    def score(block: Block, code: str) -> int:
+        if not programs.main.search(code):
+            return 1
+        return 2 + 2 * bool(programs.reads.search(code)) + (not _is_test(text, block, code))
 
-    def is_sure(self, place: int) -> bool:
-        return cpp.looks_like_cpp(self.codes[place])
-
-    def combine(self, place: int) -> str | None:
-        return cpp.combine_cpp(self.codes, place)
+    return [score(block, code) for block, code in zip(blocks, codes, strict=True)]
 
 
-class _PythonBlocks(_Blocks):
-    _readable = staticmethod(readable)
-
-    def __init__(
-        self, text: str, blocks: Sequence[Block], names: Set[str], language: Language
-    ) -> None:
-        super().__init__(text, blocks, names, language)
-        self._sources = [Source(code) for code in self.codes]
+def _python_scores(
+    text: str, blocks: Sequence[Block], sources: Sequence[Source], names: Set[str]
+) -> list[int]:
+    if names:
         words = "|".join(map(re.escape, sorted(names)))
-        self._defines = re.compile(
+        defines = re.compile(
             rf"^(?:(?:async[ \t]+)?def|class)[ \t]+(?:{words})\b"
             rf"|^(?:{words})[ \t]*(?::[^=\n]*)?=(?!=)",
             re.MULTILINE,
         )
+        top = [defines.search(source.code) is not None for source in sources]
+        scores = [int(a or bool(names & s.definitions)) for a, s in zip(top, sources, strict=True)]
+        if sum(scores) > 1:  # the first of a class counts less than that of a module
+            scores = [
+                score and 1 + (1 + at_top if source.is_full(names) else 0)
+                for score, at_top, source in zip(scores, top, sources, strict=True)
+            ]
+        if any(scores):
+            return scores
+    if len(sources) == 1 and sources[0].is_clear:
+        return [1]
+    scores = []
+    defined: set[str] = set()
+    for place, (block, source) in enumerate(zip(blocks, sources, strict=True)):
+        driver = _is_driver(sources, place)
+        if not (driver or _runs_alone(source, defined)):
+            scores.append(0)
+        elif driver or source.is_whole or (source.tree is None and source.reads):
+            scores.append(3 + (not _is_test(text, block, source.code)))
+        else:
+            scores.append(1 + (source.acts or source.is_full(source.definitions)))
+        defined |= source.definitions
+    return scores
 
-    def fits(self) -> list[bool]:
-        if self._names:
-            defining = [self._defines.search(code) is not None for code in self.codes]
-            methods = [bool(self._names & source.definitions) for source in self._sources]
-            either = [a or b for a, b in zip(defining, methods, strict=True)]
-            if either.count(True) == 1:
-                return either
-            for fits in (defining, methods):
-                full = [
-                    fit and s.is_full(self._names)
-                    for fit, s in zip(fits, self._sources, strict=True)
-                ]
-                if any(full):
-                    return full
-            if any(either):
-                return either
-        return self._usable()
 
-    def _usable(self) -> list[bool]:
-        if len(self._sources) == 1 and self._sources[0].is_clear:
-            return [True]
-        alone: list[bool] = []
-        defined: set[str] = set()
-        for place, source in enumerate(self._sources):
-            alone.append(self._runs_alone(source, defined) or self._is_driver(place))
-            defined |= source.definitions
-        pairs = list(zip(alone, self._sources, strict=True))
-        solid = [fit and (s.acts or s.is_full(s.definitions)) for fit, s in pairs]
-        alone = solid if any(solid) else alone
-        programs = [fit and self._is_whole(place) for place, fit in enumerate(alone)]
-        return self._without_tests(programs) if self._any_closed(programs) else alone
+def _runs_alone(source: Source, defined_before: Set[str]) -> bool:
+    if source.tree is None:
+        return source.is_attempt
+    if not source.is_program:
+        return False
+    if source.has_substance:
+        # A program that uses undefined names is wrong, but it may still be the answer.
+        return not source.missing & defined_before
+    return source.acts and not source.missing
 
-    def _is_whole(self, place: int) -> bool:
-        source = self._sources[place]
-        if source.tree is None:
-            return source.is_attempt and source.reads
-        return source.is_whole or self._is_driver(place)
 
-    def _runs_alone(self, source: Source, defined_before: Set[str]) -> bool:
-        if source.tree is None:
-            return source.is_attempt
-        if not source.is_program:
+def _is_driver(sources: Sequence[Source], place: int) -> bool:
+    """Whether a block is a program together with the blocks that it needs.
+
+    If one of these is a program itself, the block is an example of its use.
+    """
+    source = sources[place]
+    if place == 0 or not source.acts or not source.missing or not source.is_program:
+        return False
+    needed = needed_by(sources, place)
+    parts = [sources[i] for i in needed]
+    return (
+        bool(needed)
+        and max(needed) < place
+        and source.missing <= frozenset[str]().union(*needed.values())
+        and any(part.reads for part in (*parts, source))
+        and any(part.writes for part in (*parts, source))
+        and not any(part.is_whole for part in parts)
+    )
+
+
+def _is_test(text: str, block: Block, code: str) -> bool:
+    """Whether a block makes or runs tests, or asks a person for its input."""
+    before = text[max(0, block.opening - 200) : block.opening].rstrip().rpartition("\n\n")[2]
+    if _DEMONSTRATES.search(code):
+        return True
+    return bool(_RANDOM.search(code) and _GENERATES.search(f"{before}\n{code}"))
+
+
+# Combination
+
+
+def needed_by(
+    sources: Sequence[Source], chosen: int, names: Set[str] = frozenset()
+) -> dict[int, set[str]]:
+    """The places of blocks that the chosen one needs, each with the names taken from it.
+
+    ``names`` are wanted besides. Only the nearest blocks are looked at.
+    """
+    answer = sources[chosen]
+    wanted = [(name, chosen) for name in sorted(answer.missing | (names - set(answer.bound)))]
+    if not wanted:
+        return {}
+    near = range(max(0, chosen - _MOST_BLOCKS), min(len(sources), chosen + _MOST_BLOCKS + 1))
+    givers = [i for i in near if i != chosen and _may_give(sources[i], answer, i < chosen)]
+    seen = {name for name, _ in wanted}
+    taken: dict[int, set[str]] = {}
+    while wanted:
+        name, user = wanted.pop()
+        binding = [i for i in givers if name in sources[i].bound.keys() - sources[i].imported]
+        before = [i for i in binding if i < user]
+        behind = [i for i in binding if i > user and sources[i].bound[name]]
+        if before or behind:
+            place = before[-1] if before else behind[0]
+            taken.setdefault(place, set()).add(name)
+            further = sources[place].missing - answer.bound.keys() - seen
+            seen |= further
+            wanted += [(name, place) for name in sorted(further)]
+    return taken
+
+
+def _may_give(source: Source, answer: Source, before: bool) -> bool:
+    """Whether a block is no test, no example data and no example of what the chosen one defines."""
+    if source.tree is None or source.is_data:
+        return False
+    if any(name.lower().startswith("test") for name in (*source.definitions, *source.bound)):
+        return False
+    return not source.missing & answer.definitions or (before and not source.acts)
+
+
+def combine(sources: Sequence[Source], chosen: int, names: Set[str]) -> str | None:
+    """The chosen block behind what it needs of others; None if it needs nothing that they have."""
+    answer = sources[chosen]
+    needed = needed_by(sources, chosen, names) if answer.tree else {}
+    if not needed:
+        return None
+    taken = frozenset[str]().union(*needed.values()) & answer.imported
+    try:
+        parts = [_part(sources[place], answer, needed[place]) for place in sorted(needed)]
+        kept = [
+            s for s in answer.body if not isinstance(s, ast.ImportFrom) or not bound_by(s) & taken
+        ]
+        parts.append(_text(kept) if taken else answer.code)
+    except RecursionError:  # of an expression that is nested too deeply
+        return None
+    futures, bodies = [], []
+    for part in parts:
+        head, body = future_imports(part)
+        futures += head
+        bodies.append(body.strip("\n"))
+    code = "\n\n".join([*dict.fromkeys(futures), *filter(None, bodies)])
+    return code if parse(code) else None
+
+
+def _part(source: Source, answer: Source, names: Set[str]) -> str:
+    """The statements of a block that go into the combination."""
+    own = answer.definitions | (answer.bound.keys() - answer.imported)
+    lasting = source.bound.keys() - source.variables
+    is_version = source.is_whole or bool(source.definitions & answer.definitions)
+    reading = any(bound_by(s) & names and _step(s).reads for s in source.body)
+
+    def belongs(statement: ast.stmt) -> bool:
+        bound = bound_by(statement)
+        if isinstance(statement, IMPORTS):
+            return True
+        if (
+            isinstance(statement, ast.Assert)
+            or is_main_guard(statement)
+            or (bound and bound <= own)
+        ):
             return False
-        if source.has_substance:
-            # A program that uses undefined names is wrong, but it may still be the answer.
-            return not (defined_before and source.missing & defined_before)
-        return source.acts and not source.missing
+        if isinstance(statement, DEFINITIONS):
+            return True
+        step = _step(statement)
+        if step.reads:
+            return reading
+        if isinstance(statement, ast.Expr):  # a setting such as ``sys.setrecursionlimit``
+            is_method = isinstance(getattr(statement.value, "func", None), ast.Attribute)
+            return is_method and not (step.writes or is_version)
+        return bound <= lasting | names or not (step.writes or is_version)
 
-    def _is_driver(self, place: int) -> bool:
-        """Whether a block is a program together with the blocks that it needs.
+    return _text([statement for statement in source.body if belongs(statement)])
 
-        If one of these is a program itself, the block is an example of its use.
-        """
-        source = self._sources[place]
-        if place == 0 or not source.acts or not source.missing or not source.is_program:
-            return False
-        needed = needed_by(self._sources, place)
-        others = [self._sources[i] for i in needed]
-        return (
-            bool(needed)
-            and max(needed) < place
-            and source.missing <= frozenset[str]().union(*needed.values())
-            and any(s.reads for s in (*others, source))
-            and any(s.writes for s in (*others, source))
-            and not any(s.is_whole for s in others)
-        )
 
-    def is_sure(self, place: int) -> bool:
-        """Whether a chosen block has a name that the tests call, if these are known."""
-        source = self._sources[place]
-        return not self._names or bool(
-            self._names & source.definitions
-            or self._defines.search(source.code)
-            or self._names & source.bound.keys()
-        )
+def _step(statement: ast.stmt) -> Source:
+    return Source("" if isinstance(statement, DEFINITIONS) else ast.unparse(statement))
 
-    def combine(self, place: int) -> str | None:
-        return combine(self._sources, place, self._names) if len(self._sources) > 1 else None
+
+def _text(statements: Sequence[ast.stmt]) -> str:
+    return "\n".join(map(ast.unparse, statements))

@@ -3,21 +3,29 @@
 Pure functions that never raise and never run code.
 """
 
+import ast
 import re
-from collections.abc import Collection, Sequence
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from shared.extraction.bare import bare_program, best_run, code_runs, function_body
-from shared.extraction.choice import Choice, Extraction, choose
-from shared.extraction.cpp_source import bare_cpp
+from shared.extraction.choice import Choice, Extraction, choose, combine
 from shared.extraction.fences import Block, find_blocks
 from shared.extraction.languages import Language, language_of
-from shared.extraction.python_source import MAX_PARSED_CHARACTERS, Source, visible
+from shared.extraction.python_source import (
+    MAX_PARSED_CHARACTERS,
+    Source,
+    compiles,
+    parse,
+    visible,
+)
 from shared.extraction.turns import answers, before_next_question
 from shared.statuses import ExtractionReason
 
 _ANSWER_TAG = re.compile(r"^[ \t]*\**<(answer|solution|final_answer)>", re.I | re.MULTILINE)
-_BEGINS_CPP = ("#", "using ", "int ", "//", "/*", "typedef ", "template")
+_CONTINUATION = re.compile(r"\s|\Z|[)\]}]|(else|elif|except|finally)\b")
+_TRIPLE_QUOTE = re.compile(r"\"\"\"|'''")
+_MAYBE_CODE = re.compile(r"\b(?:def|class|import|lambda|print)\b|=|\w\(")
 
 
 def extract(
@@ -31,8 +39,8 @@ def extract(
     1. Keep the assistant's answer, without reasoning, tokens and other turns
        (``shared.extraction.turns``); of that the part before a question that the model made up,
        or in the last ``<answer>`` tag, if it has a program.
-    2. Choose one of the fenced blocks (``shared.extraction.fences``, ``shared.extraction.choice``)
-       with what it needs of others (``shared.extraction.combination``). A fenced block is a whole
+    2. Choose one of the fenced blocks (``shared.extraction.fences``), with what it needs of others
+       (``shared.extraction.choice``). A fenced block is a whole
        program. Code before a lone fence, which closes a block that the prompt opened, is a block.
     3. Without a fence, Python is the whole text if that is a program; a text that continues a
        function (``body_only``, truncated where the body ends); else the lines within the prose that
@@ -41,7 +49,7 @@ def extract(
        tried, and count only if they define what the tests call (or anything, or read input).
 
     Code is returned unchanged, unless it is no program and becomes one without its common
-    indentation, invisible characters and HTML's entities. Mistakes are never mended. Python texts
+    indentation, invisible characters and HTML's entities. Mistakes are never fixed. Python texts
     over 200 KB are not parsed.
 
     Args:
@@ -61,12 +69,12 @@ def extract(
     names = [entry_point] if isinstance(entry_point, str) else entry_point or ()
     search = _Search(language_of(language), frozenset(filter(None, names)))
     best: Choice | None = None
-    parts = answers(text, search.language)
+    parts = answers(text)
     for offset, part in parts:
-        found = search.in_answer(part)
-        if found and (found.sure or best is None):
-            best = _shifted(found, offset)
-        if found and found.sure:
+        choice = search.in_answer(part)
+        if choice and (choice.sure or best is None):
+            best = _shifted(choice, offset)
+        if choice and choice.sure:
             break
     if best is None or not best.extraction.code.strip():
         prose = bool(parts) and not any("```" in part or "~~~" in part for _, part in parts)
@@ -86,9 +94,13 @@ class _Search:
         """Search the text before a question that the model asks itself, then the whole text."""
         before = before_next_question(text)
         if before is not None:
-            found = self.in_tags(before)
-            if found and found.sure and found.extraction.reason != ExtractionReason.UNCLOSED_FENCE:
-                return found
+            choice = self.in_tags(before)
+            if (
+                choice
+                and choice.sure
+                and choice.extraction.reason != ExtractionReason.UNCLOSED_FENCE
+            ):
+                return choice
         return self.in_tags(text)
 
     def in_tags(self, text: str) -> Choice | None:
@@ -97,47 +109,43 @@ class _Search:
         if openers:
             opener = openers[-1]
             closer = text.find(f"</{opener[1]}>", opener.end())
-            inner = text[opener.end() : len(text) if closer < 0 else closer]
-            found = self.in_text(inner)
-            if found and found.sure:
-                return _shifted(found, opener.end())
+            choice = self.in_text(text[opener.end() : len(text) if closer < 0 else closer])
+            if choice and choice.sure:
+                return _shifted(choice, opener.end())
         return self.in_text(text)
 
     def in_text(self, text: str) -> Choice | None:
         blocks = find_blocks(text, self.language)
         if not blocks:
             return self._whole(text) or self._in_prose(text)
-        head = text[: blocks[0].opening].rstrip("\n")
-        if not blocks[0].label and (begun := self._begun_by_prompt(head)):
-            fence = f"```{min(self.language.labels)}\n"
-            # A body needs the prompt's function, unless a block has a function of its own.
-            is_body = begun.extraction.reason is ExtractionReason.BODY_ONLY
-            more = find_blocks(fence + text, self.language)[1 if is_body else 0 :]
-            found = self._choose(fence + text, more)
-            if found is None or found.extraction.code == begun.extraction.code:
-                return begun
-            return (
-                begun
-                if is_body and not (self.names and found.sure)
-                else _shifted(found, -len(fence))
-            )
-        found = self._choose(text, blocks)
-        if found and found.sure:
-            return found
-        return self._elsewhere(text, blocks, found) or found
+        if not blocks[0].label and (begun := self._begun_by_prompt(text, blocks[0])):
+            return begun
+        choice = self._choose(text, blocks)
+        if choice and choice.sure:
+            return choice
+        return self._elsewhere(text, blocks, choice) or choice
 
     def _choose(self, text: str, blocks: Sequence[Block]) -> Choice | None:
         return choose(text, blocks, self.language, self.names)
 
-    def _begun_by_prompt(self, head: str) -> Choice | None:
-        """The code before the first fence, if that closes a block which the prompt opened."""
-        head_of_code = head.lstrip()
+    def _begun_by_prompt(self, text: str, first: Block) -> Choice | None:
+        """Search a text whose first fence closes a block which the prompt opened."""
+        head = text[: first.opening].rstrip("\n")
         programs = self.language.programs
-        if self.language.is_cpp and not head_of_code.startswith(_BEGINS_CPP):
+        if not head.strip() or (programs and not programs.begins.match(head.lstrip())):
             return None
-        if not head_of_code or (programs and not programs.begins.match(head_of_code)):
+        begun = self._whole(head)
+        if begun is None:
             return None
-        return self._whole(head)
+        fence = f"```{min(self.language.labels)}\n"
+        # A body needs the prompt's function, unless a block has a function of its own.
+        is_body = begun.extraction.reason is ExtractionReason.BODY_ONLY
+        choice = self._choose(fence + text, find_blocks(fence + text, self.language)[is_body:])
+        if choice is None or choice.extraction.code == begun.extraction.code:
+            return begun
+        return (
+            begun if is_body and not (self.names and choice.sure) else _shifted(choice, -len(fence))
+        )
 
     def _whole(self, text: str) -> Choice | None:
         """A text that is a program or a function's body, apart from blank lines around it."""
@@ -146,49 +154,56 @@ class _Search:
         first, _, rest = text.partition("\n")
         if self.language.owns(first.strip().lower()):  # as behind a fence
             start, text = start + len(first) + 1, rest
-        programs = self.language.programs
-        if self.language.is_cpp or programs:
-            if code := programs.bare(text) if programs else bare_cpp(text):
+        if programs := self.language.programs:
+            if code := programs.bare(text):
                 place = start + text.find(code)
                 return Choice(Extraction(code, ExtractionReason.BARE_CODE, place), True)
         elif self.language.is_python and len(text) <= MAX_PARSED_CHARACTERS:
             for version in dict.fromkeys((text, visible(text))):
-                if program := bare_program(version):
-                    found = Extraction(program, ExtractionReason.BARE_CODE, start)
-                    return Choice(found, self._is_answer(program))
-                if body := function_body(version):
+                if program := _bare_program(version):
+                    whole = Extraction(program, ExtractionReason.BARE_CODE, start)
+                    return Choice(whole, self._is_answer(program))
+                if body := _function_body(version):
                     return Choice(Extraction(body, ExtractionReason.BODY_ONLY, start), True)
         return None
 
     def _is_answer(self, code: str) -> bool:
         """Whether code defines what the tests call, if that is known; else anything, or reads."""
         if not self.language.is_python:
-            return not self.language.is_cpp or bool(bare_cpp(code))
+            programs = None if self.names else self.language.programs
+            return programs is None or programs.main.search(code) is not None
         source = Source(code)
-        if self.names:
-            return bool(self.names & {*source.definitions, *source.bound})
-        return source.has_substance
+        return not self.names.isdisjoint(source.names) if self.names else source.has_substance
 
     def _in_prose(self, text: str) -> Choice | None:
-        if self.language.is_cpp or self.language.programs:
-            return self._whole(text)
+        """The lines that are Python with the most substance, and what they need of others."""
         if not self.language.is_python or len(text) > MAX_PARSED_CHARACTERS:
-            return None
+            return self._whole(text) if self.language.programs else None
         text = visible(text)
-        runs = code_runs(text)
-        code = best_run(runs, self.names)
-        if code is None:
+        sources = [Source(run) for run in _code_runs(text)]
+        sources = [source for source in sources if source.tree and self._rank(source)]
+        if not sources:
             return None
-        start = text.rfind(code)
-        found = Extraction(code, ExtractionReason.PROSE_HEURISTIC, start if start >= 0 else None)
-        # What the lines need of other runs.
-        others = [Block("", run, True, 0, 0, 0) for run in runs if run != code]
-        chosen = self._choose("", [*others, Block("python", code, True, 0, 0, 0)])
-        if chosen and chosen.extraction.reason is ExtractionReason.COMBINED:
-            found = chosen.extraction
-        return Choice(found, self._is_answer(code))
+        best = max(sources, key=lambda s: (self._rank(s), s.code.count("\n"), sources.index(s)))
+        start = text.rfind(best.code)
+        choice = Extraction(
+            best.code, ExtractionReason.PROSE_HEURISTIC, start if start >= 0 else None
+        )
+        if whole := combine(sources, sources.index(best), self.names):
+            choice = Extraction(whole, ExtractionReason.COMBINED)
+        return Choice(choice, self._is_answer(best.code))
 
-    def _elsewhere(self, text: str, blocks: Sequence[Block], found: Choice | None) -> Choice | None:
+    def _rank(self, source: Source) -> int:
+        if not self.names.isdisjoint(source.names):
+            return 3
+        if source.has_substance:
+            return 2
+        kinds = (ast.Import, ast.ImportFrom, ast.Assign)
+        return int(any(isinstance(statement, kinds) for statement in source.body))
+
+    def _elsewhere(
+        self, text: str, blocks: Sequence[Block], choice: Choice | None
+    ) -> Choice | None:
         """Look for the answer where no block can be it: behind other labels, outside of blocks."""
         others = [replace(b, label="") for b in blocks if not self.language.owns(b.label)]
         pieces, position = [], 0
@@ -198,7 +213,7 @@ class _Search:
             position = block.end
         outside = "".join([*pieces, text[position:]])
         for other in (
-            self._choose(text, others) if self.names or not found else None,
+            self._choose(text, others) if self.names or not choice else None,
             self._in_prose(outside),
         ):
             if other and other.sure and self._is_answer(other.extraction.code):
@@ -206,10 +221,117 @@ class _Search:
         return None
 
 
-def _shifted(found: Choice, offset: int) -> Choice:
-    start = found.extraction.start
+def _shifted(choice: Choice, offset: int) -> Choice:
+    start = choice.extraction.start
     moved = None if start is None else start + offset
-    return replace(found, extraction=replace(found.extraction, start=moved))
+    return replace(choice, extraction=replace(choice.extraction, start=moved))
+
+
+def _offset_in_completion(extraction: Extraction, completion: str) -> int | None:
+    """Find the code in the original text; None if it differs there, for example in line ends."""
+    at = extraction.start
+    if at is None or not extraction.code:
+        return None
+    left = at
+    for number, line_end in enumerate(re.finditer("\r\n", completion)):
+        if line_end.start() - number >= left:
+            break
+        at += 1
+    return at if completion.startswith(extraction.code, at) else None
+
+
+# Code without fences
+
+
+def _bare_program(text: str) -> str | None:
+    """The text without common indentation, if all of it is a program."""
+    indented = text[:1] in (" ", "\t")
+    source = Source(textwrap.dedent(text) if indented else text)
+    return source.code if source.is_program and (source.has_substance or not indented) else None
+
+
+def _function_body(text: str) -> str | None:
+    """The text as the body of a function whose head is in the prompt, truncated at its end."""
+    return next((c.rstrip() + "\n" for c in _possible_bodies(text) if _is_body(c)), None)
+
+
+def _possible_bodies(text: str) -> Iterator[str]:
+    lines = text.split("\n")
+    outside = (i for i, line in enumerate(lines) if i and line[:1] not in ("", " ", "\t", "#"))
+    cut = "\n".join(lines[: next(outside, len(lines))])
+    if text[:1] in (" ", "\t"):
+        yield from (text, cut)
+        return
+    # A server that strips completions removed the first line's indentation.
+    yield "    " + text
+    yield textwrap.indent(text, "    ")
+    yield "    " + cut
+    yield textwrap.indent(_leading_statements(lines), "    ")
+
+
+def _leading_statements(lines: Sequence[str]) -> str:
+    kept: list[str] = []
+    for unit in _units(lines):
+        if parse("def _():\n" + textwrap.indent(unit, "    ") + "\n    pass") is None:
+            break
+        kept.append(unit)
+    return "\n".join(kept)
+
+
+def _is_body(text: str) -> bool:
+    if "return" not in text and "yield" not in text:
+        return False
+    return compiles("def _():\n" + text) and not compiles(textwrap.dedent(text))
+
+
+def _code_runs(text: str) -> list[str]:
+    """The parts of a text that are Python: runs of lines, and indented paragraphs."""
+    if not _MAYBE_CODE.search(text):
+        return []
+    lines = text.split("\n")
+    return list(dict.fromkeys([*_runs(lines), *_indented(lines)]))
+
+
+def _runs(lines: Sequence[str]) -> Iterator[str]:
+    """Join adjacent top-level statements."""
+    run: list[str] = []
+    for unit in (*_units(lines), "end of text"):
+        source = Source(unit)
+        if source.has_statements or (source.tree and not source.body):
+            run.append(unit)
+        elif run:
+            yield "\n".join(run).strip("\n")
+            run = []
+
+
+def _indented(lines: Sequence[str]) -> Iterator[str]:
+    """Paragraphs that are indented as a whole, without their indentation."""
+    part: list[str] = []
+    for line in [*lines, "end"]:
+        if line[:1] in ("", " ", "\t"):
+            part.append(line)
+            continue
+        code = textwrap.dedent("\n".join(part)).strip("\n")
+        part = []
+        if code and Source(code).has_statements:
+            yield code
+
+
+def _units(lines: Sequence[str]) -> Iterator[str]:
+    """Split lines where a top-level statement may begin."""
+    unit: list[str] = []
+    in_string = False
+    for line in lines:
+        decorated = bool(unit) and unit[-1].startswith("@")
+        if unit and not in_string and not decorated and not _CONTINUATION.match(line):
+            yield "\n".join(unit)
+            unit = []
+        unit.append(line)
+        in_string ^= len(_TRIPLE_QUOTE.findall(line)) % 2 == 1
+    yield "\n".join(unit)
+
+
+# verl's rule
 
 
 def extract_verl(completion: str) -> Extraction:
@@ -235,16 +357,3 @@ def extract_verl(completion: str) -> Extraction:
         start, code = start + len(first_line) + 1, rest
     reason = ExtractionReason.UNLABELLED if fence else ExtractionReason.UNCLOSED_FENCE
     return Extraction(code, reason, start)
-
-
-def _offset_in_completion(found: Extraction, completion: str) -> int | None:
-    """Find the code in the original text; None if it differs there, for example in line ends."""
-    at = found.start
-    if at is None or not found.code:
-        return None
-    left = at
-    for number, line_end in enumerate(re.finditer("\r\n", completion)):
-        if line_end.start() - number >= left:
-            break
-        at += 1
-    return at if completion.startswith(found.code, at) else None

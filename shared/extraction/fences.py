@@ -1,7 +1,6 @@
 """Parser for fenced Markdown code blocks: CommonMark's rules, lenient to mistakes of models."""
 
 import re
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -9,14 +8,13 @@ from itertools import islice
 from shared.extraction.languages import Language, Literals, is_known_label
 from shared.extraction.python_source import parse
 
-_MARK = re.compile(r"`{3,}|~{3,}|^'{3}(?=py|[ \t]*$)", re.MULTILINE)
+_MARK = re.compile(r"`{3,}|~{3,}")
 _LABEL = re.compile(r"[\s{.]*((?:language-|lang=)?[A-Za-z0-9_+#./-]*)")
 _ATTRIBUTES = re.compile(r"[\s\w.{}=\"':,;/\\#()\[\]+-]*\Z")
 # Text before a fence that is part of the document: quotation, list, emphasis.
 _PREFIX = re.compile(r"[ \t>]*(?:(?:\d{1,3}[.)]|[-*+•])[ \t]+)?\**\Z")
 _BEHIND_CODE = re.compile(r"[ \t]*(?:<[^\n]*|[.*})\]]{1,3})?\Z")
 _CLOSING_TAG = re.compile(r"(?:</[A-Za-z_]{1,20}>|\[/[A-Z]{1,20}\]|```)\s*\Z")
-_FIRST_LINE = ("import ", "from ", "def ", "class ", "@", "async def ", "#include")
 _PROSE = re.compile(
     r"^[ \t]{0,4}(?!(?:from|import|if|for|while|def|class|return|assert|del|not|with|async|await"
     r"|raise|global|yield|match|case)\b)(?:\*\*|#{2,6} |[-*•] |\d{1,2}\. |[A-Z][a-z]+:"
@@ -24,7 +22,6 @@ _PROSE = re.compile(
     re.MULTILINE,
 )
 _MOST_PROSE = 8  # lines that may begin the prose behind an unclosed block
-_MOST_STRINGS = 8  # with fences in a block
 _LONGEST_LINE = 1000  # with a block
 _LONGEST_FENCE = 10  # longer ones count as so long
 
@@ -77,9 +74,8 @@ class _Fence:
 
     def opens(self, language: Language) -> bool:
         """Whether it begins a block even where one is open."""
-        if not (language.owns(self.label) or is_known_label(self.label)):
-            return False
-        return self.info.startswith(_FIRST_LINE) or _ATTRIBUTES.match(self.info) is not None
+        known = language.owns(self.label) or is_known_label(self.label)
+        return known and _ATTRIBUTES.match(self.info) is not None
 
 
 def find_blocks(text: str, language: Language) -> list[Block]:
@@ -93,7 +89,7 @@ def find_blocks(text: str, language: Language) -> list[Block]:
     comment ends nothing. A block of another language ends at any fence with the wanted label. A
     block may be in one line. The fence's indentation is removed as far as all lines have it.
     """
-    if "```" not in text and "~~~" not in text and "'''" not in text:
+    if "```" not in text and "~~~" not in text:
         return []
     return list(_Scanner(text, language).blocks())
 
@@ -118,12 +114,11 @@ class _Scanner:
                 yield block
 
     def _may_open(self, fence: _Fence) -> bool:
-        owned = self._language.owns(fence.label)
-        if fence.alone and fence.mark != "'":
+        if fence.alone:
             return True
         if fence.bare:
             return fence.before.rstrip("* \t").endswith(":")
-        return owned and (fence.alone or not fence.info)
+        return self._language.owns(fence.label) and not fence.info
 
     def _inline(self, fence: _Fence) -> Block:
         code = fence.behind.lstrip(fence.mark).partition(fence.mark * 3)[0].strip()
@@ -145,7 +140,7 @@ class _Scanner:
             end = max(start, last.line - 1)
         else:  # the fence is at the end of the last line of code
             end = last.at
-        label, code = opener.label, self._text[start:end]
+        label, code = opener.label, _without_indentation(self._text[start:end], opener)
         following, behind = place, end
         if last and closed:
             following, behind = place + 1, last.end
@@ -153,11 +148,8 @@ class _Scanner:
             closed = owned and self._is_whole(code)
         else:
             code = self._without_rest(code)
-        code = _without_indentation(code, opener)
         first, newline, rest = code.partition("\n")
-        if owned and opener.info.startswith(_FIRST_LINE):
-            start, code = self._text.index(opener.info, opener.at), f"{opener.info}\n{code}"
-        elif not label and newline and self._language.owns(first.strip().lower()):
+        if not label and newline and self._language.owns(first.strip().lower()):
             label, start, code = first.strip().lower(), start + len(first) + 1, rest
         return Block(label, code, closed, start, opener.line, behind), following
 
@@ -174,43 +166,24 @@ class _Scanner:
 
     def _first_end(self, opener: _Fence, length: int, place: int, owned: bool) -> tuple[int, bool]:
         is_code = owned or not opener.label
-        if is_code:
-            self._literals.restart(opener.end)
-        strings = 0
-        while place < len(self._fences):
-            fence = self._fences[place]
-            place += 1
-            if fence.is_inline or (fence.mark == "'") is not (opener.mark == "'"):
-                continue
-            literal = self._literals.around(fence.at) if is_code else None
-            if literal and not fence.alone:
-                continue
-            if literal and strings < _MOST_STRINGS and self._goes_on(opener, literal.end(), place):
-                strings += 1
-                while place < len(self._fences) and self._fences[place].at < literal.end():
-                    place += 1
+        self._literals.restart(opener.end)
+        for end in range(place, len(self._fences)):
+            fence = self._fences[end]
+            if fence.is_inline or (is_code and self._literals.around(fence.at)):
                 continue
             same = fence.mark == opener.mark and fence.length >= length
             if not fence.alone:
                 if self._language.owns(fence.label) and not fence.info:
-                    return place - 1, False
+                    return end, False
                 if is_code and same and _BEHIND_CODE.match(fence.behind):
-                    return place - 1, True
+                    return end, True
             elif same:
-                return place - 1, not fence.opens(self._language)
+                return end, not fence.opens(self._language)
             elif is_code and fence.bare and fence.mark != opener.mark:
-                return place - 1, True
+                return end, True
             elif not owned and self._language.owns(fence.label) and fence.opens(self._language):
-                return place - 1, False
-        return place, False
-
-    def _goes_on(self, opener: _Fence, string_end: int, place: int) -> bool:
-        """Whether a block is a program if a string with fences belongs to it."""
-        if not self._language.is_python:
-            return True
-        rest = (fence for fence in self._fences[place:] if fence.at >= string_end)
-        end = next((fence.line for fence in rest if fence.alone), len(self._text))
-        return parse(_without_indentation(self._text[opener.end + 1 : end], opener)) is not None
+                return end, False
+        return len(self._fences), False
 
     def _is_whole(self, code: str) -> bool:
         if self._language.is_python:
@@ -221,11 +194,9 @@ class _Scanner:
         """An unclosed block without closing tags and prose behind the program."""
         while tag := _CLOSING_TAG.search(code, max(0, len(code) - 40)):
             code = code[: tag.start()].rstrip()
-        if self._is_whole(code):
-            return code
-        for prose in islice(_PROSE.finditer(code), _MOST_PROSE):
+        for prose in islice(() if self._is_whole(code) else _PROSE.finditer(code), _MOST_PROSE):
             head = code[: prose.start()].rstrip()
-            if head and self._is_whole(textwrap.dedent(head)):
+            if head and self._is_whole(head):
                 return head
         return code
 
@@ -249,26 +220,21 @@ def _fences(text: str) -> Iterator[_Fence]:
 
 
 def _split_info(info: str) -> tuple[str, str]:
-    found = _LABEL.match(info)
-    label = found[1].lower().removeprefix("language-").removeprefix("lang=") if found else ""
-    return label, info[found.end() if found else 0 :].strip(" \t}") if label else info.strip()
+    match = _LABEL.match(info)
+    label = match[1].lower().removeprefix("language-").removeprefix("lang=") if match else ""
+    return label, info[match.end() if match else 0 :].strip(" \t}") if label else info.strip()
 
 
 def _without_indentation(code: str, opener: _Fence) -> str:
     """Code without the fence's quote marks or indentation, as far as all lines have it."""
     lines = code.split("\n")
     if ">" in opener.before and opener.alone:
-        return "\n".join(_unquoted(line) for line in lines)
+        return re.sub(r"^[ \t]*> ?", "", code, flags=re.MULTILINE)
     if not opener.before:
         return code
     common = min((_blanks(line) for line in lines if line.strip()), default=0)
     removed = min(len(opener.before), common)
     return "\n".join(line[min(removed, _blanks(line)) :] for line in lines)
-
-
-def _unquoted(line: str) -> str:
-    rest = line.lstrip(" \t")
-    return rest[1:].removeprefix(" ") if rest.startswith(">") else line
 
 
 def _blanks(line: str) -> int:

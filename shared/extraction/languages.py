@@ -47,10 +47,7 @@ _PYTHON_LITERAL = re.compile(
     r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?" + _LINE_STRINGS + r"|#[^\n]*+",
     re.DOTALL,
 )
-_RAW_STRING = r"""|\bR"(?P<mark>\w{0,16})\((?:[^)]|\)(?!(?P=mark)"))*+(?:\)(?P=mark)")?"""
-_BRACES_LITERAL = re.compile(
-    r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?" + _RAW_STRING + _LINE_STRINGS, re.DOTALL
-)
+_BRACES_LITERAL = re.compile(r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?" + _LINE_STRINGS, re.DOTALL)
 
 
 # The last line of a program in a language with braces.
@@ -68,17 +65,13 @@ class Language:
     def is_python(self) -> bool:
         return "py" in self.labels
 
-    @property
-    def is_cpp(self) -> bool:
-        return "cpp" in self.labels
-
     def owns(self, label: str) -> bool:
         """Whether a label in lower case, such as "python3" or "c++17", means this language."""
         return label in self.labels or _plain(label) in self.labels
 
     @cached_property
     def programs(self) -> "Programs | None":
-        """The signs of whole programs, in the table's languages besides Python and C++."""
+        """The signs of whole programs, in the table's languages besides Python."""
         entry = LANGUAGES.get(self.key)
         if entry is None or not entry.main:
             return None
@@ -144,21 +137,16 @@ class Literals:
         return match if match and match.start() < position and is_closed(match[0]) else None
 
     def restart(self, position: int) -> None:
-        """Read on from a position as if nothing were before it."""
-        if position < self._start or self.around(position) or self._begins_before(position):
+        """Continue from a position as if nothing were before it."""
+        if position < self._start or (self._match and self._match.start() < position):
             self._match = self._pattern.search(self._text, position)
         self._start = position
-
-    def _begins_before(self, position: int) -> bool:
-        return self._match is not None and self._match.start() < position
 
 
 def is_closed(literal: str) -> bool:
     """Whether a match of ``Language.literal`` is a comment or has its closing mark."""
     if literal.startswith("/*"):
         return literal.endswith("*/")
-    if literal.startswith('R"'):
-        return literal.endswith(f'){literal[2:].partition("(")[0]}"')
     if literal[0] not in "\"'":
         return True
     mark = literal[:3] if literal[:3] in ('"""', "'''") else literal[0]

@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-import html
 import re
 import symtable
 import sys
@@ -45,7 +44,6 @@ _INVISIBLE = {
     **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
     **dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"), ""),
 }
-_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,4}|#x[0-9a-fA-F]{1,4});")
 
 
 def parse(text: str) -> ast.Module | None:
@@ -79,16 +77,12 @@ def visible(text: str) -> str:
 
 
 def readable(code: str) -> str:
-    """A block, without indentation, invisible characters or entities if only they spoil it."""
-    indented, entities = code[:1] in (" ", "\t"), _ENTITY.search(code) is not None
-    if not (indented or entities) and code.isascii():
+    """A block, without indentation or invisible characters if only they spoil it."""
+    indented = code[:1] in (" ", "\t")
+    if not indented and (code.isascii() or Source(code).is_program):
         return code
-    if not indented and Source(code).is_program:
-        return code
-    plain = visible(code)
-    versions = (code, plain, html.unescape(plain))
-    programs = (Source(textwrap.dedent(v) if v[:1] in (" ", "\t") else v) for v in versions)
-    return next((source.code for source in programs if source.is_program), code)
+    versions = (textwrap.dedent(version) for version in (code, visible(code)))
+    return next((version for version in versions if Source(version).is_program), code)
 
 
 class Source:
@@ -207,6 +201,11 @@ class Source:
         return bound
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """Names that it defines or binds."""
+        return self.definitions | self.bound.keys()
+
+    @cached_property
     def variables(self) -> frozenset[str]:
         return frozenset(name for name, lasts in self.bound.items() if not lasts)
 
@@ -247,7 +246,8 @@ class Source:
 
 
 def is_main_guard(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test)
+    tests = ast.walk(statement.test) if isinstance(statement, ast.If) else ()
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in tests)
 
 
 def bound_by(statement: ast.stmt) -> frozenset[str]:

@@ -1,15 +1,11 @@
 """The answer within a completion, without reasoning, chat templates' tokens and other turns.
 
 Completions are text: a special token that a model wrote looks like one that the tokenizer made. A
-token or tag counts as text in a string or comment of the program, in quotation marks, and between
-words of a sentence.
+token or tag counts as text in a closed block, in quotation marks, and between words of a sentence.
 """
 
 import re
 from bisect import bisect
-from collections.abc import Iterator, Sequence
-
-from shared.extraction.languages import Language, Literals
 
 _NAMES = r"(?:think|thinking|thoughts?|reasoning|scratchpad|reflection|seed:think)"
 _TAG = re.compile(
@@ -17,7 +13,7 @@ _TAG = re.compile(
     rf"|<{_NAMES}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>",
     re.IGNORECASE,
 )
-_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
+_FENCE = re.compile(r"`{3,}|~{3,}")
 _ANSWER = re.compile(r"^[ \t]*<(?:answer|solution|final_answer)>", re.IGNORECASE | re.MULTILINE)
 
 _ATTRIBUTES = r"(?:[ \t]+(?:to=[\w.]+|json|code|text))*[ \t]*(?:<\|constrain\|>\w*)?"
@@ -32,7 +28,7 @@ _TOKEN = re.compile(
     r"|\[DONE\](?=[ \t]*$)|(?<![\w\])])\[/?INST\]|^<s>|^\[BEGIN\])",
     re.MULTILINE,
 )
-# Tokens that end a message; behind any other one it goes on.
+# Tokens that end a message; after any other token it continues.
 _ENDS = re.compile(r"end|eo[stm](?![a-z])|\beod|return|stop|call|file_sep|fim|</s>|\[done\]")
 _ASKS = frozenset(("user", "system", "developer", "human", "[inst]"))
 _ANSWERS = frozenset(("", "assistant", "model", "bot", "[/inst]", "final", "tool outputs end"))
@@ -52,7 +48,7 @@ _NEXT_QUESTION = re.compile(
 _REPLY = re.compile(r"^(?:#+[ \t]*)?(?:Answer|A|Solution|Response)\b[ \t]*:", re.MULTILINE)
 
 
-def answers(text: str, language: Language) -> list[tuple[int, str]]:
+def answers(text: str) -> list[tuple[int, str]]:
     """The parts of a completion that can have the answer, with their offsets, the best first.
 
     These are the assistant's messages up to the first further question, the last one first; of a
@@ -61,13 +57,16 @@ def answers(text: str, language: Language) -> list[tuple[int, str]]:
     if text.startswith("analysis") and (final := text.rfind(_FINAL_WORD)) > 0:
         start = final + len(_FINAL_WORD)
         return [(start, text[start:])]
-    text = _without_reasoning(text, language)
-    return [
-        (start, message)
-        for start, end in _messages(text, language)
-        for start, message in [_behind_reasoning(text, start, end, language)]
-        if message.strip()
-    ]
+    text = _without_reasoning(text)
+    parts = []
+    for start, end in _messages(text):
+        message = text[start:end]
+        # The opening tag of reasoning may be in the prompt.
+        behind = max((tag.end() for tag in _matches(_TAG, message) if tag["closes"]), default=0)
+        behind += len(message[behind:]) - len(message[behind:].lstrip("\n"))
+        if message[behind:].strip():
+            parts.append((start + behind, message[behind:]))
+    return parts
 
 
 def before_next_question(text: str) -> str | None:
@@ -82,42 +81,44 @@ def before_next_question(text: str) -> str | None:
     return None
 
 
+def _matches(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    """The tags or tokens of a text that are no part of a program or of a sentence."""
+    matches = list(pattern.finditer(text))
+    fences = [fence.end() for fence in _FENCE.finditer(text)] if matches else []
+    return [m for m in matches if not _is_mention(text, m) and not _in_block(text, fences, m.end())]
+
+
 def _is_mention(text: str, match: re.Match[str]) -> bool:
     """Whether a tag or token is in quotation marks or between words of a sentence."""
     start, end = match.span()
     before, after = text[max(0, start - 2) : start], text[end : end + 2]
-    quoted = before[-1:] in ("'", '"', "`") and after[:1] in ("'", '"', "`", "\\")
+    quoted = before[-1:] in ("'", '"', "`") and after[:1].strip() != ""
     between = before.endswith(" ") and before[:1] not in ("", "\n", " ")
     return quoted or (between and after.startswith(" ") and after[1:].isalnum())
 
 
-def _fences(text: str) -> list[int]:
-    return [fence.end() for fence in _FENCE.finditer(text)]
+def _in_block(text: str, fences: list[int], position: int) -> bool:
+    """Whether the last fence opens a block, and the next one closes it: no label is behind it."""
+    place = bisect(fences, position)
+    return (
+        place % 2 == 1
+        and place < len(fences)
+        and not text[fences[place] : fences[place] + 1].isalnum()
+    )
 
 
-def _in_block(fences: Sequence[int], start: int, end: int) -> bool:
-    """Whether the last fence between two positions opens a block."""
-    return (bisect(fences, end) - bisect(fences, start)) % 2 == 1
-
-
-def _without_reasoning(text: str, language: Language) -> str:
-    """Blank reasoning that a tag at the start of a line opens outside of code.
+def _without_reasoning(text: str) -> str:
+    """Blank reasoning that a tag at the start of a line opens.
 
     It ends at the next closing tag; if there is none, at an ``<answer>`` tag or the end.
     """
-    tags = [tag for tag in _TAG.finditer(text) if not _is_mention(text, tag)]
-    if all(tag["closes"] for tag in tags):
-        return text
-    fences, literals = _fences(text), Literals(text, language)
     kept, position, opener = [], 0, None
-    for tag in tags:
+    for tag in _matches(_TAG, text):
         if tag["closes"] and opener:
             kept += [text[position : opener.start()], _blank(text[opener.start() : tag.end()])]
             position, opener = tag.end(), None
-            literals.restart(position)
         elif not (tag["closes"] or opener) and _begins_line(text, tag.start()):
-            inside = _in_block(fences, position, tag.start()) or literals.around(tag.start())
-            opener = None if inside else tag
+            opener = tag
     if opener:
         answer = _ANSWER.search(text, opener.end())
         end = answer.start() if answer else len(text)
@@ -126,29 +127,11 @@ def _without_reasoning(text: str, language: Language) -> str:
     return "".join([*kept, text[position:]])
 
 
-def _behind_reasoning(text: str, start: int, end: int, language: Language) -> tuple[int, str]:
-    """The message, or what is behind its last closing tag, whose opening one is in the prompt."""
-    message = text[start:end]
-    closers = [tag for tag in _TAG.finditer(message) if tag["closes"]]
-    behind = 0
-    if closers:
-        fences, literals = _fences(message), Literals(message, language)
-    for tag in closers:
-        in_code = _in_block(fences, behind, tag.start()) or bisect(fences, behind) == len(fences)
-        inside = in_code and literals.around(tag.start())
-        if not inside and not _is_mention(message, tag):
-            behind = tag.end()
-            literals.restart(behind)
-    message = message[behind:]
-    blank = len(message) - len(message.lstrip("\n"))
-    return start + behind + blank, message[blank:]
-
-
-def _messages(text: str, language: Language) -> list[tuple[int, int]]:
+def _messages(text: str) -> list[tuple[int, int]]:
     """The places of the assistant's messages, the last one first."""
     messages: list[tuple[str, int, int]] = []
     role, start = "assistant", 0
-    for token in _tokens(text, language):
+    for token in _matches(_TOKEN, text):
         name = _role(token)
         if role in _ANSWERS and text[start : token.start()].strip():
             messages.append((role, start, token.start()))
@@ -172,22 +155,6 @@ def _role(token: re.Match[str]) -> str:
         return (token["channel"] or token["role"] or "").lower()
     name = token["first_channel"] or token["name"] or token["wide"] or token["mark"]
     return name.lower().replace("▁", " ")
-
-
-def _tokens(text: str, language: Language) -> Iterator[re.Match[str]]:
-    """The template's tokens, without those that are part of the program or of a sentence."""
-    tokens = list(_TOKEN.finditer(text))
-    if tokens:
-        fences, literals = _fences(text), Literals(text, language)
-    for token in tokens:
-        literal = literals.around(token.start())
-        if literal and literal[0][0] in "#/":
-            # A comment may be the last words of a message, unless its block goes on.
-            place = bisect(fences, token.end())
-            closed = any(not text[i : i + 1].isalnum() for i in fences[place : place + 1])
-            literal = literal if closed and _in_block(fences, 0, token.start()) else None
-        if not literal and not _is_mention(text, token):
-            yield token
 
 
 def _begins_line(text: str, position: int) -> bool:

@@ -184,6 +184,12 @@ LANGUAGES = {
             stack_mib=MAX_STACK,
             idle="int main() {}",
             hint="It is compiled with g++ -std=c++17 -O2. ",
+            begins=(
+                r"#[ \t]*[a-z]|using\s+\w|typedef\b|template\s*<|(?:struct|class)\s+\w+[^.\n]*$"
+                r"|(?:int|signed|void)\s+\w+\s*\(|//|/\*"
+            ),
+            main=r"^[ \t]*(?:(?:signed|int|auto|int32_t|void)\s+main\s*\(|main\s*\([^;\n]*$)",
+            reads=r"\bcin\b|\bscanf|\bgetline\b|\bgetchar|\bstdin\b|\bfread\b|\bread\s*\(",
             multipl_e=("cpp",),
         ),
         Language(
