@@ -175,7 +175,7 @@ k8s-validate: $(K8S_STAMP) # validate the manifests with the schemas of two Kube
 test-k8s: $(DEV_STAMP) # on the cluster of kubectl: changes of a stack, the demo, a thousand samples while pods are killed (k8s/README.md)
 	PLUMBLINE_TEST_CLUSTER=1 $(BIN)/python -m pytest -q tests/k8s/test_cluster.py tests/k8s/test_cluster_runs.py
 
-chaos: $(DEV_STAMP) # disturb processes of runs, or containers; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze --stack compose)
+chaos: $(DEV_STAMP) # disturb processes of runs; verdicts must stay (ARGS: --minutes N --seed N --faults kill,freeze)
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 endurance: $(DEV_STAMP) # two hours of reward traffic with faults: memory, keys, descriptors at start and end (ARGS: --minutes N --rate N)
@@ -214,7 +214,7 @@ lock: ## update the locks from pyproject.toml and packaging/ (needs uv)
 bench-pipeline: $(DEV_STAMP) # samples per second, and CPU time per sample, of queue, ledger, judge and aggregator
 	$(BIN)/python -m tests.bench.pipeline $(ARGS)
 
-bench-reward: $(DEV_STAMP) # a training step's burst through the reward service, against verl's own route (ARGS: see docs/benchmarks.md)
+bench-reward: $(DEV_STAMP) # a training step's burst through the reward service (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.reward $(ARGS)
 
 bench-start: $(DEV_STAMP) # seconds from the command to the first verdict, from the last one to the exit, and of the help

@@ -1,29 +1,19 @@
-"""Faults at work: signals to processes of a stack, a second command, a full disk, and others."""
+"""Faults at work: signals to processes of a stack, a second command, a cut append-only file."""
 
 import ctypes
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import psutil
-from redis import Redis
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
-from redis.retry import Retry
 
-from services.cli.embedded.services import redis_binary
 from shared.service.processes import death_signal_setter
-from tests.chaos.proxy import SandboxProxy
-from tests.chaos.schedule import AWAY, Fault, Kind, Session
+from tests.chaos.schedule import Fault, Kind, Session
 from tests.redis_files import latest_writes
 
 _PROGRAMS = {
@@ -40,7 +30,6 @@ _SIGNALS = {
     Kind.FREEZE: signal.SIGSTOP,
 }
 _PR_SET_CHILD_SUBREAPER = 36
-DISK_MEGABYTES = 32
 
 
 def adopt_orphans() -> None:
@@ -109,32 +98,23 @@ class Injector:
 
     Attributes:
         command: Process id of the session's command.
-        folder: The folder that ``FULL`` fills.
         output: The run's output folder.
-        redis_config: Where the configuration of its Redis is, written by :func:`telling_redis`.
         rival: Starts the command a second time.
-        reward: Starts reward traffic on a Redis, if there is none yet.
-        sandbox: The proxy before the sandbox.
         note: Receives each fault with what became of it.
         made: Faults that reached a process, by kind and victim.
     """
 
     command: int
-    folder: Path
     output: Path
-    redis_config: Path
     rival: Callable[[], None]
-    reward: Callable[[str], None]
-    sandbox: SandboxProxy
     note: Callable[[str], None]
     made: Counter[tuple[str, str]]
-    _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
-    _away_until: float = 0.0
+    _frozen: list[tuple[float, psutil.Process]] = field(default_factory=list)
 
     def run(self, session: Session, ended: Callable[[], bool], limit: float) -> bool:
         """Inject faults until the command has ended; whether it did within ``limit`` seconds.
 
-        At the end nothing is frozen, and the disk has room.
+        At the end nothing is frozen.
         """
         gives_up = time.monotonic() + limit
         began = time.monotonic() if session.early else None
@@ -146,19 +126,19 @@ class Injector:
                     began = now
                 while due and began is not None and due[0].at <= now - began:
                     self._inject(due.pop(0), now)
-                self._undo(now)
-                self._keep_away(now)
+                self._thaw(now)
                 if now > gives_up:
                     return False
                 time.sleep(0.02)
             return True
         finally:
-            self._undo(float("inf"))
+            self._thaw(float("inf"))
 
-    def _undo(self, now: float) -> None:
-        for entry in [entry for entry in self._later if entry[0] <= now]:
-            self._later.remove(entry)
-            entry[1]()
+    def _thaw(self, now: float) -> None:
+        for entry in [entry for entry in self._frozen if entry[0] <= now]:
+            self._frozen.remove(entry)
+            with suppress(psutil.NoSuchProcess):
+                entry[1].send_signal(signal.SIGCONT)
 
     def _inject(self, fault: Fault, now: float) -> None:
         if fault.kind is Kind.RIVAL:
@@ -166,23 +146,6 @@ class Injector:
             self._made(fault, "")
         elif fault.kind is Kind.CUT:
             self._cut(fault)
-        elif fault.kind in (Kind.MEMORY, Kind.SLOW):
-            self._disturb_redis(fault, now)
-        elif fault.kind is Kind.SANDBOX:
-            self._disturb_sandbox(fault, now)
-        elif fault.kind is Kind.RESET:
-            self._reset(fault)
-        elif fault.kind is Kind.REWARD:
-            self._reward(fault)
-        elif fault.kind is Kind.AGGREGATOR:
-            second = self._second_aggregator()
-            self._later.append((now + fault.seconds, partial(_end, second)))
-            self._made(fault, str(second.pid))
-        elif fault.kind is Kind.FULL:
-            filler = self.folder / "filler"
-            self._later.append((now + fault.seconds, lambda: filler.unlink(missing_ok=True)))
-            _fill(filler)
-            self._made(fault, "")
         else:
             self._signal(fault, now)
 
@@ -196,7 +159,7 @@ class Injector:
             victim.send_signal(_SIGNALS[fault.kind])
             self._made(fault, str(victim.pid))
         if fault.kind is Kind.FREEZE:
-            self._later.append((now + fault.seconds, lambda: _go_on(victim)))
+            self._frozen.append((now + fault.seconds, victim))
 
     def _cut(self, fault: Fault) -> None:
         servers = victims("redis", self.command)
@@ -212,132 +175,6 @@ class Injector:
         os.truncate(file, size * fault.pick // 100)
         self._made(fault, f"to {fault.pick} % of {size} bytes")
 
-    def _disturb_redis(self, fault: Fault, now: float) -> None:
-        try:
-            with closing(_redis(self.redis_config)) as redis:
-                if fault.kind is Kind.SLOW:
-                    redis.execute_command("CLIENT", "PAUSE", int(1000 * fault.seconds), "ALL")
-                else:
-                    redis.config_set("maxmemory", 1)
-        except (OSError, RedisError):
-            self.note(f"{fault}: not there")
-            return
-        if fault.kind is Kind.MEMORY:
-            self._later.append((now + fault.seconds, self._free_memory))
-        self._made(fault, "")
-
-    def _disturb_sandbox(self, fault: Fault, now: float) -> None:
-        if fault.victim == AWAY:
-            self._away_until = max(self._away_until, now + fault.seconds)
-        else:
-            self.sandbox.disturb(fault.victim)
-            self._later.append((now + fault.seconds, lambda: self.sandbox.disturb("")))
-        self._made(fault, "")
-
-    def _keep_away(self, now: float) -> None:
-        """Kill the sandbox again as soon as it is back."""
-        for server in victims("sandbox", self.command) if now < self._away_until else ():
-            with suppress(psutil.NoSuchProcess):
-                server.kill()
-
-    def _reset(self, fault: Fault) -> None:
-        if fault.victim == "sandbox":
-            self.sandbox.reset()
-            self._made(fault, "")
-            return
-        try:
-            with closing(_redis(self.redis_config)) as redis:
-                ended = redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        except (OSError, RedisError):
-            self.note(f"{fault}: not there")
-            return
-        self._made(fault, f"({ended} connections)")
-
-    def _reward(self, fault: Fault) -> None:
-        try:
-            self.reward(_redis_url(self.redis_config))
-        except OSError:
-            self.note(f"{fault}: not there")
-            return
-        self._made(fault, "")
-
-    def _free_memory(self) -> None:
-        with suppress(OSError, RedisError), closing(_redis(self.redis_config)) as redis:
-            redis.config_set("maxmemory", 0)
-
-    def _second_aggregator(self) -> subprocess.Popen[bytes]:
-        settings = {
-            "HOST": "127.0.0.1",
-            "PORT": "0",
-            "TMPDIR": str(self.redis_config.parent / "tmp"),
-        }
-        with suppress(OSError):
-            settings["REDIS_URL"] = _redis_url(self.redis_config)
-        return subprocess.Popen(
-            [sys.executable, "-m", "services.aggregator"],
-            env={"PATH": os.environ["PATH"], **settings},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def _made(self, fault: Fault, pid: str) -> None:
+    def _made(self, fault: Fault, detail: str) -> None:
         self.made[fault.kind, fault.victim] += 1
-        self.note(f"{fault} {pid}".rstrip())
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-
-
-def _go_on(process: psutil.Process) -> None:
-    with suppress(psutil.NoSuchProcess):
-        process.send_signal(signal.SIGCONT)
-
-
-# Redis
-
-
-def telling_redis(folder: Path) -> Path:
-    """Make a program ``redis-server`` that writes its configuration beside TMPDIR; its folder."""
-    folder.mkdir()
-    program = folder / "redis-server"
-    config = '"${TMPDIR%/*}/redis.conf"'
-    program.write_text(
-        f'#!/bin/sh\numask 077\n[ $1 = - ] || exec {redis_binary()} "$@"\n'
-        f"cat > {config}\nexec {redis_binary()} - < {config}\n"
-    )
-    program.chmod(0o755)
-    return folder
-
-
-def _redis(config: Path) -> Redis:
-    return Redis.from_url(_redis_url(config), socket_timeout=1, retry=Retry(NoBackoff(), 0))
-
-
-def _redis_url(config: Path) -> str:
-    settings = dict(line.split(maxsplit=1) for line in config.read_text().splitlines())
-    return f"redis://:{settings['requirepass']}@127.0.0.1:{settings['port']}/0"
-
-
-# Disk
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[bool]:
-    """Mount a small disk in memory at a folder; yields whether that is allowed here."""
-    size = f"size={DISK_MEGABYTES}m,mode=0755"
-    command = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)]
-    mounted = shutil.which("mount") and subprocess.run(command, capture_output=True).returncode == 0
-    try:
-        yield bool(mounted)
-    finally:
-        if mounted:
-            subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def _fill(path: Path) -> None:
-    """Write a file until the disk is full."""
-    with suppress(OSError), path.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(64 * 1024))
+        self.note(f"{fault} {detail}".rstrip())

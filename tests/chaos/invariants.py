@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,7 +23,6 @@ from redis import Redis
 from services.cli.embedded.services import start_redis
 from shared.analysis.metrics import SampleResult, run_throughput, summarize
 from shared.analysis.slices import slice_summaries
-from shared.errors import UntrustedRunError
 from shared.finished_run import FinishedRun, open_run
 from shared.ledger import JudgeQueue, Ledger
 from shared.ledger.keys import JUDGE_QUEUE, REWARD_QUEUE, is_reward_run
@@ -47,8 +46,6 @@ class Invariant(StrEnum):
     LOST = "every sample has a verdict"
     DOUBLED = "no sample has two verdicts"
     CHANGED = "completions and verdicts are those of an undisturbed run"
-    REWARDS = "rewards beside the run are those of its undisturbed verdicts"
-    UNTRUSTED = "a run whose sandbox lies is untrusted"
     COUNTERS = "the counters of run.json are those of the files"
     SUMMARY = "summary and slices are those of the files"
     LEDGER = "the ledger has the verdicts of the files"
@@ -57,7 +54,6 @@ class Invariant(StrEnum):
     LOCKS = "no lock file is in use"
     TEMPORARY = "no temporary file is left"
     PROCESSES = "no process is left"
-    CONTAINERS = "every container is healthy again"
     ANSWER = "a command ends with a line that says why, and never hangs"
 
 
@@ -97,23 +93,16 @@ def published(folder: Path, expected: Undisturbed) -> list[Violation]:
     """Check everything of a run that ended with exit code 0."""
     run = open_run(str(folder))
     with _copied_ledger(folder) as redis:
-        found = [*ledger(redis, run), *held(redis)]
-    return [
-        *files(folder, expected, run),
-        *found,
-        *index(folder / ".plumbline" / "index", run),
-        *_locks(folder),
-    ]
-
-
-def files(folder: Path, expected: Undisturbed, run: FinishedRun) -> list[Violation]:
-    """Check the files of a run that ended with exit code 0."""
+        found = [*_ledger(redis, run), *_held(redis)]
     return [
         *_verdicts(folder, expected),
         *_lost(folder, expected),
         *_record(run),
         *_summary(run),
-        *temporary_files(folder),
+        *_temporary_files(folder),
+        *found,
+        *_index(folder / ".plumbline" / "index", run),
+        *_locks(folder),
     ]
 
 
@@ -126,20 +115,15 @@ def leftovers(folder: Path, expected: Collection[str]) -> list[Violation]:
 # Commands
 
 
-def answered(
-    process: subprocess.Popen[str],
-    log: Path,
-    seconds: float,
-    ends: Collection[int] = _EXPECTED_ENDS,
-) -> list[Violation]:
-    """Wait for the end of a command, and check that its exit code is one of ``ends``."""
+def answered(process: subprocess.Popen[str], log: Path, seconds: float) -> list[Violation]:
+    """Wait for the end of a command, and check its exit code and its last line."""
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
         return [Violation(Invariant.ANSWER, f"{log.name}: no end")]
     text = log.read_text()
     silent = 0 < code < 128 + signal.SIGKILL and not text.strip()
-    if code in ends and not _TRACEBACK.search(text) and not silent:
+    if code in _EXPECTED_ENDS and not _TRACEBACK.search(text) and not silent:
         return []
     return [Violation(Invariant.ANSWER, f"{log.name}: exit code {code}: {last_line(log)}")]
 
@@ -164,23 +148,7 @@ def _named(process: psutil.Process) -> str:
         return str(process.pid)
 
 
-def distrusted(lie: str, code: int) -> list[Violation]:
-    """Check how a run ended whose sandbox lied."""
-    if code == UntrustedRunError.exit_code:
-        return []
-    return [Violation(Invariant.UNTRUSTED, f"{lie}: exit code {code}")]
-
-
 # Verdicts
-
-
-def rewarded(result: Mapping[str, object], expected: Undisturbed) -> Iterator[Violation]:
-    """Check a result of the reward service, whose ``id`` is the sample that has its answer."""
-    (verdict,) = expected.verdicts[str(result["id"])]
-    for theirs, ours in (("score", "pass_ratio"), ("status", "final_status")):
-        if result[theirs] != verdict[ours]:
-            shown = f"{result['id']}: {theirs} {result[theirs]!r}, not {verdict[ours]!r}"
-            yield Violation(Invariant.REWARDS, shown)
 
 
 def _verdicts(folder: Path, expected: Undisturbed) -> Iterator[Violation]:
@@ -271,7 +239,7 @@ def _json(document: object) -> Any:
     return json.loads(json.dumps(document))
 
 
-def index(folder: Path, run: FinishedRun) -> Iterator[Violation]:
+def _index(folder: Path, run: FinishedRun) -> Iterator[Violation]:
     """Check what the index in a folder has of a run."""
     path = folder / "index.sqlite"
     counted = "SELECT COUNT(*) FROM samples WHERE run_id IN (SELECT id FROM runs WHERE run = ?)"
@@ -293,7 +261,7 @@ def index(folder: Path, run: FinishedRun) -> Iterator[Violation]:
 _FOR_GOOD = -1  # Redis' TTL of a key that does not expire
 
 
-def ledger(redis: Redis, run: FinishedRun) -> Iterator[Violation]:
+def _ledger(redis: Redis, run: FinishedRun) -> Iterator[Violation]:
     """Compare what a Redis has of a run with the run's files."""
     keys = f"plumbline:run:{run.record.run}"
     stored_run = Ledger(redis, run.record.run)
@@ -314,7 +282,7 @@ def ledger(redis: Redis, run: FinishedRun) -> Iterator[Violation]:
             yield Violation(Invariant.COUNTERS, f"verdicts_written is {counted}, {name} {other}")
 
 
-def held(redis: Redis) -> Iterator[Violation]:
+def _held(redis: Redis) -> Iterator[Violation]:
     """Look for what would keep a later run from working: all of it must expire by itself."""
     known: set[str] = set()
     for queue in (JudgeQueue(name, redis) for name in (JUDGE_QUEUE, REWARD_QUEUE)):
@@ -373,6 +341,6 @@ def _locks(folder: Path) -> Iterator[Violation]:
                 yield Violation(Invariant.LOCKS, str(path.relative_to(folder)))
 
 
-def temporary_files(folder: Path) -> Iterator[Violation]:
+def _temporary_files(folder: Path) -> Iterator[Violation]:
     for path in sorted(folder.rglob("*.tmp")):
         yield Violation(Invariant.TEMPORARY, str(path.relative_to(folder)))

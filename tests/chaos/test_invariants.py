@@ -169,22 +169,6 @@ def test_a_folder_without_violations_has_none(folder: Path, done: Path) -> None:
     assert invariants.unpublished(folder, Undisturbed.of(done)) == []
 
 
-def test_a_reward_that_differs_is_found(done: Path) -> None:
-    expected = Undisturbed.of(done)
-    (sample, (verdict,)), *_ = expected.verdicts.items()
-    right = {"id": sample, "score": verdict["pass_ratio"], "status": verdict["final_status"]}
-    assert list(invariants.rewarded(right, expected)) == []
-    for wrong in ({"score": 0.123}, {"status": "api_error"}):
-        (found,) = invariants.rewarded(right | wrong, expected)
-        assert found.invariant is Invariant.REWARDS
-
-
-def test_a_run_that_believes_a_lie_is_found() -> None:
-    assert invariants.distrusted("all right", 3) == []
-    (found,) = invariants.distrusted("all right", 0)
-    assert found == Violation(Invariant.UNTRUSTED, "all right: exit code 0")
-
-
 def test_an_incomplete_run_has_no_answers_of_samples_without_a_verdict(
     folder: Path, done: Path
 ) -> None:
