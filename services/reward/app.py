@@ -1,19 +1,24 @@
-"""HTTP application of the reward service: scores, facts about it, health checks, metrics."""
+"""HTTP application of the reward service: scores, programs, facts, health checks, metrics."""
 
 import asyncio
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
+from typing import TypeVar
 
 from aiohttp import web
+from pydantic import ValidationError
 from redis import Redis
 
-from services.reward.description import add_description
-from services.reward.errors import RefusedError
+from services.reward.metrics import RewardMetrics
 from services.reward.models import (
+    MAX_BODY,
     MAX_RUN_BODY,
     BatchRequest,
+    BatchResponse,
+    RefusedError,
     RunRequest,
     ScoreItem,
     ScoreOptions,
@@ -22,16 +27,24 @@ from services.reward.models import (
     SingleRequest,
     parse_request,
 )
-from services.reward.requests import body_of, counted, retry_after
 from services.reward.scorer import DEADLINE_PASSED, why_not_judged
 from services.reward.service import RewardService
+from shared.foreign_json import JsonError, decode_json, first_errors
 from shared.ledger import ping_error
+from shared.programs import ProgramResult
+from shared.service import openapi
 from shared.service.access import Access
+from shared.service.bodies import BodyTooLargeError, read_body
 from shared.service.health import Readiness
+from shared.service.openapi import Failure, Route
 from shared.service.server import add_operations, json_error, json_http_errors, make_application
 from shared.versions import release
 
 LINES = "application/x-ndjson"
+_CLIENT_GONE = 499
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_Body = TypeVar("_Body")
 
 
 def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.Application:
@@ -44,24 +57,21 @@ def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.App
     app = make_application(access, middlewares=[json_http_errors()], errors=refused)
     readiness = Readiness(partial(ping_error, redis), details=service.details)
     add_operations(app, readiness, service.metrics.registry)
-    _Routes(service).add(app)
-    add_description(app)
+    handlers = _Handlers(service)
+    for route in ROUTES:
+        handler = _counted(route.path, service.metrics, getattr(handlers, route.name))
+        app.router.add_route(route.method, route.path, handler)
+    openapi.add_description(app, "Plumbline reward service", ROUTES, Failure)
     return app
 
 
-class _Routes:
+class _Handlers:
     """Handlers of ``/v1``."""
 
     def __init__(self, service: RewardService) -> None:
         self._service = service
 
-    def add(self, app: web.Application) -> None:
-        metrics = self._service.metrics
-        app.router.add_post("/v1/score", counted("/v1/score", metrics, self._score))
-        app.router.add_post("/v1/run", counted("/v1/run", metrics, self._run))
-        app.router.add_get("/v1/info", counted("/v1/info", metrics, self._info))
-
-    async def _info(self, _request: web.Request) -> web.Response:
+    async def info(self, _request: web.Request) -> web.Response:
         session = self._service.session
         info = ServiceInfo(
             version=release(),
@@ -74,32 +84,26 @@ class _Routes:
         )
         return _json(info.model_dump_json())
 
-    async def _score(self, request: web.Request) -> web.StreamResponse:
-        limit, setting = self._service.settings.max_body, "PLUMBLINE_REWARD_MAX_BODY"
-        body = await body_of(request, parse_request, limit=limit, setting=setting)
-        items, options = body.split()
+    async def score(self, request: web.Request) -> web.StreamResponse:
+        body = await _body_of(request, parse_request, limit=MAX_BODY)
         if isinstance(body, SingleRequest):
-            return await self._single(items, options)
+            return await self._single(body)
         if LINES in request.headers.get("Accept", ""):
-            return await self._stream(request, items, options)
-        return await self._batch(body)
+            return await self._stream(request, body.items, body)
+        results = await self._service.scorer.score(body.items, body)
+        return _json(await asyncio.to_thread(_batch_document, results))
 
-    async def _single(self, items: list[ScoreItem], options: ScoreOptions) -> web.Response:
+    async def _single(self, body: SingleRequest) -> web.Response:
         try:
-            [result] = await self._service.scorer.score(items, options)
+            [result] = await self._service.scorer.score([body], body)
         except RefusedError as error:
             raise error.at(None) from None
         if result.judged:
             return _json(json.dumps(result.document()))
         late = result.reason == DEADLINE_PASSED
         status = HTTPStatus.GATEWAY_TIMEOUT if late else HTTPStatus.SERVICE_UNAVAILABLE
-        text = why_not_judged(result, self._service.scorer.deadline_of(options))
-        headers = retry_after(result.retry_after) if result.retry_after else {}
-        return json_error(status, text, headers=headers)
-
-    async def _batch(self, body: BatchRequest) -> web.Response:
-        results = await self._service.scorer.score(*body.split())
-        return _json(await asyncio.to_thread(_batch_document, results))
+        text = why_not_judged(result, self._service.scorer.deadline_of(body))
+        return json_error(status, text, headers=_retry_after(result.retry_after))
 
     async def _stream(
         self, request: web.Request, items: list[ScoreItem], options: ScoreOptions
@@ -108,11 +112,11 @@ class _Routes:
             response = web.StreamResponse(headers={"Content-Type": LINES})
             await response.prepare(request)
             judged = 0
-            async for group in stream:
-                judged += sum(one.result.judged for one in group)
+            async for results in stream:
+                judged += sum(result.judged for result in results.values())
                 lines = [
-                    json.dumps({"index": one.index, **one.result.document()}) + "\n"
-                    for one in group
+                    json.dumps({"index": index, **result.document()}) + "\n"
+                    for index, result in results.items()
                 ]
                 await response.write("".join(lines).encode())
             last = {"done": True, "judged": judged, "unjudged": len(items) - judged}
@@ -120,9 +124,9 @@ class _Routes:
             await response.write_eof()
             return response
 
-    async def _run(self, request: web.Request) -> web.Response:
-        body = await body_of(request, RunRequest.model_validate, limit=MAX_RUN_BODY)
-        result = await self._service.programs.run(body.program, body.deadline)
+    async def run(self, request: web.Request) -> web.Response:
+        body = await _body_of(request, RunRequest.model_validate, limit=MAX_RUN_BODY)
+        result = await self._service.programs.run(body, body.deadline)
         self._service.metrics.count_program(result.status)
         return _json(result.model_dump_json())
 
@@ -133,3 +137,110 @@ def _batch_document(results: list[ScoreResult]) -> str:
 
 def _json(text: str) -> web.Response:
     return web.Response(text=text, content_type="application/json")
+
+
+# Requests
+
+
+async def _body_of(request: web.Request, parse: Callable[[object], _Body], *, limit: int) -> _Body:
+    """Read, decode and validate a body of at most ``limit`` bytes.
+
+    Args:
+        parse: Makes a model of the decoded JSON; called in a thread if the body is large.
+
+    Raises:
+        RefusedError: The body is too large, not JSON, or has another shape.
+    """
+
+    def decode(body: bytes) -> _Body:
+        try:
+            return parse(decode_json(body))
+        except JsonError as error:
+            text = f"the body is not usable JSON: {error} (at byte {error.position})"
+        except ValidationError as error:
+            text = "; ".join(
+                f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}".removeprefix(": ")
+                for wrong in first_errors(error)
+            )
+        raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, text)
+
+    try:
+        return await read_body(request, decode, limit=limit)
+    except BodyTooLargeError as error:
+        raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
+
+
+def _counted(route: str, metrics: RewardMetrics, handler: _Handler) -> _Handler:
+    """Wrap a handler: refusals become responses, and every request is counted, however it ends."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        code, reason = HTTPStatus.INTERNAL_SERVER_ERROR.value, ""
+        try:
+            response = await handler(request)
+            code = response.status
+        except RefusedError as error:
+            response = _refusal(error)
+            code, reason = response.status, str(error)
+        except web.HTTPException as error:
+            code = error.status
+            raise
+        except (asyncio.CancelledError, ConnectionResetError):
+            code = _CLIENT_GONE
+            raise
+        finally:
+            metrics.count_request(route, code, reason)
+        return response
+
+    return handle
+
+
+def _refusal(error: RefusedError) -> web.Response:
+    """The response to a refused request; ``items`` lists the item at fault, for programs."""
+    document: dict[str, object] = {"error": str(error)}
+    if error.index is not None:
+        document["items"] = [{"index": error.index, "error": error.message}]
+    headers = _retry_after(error.retry_after)
+    return web.json_response(document, status=error.status, headers=headers)
+
+
+def _retry_after(seconds: float | None) -> dict[str, str]:
+    """The header ``Retry-After``, in whole seconds and at least one; none for None."""
+    return {} if seconds is None else {"Retry-After": str(max(1, math.ceil(seconds)))}
+
+
+# Description
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "/v1/score",
+        "score",
+        "Scores of one or many completions",
+        ScoreResult | BatchResponse,
+        method="post",
+        body=SingleRequest | BatchRequest,
+        failures=(
+            (403, "The data set is for evaluation, and the reward would be for training."),
+            (404, "Unknown data set or problem."),
+            (409, "The problem's content is not the one that was asked for."),
+            (422, "The body has another shape, or its tests cannot be judged."),
+            (429, "Too many completions are in flight; try again after Retry-After."),
+            (503, "The completion could not be judged; see Retry-After, if there is one."),
+            (504, "The completion was not judged within the deadline."),
+        ),
+    ),
+    Route(
+        "/v1/run",
+        "run",
+        "Output of a program, as a model's tool needs it",
+        ProgramResult,
+        method="post",
+        body=RunRequest,
+        failures=(
+            (422, "The body has another shape, or the sandbox does not accept the program."),
+            (429, "Too many programs are in flight; try again after Retry-After."),
+            (503, "The program could not be run; try again after Retry-After."),
+            (504, "The program was not run within the deadline."),
+        ),
+    ),
+    Route("/v1/info", "info", "Version, protocol and data sets", ServiceInfo),
+)

@@ -6,7 +6,6 @@ One replica does it at a time; it holds the session's lock.
 import asyncio
 import time
 import uuid
-from functools import partial
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -35,7 +34,6 @@ class Janitor:
 
     def __init__(self, rewards: RewardLedger, redis: Redis, *, every: float) -> None:
         self._rewards = rewards
-        self._redis = redis
         self._ledger = Ledger(redis, rewards.run)
         self._canaries = CanaryLedger.of(self._ledger)
         self._every = every
@@ -48,10 +46,10 @@ class Janitor:
         """Work until cancelled."""
         while True:
             try:
-                if await self._locked():
+                if await asyncio.to_thread(self._ledger.lock, self._holder, _LOCK_TTL):
                     await self._round()
-                else:
-                    self._forget()
+                else:  # another replica does it; what is suspect now will be old by our next turn
+                    self._suspects, self._unsettled = set(), set()
             except RedisError as error:
                 log.warning("upkeep delayed, retrying", reason=str(error))
             await asyncio.sleep(self._every)
@@ -71,26 +69,15 @@ class Janitor:
         except RedisError:
             return  # the lock expires
 
-    async def _locked(self) -> bool:
-        """Take or renew the session's lock."""
-        return await asyncio.to_thread(self._ledger.lock, self._holder, _LOCK_TTL)
-
-    def _forget(self) -> None:
-        """Another replica does the upkeep: what was found here is old by the time it is ours."""
-        self._suspects, self._unsettled = set(), set()
-
     async def _round(self) -> None:
-        await asyncio.to_thread(self._redeliver)
+        self._suspects = await asyncio.to_thread(self._ledger.requeue_lost, self._suspects)
         await self._settle_left()
         if time.monotonic() - self._tidied >= _TIDY_EVERY:
             self._tidied = time.monotonic()
             await self._rewards.tidy()
-            await asyncio.to_thread(partial(self._canaries.forget, keep=_ROUNDS_KEPT))
-            if found := await asyncio.to_thread(self.distrust):
-                log.error("canaries judged wrongly: scores cannot be trusted", findings=found)
-
-    def _redeliver(self) -> None:
-        self._suspects = self._ledger.requeue_lost(self._suspects)
+            await asyncio.to_thread(self._canaries.forget, keep=_ROUNDS_KEPT)
+            if findings := await asyncio.to_thread(self.distrust):
+                log.error("canaries judged wrongly: scores cannot be trusted", findings=findings)
 
     async def _settle_left(self) -> None:
         """Settle verdicts that no replica waited for."""

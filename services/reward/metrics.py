@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
@@ -27,7 +27,7 @@ _SCORES = tuple(tenth / 10 for tenth in range(11))
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 100, 300, 1000, 3000)
 _REFUSED = range(400, 499)
 _WAITS = (429,)  # it asks the client to come again
-_TELL_EVERY, _REASON = 10.0, 500
+_LOG_EVERY, _REASON = 10.0, 500
 _USUAL_REFUSALS = (400, 401, 403, 404, 409, 413, 415, 421, 422, 429)
 _USUAL_REASONS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504"),
@@ -42,7 +42,7 @@ class RewardMetrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._datasets = LabelValues(_MAX_DATASETS)
-        self._told: dict[int, float] = {}  # when the latest refusal with a code was logged
+        self._logged: dict[int, float] = {}  # when the latest refusal with a code was logged
         self._requests = self._counter(
             "requests",
             "Requests by route and status code; 499 is a client that went away.",
@@ -70,37 +70,27 @@ class RewardMetrics:
             "hacking_measured", "Judged completions in which a sign could be found.", "sign"
         )
         self._characters = self._counter("characters", "Characters of judged completions.")
-        limits = Gauge(
-            "plumbline_reward_hacking_limit",
+        limits = self._gauge(
+            "hacking_limit",
             "Share of completions with a sign, above which there is an alarm.",
-            ["sign"],
-            registry=self.registry,
+            "sign",
         )
         self._cache_hits = self._counter("cache_hits", "Completions with a remembered answer.")
         self._programs = self._counter("programs", "Programs run for tools, by status.", "status")
-        self._scores = Histogram(
-            "plumbline_reward_score",
-            "Rewards of judged completions, by the rule of each request.",
-            buckets=_SCORES,
-            registry=self.registry,
+        self._scores = self._histogram(
+            "score", "Rewards of judged completions, by the rule of each request.", _SCORES
         )
-        self._queue = Histogram(
-            "plumbline_reward_queue_seconds",
+        self._queue = self._histogram(
+            "queue_seconds",
             "Seconds that a judged completion waited beside being judged, remembered ones not.",
-            buckets=_SECONDS,
-            registry=self.registry,
+            _SECONDS,
         )
-        self._judge = Histogram(
-            "plumbline_reward_judge_seconds",
+        self._judge = self._histogram(
+            "judge_seconds",
             "Seconds of all cases of a judged completion, remembered ones not.",
-            buckets=_SECONDS,
-            registry=self.registry,
+            _SECONDS,
         )
-        self._pending = Gauge(
-            "plumbline_reward_pending",
-            "Completions that requests wait for.",
-            registry=self.registry,
-        )
+        self._pending = self._gauge("pending", "Completions that requests wait for.")
         # From the start, so that an increase from nothing is one: an alert would miss the first.
         for code in _USUAL_REFUSALS:
             self._refused.labels(str(code))
@@ -118,6 +108,14 @@ class RewardMetrics:
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(f"plumbline_reward_{name}", meaning, labels, registry=self.registry)
 
+    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(f"plumbline_reward_{name}", meaning, labels, registry=self.registry)
+
+    def _histogram(self, name: str, meaning: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(
+            f"plumbline_reward_{name}", meaning, buckets=buckets, registry=self.registry
+        )
+
     def count_request(self, route: str, code: int, reason: str = "") -> None:
         """Count a response; a request that its client broke off has the code 499."""
         self._requests.labels(route, str(code)).inc()
@@ -131,8 +129,8 @@ class RewardMetrics:
         """
         self._refused.labels(str(code)).inc()
         now = time.monotonic()
-        if code not in _WAITS and now - self._told.get(code, -math.inf) > _TELL_EVERY:
-            self._told[code] = now
+        if code not in _WAITS and now - self._logged.get(code, -math.inf) > _LOG_EVERY:
+            self._logged[code] = now
             log.warning("request refused", status=int(code), reason=shorten_end(reason, _REASON))
 
     def count_result(self, dataset: str, result: ScoreResult) -> None:

@@ -1,16 +1,10 @@
-"""Requests and results of the reward service's API."""
+"""Requests, results and refusals of the reward service's API."""
 
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from shared.ledger.rewards import RewardAnswer
 from shared.programs import MAX_CODE, MAX_STDIN, Program
@@ -22,8 +16,44 @@ INLINE = "inline"
 """Data set of inline tests that name none."""
 _MAX_NAME = 500
 _MAX_ITEMS = 65_536
+MAX_COMPLETION = 1024 * 1024
+"""Bytes of one completion."""
+MAX_BODY = 256 * 1024 * 1024
+"""Bytes of one request for scores."""
 MAX_RUN_BODY = 6 * (MAX_CODE + MAX_STDIN) + 4096
 """Bytes of a body with a program: in JSON a byte may take six."""
+
+
+RETRY_AFTER = 5
+"""Seconds after which a client may try again."""
+
+
+class RefusedError(Exception):
+    """A request that is refused before anything of it is judged.
+
+    Attributes:
+        status: HTTP status.
+        index: Item of a batch that is at fault; None if none is.
+        retry_after: Seconds after which to try again; None where that cannot help.
+    """
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        message: str,
+        *,
+        index: int | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message if index is None else f"items[{index}]: {message}")
+        self.message = message
+        self.status = status
+        self.index = index
+        self.retry_after = retry_after
+
+    def at(self, index: int | None) -> "RefusedError":
+        """The same refusal, about an item of a batch; None for a request without a batch."""
+        return RefusedError(self.status, self.message, index=index, retry_after=self.retry_after)
 
 
 class Purpose(StrEnum):
@@ -56,7 +86,9 @@ def _encodable(value: object) -> object:
     return without_surrogates(value) if isinstance(value, str) else value
 
 
-_Name = Annotated[str, Field(min_length=1, max_length=_MAX_NAME), BeforeValidator(_encodable)]
+_Text = Annotated[str, BeforeValidator(_encodable)]
+_Name = Annotated[_Text, Field(min_length=1, max_length=_MAX_NAME)]
+_Label = Annotated[_Text, Field(max_length=_MAX_NAME)]
 
 
 class ScoreItem(BaseModel):
@@ -70,15 +102,13 @@ class ScoreItem(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    completion: Annotated[str, BeforeValidator(_encodable)]
+    completion: _Text
     dataset: _Name | None = None
     problem_id: _Name | None = None
     hash: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
     ground_truth: dict[str, JsonValue] | str | None = None
-    id: Annotated[str, Field(max_length=_MAX_NAME), BeforeValidator(_encodable)] | int | None = None
-    group: Annotated[str, Field(max_length=_MAX_NAME), BeforeValidator(_encodable)] | int | None = (
-        None
-    )
+    id: _Label | int | None = None
+    group: _Label | int | None = None
 
     @model_validator(mode="after")
     def _names_a_problem(self) -> Self:
@@ -106,17 +136,11 @@ class ScoreOptions(BaseModel):
 class SingleRequest(ScoreItem, ScoreOptions):
     """Body of ``/v1/score`` with one completion."""
 
-    def split(self) -> tuple[list[ScoreItem], ScoreOptions]:
-        return [self], self
-
 
 class BatchRequest(ScoreOptions):
     """Body of ``/v1/score`` with many completions."""
 
     items: list[ScoreItem] = Field(min_length=1, max_length=_MAX_ITEMS)
-
-    def split(self) -> tuple[list[ScoreItem], ScoreOptions]:
-        return self.items, self
 
 
 def parse_request(document: object) -> SingleRequest | BatchRequest:
@@ -136,10 +160,6 @@ class RunRequest(Program):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     deadline: float = Field(default=DEADLINE, gt=0, le=MAX_DEADLINE)
-
-    @property
-    def program(self) -> Program:
-        return Program.model_construct(**self.model_dump(exclude={"deadline"}))
 
 
 class ScoreResult(BaseModel):

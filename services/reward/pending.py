@@ -82,7 +82,7 @@ class PendingAnswers:
     def start(self) -> list[asyncio.Task[None]]:
         """Start the tasks that follow the session; they work until they are cancelled."""
         work = (self._submit_forever(), self._follow_forever(), self._look_forever())
-        return [asyncio.create_task(one) for one in work]
+        return [asyncio.create_task(task) for task in work]
 
     def ask(self, sample: RewardSample, problem: KnownProblem, listener: Listener) -> None:
         """Call ``listener`` once, later, with the answer on a sample."""

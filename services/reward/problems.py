@@ -10,18 +10,24 @@ import os
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, TypeVar
 from weakref import WeakValueDictionary
 
 import fsspec
 
-from services.reward.errors import RETRY_AFTER, RefusedError
-from services.reward.models import INLINE, DatasetFacts, Purpose, ScoreItem
+from services.reward.models import (
+    INLINE,
+    RETRY_AFTER,
+    DatasetFacts,
+    Purpose,
+    RefusedError,
+    ScoreItem,
+)
 from shared.analysis.hacking import ProblemTraits
 from shared.certificates import certificate_file, read_certificate
 from shared.config import RULES
@@ -31,13 +37,17 @@ from shared.datasets import parquet_files, read_row_group, row_group_names
 from shared.errors import DataError, data_error
 from shared.ledger.packing import pack
 from shared.ledger.rewards import RewardProblem
-from shared.reference import ProblemReference, is_reference, problem_digest
+from shared.reference import ProblemReference, is_reference, reference_of
 from shared.schemas import Problem, is_encodable, parse_ground_truth, sha256
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 _Name = tuple[str, str]
+_Group = tuple[str, int]
+"""A file, and the number of a row group in it."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -47,57 +57,29 @@ class KnownProblem:
     Attributes:
         reference: Its reference.
         name: Its name in the ledger.
+        traits: By which signs of reward hacking are found.
         place: Offset and size of its record in the file of records; None for inline tests.
         inline: The record of inline tests; empty for a prepared problem.
-        traits: By which signs of reward hacking are found.
     """
 
     reference: ProblemReference
     name: RewardProblem
+    traits: ProblemTraits
     place: tuple[int, int] | None = None
     inline: bytes = b""
-    traits: ProblemTraits = field(default_factory=ProblemTraits)
+
+    @classmethod
+    def of(
+        cls, problem: Problem, place: tuple[int, int] | None = None, inline: bytes = b""
+    ) -> "KnownProblem":
+        reference = reference_of(problem)
+        name = RewardProblem.of(problem.dataset, problem.problem_id, reference.digest)
+        return cls(reference, name, ProblemTraits.of(problem), place, inline)
 
     @property
     def nameable(self) -> str | None:
         """The text of its reference, by which later requests can name it; None if none can."""
         return None if self.place is None else self.reference.text
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A row group of a file."""
-
-    path: str
-    number: int
-
-
-class _RecordFile:
-    """Packed records, in a file without a name that ends with the process."""
-
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="plumbline-reward-")  # noqa: SIM115 - closed below
-        self._size = 0
-
-    def add(self, record: bytes) -> tuple[int, int]:
-        """Append a record; returns its offset and size. Not thread-safe.
-
-        Raises:
-            OSError: The disk is full.
-        """
-        place = self._size, len(record)
-        left = memoryview(record)
-        while left:  # a nearly full disk takes a part
-            written = os.pwrite(self._file.fileno(), left, self._size)
-            self._size += written
-            left = left[written:]
-        return place
-
-    def read(self, offset: int, size: int) -> bytes:
-        return os.pread(self._file.fileno(), size, offset)
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class ProblemStore:
@@ -117,22 +99,21 @@ class ProblemStore:
         self._certificates = certificates
         self._trust: dict[tuple[str, str, str], float] = {}
         self._roles: dict[str, DataRole] = {}
-        self._datasets: set[str] = set()
         self._groups: dict[_Name, _Group] = {}
         self._names: dict[_Group, list[_Name]] = {}
         self._known: dict[_Name, KnownProblem | DataError] = {}
         self._inline: WeakValueDictionary[str, KnownProblem] = WeakValueDictionary()
-        self._records = _RecordFile()
+        self._records = tempfile.TemporaryFile(prefix="plumbline-reward-")  # noqa: SIM115 - close()
         self._lock = threading.Lock()
         for file in (file for path in paths for file in parquet_files(path)):
             self._add(file)
+        self._counts = Counter(dataset for dataset, _ in self._groups)
 
     def datasets(self) -> dict[str, DatasetFacts]:
         """The prepared data sets by name."""
-        counts = Counter(dataset for dataset, _ in self._groups)
         return {
             name: DatasetFacts(role=self.role(name), problems=count)
-            for name, count in sorted(counts.items())
+            for name, count in sorted(self._counts.items())
         }
 
     def role(self, dataset: str) -> DataRole:
@@ -141,15 +122,19 @@ class ProblemStore:
 
     def weight(self, problem: KnownProblem) -> float:
         """The factor of a problem's scores for training; 1 if nothing is known of its tests."""
-        found = problem.reference
-        trust = self._trust.get((found.dataset, found.problem_id, found.digest), 1.0)
+        reference = problem.reference
+        key = reference.dataset, reference.problem_id, reference.digest
+        trust = self._trust.get(key, 1.0)
         if isinstance(self._certificates, float):
             return float(trust >= self._certificates)
         return trust
 
     def record(self, problem: KnownProblem) -> bytes:
         """The packed record of a problem, for the ledger."""
-        return self._records.read(*problem.place) if problem.place else problem.inline
+        if problem.place is None:
+            return problem.inline
+        offset, size = problem.place
+        return os.pread(self._records.fileno(), size, offset)
 
     def close(self) -> None:
         """Remove the temporary file of records."""
@@ -164,26 +149,25 @@ class ProblemStore:
             RefusedError: An item names a problem that is unknown, has another content, or is not
                 for training, or its inline tests cannot be judged.
         """
-        wanted: list[tuple[_Name, str | None] | None] = []
-        for index, item in enumerate(items):
-            try:
-                wanted.append(self._name_of(item, purpose, allow_eval=allow_eval))
-            except RefusedError as error:
-                raise error.at(index) from None
-        unread = {name for found in wanted if found and (name := found[0]) not in self._known}
-        inline = any(found is None for found in wanted)
+        names = _each(items, lambda item: self._name_of(item, purpose, allow_eval=allow_eval))
+        unread = {name for found in names if found and (name := found[0]) not in self._known}
         if unread:
             await asyncio.to_thread(self._read_all, {self._groups[name] for name in unread})
-        if inline:
-            return await asyncio.to_thread(self._resolved, items, wanted)
-        return self._resolved(items, wanted)
+
+        def resolved() -> list[KnownProblem]:
+            return _each(
+                zip(items, names, strict=True),
+                lambda pair: self._prepared(*pair[1]) if pair[1] else self._inline_of(pair[0]),
+            )
+
+        return await asyncio.to_thread(resolved) if None in names else resolved()
 
     def warm(self, stop: threading.Event) -> None:
         """Make the records of all problems, until ``stop`` is set; for a thread."""
         for group in self._names:
             if stop.is_set():
                 return
-            with suppress(RefusedError):  # logged, and told to whoever asks for such a problem
+            with suppress(RefusedError):  # logged; a request for such a problem is refused
                 self._read_all([group])
 
     def _add(self, file: str) -> None:
@@ -203,34 +187,37 @@ class ProblemStore:
                 cause = f"data set {dataset!r} has another role in another file; import it again"
                 raise data_error(file, cause)
         for number, names in enumerate(row_group_names(file)):
-            group = _Group(file, number)
-            self._names[group] = names
+            self._names[file, number] = names
             for name in names:
                 if name in self._groups:
                     cause = f"duplicate problem {name[0]!r}/{name[1]!r}, also in "
-                    raise data_error(file, f"{cause}{self._groups[name].path}; keep one of them")
-                self._groups[name] = group
-                self._datasets.add(name[0])
+                    raise data_error(file, f"{cause}{self._groups[name][0]}; keep one of them")
+                self._groups[name] = file, number
 
     def _name_of(
         self, item: ScoreItem, purpose: Purpose, *, allow_eval: bool
     ) -> tuple[_Name, str | None] | None:
         """Name and expected digest of a prepared problem; None for inline tests."""
-        if item.ground_truth is None:
-            name, digest = (item.dataset or "", item.problem_id or ""), item.hash
-        elif isinstance(item.ground_truth, str) and is_reference(item.ground_truth):
-            try:
-                found = ProblemReference.parse(item.ground_truth)
-            except ValueError as error:
-                raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
-            name, digest = (found.dataset, found.problem_id), found.digest
-        else:
+        truth = item.ground_truth
+        if truth is not None and not (isinstance(truth, str) and is_reference(truth)):
             # A prepared set that was exported with inline tests is still that set.
-            if item.dataset in self._datasets:
+            if item.dataset is not None and item.dataset in self._counts:
                 self._check_role(item.dataset, purpose, allow_eval)
             return None
+        name, digest = (item.dataset or "", item.problem_id or ""), item.hash
+        if isinstance(truth, str):
+            try:
+                reference = ProblemReference.parse(truth)
+            except ValueError as error:
+                raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
+            name, digest = (reference.dataset, reference.problem_id), reference.digest
         if name not in self._groups:
-            raise self._unknown(name)
+            text = f"data set {name[0]!r} has no problem {name[1]!r}"
+            if name[0] not in self._counts:
+                listed = ", ".join(sorted(self._counts)[:10]) or "none"
+                text = f"unknown data set {name[0]!r}; the service has: {listed}"
+                text += " (PLUMBLINE_REWARD_DATA)"
+            raise RefusedError(HTTPStatus.NOT_FOUND, text)
         self._check_role(name[0], purpose, allow_eval)
         return name, digest
 
@@ -243,29 +230,7 @@ class ProblemStore:
                 "'validation', or set PLUMBLINE_REWARD_ALLOW_EVAL=true",
             )
 
-    def _unknown(self, name: _Name) -> RefusedError:
-        dataset, problem_id = name
-        if dataset in self._datasets:
-            text = f"data set {dataset!r} has no problem {problem_id!r}"
-        else:
-            listed = ", ".join(sorted(self._datasets)[:10]) or "none"
-            text = (
-                f"unknown data set {dataset!r}; the service has: {listed} (PLUMBLINE_REWARD_DATA)"
-            )
-        return RefusedError(HTTPStatus.NOT_FOUND, text)
-
-    def _resolved(
-        self, items: Sequence[ScoreItem], wanted: Sequence[tuple[_Name, str | None] | None]
-    ) -> list[KnownProblem]:
-        problems = []
-        for index, (item, found) in enumerate(zip(items, wanted, strict=True)):
-            try:
-                problems.append(self._inline_problem(item) if found is None else self._own(*found))
-            except RefusedError as error:
-                raise error.at(index) from None
-        return problems
-
-    def _own(self, name: _Name, digest: str | None) -> KnownProblem:
+    def _prepared(self, name: _Name, digest: str | None) -> KnownProblem:
         problem = self._known[name]
         if isinstance(problem, DataError):
             raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, str(problem))
@@ -278,14 +243,14 @@ class ProblemStore:
             )
         return problem
 
-    def _inline_problem(self, item: ScoreItem) -> KnownProblem:
-        given = item.ground_truth
-        text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    def _inline_of(self, item: ScoreItem) -> KnownProblem:
+        truth = item.ground_truth
+        text = truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False)
         dataset = item.dataset or INLINE
         key = f"{dataset}\n{sha256(text)}"
-        if (found := self._inline.get(key)) is None:
-            found = self._inline[key] = _inline_problem(dataset, text)
-        return found
+        if (problem := self._inline.get(key)) is None:
+            problem = self._inline[key] = _inline_problem(dataset, text)
+        return problem
 
     def _read_all(self, groups: Iterable[_Group]) -> None:
         """Make the records of row groups, each once; blocks.
@@ -298,7 +263,7 @@ class ProblemStore:
                 with self._lock:
                     self._read(group)
             except (OSError, DataError) as error:
-                log.error("problems cannot be read", file=group.path, reason=str(error))
+                log.error("problems cannot be read", file=group[0], reason=str(error))
                 raise RefusedError(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     f"problems cannot be read: {error}; check the data and the space in "
@@ -310,20 +275,27 @@ class ProblemStore:
         names = self._names[group]
         if all(name in self._known for name in names):
             return
-        for name, problem in zip(names, read_row_group(group.path, group.number), strict=True):
+        for name, problem in zip(names, read_row_group(*group), strict=True):
             if isinstance(problem, DataError):
                 log.error("a problem cannot be used", reason=str(problem))
                 self._known[name] = problem
-            else:
-                place = self._records.add(pack(problem.model_dump_json()))
-                self._known[name] = _known(problem, place)
+                continue
+            record = pack(problem.model_dump_json())
+            offset = self._records.seek(0, os.SEEK_END)
+            self._records.write(record)
+            self._records.flush()
+            self._known[name] = KnownProblem.of(problem, (offset, len(record)))
 
 
-def _known(problem: Problem, place: tuple[int, int] | None, inline: bytes = b"") -> KnownProblem:
-    digest = problem_digest(problem)
-    name = RewardProblem.of(problem.dataset, problem.problem_id, digest)
-    reference = ProblemReference(problem.dataset, problem.problem_id, digest)
-    return KnownProblem(reference, name, place, inline, ProblemTraits.of(problem))
+def _each(values: Iterable[_In], function: Callable[[_In], _Out]) -> list[_Out]:
+    """Call a function for each item of a request; a refusal names the item."""
+    made: list[_Out] = []
+    try:
+        for value in values:
+            made.append(function(value))
+    except RefusedError as error:
+        raise error.at(len(made)) from None
+    return made
 
 
 def _inline_problem(dataset: str, text: str) -> KnownProblem:
@@ -347,7 +319,7 @@ def _inline_problem(dataset: str, text: str) -> KnownProblem:
         sandbox_id="",
         prompt_sha256=sha256(""),
     )
-    return _known(problem, None, pack(problem.model_dump_json()))
+    return KnownProblem.of(problem, inline=pack(problem.model_dump_json()))
 
 
 def _check_lock(file: str) -> None:
@@ -361,8 +333,7 @@ def _check_lock(file: str) -> None:
         return
     fs, _ = fsspec.core.url_to_fs(file)
     lock = load_lock(fs.unstrip_protocol(f"{folder}/{LOCK_NAME}"))
-    name = PurePosixPath(file).name
-    if (locked := lock.files.get(name)) is None:
+    if (locked := lock.files.get(PurePosixPath(file).name)) is None:
         log.warning("a data file is not in the lock beside it", file=file, lock=folder)
     elif hash_file(file) != locked:
         cause = f"its SHA-256 is not the one in {folder}/{LOCK_NAME}; prepare the data again"

@@ -9,14 +9,16 @@ from uuid import uuid4
 from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
 from services.judge.tool_programs import run_program
-from services.reward.errors import RETRY_AFTER, RefusedError, too_many
-from services.reward.models import MAX_DEADLINE
+from services.reward.models import MAX_DEADLINE, RETRY_AFTER, RefusedError
 from shared.address import Address
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.ledger.pipelined import PipelinedRedis
 from shared.programs import Program, ProgramAnswer, ProgramResult
 from shared.service.settings import SandboxClientSettings
+
+MAX_PENDING = 256
+"""Programs that requests may wait for at once."""
 
 
 class Programs:
@@ -25,7 +27,6 @@ class Programs:
     Args:
         config: The config of the service.
         sandbox: Client of its sandboxes.
-        max_pending: Programs that requests may wait for at once.
         max_deadline: Seconds that a request may wait, whatever it asks for.
     """
 
@@ -34,12 +35,10 @@ class Programs:
         config: Config,
         sandbox: SandboxClient,
         *,
-        max_pending: int,
         max_deadline: float = MAX_DEADLINE,
     ) -> None:
         self._limits = config.sandbox
         self._sandbox = sandbox
-        self._max_pending = max_pending
         self._max_deadline = max_deadline
         self._work: set[asyncio.Task[ProgramAnswer]] = set()
         self.pending = 0
@@ -51,8 +50,9 @@ class Programs:
             RefusedError: Too many programs are pending (429), the sandbox does not accept the
                 program (422), it could not be run (503), or not before the deadline (504).
         """
-        if self.pending >= self._max_pending:
-            raise too_many(f"{self._max_pending} programs are pending already")
+        if self.pending >= MAX_PENDING:
+            text = f"{MAX_PENDING} programs are pending already"
+            raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=RETRY_AFTER)
         self.pending += 1
         deadline = min(deadline, self._max_deadline)
         work = asyncio.create_task(run_program(program, self._limits, self._sandbox))
@@ -63,12 +63,20 @@ class Programs:
             if not work.done():
                 message = f"the program was not run within {deadline:g} s"
                 raise RefusedError(HTTPStatus.GATEWAY_TIMEOUT, message, retry_after=RETRY_AFTER)
-            return _result(work.result())
+            answer = work.result()
         except ServiceError as error:
-            raise _unavailable(str(error)) from None
+            answer = ProgramAnswer(failure=str(error))
         finally:
             work.cancel()  # not awaited: it returns its permit, which an outage of Redis delays
             self.pending -= 1
+        if answer.result is not None:
+            return answer.result
+        reason = answer.failure or "no reason given"
+        if answer.refused:
+            message = f"the sandbox refuses the program: {reason}"
+            raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+        message = f"the program could not be run: {reason}"
+        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, message, retry_after=RETRY_AFTER)
 
 
 @asynccontextmanager
@@ -77,13 +85,9 @@ async def sandbox_client(
 ) -> AsyncIterator[SandboxClient]:
     """Open a client of the sandboxes, with permits from the pool that the judges share.
 
-    Args:
-        config: Config with the sandboxes' URLs, unless the settings have some.
-        settings: Settings of the service.
-        commands: Connection to Redis.
+    The settings' sandboxes replace those of the config.
     """
-    given = settings.sandboxes
-    addresses = [Address.parse(url) for url in given or config.sandbox_urls]
+    addresses = [Address.parse(url) for url in settings.sandboxes or config.sandbox_urls]
     pool = SandboxPool(
         commands,
         [address.url for address in addresses],
@@ -94,7 +98,7 @@ async def sandbox_client(
         pool,
         max_attempts=config.judge.max_attempts,
         retry_budget=config.judge.retry_budget,
-        headers=settings.sandbox_headers if given else {},
+        headers=settings.sandbox_headers if settings.sandboxes else {},
         addresses=addresses,
     )
     try:
@@ -102,17 +106,3 @@ async def sandbox_client(
             yield client
     finally:
         await pool.close()
-
-
-def _result(answer: ProgramAnswer) -> ProgramResult:
-    if answer.result is not None:
-        return answer.result
-    reason = answer.failure or "no reason given"
-    if answer.refused:
-        message = f"the sandbox refuses the program: {reason}"
-        raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, message)
-    raise _unavailable(f"the program could not be run: {reason}")
-
-
-def _unavailable(message: str) -> RefusedError:
-    return RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, message, retry_after=RETRY_AFTER)

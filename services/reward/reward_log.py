@@ -26,6 +26,10 @@ log = get_logger(__name__)
 _MAX_BYTES, _OLD_FILES = 32 * 1024 * 1024, 3
 # Characters of a completion that are hashed, and that are written.
 _HASHED, _WRITTEN = 64 * 1024, 64 * 1024
+_FIGURES = {
+    *("score", "accepted", "pass_ratio", "status", "detail", "judge_seconds"),
+    *("cases_passed", "cases_total", "cases_not_run"),
+}
 
 
 class RewardLog:
@@ -67,29 +71,34 @@ class RewardLog:
         """Log a result if it is chosen."""
         if self._file is None or not result.judged:
             return
-        if weight := self._weight(item, problem, result):
-            head = {
-                "at": round(time.time(), 3),
-                "session": self._session,
-                "step": step,
-                "weight": weight,
-                "characters": len(item.completion),
-                "signs": signs,
-            }
-            line = json.dumps(head | _document(item, problem, result), ensure_ascii=False)
-            self._file.emit(logging.makeLogRecord({"msg": line}))
+        weight = 1
+        if result.detail not in GUARDED:
+            digest = sha256(f"{problem.text}\n{item.completion[:_HASHED]}")
+            if int(digest[:15], 16) % self._every:
+                return
+            weight = self._every
+        line: dict[str, object] = {
+            "at": round(time.time(), 3),
+            "session": self._session,
+            "step": step,
+            "weight": weight,
+            "characters": len(item.completion),
+            "signs": signs,
+            "group": item.group,
+            "dataset": problem.dataset,
+            "problem_id": problem.problem_id,
+            "reference": problem.text,
+            **result.model_dump(mode="json", include=_FIGURES),
+        }
+        if not result.cached:  # secrets are removed before the text is shortened
+            line["completion"] = shorten_middle(redact(item.completion), _WRITTEN)
+        text = json.dumps(line, ensure_ascii=False)
+        self._file.emit(logging.makeLogRecord({"msg": text}))
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
-
-    def _weight(self, item: ScoreItem, problem: ProblemReference, result: ScoreResult) -> int:
-        """The number of results that this one stands for; 0 if it is not chosen."""
-        if result.detail in GUARDED:
-            return 1
-        digest = sha256(f"{problem.text}\n{item.completion[:_HASHED]}")
-        return 0 if int(digest[:15], 16) % self._every else self._every
 
 
 class _File(RotatingFileHandler):
@@ -101,25 +110,3 @@ class _File(RotatingFileHandler):
         if not self._failed:
             log.error("rewards are not logged", file=self.baseFilename, exc_info=True)
         self._failed = True
-
-
-def _document(item: ScoreItem, problem: ProblemReference, result: ScoreResult) -> dict[str, object]:
-    """What a line has of a result; secrets are removed before the completion is shortened."""
-    figures = result.model_dump(
-        mode="json",
-        include={
-            *("score", "accepted", "pass_ratio", "status", "detail", "judge_seconds"),
-            *("cases_passed", "cases_total", "cases_not_run"),
-        },
-    )
-    text = (
-        {} if result.cached else {"completion": shorten_middle(redact(item.completion), _WRITTEN)}
-    )
-    return {
-        "group": item.group,
-        "dataset": problem.dataset,
-        "problem_id": problem.problem_id,
-        "reference": problem.text,
-        **figures,
-        **text,
-    }

@@ -1,11 +1,16 @@
-"""The reward service's parts, put together."""
+"""The reward service's parts, put together, and the identity of its session."""
 
 import asyncio
+import hashlib
+import json
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
+from pydantic import JsonValue
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -16,20 +21,57 @@ from services.reward.problems import ProblemStore
 from services.reward.programs import Programs, sandbox_client
 from services.reward.reward_log import RewardLog
 from services.reward.scorer import Scorer
-from services.reward.session import RewardSession
 from services.reward.settings import RewardSettings
 from shared.config import Config, load_config
-from shared.ledger import connect_async, fail_fast
+from shared.ledger import connect_async, fail_fast, keys
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.rewards import RewardLedger
 from shared.ledger.version import claim_ledger
 from shared.service.logs import get_logger
 from shared.service.tasks import cancel_and_wait
 from shared.verl_translation import notices
+from shared.versions import release
 
 _log = get_logger(__name__)
+_SECTIONS = ("judge.", "sandbox.")
 
 
+@dataclass(frozen=True)
+class RewardSession:
+    """What verdicts depend on beside problem and completion: protocol, release and environment.
+
+    Replicas of which all three are equal share a session. The number of the verdict rules is a part
+    of the protocol. A change of any makes another session, so no answer outlives what it was judged
+    by. ``environment``: fingerprint of what the sandboxes' programs run on, as far as it is known.
+    """
+
+    config: Config
+    environment: str = ""
+
+    @cached_property
+    def protocol(self) -> dict[str, JsonValue]:
+        """Leaves of the protocol that verdicts depend on, by path."""
+        leaves = self.config.protocol().leaves
+        return {path: value for path, value in leaves.items() if path.startswith(_SECTIONS)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 of protocol, release and environment."""
+        content = [self.protocol, release(), self.environment]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def run(self) -> str:
+        """The id under which its samples are judged."""
+        return f"{keys.REWARDS}{self.fingerprint[:16]}"
+
+    @cached_property
+    def document(self) -> str:
+        """The config for judges, as JSON."""
+        return self.config.for_services().model_dump_json()
+
+
+@dataclass
 class RewardService:
     """A reward service: what its routes need.
 
@@ -44,28 +86,16 @@ class RewardService:
         stop: Set when a task of the service has ended, which only a bug can cause.
     """
 
-    def __init__(
-        self,
-        settings: RewardSettings,
-        session: RewardSession,
-        problems: ProblemStore,
-        ledger: RewardLedger,
-        commands: PipelinedRedis,
-        janitor: Janitor,
-        reward_log: RewardLog,
-        programs: Programs,
-    ) -> None:
-        self.settings = settings
-        self.session = session
-        self.problems = problems
-        self.metrics = RewardMetrics()
-        self.commands = commands
-        self.stop = asyncio.Event()
-        self._pending = PendingAnswers(ledger, problems, session.document)
-        self.scorer = Scorer(settings, problems, self._pending, self.metrics, reward_log)
-        self._ledger = ledger
-        self._janitor = janitor
-        self.programs = programs
+    settings: RewardSettings
+    session: RewardSession
+    problems: ProblemStore
+    metrics: RewardMetrics
+    scorer: Scorer
+    programs: Programs
+    commands: PipelinedRedis
+    stop: asyncio.Event
+    _pending: PendingAnswers
+    _janitor: Janitor
 
     @classmethod
     @asynccontextmanager
@@ -106,27 +136,31 @@ class RewardService:
             opened.push_async_callback(shared.aclose)
             upkeep = opened.enter_context(fail_fast(redis))
             commands = PipelinedRedis(shared)
-            remember = settings.remember
-            ledger = RewardLedger(waiting, commands, redis, session.run, remember=remember)
-            janitor = Janitor(ledger, upkeep, every=upkeep_every)
             sandbox = await opened.enter_async_context(sandbox_client(config, settings, commands))
-            programs = Programs(
-                config,
-                sandbox,
-                max_pending=settings.max_runs,
-                max_deadline=settings.max_deadline,
+            ledger = RewardLedger(waiting, commands, redis, session.run, remember=settings.remember)
+            await ledger.open(session.document)
+            pending = PendingAnswers(ledger, problems, session.document)
+            metrics = RewardMetrics()
+            service = cls(
+                settings,
+                session,
+                problems,
+                metrics,
+                Scorer(settings, problems, pending, metrics, log),
+                Programs(config, sandbox, max_deadline=settings.max_deadline),
+                commands,
+                asyncio.Event(),
+                pending,
+                Janitor(ledger, upkeep, every=upkeep_every),
             )
-            service = cls(settings, session, problems, ledger, commands, janitor, log, programs)
             async with service._running():
                 yield service
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        await self._ledger.open(self.session.document)
         stop_warming = threading.Event()
         warming = asyncio.create_task(asyncio.to_thread(self.problems.warm, stop_warming))
-        upkeep = asyncio.create_task(self._janitor.run())
-        tasks = [*self._pending.start(), upkeep]
+        tasks = [*self._pending.start(), asyncio.create_task(self._janitor.run())]
         for task in tasks:
             task.add_done_callback(lambda _task: self.stop.set())
         try:

@@ -16,8 +16,6 @@ from shared.service.settings import (
 )
 from shared.text import split_urls
 
-_MIB = 1024 * 1024
-
 
 class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     """Settings of the reward service."""
@@ -37,14 +35,6 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     max_pending: int = Field(default=16_384, ge=1, validation_alias="PLUMBLINE_REWARD_MAX_PENDING")
     """Completions in flight; beyond it clients get 429 with ``Retry-After``. A batch may not have
     more."""
-    max_runs: int = Field(default=256, ge=1, validation_alias="PLUMBLINE_REWARD_MAX_RUNS")
-    """Programs of tools in flight; beyond it clients get 429 with ``Retry-After``."""
-    max_completion: int = Field(
-        default=_MIB, ge=1, le=64 * _MIB, validation_alias="PLUMBLINE_REWARD_MAX_COMPLETION"
-    )
-    """Bytes of one completion."""
-    max_body: int = Field(default=256 * _MIB, ge=1024, validation_alias="PLUMBLINE_REWARD_MAX_BODY")
-    """Bytes of one request."""
     max_deadline: float = Field(
         default=3600,
         gt=0,

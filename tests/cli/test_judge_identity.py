@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.reward.session import RewardSession
+from services.reward.service import RewardSession
 from shared.config import RULES, Config, JudgeConfig
 from shared.environment import REJUDGE
 from tests.cli.commands import Outcome, plumb

@@ -4,6 +4,7 @@ import re
 import tempfile
 from functools import cache
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
@@ -18,12 +19,11 @@ from services.generator.router.app import build_app as build_router
 from services.generator.settings import GeneratorSettings
 from services.judge.settings import JudgeSettings
 from services.reward.app import make_app as make_reward_app
+from services.reward.metrics import RewardMetrics
 from services.reward.service import RewardService
-from services.reward.session import RewardSession
 from services.reward.settings import RewardSettings
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
-from shared.config import Config
 from shared.service.access import Access
 from shared.service.health import HealthServer, Readiness
 from shared.service.settings import RedisSettings, ServiceSettings
@@ -60,9 +60,8 @@ def paths(image: str) -> set[str]:
 
 def _reward(redis: Redis) -> web.Application:
     """The reward service's application, over parts that no request reaches."""
-    parts = dict.fromkeys(("problems", "ledger", "commands", "janitor", "reward_log", "programs"))
-    settings, session = RewardSettings(), RewardSession(Config())
-    service = RewardService(settings, session, **parts)  # type: ignore[arg-type]
+    settings = RewardSettings()
+    service = Mock(spec=RewardService, metrics=RewardMetrics())
     return make_reward_app(service, redis, access=Access(settings.hosts))
 
 

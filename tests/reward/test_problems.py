@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.data.records import write_dataset
-from services.reward.errors import RefusedError
-from services.reward.models import Purpose, ScoreItem
+from services.reward.models import Purpose, RefusedError, ScoreItem
 from services.reward.problems import ProblemStore
 from services.reward.settings import RewardSettings
 from shared.certificates import Certificate, ProblemCertificate

@@ -4,7 +4,6 @@ import asyncio
 import json
 import shutil
 import signal
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -12,7 +11,7 @@ from http import HTTPStatus
 import pytest
 from redis import Redis
 
-from services.reward.errors import RefusedError
+from services.reward.models import RefusedError
 from services.reward.programs import Programs, sandbox_client
 from services.reward.settings import RewardSettings
 from shared.config import Config
@@ -20,37 +19,25 @@ from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
 from shared.programs import Program
 from tests.conftest import RedisServer
-from tests.reward.servers import Served, served
+from tests.reward.servers import Served, eventually, served
 
-SLOW = Program(code="import time; time.sleep(5)")
+SLOW = Program(code="import time; time.sleep(60)", timeout=60)
 
 
 @asynccontextmanager
-async def programs(
-    redis_server: RedisServer, url: str, *, max_pending: int = 50
-) -> AsyncIterator[Programs]:
+async def programs(redis_server: RedisServer, url: str) -> AsyncIterator[Programs]:
     config = Config.model_validate({"sandbox": {"url": url}})
     async with (
         await connect_async(redis_server.url) as redis,
         sandbox_client(config, RewardSettings(), PipelinedRedis(redis)) as sandbox,
     ):
-        yield Programs(config, sandbox, max_pending=max_pending)
-
-
-async def until(true: object, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
+        yield Programs(config, sandbox)
 
 
 def permits(redis: Redis) -> int:
     """Permits that are held, and requests that wait for one."""
-    return sum(redis.zcard(key) for key in redis.keys("plumbline:permits:*") if is_set(redis, key))
-
-
-def is_set(redis: Redis, key: bytes) -> bool:
-    return redis.type(key) == b"zset"
+    found = redis.keys("plumbline:permits:*")
+    return sum(redis.zcard(key) for key in found if redis.type(key) == b"zset")
 
 
 async def test_each_request_gets_the_answer_of_its_program(
@@ -75,7 +62,7 @@ async def test_a_deadline_that_passes_is_504_and_nothing_is_left(
         with pytest.raises(RefusedError) as caught:
             await found.run(SLOW, 0.5)
         assert caught.value.status is HTTPStatus.GATEWAY_TIMEOUT
-        await until(lambda: permits(redis) == 0)
+        await eventually(lambda: permits(redis) == 0)
 
 
 async def test_a_deadline_that_passes_is_504_while_redis_hangs(
@@ -99,10 +86,10 @@ async def test_a_client_that_goes_takes_its_program_along(
 ) -> None:
     async with programs(redis_server, sandbox_url) as found:
         work = asyncio.create_task(found.run(SLOW, 60))
-        await until(lambda: permits(redis))
+        await eventually(lambda: permits(redis))
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
-        await until(lambda: permits(redis) == 0)
+        await eventually(lambda: permits(redis) == 0)
         assert found.pending == 0
 
 
@@ -120,7 +107,7 @@ async def test_a_sandbox_that_is_away_is_503(redis_server: RedisServer) -> None:
 async def service(
     redis: Redis, redis_server: RedisServer, sandbox_url: str
 ) -> AsyncIterator[Served]:
-    async with served(redis, redis_server.url, max_runs=2, sandbox_urls=sandbox_url) as found:
+    async with served(redis, redis_server.url, sandbox_urls=sandbox_url) as found:
         yield found
 
 
@@ -171,10 +158,16 @@ async def test_bodies_that_are_refused(service: Served) -> None:
     assert failures == []
 
 
-async def test_answers_of_the_route_that_are_no_results(service: Served) -> None:
-    first = [asyncio.create_task(post(service, code=SLOW.code, deadline=1)) for _ in range(2)]
-    await until(lambda: service.service.programs.pending == 2)
+async def test_answers_of_the_route_that_are_no_results(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.reward.programs.MAX_PENDING", 2)
+    first = [asyncio.create_task(post(service, **SLOW.model_dump())) for _ in range(2)]
+    await eventually(lambda: service.service.programs.pending == 2)
     status, _, headers = await post(service, code="1")
     assert status == 429
     assert int(headers["Retry-After"]) > 0
-    assert [status for status, _, _ in await asyncio.gather(*first)] == [504, 504]
+    for task in first:
+        task.cancel()
+    await eventually(lambda: service.service.programs.pending == 0)
+    assert (await post(service, **SLOW.model_dump(), deadline=0.2))[0] == 504

@@ -26,7 +26,7 @@ def problem() -> Problem:
 
 @pytest.fixture
 async def service(redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
-    async with served(redis, redis_server.url, max_pending=8, max_completion=1000) as found:
+    async with served(redis, redis_server.url, max_pending=8) as found:
         yield found
 
 
@@ -42,7 +42,7 @@ async def test_one_wrong_item_refuses_the_batch(service: Served, redis: Redis) -
         ({"completion": ""}, 422, "ground_truth"),
         (NAMED | {"completion": 7}, 422, "completion"),
         (NAMED | {"answer": "x"}, 422, "answer"),
-        (NAMED | {"completion": "ü" * 501}, 413, "1000 bytes"),
+        (NAMED | {"completion": "ü" * 524_289}, 413, "1048576 bytes"),
     ]
     failures = []
     for item, expected, named in cases:
