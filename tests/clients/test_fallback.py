@@ -3,13 +3,12 @@
 import asyncio
 import json
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from plumbline_reward import compute_score, compute_score_sync
-from plumbline_reward.fallback import is_code
+from plumbline_reward.rows import is_code
 
 from tests.clients.stand_in import Server
 
@@ -48,19 +47,14 @@ def test_one_line_serves_code_and_other_rows(server: Server) -> None:
     assert compute_score_sync("x", "", "1", fallback=lambda **_: 0.25) == 0.25
 
 
-def test_a_fallback_by_name(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fallback_by_name(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("verl.utils.reward_score")
     module.default_compute_score = lambda **row: float(row["ground_truth"])  # type: ignore[attr-defined]
     for name in ("verl", "verl.utils"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert score("math", "x", "0.75", server, "verl")["score"] == 0.75
-    file = tmp_path / "mine.py"
-    file.write_text("def length(solution_str, **_row):\n    return len(solution_str)\n")
-    assert score("math", "four", "1", server, f"{file}:length")["score"] == 4.0
-    for wrong in ("none", "no_such_module:f", "json:nothing", f"{file}:nothing", "json:__name__"):
+    for wrong in ("none", "no_such_module:f", "json:nothing", "json:__name__"):
         with pytest.raises(ValueError, match=r"^fallback: "):
             score("math", "x", "1", server, wrong)
     with pytest.raises(ValueError, match="neither number nor score"):

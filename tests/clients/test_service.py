@@ -119,17 +119,6 @@ def test_refusals_have_the_services_words_and_hit_nobody_else(
         assert "items[" not in str(error)
 
 
-def test_a_token_is_asked_for(
-    sandbox: str, redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with start(redis_server, tmp_path, PLUMBLINE_REWARD_TOKEN="open-sesame") as (_, url):
-        with pytest.raises(RefusedError) as refused:
-            Client(url).info()
-        assert refused.value.status == 401
-        monkeypatch.setenv("PLUMBLINE_REWARD_TOKEN", "open-sesame")
-        assert Client(url).info()["datasets"]["humaneval"]["role"] == "eval"
-
-
 def test_programs_run_in_the_sandbox(url: str) -> None:
     client = Client(url, timeout=60)
     assert client.run("print(int(input()) * 6)", stdin="7\n").stdout == "42\n"

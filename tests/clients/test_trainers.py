@@ -1,7 +1,6 @@
 """Reward functions as each trainer calls them."""
 
 import asyncio
-import inspect
 import pickle
 import socket
 import sys
@@ -234,19 +233,13 @@ def test_areal_and_verifiers_find_the_reference_in_the_row() -> None:
 
 def test_what_is_exported_can_be_pickled() -> None:
     """Ray and `datasets` send reward functions, errors and verdicts to other processes."""
-    made = (
-        plumbline_reward.make_reward_func(name="code", score="accepted"),
-        plumbline_reward.make_async_reward_func(name="code", column="ground_truth"),
-    )
+    made = plumbline_reward.make_reward_func(name="code", score="accepted")
     verdict = plumbline_reward.score([{"ground_truth": REFERENCE, "completion": "pass 1"}])[0]
-    sent = pickle.loads(pickle.dumps([*made, verdict, plumbline_reward.Client()]))
-    assert [function.__name__ for function in sent[:2]] == ["code", "code"]
-    assert inspect.iscoroutinefunction(sent[1]) and not inspect.iscoroutinefunction(sent[0])
-    completions = ["pass 1", "pass 0"]
+    function, sent, _ = pickle.loads(pickle.dumps([made, verdict, plumbline_reward.Client()]))
+    assert function.__name__ == "code"
     columns = {"ground_truth": [REFERENCE] * 2}
-    assert sent[0](["p"] * 2, completions, **columns) == [1.0, 0.0]
-    assert asyncio.run(sent[1](["p"] * 2, completions, **columns)) == [1.0, 0.0]
-    assert sent[2] == verdict
+    assert function(["p"] * 2, ["pass 1", "pass 0"], **columns) == [1.0, 0.0]
+    assert sent == verdict
     for name in plumbline_reward.__all__:
         exported = getattr(plumbline_reward, name)
         assert pickle.loads(pickle.dumps(exported)) is exported, name

@@ -15,7 +15,7 @@ your own code     ``plumbline_reward.score(items)``, ``plumbline_reward.Client``
 from plumbline_reward.client import Client, run, score
 from plumbline_reward.errors import NotJudgedError, RefusedError, RewardError
 from plumbline_reward.responses import ProgramResult, Verdict
-from plumbline_reward.trl_reward import make_async_reward_func, make_reward_func, reward_func
+from plumbline_reward.trl_reward import make_reward_func, reward_func
 from plumbline_reward.verl_reward import compute_score, compute_score_sync
 from plumbline_reward.version import VERSION
 
@@ -28,7 +28,6 @@ __all__ = [
     "Verdict",
     "compute_score",
     "compute_score_sync",
-    "make_async_reward_func",
     "make_reward_func",
     "reward_func",
     "run",

@@ -12,34 +12,42 @@ from pathlib import Path
 
 from plumbline_reward.client import Client
 from plumbline_reward.errors import NotJudgedError, RefusedError
-from plumbline_reward.ground_truth import judged_item
+from plumbline_reward.rows import judged_item
 
 CHECK_SECONDS = 30.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 fine, 1 something is wrong, 2 wrong usage."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser("python -m plumbline_reward", description=__doc__)
+    commands = parser.add_subparsers(dest="command")
+    parser.set_defaults(url=None, timeout=CHECK_SECONDS, ground_truth=None, completion=None)
+    check = commands.add_parser("check", help="ask the service what it is, and for a score")
+    check.add_argument("--url", help="address of the service (PLUMBLINE_REWARD_URL)")
+    check.add_argument("--timeout", type=float, default=CHECK_SECONDS, help="seconds (%(default)g)")
+    check.add_argument("--ground-truth", help="a reference or inline tests")
+    check.add_argument("--completion", type=Path, help="file with a completion to score")
+    path = commands.add_parser("path", help="print the path of a module of this package")
+    path.add_argument("module", help="for example openrlhf_reward, verl_code_interpreter")
+    options = parser.parse_args(arguments)
     if options.command == "path":
         return _print_path(options.module)
     if (options.ground_truth is None) != (options.completion is None):
-        print("a score needs both --ground-truth and --completion", file=sys.stderr)
-        return 2
+        return _fail("a score needs both --ground-truth and --completion", 2)
     try:
-        client = Client(options.url, timeout=options.timeout, purpose=options.purpose)
+        client = Client(options.url, timeout=options.timeout, purpose="validation")
     except ValueError as error:
-        print(f"a setting is wrong: {error}", file=sys.stderr)
-        return 1
+        return _fail(f"a setting is wrong: {error}")
     try:
         return _check(client, options.ground_truth, options.completion)
     except RefusedError as error:
-        print(str(error), file=sys.stderr)
-        if error.status == 401:
-            print("set PLUMBLINE_REWARD_TOKEN to the service's token", file=sys.stderr)
+        token = "\nset PLUMBLINE_REWARD_TOKEN to the service's token"
+        return _fail(f"{error}{token if error.status == 401 else ''}")
     except NotJudgedError as error:
-        print(str(error), file=sys.stderr)
-        print(_advice(client), file=sys.stderr)
-    return 1
+        advice = "is the service running there, and is it ready (/readyz)?"
+        if "PLUMBLINE_REWARD_URL" not in os.environ:
+            advice = "PLUMBLINE_REWARD_URL is not set; set it to the address of your service"
+        return _fail(f"{error}\n{advice}")
 
 
 def _check(client: Client, ground_truth: str | None, completion: Path | None) -> int:
@@ -60,12 +68,10 @@ def _check(client: Client, ground_truth: str | None, completion: Path | None) ->
     try:
         text = completion.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        print(f"{completion} cannot be read: {error}", file=sys.stderr)
-        return 1
+        return _fail(f"{completion} cannot be read: {error}")
     (verdict,) = client.score([judged_item(ground_truth, text, "inline")])
     if verdict is None:
-        print("  not judged", file=sys.stderr)
-        return 1
+        return _fail("  not judged")
     print(
         f"  score {verdict.score:g}: {verdict.status},"
         f" {verdict.cases_passed} of {verdict.cases_total} cases passed,"
@@ -74,39 +80,17 @@ def _check(client: Client, ground_truth: str | None, completion: Path | None) ->
     return 0
 
 
-def _advice(client: Client) -> str:
-    if "PLUMBLINE_REWARD_URL" not in os.environ:
-        return (
-            f"PLUMBLINE_REWARD_URL is not set, so {client.settings.url} was asked; start a service"
-            " with `plumb reward --embedded` or set the address of yours"
-        )
-    return "is the service running there, and is it ready (/readyz)?"
-
-
 def _print_path(module: str) -> int:
     spec = importlib.util.find_spec(f"plumbline_reward.{module}") if module.isidentifier() else None
     if spec is None or spec.origin is None:
-        print(f"plumbline_reward has no module {module!r}", file=sys.stderr)
-        return 2
+        return _fail(f"plumbline_reward has no module {module!r}", 2)
     print(spec.origin)
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m plumbline_reward", description=__doc__)
-    commands = parser.add_subparsers(dest="command")
-    parser.set_defaults(
-        url=None, timeout=CHECK_SECONDS, purpose=None, ground_truth=None, completion=None
-    )
-    check = commands.add_parser("check", help="ask the service what it is, and for a score")
-    check.add_argument("--url", help="address of the service (PLUMBLINE_REWARD_URL)")
-    check.add_argument("--timeout", type=float, default=CHECK_SECONDS, help="seconds (%(default)g)")
-    check.add_argument("--purpose", choices=("train", "validation"), default="validation")
-    check.add_argument("--ground-truth", help="a reference or inline tests")
-    check.add_argument("--completion", type=Path, help="file with a completion to score")
-    path = commands.add_parser("path", help="print the path of a module of this package")
-    path.add_argument("module", help="for example openrlhf_reward, verl_code_interpreter")
-    return parser
+def _fail(text: str, code: int = 1) -> int:
+    print(text, file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@ import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from plumbline_reward.delivery import Terms, delivery
+from plumbline_reward.delivery import delivery
 from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.responses import ProgramResult, Verdict, parse_program_result
-from plumbline_reward.settings import Rule, load_settings
+from plumbline_reward.settings import load_settings
 
+_Answer = TypeVar("_Answer")
 _ITEM_FIELDS = {"dataset", "problem_id", "hash", "ground_truth", "completion"}
 
 
@@ -42,7 +43,7 @@ class Client:
         *,
         token: str | None = None,
         timeout: float | None = None,
-        score: Rule | None = None,
+        score: str | None = None,
         purpose: str | None = None,
         on_unjudged: str | None = None,
     ) -> None:
@@ -85,13 +86,7 @@ class Client:
             _cancel(futures)
 
     def run(
-        self,
-        code: str,
-        *,
-        stdin: str = "",
-        language: str = "python",
-        timeout: float = 10.0,
-        memory_limit_mb: int | None = None,
+        self, code: str, *, stdin: str = "", language: str = "python", timeout: float = 10.0
     ) -> ProgramResult:
         """Run a program in the sandbox; ``timeout`` in seconds is the program's own limit.
 
@@ -99,25 +94,13 @@ class Client:
             RefusedError: The service refuses the request.
             NotJudgedError: The program was not run within the client's time limit.
         """
-        future = self._submit_program(code, stdin, language, timeout, memory_limit_mb)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
+        return _result(self._submit_program(code, stdin, language, timeout))
 
     async def run_async(
-        self,
-        code: str,
-        *,
-        stdin: str = "",
-        language: str = "python",
-        timeout: float = 10.0,
-        memory_limit_mb: int | None = None,
+        self, code: str, *, stdin: str = "", language: str = "python", timeout: float = 10.0
     ) -> ProgramResult:
         """Run a program in the sandbox, as :meth:`run`; cancelling it aborts the request."""
-        return await asyncio.wrap_future(
-            self._submit_program(code, stdin, language, timeout, memory_limit_mb)
-        )
+        return await asyncio.wrap_future(self._submit_program(code, stdin, language, timeout))
 
     def info(self) -> dict[str, object]:
         """Return the service's version, data sets and judge settings.
@@ -126,11 +109,8 @@ class Client:
             RefusedError: The service refuses the request, for example without its token.
             NotJudgedError: It did not answer within the client's time limit.
         """
-        future = delivery(self.settings).call("GET", "/v1/info", None, dict, self.settings.timeout)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
+        requests = delivery(self.settings)
+        return _result(requests.call("GET", "/v1/info", None, dict, self.settings.timeout))
 
     def submit(self, item: Mapping[str, object]) -> "Future[Verdict]":
         """Have one completion scored and return the future of its verdict.
@@ -141,19 +121,13 @@ class Client:
         return self._submit_all([item])[0]
 
     def _submit_all(self, items: Iterable[Mapping[str, object]]) -> "list[Future[Verdict]]":
-        settings = self.settings
-        return delivery(settings).submit(
-            [_encode_item(item) for item in items],
-            Terms(settings.score, settings.purpose, settings.timeout),
-        )
+        bodies = [_encode_item(item) for item in items]
+        return delivery(self.settings).submit(bodies, self.settings)
 
     def _submit_program(
-        self, code: str, stdin: str, language: str, timeout: float, memory_limit_mb: int | None
+        self, code: str, stdin: str, language: str, timeout: float
     ) -> "Future[ProgramResult]":
-        program: dict[str, object] = {"code": code, "stdin": stdin, "language": language}
-        program["timeout"] = timeout
-        if memory_limit_mb is not None:
-            program["memory_limit_mb"] = memory_limit_mb
+        program = {"code": code, "stdin": stdin, "language": language, "timeout": timeout}
         _encode(program)  # what cannot be sent is refused here
         return delivery(self.settings).call(
             "POST", "/v1/run", program, parse_program_result, self.settings.timeout
@@ -168,7 +142,7 @@ class Client:
             raise
 
     async def _outcome_async(self, future: "Future[Verdict]") -> Verdict | None:
-        with suppress(NotJudgedError):  # told below
+        with suppress(NotJudgedError):  # raised below
             await asyncio.wrap_future(future)
         return self._outcome(future)
 
@@ -181,6 +155,14 @@ def score(items: Iterable[Mapping[str, object]], **options: Any) -> list[Verdict
 def run(code: str, *, stdin: str = "", timeout: float = 10.0, **options: Any) -> ProgramResult:
     """Run a Python program with a :class:`Client` of these options; see :meth:`Client.run`."""
     return Client(**options).run(code, stdin=stdin, timeout=timeout)
+
+
+def _result(future: "Future[_Answer]") -> _Answer:
+    """Wait for an answer; an interrupt aborts the request."""
+    try:
+        return future.result()
+    finally:
+        future.cancel()
 
 
 def _cancel(futures: list["Future[Verdict]"]) -> None:

@@ -8,23 +8,15 @@ import json
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from plumbline_reward.errors import NotJudgedError, RefusedError
-from plumbline_reward.responses import (
-    Refusal,
-    Unjudged,
-    Verdict,
-    failure,
-    parse_object,
-    parse_stream,
-)
+from plumbline_reward.responses import Refusal, Verdict, failure, parse_object, parse_stream
 from plumbline_reward.retries import Attempts, RetryableError
-from plumbline_reward.settings import Purpose, Settings, wire_rule
+from plumbline_reward.settings import Settings, wire_rule
 from plumbline_reward.transport import Exchange
 
 WINDOW_SECONDS = 0.008
@@ -41,76 +33,27 @@ _TOGETHER = 1.0
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What all items of a request share: rule in its short form, purpose, time limit (seconds)."""
-
-    score: str
-    purpose: Purpose
-    timeout: float
-
-
 @dataclass(eq=False)
 class _Item:
     """One completion to score: its JSON, and the future of its verdict."""
 
     body: bytes
-    terms: Terms
+    settings: Settings
     expires: float
     future: "Future[Verdict]" = field(default_factory=Future)
 
 
-class _Threads:
-    """At most ``AT_ONCE`` daemon threads that call what is submitted, in order.
-
-    Unlike those of ``concurrent.futures`` they do not keep the interpreter from ending while a
-    request is under way.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tasks: deque[Callable[[], None]] = deque()
-        self._running = 0
-
-    def submit(self, task: Callable[[], None]) -> None:
-        """Have ``task`` called; it must not raise.
-
-        Raises:
-            RuntimeError: There is no thread to call it, and none can be started.
-        """
-        with self._lock:
-            self._tasks.append(task)
-            if self._running == AT_ONCE:
-                return
-            try:
-                threading.Thread(target=self._work, name="plumbline-reward", daemon=True).start()
-                self._running += 1
-            except RuntimeError:
-                if not self._running:
-                    self._tasks.pop()
-                    raise
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._tasks:
-                    self._running -= 1
-                    return
-                task = self._tasks.popleft()
-            task()
-
-
 class Delivery:
-    """Requests to the service at ``url``."""
+    """Requests to the service at ``url``, in daemon threads."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self._url, self._token = url, token
-        self._scores, self._calls = _Threads(), _Threads()
+        self._scores, self._calls = threading.Semaphore(AT_ONCE), threading.Semaphore(AT_ONCE)
         self._lock = threading.Lock()
         self._new: list[_Item] = []
         self._collecting = False
 
-    def submit(self, bodies: Sequence[bytes], terms: Terms) -> "list[Future[Verdict]]":
+    def submit(self, bodies: Sequence[bytes], settings: Settings) -> "list[Future[Verdict]]":
         """Have items scored; a body is an item's JSON.
 
         The futures raise :class:`NotJudgedError` or :class:`RefusedError`. Cancelling one drops
@@ -119,11 +62,11 @@ class Delivery:
         Raises:
             RuntimeError: The first thread cannot be started.
         """
-        expires = time.monotonic() + terms.timeout
-        items = [_Item(body, terms, expires) for body in bodies]
+        expires = time.monotonic() + settings.timeout
+        items = [_Item(body, settings, expires) for body in bodies]
         with self._lock:
             if items and not self._collecting:
-                self._scores.submit(self._collect)
+                _start(self._collect)
                 self._collecting = True
             self._new += items
         return [item.future for item in items]
@@ -140,6 +83,9 @@ class Delivery:
 
         The future raises :class:`NotJudgedError` or :class:`RefusedError`; cancelling it aborts the
         request.
+
+        Raises:
+            RuntimeError: No thread can be started.
         """
         attempts = Attempts(self._url, timeout, time.monotonic() + timeout)
         future: Future[Answer] = Future()
@@ -153,9 +99,14 @@ class Delivery:
             if exchange.response.status == 200:
                 settle(future, parse(parse_object(answer)))
             else:
-                settle(future, self._refused(_refusal(exchange, answer)))
+                refusal = _refusal(exchange, answer)
+                settle(future, self._refused(refusal.text, refusal.status))
 
-        self._calls.submit(lambda: self._until_done([future], ask, attempts))
+        def work() -> None:
+            with self._calls:
+                self._until_done([future], ask, attempts)
+
+        _start(work)
         return future
 
     def _exchange(self, futures: "Sequence[Future[Any]]", expires: float) -> Exchange:
@@ -191,16 +142,24 @@ class Delivery:
             for future in futures:
                 settle(future, error)
 
-    # The threads of scores
+    # Scores
 
     def _collect(self) -> None:
-        time.sleep(WINDOW_SECONDS)
-        with self._lock:
-            items = self._next_items()
-            self._collecting = bool(self._new)
-            if self._collecting:
-                self._scores.submit(self._collect)
-        self._deliver(items)
+        """Deliver the next items, after another thread has begun to collect those behind them."""
+        alone = True
+        while alone:
+            time.sleep(WINDOW_SECONDS)
+            with self._scores:
+                with self._lock:
+                    items = self._next_items()
+                    self._collecting = alone = bool(self._new)
+                    if alone:
+                        try:
+                            _start(self._collect)
+                            alone = False
+                        except RuntimeError:
+                            pass  # no thread to spare: this one continues
+                self._deliver(items)
 
     def _next_items(self) -> list[_Item]:
         """Remove and return the oldest item and the items that may share its request."""
@@ -210,13 +169,13 @@ class Delivery:
         for item in self._new:
             size += len(item.body)
             fits = len(items) < LARGEST_BATCH and size <= LARGEST_BODY
-            alike = item.terms == first.terms and item.expires - first.expires <= _TOGETHER
+            alike = item.settings == first.settings and item.expires - first.expires <= _TOGETHER
             (items if item is first or (fits and alike) else later).append(item)
         self._new = later
         return items
 
     def _deliver(self, items: list[_Item]) -> None:
-        attempts = Attempts(self._url, items[0].terms.timeout, items[-1].expires)
+        attempts = Attempts(self._url, items[0].settings.timeout, items[-1].expires)
 
         def ask() -> None:
             self._ask([item for item in items if not item.future.done()], attempts.expires)
@@ -229,7 +188,7 @@ class Delivery:
         Raises:
             RetryableError: The request failed, or an item was not judged.
         """
-        unjudged: RetryableError | None = None
+        unjudged: list[RetryableError] = []
         with self._exchange([item.future for item in items], expires) as exchange:
             exchange.send("POST", "/v1/score", "application/x-ndjson", _body(items, expires))
             if exchange.response.status != 200:
@@ -242,9 +201,9 @@ class Delivery:
                     text = "its tests cannot run, whatever the completion is"
                     settle(items[index].future, RefusedError(f"{self._url}: {text}", 422))
                 else:
-                    unjudged = _longer(unjudged, answer)
-        if unjudged is not None:
-            raise unjudged
+                    unjudged.append(RetryableError(answer.reason, answer.retry_after))
+        if unjudged:
+            raise max(unjudged, key=lambda error: error.retry_after or 0.0)
 
     def _refuse(self, items: list[_Item], refusal: Refusal) -> None:
         """Settle the items that the service refuses, if it says which or leaves no doubt."""
@@ -254,14 +213,23 @@ class Delivery:
         if not all(0 <= index < len(items) for index in refused):
             raise RetryableError("its answer is malformed: it refuses an unknown item")
         for index, text in refused.items():
-            settle(items[index].future, self._refused(Refusal(text, refusal.status)))
+            settle(items[index].future, self._refused(text, refusal.status))
         if not refused:  # a bad item must not fail the calls that it met by chance
             middle = len(items) // 2
             self._deliver(items[:middle])
             self._deliver(items[middle:])
 
-    def _refused(self, refusal: Refusal) -> RefusedError:
-        return RefusedError(f"{self._url} refuses it: {refusal.text}", refusal.status)
+    def _refused(self, text: str, status: int) -> RefusedError:
+        return RefusedError(f"{self._url} refuses it: {text}", status)
+
+
+def _start(work: Callable[[], None]) -> None:
+    """Start a thread that does not keep the interpreter from ending while a request is under way.
+
+    Raises:
+        RuntimeError: There is none to spare.
+    """
+    threading.Thread(target=work, name="plumbline-reward", daemon=True).start()
 
 
 def _refusal(exchange: Exchange, body: bytes) -> Refusal:
@@ -269,10 +237,10 @@ def _refusal(exchange: Exchange, body: bytes) -> Refusal:
 
 
 def _body(items: Sequence[_Item], expires: float) -> bytes:
-    terms = items[0].terms
+    settings = items[0].settings
     head = {
-        "score": wire_rule(terms.score),
-        "purpose": terms.purpose,
+        "score": wire_rule(settings.score),
+        "purpose": settings.purpose,
         "deadline": _left(expires),
     }
     listed = b",".join(item.body for item in items)
@@ -282,12 +250,6 @@ def _body(items: Sequence[_Item], expires: float) -> bytes:
 def _left(expires: float) -> float:
     """The seconds until a moment, as the service takes them for a deadline."""
     return round(max(0.001, min(expires - time.monotonic(), LONGEST_DEADLINE)), 3)
-
-
-def _longer(before: RetryableError | None, answer: Unjudged) -> RetryableError:
-    """What was unjudged, with the longest wait that the service asks for."""
-    waits = (before and before.retry_after, answer.retry_after)
-    return RetryableError(answer.reason, max((w for w in waits if w), default=None))
 
 
 def settle(future: "Future[Answer]", outcome: Answer | Exception) -> None:

@@ -7,10 +7,8 @@ by itself and calls :func:`reward_func` in threads, with one sample each; they s
 from collections.abc import Sequence
 
 from plumbline_reward.client import Client
-from plumbline_reward.errors import NotJudgedError, RefusedError
-from plumbline_reward.ground_truth import judged_item
-from plumbline_reward.responses import Verdict
-from plumbline_reward.special_tokens import without_special_tokens
+from plumbline_reward.errors import RefusedError
+from plumbline_reward.rows import judged_item, without_special_tokens
 
 _TAIL = 64
 
@@ -41,7 +39,7 @@ def reward_func(
         judged_item(label, response_of(query, prompt))
         for query, prompt, label in zip(queries, prompts, labels, strict=True)
     ]
-    verdicts = [_judged(verdict) for verdict in Client(on_unjudged="raise").score(items)]
+    verdicts = [verdict for verdict in Client(on_unjudged="raise").score(items) if verdict]
     accepted = torch.tensor([float(verdict.accepted) for verdict in verdicts])
     return {
         "rewards": torch.tensor([verdict.score for verdict in verdicts]),
@@ -70,15 +68,9 @@ def response_of(query: str, prompt: str) -> str:
 
 def _cut_prompt(query: str, prompt: str) -> int | None:
     """Return the length of the longest end of ``prompt`` that ``query`` begins with."""
-    tail, found, longest = prompt[-_TAIL:], -1, None
+    tail, start, longest = prompt[-_TAIL:], -1, None
     if len(prompt) > _TAIL:
-        while (found := query.find(tail, found + 1, len(prompt))) >= 0:
-            if prompt.endswith(query[: found + _TAIL]):
-                longest = found + _TAIL
+        while (start := query.find(tail, start + 1, len(prompt))) >= 0:
+            if prompt.endswith(query[: start + _TAIL]):
+                longest = start + _TAIL
     return longest
-
-
-def _judged(verdict: Verdict | None) -> Verdict:
-    if verdict is None:  # on_unjudged="raise" leaves none
-        raise NotJudgedError("a sample was not judged")
-    return verdict

@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plumbline_reward.client import Client
-from plumbline_reward.errors import NotJudgedError, RefusedError
-from plumbline_reward.ground_truth import judged_item
-from plumbline_reward.special_tokens import without_special_tokens
-from plumbline_reward.trl_reward import Completion, completion_text
+from plumbline_reward.errors import RefusedError
+from plumbline_reward.rows import (
+    Completion,
+    completion_text,
+    judged_item,
+    without_special_tokens,
+)
 
 _TRUTHS = ("ground_truth", "reward_model", "label", "answer")
 
@@ -69,9 +72,5 @@ def _truth(row: Mapping[str, object]) -> object:
 
 
 async def _scores(items: Sequence[Mapping[str, object]]) -> list[float]:
-    scores: list[float] = []
-    for verdict in await Client(on_unjudged="raise").score_async(items):
-        if verdict is None:  # on_unjudged="raise" leaves none
-            raise NotJudgedError("a sample was not judged")
-        scores.append(verdict.score)
-    return scores
+    verdicts = await Client(on_unjudged="raise").score_async(items)
+    return [verdict.score for verdict in verdicts if verdict is not None]

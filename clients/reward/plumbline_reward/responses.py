@@ -1,7 +1,7 @@
 """Strict parsing of the service's answers.
 
 An answer that does not make sense is a failure of infrastructure (:class:`RetryableError`), never
-a number.
+a number. Every function here raises it for an answer that is malformed.
 """
 
 import dataclasses
@@ -101,11 +101,7 @@ def parse_stream(lines: Iterator[bytes], number: int) -> Iterator[tuple[int, Ver
 
 
 def parse_verdict(answer: Mapping[str, object]) -> Verdict | Unjudged:
-    """Parse the answer about one item.
-
-    Raises:
-        RetryableError: The answer is malformed.
-    """
+    """Parse the answer about one item."""
     if answer.get("judged") is False:
         if any(answer.get(name) is not None for name in ("score", "accepted", "pass_ratio")):
             _malformed("an unjudged item with a score")
@@ -121,24 +117,14 @@ def parse_verdict(answer: Mapping[str, object]) -> Verdict | Unjudged:
 
 
 def parse_program_result(answer: Mapping[str, object]) -> ProgramResult:
-    """Parse the answer of ``/v1/run``.
-
-    Raises:
-        RetryableError: The answer is malformed.
-    """
+    """Parse the answer of ``/v1/run``."""
     return _parse(ProgramResult, {"exit_code": None, **answer})
 
 
 def parse_object(data: bytes) -> dict[str, object]:
-    """Parse a JSON object, without NaN, infinities and repeated names.
-
-    Raises:
-        RetryableError: It is none.
-    """
+    """Parse a JSON object, without NaN and infinities."""
     try:
-        value = json.loads(
-            data.decode("utf-8"), parse_constant=_malformed, object_pairs_hook=_unique
-        )
+        value = json.loads(data.decode("utf-8"), parse_constant=_malformed)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
@@ -188,13 +174,6 @@ def _parse(kind: type[Fields], answer: Mapping[str, object]) -> Fields:
             _malformed(f"{name} {_cut(value)!r}")
         found[name] = _cut(value) if name in ("detail", "reason") and value else value
     return kind(**found)
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        _malformed("JSON with a repeated name")
-    return value
 
 
 def _cut(value: object) -> str:

@@ -1,6 +1,5 @@
 """Retry with exponential backoff and jitter, and how long a service asks to wait."""
 
-import email.utils
 import logging
 import random
 import time
@@ -28,12 +27,9 @@ class RetryableError(Exception):
 
 
 class Attempts:
-    """Attempts at one request, until its time limit.
+    """Attempts at one request to ``url``, until its time limit.
 
-    Args:
-        url: Address of the service, for messages.
-        timeout: The time limit in seconds.
-        expires: Time on the monotonic clock at which it ends.
+    ``timeout`` is the limit in seconds; ``expires`` is its end on the monotonic clock.
     """
 
     def __init__(self, url: str, timeout: float, expires: float) -> None:
@@ -51,18 +47,14 @@ class Attempts:
         self._failed += 1
         seconds = delay(self._failed, error.retry_after)
         if time.monotonic() + seconds >= self.expires:
-            raise self.given_up(error)
+            raise NotJudgedError(
+                f"not judged within {self._timeout:g} s by {self._url}: {error}"
+                f" ({self._failed} failed attempts)"
+            )
         if time.monotonic() - _warned.get(self._url, -_WARN_EVERY) >= _WARN_EVERY:
             _warned[self._url] = time.monotonic()
             _log.warning("%s: %s; trying for %g s", self._url, error, self._timeout)
         time.sleep(seconds)
-
-    def given_up(self, reason: object) -> NotJudgedError:
-        """The error at the time limit."""
-        return NotJudgedError(
-            f"not judged within {self._timeout:g} s by {self._url}: {reason}"
-            f" ({self._failed} failed attempts)"
-        )
 
 
 def delay(attempts: int, retry_after: float | None) -> float:
@@ -78,14 +70,6 @@ def delay(attempts: int, retry_after: float | None) -> float:
 
 
 def retry_after_seconds(header: str | None) -> float | None:
-    """Parse a ``Retry-After`` header, seconds or an HTTP date; None if there is no valid one."""
-    if header is None:
-        return None
-    text = header.strip()
-    if text.isascii() and text.isdigit() and len(text) < 10:
-        return float(text)
-    try:
-        moment = email.utils.parsedate_to_datetime(text)
-        return max(0.0, moment.timestamp() - time.time())
-    except (TypeError, ValueError, IndexError, OverflowError):
-        return None
+    """Parse the seconds of a ``Retry-After`` header; None if it has none."""
+    text = (header or "").strip()
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -3,19 +3,12 @@
 import math
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
 from urllib.parse import urlsplit
 
 DEFAULT_URL = "http://127.0.0.1:8090"
 DEFAULT_TIMEOUT = 600.0
-
-Purpose = Literal["train", "validation"]
-OnUnjudged = Literal["raise", "none"]
-Rule = str | Mapping[str, object]
-"""``pass_ratio``, ``accepted``, ``threshold:0.9``, or ``{"rule": "threshold", "at": 0.9}``."""
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
@@ -25,15 +18,15 @@ class Settings:
     """How to ask the service, and what to do if it does not judge.
 
     ``timeout`` is the time limit of one call in seconds, with all retries. ``score`` is the rule
-    that makes a score of a verdict, in its short form (:func:`score_rule`).
+    that makes a score of a verdict.
     """
 
     url: str = DEFAULT_URL
     token: str | None = field(default=None, repr=False)
     timeout: float = DEFAULT_TIMEOUT
     score: str = "pass_ratio"
-    purpose: Purpose = "train"
-    on_unjudged: OnUnjudged = "raise"
+    purpose: str = "train"
+    on_unjudged: str = "raise"
 
 
 def load_settings(
@@ -41,11 +34,11 @@ def load_settings(
     url: str | None = None,
     token: str | None = None,
     timeout: float | str | None = None,
-    score: Rule | None = None,
+    score: str | None = None,
     purpose: str | None = None,
     on_unjudged: str | None = None,
 ) -> Settings:
-    """Take what is given, and the rest from ``PLUMBLINE_REWARD_*``.
+    """Take the arguments, and what is None from ``PLUMBLINE_REWARD_*``.
 
     Raises:
         ValueError: A setting is invalid; the text names it.
@@ -55,13 +48,15 @@ def load_settings(
         return os.environ.get(f"PLUMBLINE_REWARD_{name}") or None
 
     unjudged = on_unjudged or variable("ON_UNJUDGED") or "raise"
+    rule = score if score is not None else variable("SCORE") or "pass_ratio"
+    wire_rule(rule)
     return Settings(
         url=service_url(url or variable("URL") or DEFAULT_URL),
         token=_token(token or variable("TOKEN"), variable("TOKEN_FILE")),
         timeout=_seconds(variable("TIMEOUT") if timeout is None else timeout),
-        score=score_rule(variable("SCORE") or "pass_ratio" if score is None else score),
-        purpose=cast("Purpose", _one_of("purpose", purpose or "train", "train", "validation")),
-        on_unjudged=cast("OnUnjudged", _one_of("on_unjudged", unjudged, "raise", "none")),
+        score=rule,
+        purpose=_one_of("purpose", purpose or "train", "train", "validation"),
+        on_unjudged=_one_of("on_unjudged", unjudged, "raise", "none"),
     )
 
 
@@ -84,34 +79,22 @@ def service_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def score_rule(rule: Rule) -> str:
-    """Check a rule and return its short form: ``pass_ratio``, ``accepted``, ``threshold:<at>``.
+def wire_rule(rule: str) -> str | dict[str, object]:
+    """Convert a rule, ``pass_ratio``, ``accepted`` or ``threshold:<at>``, to that of a request.
 
     Raises:
         ValueError: There is no such rule, or its threshold is not above 0 and at most 1.
     """
-    if isinstance(rule, Mapping):
-        name, at = rule.get("rule"), rule.get("at")
-        extra = set(rule) - {"rule", "at"}
-    else:
-        name, separator, text = str(rule).partition(":")
-        at, extra = (text if separator else None), set()
-    if name in ("pass_ratio", "accepted") and at is None and not extra:
-        return str(name)
-    if name == "threshold" and not extra and isinstance(at, (int, float, str)):
-        try:
-            value = float(at)
-        except ValueError:
-            value = math.nan
-        if 0 < value <= 1 and not isinstance(at, bool):
-            return f"threshold:{value!r}"
+    name, _, text = str(rule).partition(":")
+    if rule in ("pass_ratio", "accepted"):
+        return rule
+    try:
+        at = float(text)
+    except ValueError:
+        at = math.nan
+    if name == "threshold" and 0 < at <= 1:
+        return {"rule": name, "at": at}
     raise ValueError(f"score: {rule!r} is none of pass_ratio, accepted, threshold:<above 0 to 1>")
-
-
-def wire_rule(short: str) -> str | dict[str, object]:
-    """Convert a rule's short form to the one in a request."""
-    name, separator, at = short.partition(":")
-    return {"rule": name, "at": float(at)} if separator else name
 
 
 def _token(value: str | None, file: str | None) -> str | None:

@@ -17,14 +17,18 @@ _log = logging.getLogger("plumbline_reward")
 
 def describe(result: ProgramResult) -> str:
     """Describe what a program printed and how it ended."""
-    parts = []
-    if result.status != "ok":
-        parts.append(_ending(result))
+    code = "" if result.exit_code is None else f" with exit code {result.exit_code}"
+    ending = {
+        "ok": "",
+        "timeout": f"The program was stopped at its time limit ({result.seconds:.1f} s).",
+        "memory": "The program was stopped at its memory limit.",
+        "compile_error": "The program does not compile.",
+    }.get(result.status, f"The program failed{code}.")
+    parts = [ending] if ending else []
     if result.stderr.strip():
         parts.append(f"stderr:\n{shorten(result.stderr, keep_end=True)}")
     if result.stdout.strip():
-        printed = shorten(result.stdout)
-        parts.append(printed if not parts else f"stdout:\n{printed}")
+        parts.append(f"stdout:\n{shorten(result.stdout)}" if parts else shorten(result.stdout))
     elif result.status == "ok":
         parts.append("(The program printed nothing.)")
     if result.truncated:
@@ -50,14 +54,3 @@ def shorten(text: str, limit: int = LONGEST, keep_end: bool = False) -> str:
     if len(text) <= limit:
         return text
     return f"…{text[-limit:]}" if keep_end else f"{text[:limit]}…"
-
-
-def _ending(result: ProgramResult) -> str:
-    if result.status == "timeout":
-        return f"The program was stopped at its time limit ({result.seconds:.1f} s)."
-    if result.status == "memory":
-        return "The program was stopped at its memory limit."
-    if result.status == "compile_error":
-        return "The program does not compile."
-    code = "" if result.exit_code is None else f" with exit code {result.exit_code}"
-    return f"The program failed{code}."

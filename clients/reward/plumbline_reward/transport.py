@@ -40,7 +40,12 @@ class Exchange:
 
     def __init__(self, url: str, token: str | None, expires: float) -> None:
         parts = urlsplit(url)
-        self._connection = _connection(parts.scheme, parts.hostname or "", parts.port)
+        host = parts.hostname or ""
+        self._connection = (
+            http.client.HTTPSConnection(host, parts.port, context=_tls())
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(host, parts.port)
+        )
         self._prefix = parts.path
         self._headers = {
             "User-Agent": f"plumbline-reward/{VERSION}",
@@ -55,8 +60,6 @@ class Exchange:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if hasattr(self, "response"):
-            self.response.close()
         self._connection.close()
 
     def abort(self) -> None:
@@ -91,22 +94,14 @@ class Exchange:
             self.response = self._connection.getresponse()
 
     def body(self) -> bytes:
-        """Read the whole body.
-
-        Raises:
-            RetryableError: The connection broke, or the answer is no HTTP.
-        """
+        """Read the whole body; raises as :meth:`send`."""
         data = b"".join(self._chunks())
         if self.response.length:
             raise RetryableError("the connection broke within an answer")
         return data
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the body as they arrive, without the empty ones.
-
-        Raises:
-            RetryableError: The connection broke, or the answer is no HTTP.
-        """
+        """Yield the lines of the body as they arrive, but no empty ones; raises as :meth:`send`."""
         rest = b""
         for chunk in self._chunks():
             *lines, rest = (rest + chunk).split(b"\n")
@@ -129,12 +124,6 @@ class Exchange:
         if self._aborted or left <= 0:
             raise TimeoutError("the time limit has passed")
         return left
-
-
-def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-    if scheme == "https":
-        return http.client.HTTPSConnection(host, port, context=_tls())
-    return http.client.HTTPConnection(host, port)
 
 
 @lru_cache

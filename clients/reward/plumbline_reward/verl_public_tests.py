@@ -15,7 +15,6 @@ A test may be ``{"assert": "assert add(1, 2) == 3"}`` instead, which runs behind
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -41,12 +40,6 @@ _SCHEMA = {
 }
 
 
-@dataclass
-class _Instance:
-    tests: list[Mapping[str, object]]
-    ratio: float | None = None
-
-
 class PublicTestsTool(BaseTool):
     """The tool ``run_public_tests(code)``."""
 
@@ -54,10 +47,10 @@ class PublicTestsTool(BaseTool):
         self, config: dict[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None
     ) -> None:
         super().__init__(config, tool_schema)
-        options = {name: config[name] for name in ("url", "token", "timeout") if name in config}
-        self._client = Client(**options)
-        self._seconds = float(config.get("program_seconds", 10.0))
-        self._instances: dict[str, _Instance] = {}
+        names = {"url", "token", "timeout"} & set(config)
+        self._client = Client(**{name: config[name] for name in names})
+        self._tests: dict[str, list[Mapping[str, object]]] = {}
+        self._shares: dict[str, float] = {}
 
     def get_openai_tool_schema(self) -> OpenAIFunctionToolSchema:
         return OpenAIFunctionToolSchema.model_validate(_SCHEMA)
@@ -68,7 +61,7 @@ class PublicTestsTool(BaseTool):
         """Take the problem's tests from ``create_kwargs["public_tests"]``."""
         instance_id = instance_id or str(uuid4())
         tests = (kwargs.get("create_kwargs") or {}).get("public_tests")
-        self._instances[instance_id] = _Instance([] if tests is None else list(tests))
+        self._tests[instance_id] = [] if tests is None else list(tests)
         return instance_id, ToolResponse()
 
     async def execute(
@@ -80,52 +73,45 @@ class PublicTestsTool(BaseTool):
             The text for the model; the share of tests that passed, None if they could not be run;
             the numbers of tests that passed and in all.
         """
-        instance = self._instances[instance_id]
-        code = parameters.get("code")
+        code, tests = parameters.get("code"), self._tests[instance_id]
         if not isinstance(code, str):
             return ToolResponse(text="The argument code is missing or not a text."), None, {}
-        if not instance.tests:
+        if not tests:
             return ToolResponse(text="This problem has no public tests."), None, {}
+        running = [asyncio.ensure_future(self._failure(code, test)) for test in tests]
         try:
-            failures = await self._failures(code, instance.tests)
+            failures = await asyncio.gather(*running)
         except RewardError as error:
             return ToolResponse(text=describe_failure(error)), None, {}
-        total = len(failures)
-        passed = failures.count(None)
-        instance.ratio = passed / total
+        finally:
+            for task in running:  # if one program cannot be run, nobody waits for the others
+                task.cancel()
+        passed, total = failures.count(None), len(failures)
+        self._shares[instance_id] = passed / total
         text = f"{passed} of {total} public tests passed."
         for number, failure in enumerate(failures, start=1):
             if failure is not None:
                 text += f"\nTest {number}: {failure}"
         metrics: dict[str, object] = {"public_tests_passed": passed, "public_tests_total": total}
-        return ToolResponse(text=text), instance.ratio, metrics
+        return ToolResponse(text=text), passed / total, metrics
 
     async def calc_reward(self, instance_id: str, **_: Any) -> float:
         """Return the share of tests that the last program passed."""
-        ratio = self._instances[instance_id].ratio
-        if ratio is None:
+        if instance_id not in self._shares:
             raise NotJudgedError("no program has been run on the public tests")
-        return ratio
+        return self._shares[instance_id]
 
     async def release(self, instance_id: str, **_: Any) -> None:
-        self._instances.pop(instance_id, None)
-
-    async def _failures(self, code: str, tests: list[Mapping[str, object]]) -> list[str | None]:
-        running = [asyncio.ensure_future(self._failure(code, test)) for test in tests]
-        try:
-            return await asyncio.gather(*running)
-        finally:
-            for one in running:  # if one program cannot be run, nobody waits for the others
-                one.cancel()
+        self._tests.pop(instance_id, None)
+        self._shares.pop(instance_id, None)
 
     async def _failure(self, code: str, test: Mapping[str, object]) -> str | None:
         """Run one test and describe its failure, None if it passes."""
         if "assert" in test:
-            program = f"{code}\n\n{test['assert']}\n"
-            result = await self._client.run_async(program, timeout=self._seconds)
+            result = await self._client.run_async(f"{code}\n\n{test['assert']}\n")
             return None if result.status == "ok" else f"{test['assert']}\n{describe(result)}"
         stdin, expected = str(test["input"]), str(test["output"])
-        result = await self._client.run_async(code, stdin=stdin, timeout=self._seconds)
+        result = await self._client.run_async(code, stdin=stdin)
         shown = f"input:\n{shorten(stdin, _SHOWN)}\n"
         if result.status != "ok":
             return shown + describe(result)

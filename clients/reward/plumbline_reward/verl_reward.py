@@ -6,13 +6,15 @@ Settings of the client are further arguments, in verl's configuration under
 """
 
 import asyncio
+import inspect
 from collections.abc import Mapping
+from typing import Any
 
 from plumbline_reward.client import Client
-from plumbline_reward.fallback import Fallback, is_async, is_code, numbers, scorer
-from plumbline_reward.ground_truth import judged_item
+from plumbline_reward.errors import NotJudgedError
+from plumbline_reward.fallback import Fallback, loaded, numbers
 from plumbline_reward.responses import Verdict
-from plumbline_reward.settings import Rule
+from plumbline_reward.rows import is_code, judged_item
 
 _VALIDATION_SPLITS = ("validation", "valid", "val", "eval", "test")
 
@@ -23,37 +25,37 @@ async def compute_score(
     ground_truth: object,
     extra_info: Mapping[str, object] | None = None,
     *,
-    url: str | None = None,
-    token: str | None = None,
-    timeout: float | None = None,
-    score: Rule | None = None,
     purpose: str | None = None,
     fallback: Fallback | None = None,
     reward_router_address: object = None,
     reward_model_tokenizer: object = None,
+    **settings: Any,
 ) -> dict[str, float]:
     """Score a response; always the same keys, all of them numbers.
 
     ``score`` is the reward, ``acc`` (1.0 or 0.0) what validation counts. The purpose is
     ``validation`` if ``extra_info["split"]`` names such a split, unless it is given. If
     ``extra_info["last_turn"]`` is a text, it is judged in place of ``solution_str``, which has the
-    tools' output in it. The last two arguments are verl's own and not used.
+    tools' output in it. ``reward_router_address`` and ``reward_model_tokenizer`` are verl's own and
+    not used; ``settings`` are further ones of :class:`Client`.
 
     With ``fallback`` a row whose ground truth is neither tests nor a reference to tests is scored
-    by that function instead: ``verl`` (its ``default_compute_score``), ``module:function``,
-    ``file.py:function``, or a function with the arguments of verl's.
+    by that function instead: ``verl`` (its ``default_compute_score``), ``module:function``, or a
+    function with the arguments of verl's.
 
     Raises:
         RefusedError: The service refuses the item; the text says why.
         NotJudgedError: It was not judged in time. verl then leaves the sample out.
         ValueError: A setting is invalid.
+        TypeError: There is no such setting.
     """
     if fallback is not None and not is_code(ground_truth):
-        other = scorer(fallback, data_source, solution_str, ground_truth, extra_info)
-        return numbers(await other() if is_async(other) else await asyncio.to_thread(other))
-    client = Client(
-        url, token=token, timeout=timeout, score=score, purpose=purpose or _purpose(extra_info)
-    )
+        function = loaded(fallback)
+        row = _row(data_source, solution_str, ground_truth, extra_info)
+        if inspect.iscoroutinefunction(function):
+            return numbers(await function(**row))
+        return numbers(await asyncio.to_thread(function, **row))
+    client = Client(purpose=purpose or _purpose(extra_info), **settings)
     last_turn = (extra_info or {}).get("last_turn")
     response = last_turn if isinstance(last_turn, str) else solution_str
     item = judged_item(ground_truth, response, data_source)
@@ -66,12 +68,9 @@ def compute_score_sync(
     ground_truth: object,
     extra_info: Mapping[str, object] | None = None,
     *,
-    url: str | None = None,
-    token: str | None = None,
-    timeout: float | None = None,
-    score: Rule | None = None,
     purpose: str | None = None,
     fallback: Fallback | None = None,
+    **settings: Any,
 ) -> float:
     """Score a response for ``verl.trainer.main_eval``; the purpose is ``validation``.
 
@@ -81,13 +80,25 @@ def compute_score_sync(
         RefusedError, NotJudgedError, ValueError: As :func:`compute_score`.
     """
     if fallback is not None and not is_code(ground_truth):
-        return numbers(scorer(fallback, data_source, response, ground_truth, extra_info)())["score"]
-    client = Client(url, token=token, timeout=timeout, score=score, purpose=purpose or "validation")
-    future = client.submit(judged_item(ground_truth, response, data_source))
-    try:
-        return future.result().score
-    finally:
-        future.cancel()
+        row = _row(data_source, response, ground_truth, extra_info)
+        return numbers(loaded(fallback)(**row))["score"]
+    client = Client(purpose=purpose or "validation", **settings)
+    (verdict,) = client.score([judged_item(ground_truth, response, data_source)])
+    if verdict is None:
+        raise NotJudgedError("the response was not judged")
+    return verdict.score
+
+
+def _row(
+    data_source: str, solution_str: str, ground_truth: object, extra_info: object
+) -> dict[str, object]:
+    """The arguments of verl's functions."""
+    return {
+        "data_source": data_source,
+        "solution_str": solution_str,
+        "ground_truth": ground_truth,
+        "extra_info": extra_info,
+    }
 
 
 def _purpose(extra_info: Mapping[str, object] | None) -> str:
