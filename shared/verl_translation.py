@@ -85,15 +85,12 @@ def canonical(key: str) -> str:
     return key if target is None else _dotted(target)
 
 
-def translate(
-    document: object, overridden: Sequence[str] = (), *, keep: bool = False
-) -> Translation:
+def translate(document: object, overridden: Sequence[str] = ()) -> Translation:
     """Replace verl's keys in a document by ours.
 
     Args:
         document: A configuration as parsed, in verl's keys, in ours or in both.
         overridden: Dotted keys from the command line; they count where a file says otherwise.
-        keep: Refuse nothing, and leave what has no effect here in the document.
 
     Raises:
         ConfigError: A value is refused, or two names of a key have different values.
@@ -101,13 +98,12 @@ def translate(
     if not isinstance(document, Mapping):
         return Translation(document, {}, {})
     places = list(_places(document, (), document))
-    if not keep and (refused := list(filter(None, (place.refusal for place in places)))):
+    if refused := list(filter(None, (place.refusal for place in places))):
         raise ConfigError("; ".join(refused))
     claims: dict[_Path, list[_Place]] = {}
     for place in places:
-        target = tuple(place.key.split(".")) if keep and place.target is None else place.target
-        if target is not None:
-            claims.setdefault(target, []).append(place)
+        if place.target is not None:
+            claims.setdefault(place.target, []).append(place)
     result: dict[Any, Any] = {}
     names = {}
     for target, claimants in claims.items():

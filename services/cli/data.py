@@ -7,7 +7,7 @@ import typer
 from services.cli.options import AllowUnlocked, ConfigFile, Overrides
 from services.data.config import LayoutKind, parse_dates
 from services.data.importer import import_dataset
-from services.training.formats import Purpose, TestsForm, TrainerFormat
+from services.training.export import Purpose, TestsForm
 from shared.data_roles import DataRole
 
 app = typer.Typer(help="Prepare, check and export the data sets of a run.", no_args_is_help=True)
@@ -164,9 +164,6 @@ def certify(
 @app.command("export")
 def export_(
     overrides: Overrides = None,
-    kind: Annotated[
-        TrainerFormat, typer.Option("--format", help="The trainer's layout.")
-    ] = TrainerFormat.VERL,
     config: ConfigFile = None,
     train: Annotated[
         list[str] | None, typer.Option("--train", help="Prepared file or folder; repeatable.")
@@ -194,7 +191,6 @@ def export_(
         ExportRequest(
             config=config,
             overrides=overrides or [],
-            kind=kind,
             paths={Purpose.TRAIN: train or [], Purpose.VALIDATION: validation or []},
             output=output,
             tests=tests,

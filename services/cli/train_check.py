@@ -38,8 +38,6 @@ from shared.run_record import RunRecord
 from shared.schemas import Problem, describe
 
 _STYLES = {Kind.MISTAKE: "bold red", Kind.DIFFERENCE: "yellow", Kind.EXPECTED: "dim"}
-_TRAINING = "training would not start from the measured baseline"
-_GENERATING = "its answers would not measure what the run measured"
 _TIMEOUT = 10.0  # seconds
 _LARGEST_ANSWER = 1 << 20
 
@@ -57,8 +55,7 @@ def train_check(
     trainer: Annotated[
         str,
         typer.Argument(
-            help="verl's config: outputs/…/.hydra/config.yaml, the trainer's log, or a config for "
-            "generating, also an older generation.yaml."
+            help="verl's config: outputs/…/.hydra/config.yaml, or the output of `--cfg job`."
         ),
     ],
     run: Annotated[
@@ -85,8 +82,6 @@ def train_check(
     problems = read_datasets(data) if data else []
     findings = list(_findings(config, record, problems, reward, files=not no_files))
     console = stdout_console()
-    for line in config.notices:
-        console.print(Text(printable(line), style="dim"), soft_wrap=True)
     _print(console, findings)
     if json_file:
         _write(json_file, findings)
@@ -94,7 +89,7 @@ def train_check(
     if counts[Kind.MISTAKE] or counts[Kind.DIFFERENCE]:
         raise FindingsError(
             f"mistakes: {counts[Kind.MISTAKE]}, differences: {counts[Kind.DIFFERENCE]}; "
-            f"{_GENERATING if config.generates else _TRAINING}; see above"
+            "training would not start from the measured baseline; see above"
         )
 
 

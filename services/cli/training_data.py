@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.runner.problems import load_problems
-from services.training.export_record import RECORD, ExportRecord
-from services.training.formats import Purpose, TestsForm, TrainerFormat
+from services.training.export import RECORD, ExportRecord, Purpose, TestsForm
 from services.training.verl_tables import Layout, check_disjoint, write_table
 from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
@@ -30,7 +29,6 @@ class ExportRequest:
     config's lock. ``allow_eval`` accepts training data whose role is evaluation.
     """
 
-    kind: TrainerFormat
     config: str | None
     overrides: Sequence[str]
     paths: dict[Purpose, list[str]]

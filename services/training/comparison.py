@@ -1,12 +1,11 @@
 """Differences between a trainer's configuration and the protocol of a run.
 
 A trainer's validation has to measure what the run measured, so that its step 0 is the baseline.
-Its rollouts for training explore: other sampling is expected there. A configuration for generating
-has neither, and samples as its rollout says.
+Its rollouts for training explore: other sampling is expected there.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from pydantic import JsonValue
@@ -26,7 +25,6 @@ _LENGTHS = (
     ("data.max_response_length", "response_length", "answers are cut at another length"),
     (f"{_ROLLOUT}.response_length", "response_length", "answers are cut at another length"),
 )
-_OF_DATASETS = "judge.datasets."
 _RULES = "judge.rules"
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _SAMPLING = ("temperature", "top_p", "top_k", "n")
@@ -39,35 +37,22 @@ def compare(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     yield from _sampling(trainer, run)
     yield from _chat_template(trainer, run)
     yield from _seeds(trainer, run)
-    if not trainer.generates:
-        yield from _validation(trainer)
+    yield from _validation(trainer)
 
 
-def compare_judges(
-    service: Mapping[str, JsonValue], run: RunRecord, datasets: Sequence[str] = ()
-) -> Iterator[Finding]:
+def compare_judges(service: Mapping[str, JsonValue], run: RunRecord) -> Iterator[Finding]:
     """Compare the protocol of a reward service with the run's, by leaf of judge and sandbox.
 
-    Args:
-        service: The leaves that ``/v1/info`` reports.
-        run: The run.
-        datasets: The run's settings of other data sets are not compared.
+    ``service`` has the leaves that ``/v1/info`` reports.
     """
     leaves = run.config.protocol().leaves
-    known = {
-        path: value for path, value in leaves.items() if path.startswith(("judge.", "sandbox."))
-    }
-    for path in sorted({*known, *service}):
-        # The leaf has no dot, the data set's name may.
-        below = path.removeprefix(_OF_DATASETS) if path.startswith(_OF_DATASETS) else ""
-        named = below.rpartition(".")[0]
-        if named and datasets and named not in datasets:
-            continue
-        if known.get(path) != service.get(path):
+    measured = {path: leaves[path] for path in leaves if path.startswith(("judge.", "sandbox."))}
+    for path in sorted({*measured, *service}):
+        if measured.get(path) != service.get(path):
             text = "the reward service judges by another protocol; start it with the run's config"
             if path == _RULES:
                 text = REJUDGE
-            yield Finding(Kind.DIFFERENCE, path, service.get(path), known.get(path), text)
+            yield Finding(Kind.DIFFERENCE, path, service.get(path), measured.get(path), text)
 
 
 def compare_rules(run: RunRecord) -> Iterator[Finding]:
@@ -109,8 +94,6 @@ def _normalized(name: str) -> str:
 def _lengths(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     rollout = run.config.actor_rollout_ref.rollout
     for path, name, text in _LENGTHS:
-        if trainer.generates and not path.startswith(_ROLLOUT):
-            continue
         ours, theirs = trainer.number(path), float(getattr(rollout, name))
         if ours != theirs:
             yield Finding(Kind.DIFFERENCE, path, ours, theirs, text)
@@ -120,14 +103,14 @@ def _sampling(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     rollout = run.config.actor_rollout_ref.rollout
     for name in _SAMPLING:
         theirs = _limit(name, float(getattr(rollout, name)))
-        measuring = _ROLLOUT if trainer.generates else f"{_ROLLOUT}.val_kwargs"
         measured, exploring = (
-            _limit(name, trainer.number(f"{part}.{name}")) for part in (measuring, _ROLLOUT)
+            _limit(name, trainer.number(f"{part}.{name}"))
+            for part in (f"{_ROLLOUT}.val_kwargs", _ROLLOUT)
         )
         if measured != theirs:
-            text = f"{'it' if trainer.generates else 'validation'} samples otherwise than the run"
-            yield Finding(Kind.DIFFERENCE, f"{measuring}.{name}", measured, theirs, text)
-        if exploring != theirs and not trainer.generates:
+            text, subject = "validation samples otherwise than the run", f"val_kwargs.{name}"
+            yield Finding(Kind.DIFFERENCE, f"{_ROLLOUT}.{subject}", measured, theirs, text)
+        if exploring != theirs:
             text = "training explores; validation has its own sampling"
             yield Finding(Kind.EXPECTED, f"{_ROLLOUT}.{name}", exploring, theirs, text)
     if stop := run.config.generation.stop:
@@ -141,20 +124,18 @@ def _limit(name: str, value: float | None) -> float | None:
 
 
 def _chat_template(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
-    ours = trainer.text(f"{_MODEL}.custom_chat_template")
-    theirs = run.config.generation.verl.chat_template
+    subject = f"{_MODEL}.custom_chat_template"
+    ours, theirs = trainer.text(subject), run.config.generation.verl.chat_template
     if bool(ours) != bool(theirs):
         text = "one of the two replaces the tokenizer's chat template"
-        subject = f"{_MODEL}.custom_chat_template"
         yield Finding(Kind.DIFFERENCE, subject, ours or None, theirs or None, text)
     elif ours:
         text = "both replace the tokenizer's chat template; compare the two texts"
-        subject = f"{_MODEL}.custom_chat_template"
         yield Finding(Kind.EXPECTED, subject, ours, theirs, text)
     path, kwargs = "data.apply_chat_template_kwargs", run.config.data.apply_chat_template_kwargs
-    if (given := trainer.get(path) or {}) != kwargs:
+    if (ours_kwargs := trainer.get(path) or {}) != kwargs:
         text = "the chat template gets other arguments"
-        yield Finding(Kind.DIFFERENCE, path, given or None, kwargs or None, text)
+        yield Finding(Kind.DIFFERENCE, path, ours_kwargs or None, kwargs or None, text)
     if tokenizer := trainer.get("data.tokenizer"):
         text = "changes the prompts' tokens; the run had nothing of the kind"
         yield Finding(Kind.DIFFERENCE, "data.tokenizer", tokenizer, None, text)
@@ -169,14 +150,22 @@ def _seeds(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
 
 
 def _validation(trainer: TrainerConfig) -> Iterator[Finding]:
-    if trainer.get("trainer.val_before_train") is False:
-        text = "step 0 is not validated, so nothing shows that training starts at the baseline"
-        yield Finding(Kind.DIFFERENCE, "trainer.val_before_train", False, None, text)
-    if (trainer.number("trainer.test_freq") or -1) < 1:
-        text = "nothing is validated during training"
-        value = trainer.get("trainer.test_freq")
-        yield Finding(Kind.DIFFERENCE, "trainer.test_freq", value, None, text)
-    if (trainer.number("data.val_max_samples") or -1) > 0:
-        text = "validation takes a part of the problems"
-        value = trainer.get("data.val_max_samples")
-        yield Finding(Kind.DIFFERENCE, "data.val_max_samples", value, None, text)
+    for path, wrong, text in (
+        (
+            "trainer.val_before_train",
+            trainer.get("trainer.val_before_train") is False,
+            "step 0 is not validated, so nothing shows that training starts at the baseline",
+        ),
+        (
+            "trainer.test_freq",
+            (trainer.number("trainer.test_freq") or -1) < 1,
+            "nothing is validated during training",
+        ),
+        (
+            "data.val_max_samples",
+            (trainer.number("data.val_max_samples") or -1) > 0,
+            "validation takes a part of the problems",
+        ),
+    ):
+        if wrong:
+            yield Finding(Kind.DIFFERENCE, path, trainer.get(path), None, text)

@@ -6,9 +6,8 @@ from functools import cached_property
 
 from pydantic import JsonValue
 
-from services.training.export_record import RECORD, ExportRecord, read_export
+from services.training.export import RECORD, ExportRecord, Purpose, read_export
 from services.training.findings import Finding, Kind
-from services.training.formats import Purpose
 from services.training.trainer_config import TrainerConfig
 from shared.artifacts import OutputFolder
 from shared.data_lock import hash_file
@@ -18,8 +17,6 @@ from shared.run_record import PromptTemplate, RunRecord
 from shared.schemas import Problem, sha256
 
 _KEYS = {Purpose.TRAIN: "data.train_files", Purpose.VALIDATION: "data.val_files"}
-# Of a configuration for generating, whatever verl's name of the key was.
-_GENERATING_KEYS = {Purpose.VALIDATION: "data.eval_files"}
 _REQUIRED = ("data_source", "prompt", "reward_model", "extra_info")
 _NAMED = 3
 
@@ -64,7 +61,7 @@ def check_files(
     known = {(p.dataset, p.problem_id): problem_digest(p) for p in problems}
     prompts: dict[Purpose, set[str]] = {purpose: set() for purpose in Purpose}
     validated: dict[str, int] = {}
-    for purpose, key in (_GENERATING_KEYS if trainer.generates else _KEYS).items():
+    for purpose, key in _KEYS.items():
         for path in filter(None, trainer.files(key)):
             file = _read(purpose, key, path)
             prompts[purpose] |= file.prompts

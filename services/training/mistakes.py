@@ -14,7 +14,6 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 _UNITS = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 # verl's default of 256 characters cuts the part of a traceback that says what is wrong.
 _LEAST_TOOL_RESPONSE = 1024
-_AGENTS_WITH_TOOLS = "tool_agent"
 # Actor and reference, rollout, reward model: verl's RayResourcePool reserves one for each.
 _CPUS_PER_GPU = 3
 _GROUPED = ("grpo", "grpo_passk", "grpo_vectorized", "gdpo", "rloo", "rloo_vectorized", "opo")
@@ -22,19 +21,11 @@ _GROUPED = ("grpo", "grpo_passk", "grpo_vectorized", "gdpo", "rloo", "rloo_vecto
 
 def find_mistakes(trainer: TrainerConfig) -> Iterator[Finding]:
     """Yield what verl would do otherwise than its configuration seems to say."""
-    if trainer.generates:
-        yield from _rollout(trainer)
-        return
     yield from _ignored_keys(trainer)
     yield from _reward(trainer)
     yield from _rollout(trainer)
     yield from _tools(trainer)
     yield from _trainer(trainer)
-
-
-def uses_tools(trainer: TrainerConfig) -> bool:
-    """Whether the default agent loop may call tools."""
-    return trainer.get(f"{_ROLLOUT}.agent.default_agent_loop") == _AGENTS_WITH_TOOLS
 
 
 def _mistake(subject: str, trainer: TrainerConfig, text: str) -> Finding:
@@ -90,12 +81,9 @@ def _is_ours(path: str) -> bool:
 
 
 def _rollout(trainer: TrainerConfig) -> Iterator[Finding]:
-    if trainer.get(f"{_ROLLOUT}.load_format") == "dummy" and trainer.generates:
-        text = "random weights: nothing loads the model into a standalone engine; use auto"
-        yield _mistake(f"{_ROLLOUT}.load_format", trainer, text)
     n = trainer.number(f"{_ROLLOUT}.n") or 1
     grouped = trainer.get("algorithm.adv_estimator") in _GROUPED
-    if grouped and n < 2 and not trainer.generates:
+    if grouped and n < 2:
         text = "an answer is compared with others of its problem, so its advantage is always 0"
         yield _mistake(f"{_ROLLOUT}.n", trainer, text)
     if n > 1 and trainer.number(f"{_ROLLOUT}.temperature") == 0:
@@ -110,7 +98,8 @@ def _rollout(trainer: TrainerConfig) -> Iterator[Finding]:
 
 def _tools(trainer: TrainerConfig) -> Iterator[Finding]:
     turns = f"{_ROLLOUT}.multi_turn"
-    if not uses_tools(trainer) and trainer.get(f"{turns}.enable") is not True:
+    subject = f"{_ROLLOUT}.agent.default_agent_loop"
+    if trainer.get(subject) != "tool_agent" and trainer.get(f"{turns}.enable") is not True:
         return
     longest = trainer.number(f"{turns}.max_tool_response_length")
     if longest is not None and longest < _LEAST_TOOL_RESPONSE:
@@ -121,7 +110,6 @@ def _tools(trainer: TrainerConfig) -> Iterator[Finding]:
         text = "no tools: the model is told of none"
         yield _mistake(paths[0], trainer, text)
     text = "validation may call tools too, which is another measurement than a run without them"
-    subject = f"{_ROLLOUT}.agent.default_agent_loop"
     yield Finding(Kind.DIFFERENCE, subject, trainer.get(subject), "single_turn_agent", text)
 
 

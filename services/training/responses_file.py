@@ -5,7 +5,7 @@ from itertools import groupby
 
 import fsspec
 
-from services.training.formats import TestsForm
+from services.training.export import TestsForm
 from services.training.verl_tables import Layout, write_responses
 from shared.artifacts import OutputFolder
 from shared.config import Config

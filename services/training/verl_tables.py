@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.training.export_record import ExportedFile
-from services.training.formats import Purpose, TestsForm
+from services.training.export import ExportedFile, Purpose, TestsForm
 from shared.artifacts import OutputFolder
 from shared.data_lock import hash_file
 from shared.errors import DataError
@@ -112,8 +110,7 @@ def _write(folder: OutputFolder, name: str, rows: Iterable[Row], schema: pa.Sche
         pq.ParquetWriter(file, schema, compression="zstd") as parquet,
     ):
         for group in _groups(rows):
-            frame = pd.DataFrame(group, columns=schema.names)
-            parquet.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
+            parquet.write_table(pa.Table.from_pylist(group, schema))
 
 
 def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:

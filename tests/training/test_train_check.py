@@ -16,7 +16,7 @@ from services.cli.train_check import train_check
 from shared.config import RULES, Config, load_config
 from shared.datasets import read_datasets
 from shared.environment import REJUDGE
-from shared.errors import ConfigError, FindingsError, PlumblineError, ServiceError
+from shared.errors import FindingsError, PlumblineError, ServiceError
 from shared.plan import make_plan
 from shared.prompts import prompt_facts
 from shared.run_record import RunMeta, RunRecord
@@ -164,7 +164,6 @@ WRONG_LEAVES: list[tuple[str, object, str | None, str]] = [
     ("reward.reward_manager.name", "remote", None, "mistake"),
     ("reward.sandbox_fusion.url", "http://localhost:8080/run_code", None, "mistake"),
     ("data.filter_overlong_prompts", False, None, "mistake"),
-    ("data.output_path", "out.parquet", f"{ROLLOUT}.load_format", "mistake"),
     (f"{ROLLOUT}.n", 1, None, "mistake"),
     (f"{ROLLOUT}.temperature", 0.0, None, "mistake"),
     ("ray_kwargs.ray_init.num_cpus", 8, None, "mistake"),
@@ -182,57 +181,6 @@ def test_one_leaf_that_is_wrong(desk: Desk) -> None:
         if found.get(subject or path) != kind:
             missed.append((path, value, found))
     assert missed == []
-
-
-# A generation.yaml of verl 0.5.0 that asks for what the run measured.
-OLDER_GENERATION = """
-trainer: {nnodes: 1, n_gpus_per_node: 8, device: cuda}
-data: {prompt_key: prompt, n_samples: 1, output_path: out.parquet, batch_size: 128}
-model: {path: org/model, external_lib: null}
-rollout: {name: vllm, mode: sync, temperature: 0.0, top_k: -1, top_p: 1.0, prompt_length: 4096,
-  response_length: 2048, load_format: dummy_dtensor, ignore_eos: true, n: 1}
-actor: {strategy: fsdp}
-ray_init: {num_cpus: null}
-"""
-
-
-def test_an_older_generation_yaml(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    desk.trainer = yaml.safe_load(OLDER_GENERATION)
-    desk.trainer["data"]["path"] = str(desk.folder / "rl" / "validation.parquet")
-    assert desk.weighty() == {}
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "config: data.n_samples is read as actor_rollout_ref.rollout.n, data.path is" in shown
-    desk.set("data.n_samples", 5)
-    desk.set("model.path", "org/other")
-    desk.set("rollout.top_p", 0.7)
-    desk.set("rollout.response_length", 512)
-    found = desk.check()
-    assert {name for name, one in found.items() if one["kind"] != "expected"} == {
-        "actor_rollout_ref.model.path",
-        f"{ROLLOUT}.n",
-        f"{ROLLOUT}.temperature",
-        f"{ROLLOUT}.top_p",
-        f"{ROLLOUT}.response_length",
-    }
-    assert found[f"{ROLLOUT}.n"]["trainer"] == 5
-    assert found[f"{ROLLOUT}.temperature"]["kind"] == "mistake"  # five times the same answer
-    desk.set("rollout.n", 3)
-    with pytest.raises(ConfigError, match=r"data\.n_samples=5 and rollout\.n=3 contradict"):
-        desk.check()
-
-
-def test_a_configuration_of_main_generation_server(desk: Desk) -> None:
-    """It has verl's sections for training, too, which are about nothing there."""
-    desk.set("data.output_path", "out.parquet")
-    desk.set(f"{ROLLOUT}.load_format", "auto")
-    desk.set(f"{ROLLOUT}.temperature", 0.0)
-    desk.set(f"{ROLLOUT}.n", 1)
-    desk.set("trainer.save_freq", -1)
-    desk.set("reward.custom_reward_function.path", None)
-    desk.set("data.train_files", desk.trainer["data"]["val_files"])
-    assert desk.weighty() == {}
-    desk.set("data.apply_chat_template_kwargs", {"enable_thinking": False})
-    assert desk.weighty() == {"data.apply_chat_template_kwargs": "difference"}
 
 
 def test_tools(desk: Desk) -> None:

@@ -1,6 +1,5 @@
-"""verl's configuration, from the places where it can be found."""
+"""verl's configuration, as Hydra writes it."""
 
-import pprint
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,6 @@ data:
   train_files: [a.parquet, b.parquet]
   val_files: c.parquet
 """
-VALUES = {
-    "actor_rollout_ref": {"rollout": {"name": "???", "n": 8, "prompt_length": 4096}},
-    "data": {"train_files": ["a" * 200, "}"], "val_files": None, "note": "brace }\n}"},
-    "trainer": {"logger": ["console"], "test_freq": -1},
-}
 
 
 def test_what_hydra_writes_is_resolved(tmp_path: Path) -> None:
@@ -43,24 +37,13 @@ def test_what_hydra_writes_is_resolved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "mark", ["", "(TaskRunnerV1 pid=4711) ", "\x1b[36m(R pid=1, ip=10.0.0.2)\x1b[0m "]
-)
-def test_what_main_ppo_prints_is_found_in_a_log(tmp_path: Path, mark: str) -> None:
-    printed = pprint.pformat(VALUES).splitlines()
-    lines = ["INFO starting", "{'metric': 1}", *printed, "step:1 - {'loss': 2}", "the end }"]
-    log = tmp_path / "trainer.log"
-    log.write_text("".join(f"{mark}{line}\n" for line in lines))
-    assert read_trainer_config(str(log)).values == VALUES
-
-
-@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "no configuration of verl"),
         ("data: {}", "no configuration of verl"),
         ("a: [", "not a YAML configuration"),
         ("actor_rollout_ref: {n: '${nothing.here}'}", "not a YAML configuration"),
-        ("{'actor_rollout_ref': {'cut': 1,\n", "no configuration of verl"),
+        ("- actor_rollout_ref", "no configuration of verl"),
     ],
 )
 def test_what_is_no_configuration(tmp_path: Path, text: str, words: str) -> None:

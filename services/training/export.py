@@ -1,8 +1,9 @@
-"""``export.json``: provenance of exported training data."""
+"""Exported training data: the choices of an export, and ``export.json``, its provenance."""
+
+from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from services.training.formats import Purpose, TestsForm
 from shared.artifacts import OutputFolder
 from shared.data_lock import LockedFile
 from shared.errors import OutputError
@@ -10,6 +11,29 @@ from shared.run_record import PromptTemplate, SystemPrompt
 from shared.schemas import describe
 
 RECORD = "export.json"
+
+
+class Purpose(StrEnum):
+    """What a file is read for: ``extra_info.split`` of its rows, and the file's name."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+
+    @property
+    def file(self) -> str:
+        """Name of the exported file."""
+        return f"{self}.parquet"
+
+
+class TestsForm(StrEnum):
+    """Content of ``reward_model.ground_truth``.
+
+    ``REFERENCE``: the problem's reference; the tests stay with the service that judges.
+    ``INLINE``: the tests themselves, which a trainer copies into every rollout.
+    """
+
+    REFERENCE = "reference"
+    INLINE = "inline"
 
 
 class ExportedFile(LockedFile):
