@@ -1,10 +1,9 @@
-"""`make bench-reward`: a burst of completions through the reward service, against verl's own route.
+"""`make bench-reward`: a burst of completions through the reward service.
 
 A trainer's step is one burst: problems times n completions, all at once. Printed are, for the real
 sandbox and for a stand-in that answers at once (which shows what queue, ledger and service cost by
 themselves): completions per second, CPU time per completion of each process, and the resident
-memory of the service and of Redis over the burst. Then verl's own reward, one HTTP call per case to
-the same sandbox on the same cores, for as many completions as fit into its time.
+memory of the service and of Redis over the burst.
 """
 
 import argparse
@@ -24,16 +23,12 @@ import aiohttp
 import psutil
 
 from services.data.records import write_dataset
-from shared.config import load_config
 from shared.schemas import Problem, StdioTests
 from tests.bench.answers import Answer, stdio_answers
 from tests.bench.instant_sandbox import OUTPUT, instant_sandbox
-from tests.bench.judges import by_verl
 from tests.bench.pipeline import service_of
-from tests.bench.servers import our_sandbox
 from tests.e2e import plumb
 from tests.e2e.reward import reward_service, stdio_problem
-from tests.parity.verl import ScorerMissingError
 
 DATASET = "bench"
 
@@ -70,23 +65,17 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=8, help="completions per problem")
     parser.add_argument("--cases", type=int, default=20, help="cases per problem")
     parser.add_argument("--judges", type=int, default=2, help="judge processes")
-    parser.add_argument("--verl", type=int, default=64, help="completions through verl's route")
-    parser.add_argument("--slots", type=int, default=64, help="verl's calls at once")
-    parser.add_argument("--rows", nargs="*", choices=["instant", "real", "verl"])
+    parser.add_argument("--rows", nargs="*", choices=["instant", "real"])
     arguments = parser.parse_args()
-    rows = arguments.rows or ["instant", "real", "verl"]
+    rows = arguments.rows or ["instant", "real"]
     print(f"{os.cpu_count()} cores, {arguments.completions} completions, n = {arguments.n}")
     if "instant" in rows:
         print(f"a sandbox that answers at once, {arguments.cases} cases")
         with instant_sandbox(cases=arguments.cases) as url:
             _measure(arguments, _same_answer(arguments), SANDBOX_URLS=url)
-    burst = _recorded(arguments)
-    rate = 0.0
     if "real" in rows:
         print(f"the real sandbox, answers of {arguments.cases} cases")
-        rate = _measure(arguments, burst)
-    if "verl" in rows:
-        _verl(arguments, burst, rate)
+        _measure(arguments, _recorded(arguments))
 
 
 def _same_answer(arguments: argparse.Namespace) -> Burst:
@@ -116,8 +105,8 @@ def _burst(arguments: argparse.Namespace, known: Sequence[tuple[StdioTests, str]
     return Burst(problems, completions)
 
 
-def _measure(arguments: argparse.Namespace, burst: Burst, **environment: str) -> float:
-    """Send the burst to a service of its own; print what it cost, return completions a second."""
+def _measure(arguments: argparse.Namespace, burst: Burst, **environment: str) -> None:
+    """Send the burst to a service of its own; print what it cost."""
     settings = [f"judge.workers={arguments.judges}", "judge.canaries.enabled=false"]
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder, f"{DATASET}.parquet"))
@@ -142,7 +131,6 @@ def _measure(arguments: argparse.Namespace, burst: Burst, **environment: str) ->
             f"  {name}: {1000 * one.cpu / count:.2f} ms of CPU per completion; resident at 0, 10, "
             f"50, 90 % of the burst: {', '.join(f'{value:.0f}' for value in tenths)} MB"
         )
-    return count / seconds
 
 
 async def _send(url: str, items: Sequence[dict[str, str]]) -> dict[str, int]:
@@ -210,28 +198,6 @@ def _watched(process: subprocess.Popen[str]) -> Iterator[dict[str, Usage]]:
         watcher.join()
         for member, seconds in latest.items():
             usage[names[member]].cpu += seconds - before.get(member, 0.0)
-
-
-def _verl(arguments: argparse.Namespace, burst: Burst, ours: float) -> None:
-    step = max(1, len(burst.completions) // arguments.verl)
-    chosen = burst.completions[::step][: arguments.verl]
-    with tempfile.TemporaryDirectory() as folder, our_sandbox(Path(folder)) as server:
-        try:
-            judge = by_verl(load_config(None, []), server.url, arguments.slots)
-        except ScorerMissingError as error:
-            print(f"  verl's route not measured: {error}")
-            return
-
-        async def all_at_once() -> None:
-            answers = [Answer(burst.problems[place], text) for place, text in chosen]
-            await asyncio.gather(*(judge(answer) for answer in answers))
-
-        began = time.monotonic()
-        asyncio.run(all_at_once())
-        rate = len(chosen) / (time.monotonic() - began)
-    print(f"verl's own route, one call per case: {rate:.1f} completions/s of {len(chosen)}")
-    if ours:
-        print(f"  ours over verl's: {ours / rate:.1f}")
 
 
 if __name__ == "__main__":
