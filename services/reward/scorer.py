@@ -178,10 +178,11 @@ class Scorer:
 
 def _check_sizes(items: Sequence[ScoreItem]) -> None:
     for index, item in enumerate(items):
+        text = item.completion
         # A character has up to four bytes.
-        if len(item.completion) * 4 > MAX_COMPLETION < len(item.completion.encode()):
-            text = f"the completion has more than {MAX_COMPLETION} bytes"
-            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, index=index)
+        if len(text) * 4 > MAX_COMPLETION and len(text.encode()) > MAX_COMPLETION:
+            message = f"the completion has more than {MAX_COMPLETION} bytes"
+            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, index=index)
 
 
 def _put(answers: _Answers, index: int, answered: Answered) -> None:

@@ -31,12 +31,11 @@ _SAMPLING = ("temperature", "top_p", "top_k", "n")
 
 
 def compare(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
-    """Compare model, lengths, sampling, chat template, seeds and validation with a run."""
+    """Compare model, lengths, sampling, chat template and validation with a run."""
     yield from _model(trainer, run)
     yield from _lengths(trainer, run)
     yield from _sampling(trainer, run)
     yield from _chat_template(trainer, run)
-    yield from _seeds(trainer, run)
     yield from _validation(trainer)
 
 
@@ -75,9 +74,8 @@ def compare_environments(service: str, run: RunRecord) -> Iterator[Finding]:
 def _model(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     config = run.config
     names = [run.model, config.generation.model, config.actor_rollout_ref.model.path]
-    known = {_normalized(name) for name in names if name}
     path = trainer.text(f"{_MODEL}.path")
-    if _normalized(path) not in known:
+    if PurePosixPath(path) not in {PurePosixPath(name) for name in names if name}:
         text = "the trainer starts from another model"
         yield Finding(Kind.DIFFERENCE, f"{_MODEL}.path", path, run.served_model, text)
     rank = trainer.number(f"{_MODEL}.lora_rank") or 0
@@ -85,10 +83,6 @@ def _model(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
         text = "a new adapter does nothing at step 0; a trained one makes another model"
         theirs = config.actor_rollout_ref.model.lora_rank
         yield Finding(Kind.EXPECTED, f"{_MODEL}.lora_rank", rank, theirs, text)
-
-
-def _normalized(name: str) -> str:
-    return str(PurePosixPath(name))
 
 
 def _lengths(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
@@ -139,14 +133,6 @@ def _chat_template(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     if tokenizer := trainer.get("data.tokenizer"):
         text = "changes the prompts' tokens; the run had nothing of the kind"
         yield Finding(Kind.DIFFERENCE, "data.tokenizer", tokenizer, None, text)
-
-
-def _seeds(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
-    theirs = run.seed if run.config.generation.seed is None else run.config.generation.seed
-    for path in ("data.seed", f"{_ROLLOUT}.seed"):
-        if trainer.get(path) != theirs:
-            text = "greedy answers do not depend on it"
-            yield Finding(Kind.EXPECTED, path, trainer.get(path), theirs, text)
 
 
 def _validation(trainer: TrainerConfig) -> Iterator[Finding]:

@@ -1,12 +1,12 @@
 """Checks of a trainer's data files against a run and prepared data."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from pydantic import JsonValue
 
-from services.training.export import RECORD, ExportRecord, Purpose, read_export
+from services.training.export import RECORD, Purpose, read_export
 from services.training.findings import Finding, Kind
 from services.training.trainer_config import TrainerConfig
 from shared.artifacts import OutputFolder
@@ -28,17 +28,15 @@ class _File:
     purpose: Purpose
     key: str
     path: str
-    rows: int = 0
     references: list[ProblemReference] = field(default_factory=list)
     inline: int = 0
     malformed: list[int] = field(default_factory=list)
     agents: set[str] = field(default_factory=set)
     prompts: set[str] = field(default_factory=set)
-    sources: dict[str, int] = field(default_factory=dict)
+    sources: Counter[str] = field(default_factory=Counter)
 
-    @cached_property
-    def record(self) -> ExportRecord | None:
-        return read_export(OutputFolder(self.path.rpartition("/")[0] or "."))
+    def finding(self, kind: Kind, text: str, value: JsonValue = None) -> Finding:
+        return Finding(kind, f"{self.key} {self.path}", value, None, text)
 
 
 def check_files(
@@ -60,7 +58,7 @@ def check_files(
         yield Finding(Kind.MISTAKE, "data.prompt_key", trainer.get("data.prompt_key"), None, text)
     known = {(p.dataset, p.problem_id): problem_digest(p) for p in problems}
     prompts: dict[Purpose, set[str]] = {purpose: set() for purpose in Purpose}
-    validated: dict[str, int] = {}
+    validated: Counter[str] = Counter()
     for purpose, key in _KEYS.items():
         for path in filter(None, trainer.files(key)):
             file = _read(purpose, key, path)
@@ -72,35 +70,31 @@ def check_files(
             if purpose is Purpose.TRAIN:
                 yield from _trained_on_the_test(file, run)
             else:
-                for name, count in file.sources.items():
-                    validated[name] = validated.get(name, 0) + count
+                validated += file.sources
     yield from _datasets(validated, run)
     if both := len(prompts[Purpose.TRAIN] & prompts[Purpose.VALIDATION]):
         text = "prompts are in training and validation data; export again"
         yield Finding(Kind.MISTAKE, "data.val_files", both, None, text)
 
 
-def _datasets(found: Mapping[str, int], run: RunRecord) -> Iterator[Finding]:
+def _datasets(validated: Counter[str], run: RunRecord) -> Iterator[Finding]:
     """Compare the data sets of validation with those of the run."""
-    theirs: dict[str, int] = {one.dataset: one.problems for one in run.datasets}
-    for name in [*found, *(name for name in theirs if name not in found)]:
-        if name not in theirs:
+    measured: dict[str, int] = {one.dataset: one.problems for one in run.datasets}
+    for name in dict.fromkeys((*validated, *measured)):
+        ours, theirs = validated.get(name), measured.get(name)
+        kind, text = Kind.DIFFERENCE, "another number of problems"
+        if theirs is None:
             text = "the run has no figure for this data set"
-            yield Finding(Kind.DIFFERENCE, f"validation of {name}", found[name], None, text)
-        elif name not in found:
-            text = "is not in the trainer's data"
-            yield Finding(Kind.EXPECTED, f"validation of {name}", None, theirs[name], text)
-        elif found[name] != theirs[name]:
-            text = "another number of problems"
-            yield Finding(Kind.DIFFERENCE, f"validation of {name}", found[name], theirs[name], text)
+        elif ours is None:
+            kind, text = Kind.EXPECTED, "is not in the trainer's data"
+        if ours != theirs:
+            yield Finding(kind, f"validation of {name}", ours, theirs, text)
 
 
 def _read(purpose: Purpose, key: str, path: str) -> _File:
     file = _File(purpose, key, path)
     for number, values in parquet_rows(path, _REQUIRED, ("agent_name",)):
-        file.rows += 1
-        source = str(values["data_source"])
-        file.sources[source] = file.sources.get(source, 0) + 1
+        file.sources[str(values["data_source"])] += 1
         prompt, truth = _prompt(values["prompt"]), _truth(values["reward_model"])
         if prompt is None or truth is None:
             file.malformed.append(number)
@@ -130,35 +124,31 @@ def _truth(reward_model: object) -> str | None:
     return truth if isinstance(truth, str) else None
 
 
-def _finding(kind: Kind, file: _File, text: str, ours: JsonValue = None) -> Finding:
-    return Finding(kind, f"{file.key} {file.path}", ours, None, text)
-
-
 def _rows(file: _File) -> Iterator[Finding]:
     if file.malformed:
         text = (
             f"row {file.malformed[0]} has no messages, or no ground truth that could be judged; "
             "export the data again"
         )
-        yield _finding(Kind.MISTAKE, file, text, len(file.malformed))
+        yield file.finding(Kind.MISTAKE, text, len(file.malformed))
     if file.inline:
         text = (
             "rows have their tests inline: verl stores them with every rollout, and nothing checks "
             "that they are those of the prepared data"
         )
-        yield _finding(Kind.EXPECTED, file, text, file.inline)
+        yield file.finding(Kind.EXPECTED, text, file.inline)
 
 
 def _export(file: _File, run: RunRecord) -> Iterator[Finding]:
-    record = file.record
-    name = file.path.rpartition("/")[2]
+    folder, _, name = file.path.rpartition("/")
+    record = read_export(OutputFolder(folder or "."))
     if record is None or name not in record.files:
         text = f"no {RECORD} beside it, so its prompts cannot be compared; use plumb data export"
-        yield _finding(Kind.DIFFERENCE, file, text)
+        yield file.finding(Kind.DIFFERENCE, text)
         return
     if hash_file(file.path).sha256 != record.files[name].sha256:
         text = f"is not the file that {RECORD} tells of; export again"
-        yield _finding(Kind.MISTAKE, file, text)
+        yield file.finding(Kind.MISTAKE, text)
     theirs = run.system_prompt.sha256 if run.system_prompt else None
     ours = record.system_prompt.sha256 if record.system_prompt else None
     if ours != theirs:
@@ -192,7 +182,7 @@ def _digests(file: _File, known: Mapping[tuple[str, str], str]) -> Iterator[Find
     if not known:
         if file.references:
             text = "references were not compared with prepared data; give it with --data"
-            yield _finding(Kind.EXPECTED, file, text, len(file.references))
+            yield file.finding(Kind.EXPECTED, text, len(file.references))
         return
     missing, changed = [], []
     for reference in file.references:
@@ -204,10 +194,10 @@ def _digests(file: _File, known: Mapping[tuple[str, str], str]) -> Iterator[Find
             changed.append(name)
     if missing:
         text = f"not in the prepared data, so the service refuses them: {_some(missing)}"
-        yield _finding(Kind.MISTAKE, file, text, len(missing))
+        yield file.finding(Kind.MISTAKE, text, len(missing))
     if changed:
         text = f"the prepared data have changed since, so the service refuses: {_some(changed)}"
-        yield _finding(Kind.MISTAKE, file, f"{text}; export again", len(changed))
+        yield file.finding(Kind.MISTAKE, f"{text}; export again", len(changed))
 
 
 def _some(names: list[str]) -> str:
@@ -219,7 +209,7 @@ def _trained_on_the_test(file: _File, run: RunRecord) -> Iterator[Finding]:
     datasets = {*file.sources, *(reference.dataset for reference in file.references)}
     for name in sorted(datasets & measured):
         text = f"trains on {name}, which the run measured: its figure would mean nothing afterwards"
-        yield _finding(Kind.MISTAKE, file, text, name)
+        yield file.finding(Kind.MISTAKE, text, name)
 
 
 def _agents(file: _File, trainer: TrainerConfig) -> Iterator[Finding]:
@@ -229,4 +219,4 @@ def _agents(file: _File, trainer: TrainerConfig) -> Iterator[Finding]:
     )
     if "tool_agent" in file.agents and not tools:
         text = f"rows ask for tool_agent, but {turns} names no tools"
-        yield _finding(Kind.MISTAKE, file, text, "tool_agent")
+        yield file.finding(Kind.MISTAKE, text, "tool_agent")

@@ -2,8 +2,7 @@
 
 A trainer's step is one burst: problems times n completions, all at once. Printed are, for the real
 sandbox and for a stand-in that answers at once (which shows what queue, ledger and service cost by
-themselves): completions per second, CPU time per completion of each process, and the resident
-memory of the service and of Redis over the burst.
+themselves): completions per second, CPU time per completion and memory of each process.
 """
 
 import argparse
@@ -12,11 +11,11 @@ import json
 import os
 import subprocess
 import tempfile
-import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -53,10 +52,10 @@ class Burst:
 
 @dataclass
 class Usage:
-    """CPU seconds, and resident megabytes over time, of the processes of one service."""
+    """CPU seconds, and resident megabytes, of the processes of one service."""
 
     cpu: float = 0.0
-    resident: list[float] = field(default_factory=list)
+    memory: float = 0.0
 
 
 def main() -> None:
@@ -126,11 +125,8 @@ def _measure(arguments: argparse.Namespace, burst: Burst, **environment: str) ->
     print(f"  {count / seconds:.0f} completions/s ({seconds:.1f} s): {statuses}")
     print(f"  the same burst again, which is remembered: {count / again:.0f} completions/s")
     for name, one in sorted(usage.items(), key=lambda item: -item[1].cpu):
-        tenths = [one.resident[len(one.resident) * part // 10] for part in (0, 1, 5, 9)]
-        print(
-            f"  {name}: {1000 * one.cpu / count:.2f} ms of CPU per completion; resident at 0, 10, "
-            f"50, 90 % of the burst: {', '.join(f'{value:.0f}' for value in tenths)} MB"
-        )
+        cpu = 1000 * one.cpu / count
+        print(f"  {name}: {cpu:.2f} ms of CPU per completion; {one.memory:.0f} MB at the end")
 
 
 async def _send(url: str, items: Sequence[dict[str, str]]) -> dict[str, int]:
@@ -155,49 +151,20 @@ async def _send(url: str, items: Sequence[dict[str, str]]) -> dict[str, int]:
 
 @contextmanager
 def _watched(process: subprocess.Popen[str]) -> Iterator[dict[str, Usage]]:
-    """CPU and memory of the command and its children by service, until the block ends."""
-    usage: dict[str, Usage] = {}
-    before, latest, names = (
-        dict[psutil.Process, float](),
-        dict[psutil.Process, float](),
-        dict[psutil.Process, str](),
-    )
-    done = threading.Event()
-
-    def look() -> None:
-        first = True
-        while not done.wait(0 if first else 0.25):
-            resident: dict[str, float] = {}
-            for member in [psutil.Process(process.pid), *plumb.children(process.pid)]:
-                try:
-                    command = member.cmdline()
-                    times, memory = member.cpu_times(), member.memory_info().rss / 1e6
-                except (psutil.NoSuchProcess, psutil.AccessDenied):
-                    continue
-                if not command:
-                    continue
-                name = names.setdefault(member, service_of(command))
+    """CPU time in the block, and memory at its end, of a command and its children by service."""
+    usage: dict[str, Usage] = defaultdict(Usage)
+    for sign in (-1, 1):
+        for member in [psutil.Process(process.pid), *plumb.children(process.pid)]:
+            with suppress(psutil.Error):
+                name = service_of(member.cmdline())
+                times, memory = member.cpu_times(), member.memory_info().rss / 1e6
                 # Programs that ended are counted with the sandbox that waited for them.
                 of_children = times.children_user + times.children_system
-                latest[member] = (
-                    times.user + times.system + (of_children if name == "sandbox" else 0.0)
-                )
-                if first:
-                    before[member] = latest[member]
-                resident[name] = resident.get(name, 0.0) + memory
-            for name, value in resident.items():
-                usage.setdefault(name, Usage()).resident.append(value)
-            first = False
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
-        yield usage
-    finally:
-        done.set()
-        watcher.join()
-        for member, seconds in latest.items():
-            usage[names[member]].cpu += seconds - before.get(member, 0.0)
+                cpu = times.user + times.system + (of_children if name == "sandbox" else 0.0)
+                usage[name].cpu += sign * cpu
+                usage[name].memory += max(0, sign) * memory
+        if sign < 0:
+            yield usage
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from plumbline_reward.responses import ProgramResult, Verdict, parse_program_res
 from plumbline_reward.settings import load_settings
 
 _Answer = TypeVar("_Answer")
-_ITEM_FIELDS = {"dataset", "problem_id", "hash", "ground_truth", "completion"}
 
 
 class Client:
@@ -55,9 +54,6 @@ class Client:
             purpose=purpose,
             on_unjudged=on_unjudged,
         )
-
-    def __repr__(self) -> str:
-        return f"Client({self.settings!r})"
 
     def score(self, items: Iterable[Mapping[str, object]]) -> list[Verdict | None]:
         """Score completions; the verdicts are in the order of the items.
@@ -116,19 +112,18 @@ class Client:
         """Have one completion scored and return the future of its verdict.
 
         Raises:
-            RefusedError: The item cannot be sent.
+            RefusedError: The item cannot be written as JSON.
         """
         return self._submit_all([item])[0]
 
     def _submit_all(self, items: Iterable[Mapping[str, object]]) -> "list[Future[Verdict]]":
-        bodies = [_encode_item(item) for item in items]
+        bodies = [_encode(item) for item in items]
         return delivery(self.settings).submit(bodies, self.settings)
 
     def _submit_program(
         self, code: str, stdin: str, language: str, timeout: float
     ) -> "Future[ProgramResult]":
         program = {"code": code, "stdin": stdin, "language": language, "timeout": timeout}
-        _encode(program)  # what cannot be sent is refused here
         return delivery(self.settings).call(
             "POST", "/v1/run", program, parse_program_result, self.settings.timeout
         )
@@ -170,22 +165,11 @@ def _cancel(futures: list["Future[Verdict]"]) -> None:
         future.cancel()
 
 
-def _encode_item(item: Mapping[str, object]) -> bytes:
-    unknown = sorted(set(item) - _ITEM_FIELDS)
-    if unknown:
-        raise RefusedError(
-            f"an item has unknown fields {unknown}; known are {sorted(_ITEM_FIELDS)}"
-        )
-    if not isinstance(item.get("completion"), str):
-        raise RefusedError("an item's completion is not a text")
-    if item.get("ground_truth") is None and item.get("problem_id") is None:
-        raise RefusedError("an item has neither ground_truth nor dataset and problem_id")
-    return _encode({name: value for name, value in item.items() if value is not None})
-
-
-def _encode(value: Mapping[str, object]) -> bytes:
+def _encode(item: Mapping[str, object]) -> bytes:
+    """The JSON of an item without fields that are None; the service checks the others."""
+    fields = {name: value for name, value in item.items() if value is not None}
     try:
-        return json.dumps(value, allow_nan=False, default=_plain).encode("utf-8")
+        return json.dumps(fields, allow_nan=False, default=_plain).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise RefusedError(f"a request cannot be written as JSON: {error}") from None
 

@@ -60,6 +60,8 @@ class Exchange:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if hasattr(self, "response"):
+            self.response.close()
         self._connection.close()
 
     def abort(self) -> None:
