@@ -20,8 +20,7 @@ from shared.analysis.gate_policy import NamedPolicy
 from shared.ledger import Ledger, fail_fast, ping_error
 from shared.schemas import SampleId
 from shared.service.access import Access
-from shared.service.health import Readiness
-from shared.service.server import add_operations, make_application
+from shared.service.server import Readiness, add_operations, make_application
 
 STATIC = Path(__file__).parent / "page" / "static"
 _TYPES = {

@@ -15,7 +15,7 @@ MAX_LIST = 4096
 
 _LONGEST_NAME = 200
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-_ERROR_CODES = {401: "invalid_api_key", 415: "unsupported_media_type"}
+_ERROR_CODES = {401: "invalid_api_key"}
 
 
 class RequestError(Exception):

@@ -10,9 +10,9 @@ from services.judge.health import SandboxWatch
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeProcess
 from shared.ledger import ping_error, wait_for_redis
-from shared.service.health import HealthServer, Readiness
 from shared.service.logs import get_logger
 from shared.service.main import run_service
+from shared.service.server import HealthServer, Readiness
 
 
 def main() -> int:

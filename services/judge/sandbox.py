@@ -24,7 +24,7 @@ from services.judge.permits import CallOutcome, Permit
 from services.judge.requests import Attempts, RunCode, Submit
 from shared.address import Address
 from shared.environment import PROGRAM, SandboxEnvironment
-from shared.foreign_json import JsonError, has_many_values
+from shared.foreign_json import JsonError
 from shared.function_plan import IMPORT_SECONDS, failed_trials, trial_program
 from shared.harness.wire import (
     CALL_RESULT,
@@ -36,7 +36,7 @@ from shared.harness.wire import (
 from shared.outages import Outage
 from shared.redaction import redact
 from shared.schemas import InfraFailure
-from shared.service.answers import AnswerTooLargeError, read_answer
+from shared.service.bodies import AnswerTooLargeError, read_answer
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
 
@@ -71,8 +71,6 @@ _SLOW, _MOST_SLOW = (FailureKind.READ_TIMEOUT, "http_504"), 2
 # Bytes of an answer, and of all that are read at once. The largest honest ones are of a submit,
 # and of a call with the largest ``judge.max_output_mb``.
 _MAX_ANSWER = 256 * 2**20
-# Values of an answer: a case of a submit has about 30.
-_MAX_VALUES = 10**6
 
 Response = TypeVar("Response")
 
@@ -450,14 +448,11 @@ class SandboxClient:
         """Read an answer of status 200.
 
         Raises:
-            JsonError: It has too many values.
             _RejectedError, _AttemptFailedError: It has another status.
         """
         body = await read_answer(response, _MAX_ANSWER)
         retry_after = _seconds(response.headers.get("Retry-After"), self._timings.max_retry_after)
         _check_status(response.status, retry_after, body)
-        if has_many_values(body, _MAX_VALUES):
-            raise JsonError(f"more than {_MAX_VALUES} values")
         return body
 
 

@@ -35,9 +35,14 @@ from shared.programs import ProgramResult
 from shared.service import openapi
 from shared.service.access import Access
 from shared.service.bodies import BodyTooLargeError, read_body
-from shared.service.health import Readiness
-from shared.service.openapi import Failure, Route
-from shared.service.server import add_operations, json_error, json_http_errors, make_application
+from shared.service.openapi import Route
+from shared.service.server import (
+    Readiness,
+    add_operations,
+    json_error,
+    json_http_errors,
+    make_application,
+)
 from shared.versions import release
 
 LINES = "application/x-ndjson"
@@ -61,7 +66,7 @@ def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.App
     for route in ROUTES:
         handler = _counted(route.path, service.metrics, getattr(handlers, route.name))
         app.router.add_route(route.method, route.path, handler)
-    openapi.add_description(app, "Plumbline reward service", ROUTES, Failure)
+    openapi.add_description(app, "Plumbline reward service", ROUTES)
     return app
 
 
@@ -218,15 +223,6 @@ ROUTES: tuple[Route, ...] = (
         ScoreResult | BatchResponse,
         method="post",
         body=SingleRequest | BatchRequest,
-        failures=(
-            (403, "The data set is for evaluation, and the reward would be for training."),
-            (404, "Unknown data set or problem."),
-            (409, "The problem's content is not the one that was asked for."),
-            (422, "The body has another shape, or its tests cannot be judged."),
-            (429, "Too many completions are in flight; try again after Retry-After."),
-            (503, "The completion could not be judged; see Retry-After, if there is one."),
-            (504, "The completion was not judged within the deadline."),
-        ),
     ),
     Route(
         "/v1/run",
@@ -235,12 +231,6 @@ ROUTES: tuple[Route, ...] = (
         ProgramResult,
         method="post",
         body=RunRequest,
-        failures=(
-            (422, "The body has another shape, or the sandbox does not accept the program."),
-            (429, "Too many programs are in flight; try again after Retry-After."),
-            (503, "The program could not be run; try again after Retry-After."),
-            (504, "The program was not run within the deadline."),
-        ),
     ),
     Route("/v1/info", "info", "Version, protocol and data sets", ServiceInfo),
 )

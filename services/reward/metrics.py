@@ -28,7 +28,7 @@ _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 100, 300, 1000, 3000)
 _REFUSED = range(400, 499)
 _WAITS = (429,)  # it asks the client to come again
 _LOG_EVERY, _REASON = 10.0, 500
-_USUAL_REFUSALS = (400, 401, 403, 404, 409, 413, 415, 421, 422, 429)
+_USUAL_REFUSALS = (400, 401, 403, 404, 409, 413, 421, 422, 429)
 _USUAL_REASONS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504"),
     *("ClientConnectorError", "ServerDisconnectedError", OTHER),

@@ -38,7 +38,7 @@ from shared.outages import Outage
 from shared.redaction import redact, remember_secrets
 from shared.run_record import JsonObject
 from shared.schemas import Generation, SampleId, sha256
-from shared.service.answers import AnswerTooLargeError, read_answer
+from shared.service.bodies import AnswerTooLargeError, read_answer
 from shared.service.tokens import authorization
 from shared.text import one_line
 

@@ -38,7 +38,7 @@ from shared.schemas import (
     StdioTests,
     sha256,
 )
-from shared.service.answers import read_answer
+from shared.service.bodies import read_answer
 from shared.text import one_line
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from shared.foreign_json import decode_json
 from shared.redaction import redact
 from shared.run_record import JsonObject
 from shared.schemas import describe, without_surrogates
-from shared.service.answers import AnswerTooLargeError, read_answer
+from shared.service.bodies import AnswerTooLargeError, read_answer
 from shared.statuses import TokenSource
 from shared.text import one_line, shorten_end
 
@@ -342,7 +342,7 @@ def load_json(body: bytes) -> object:
     """Decode JSON; each lone surrogate, which UTF-8 cannot encode, is replaced with U+FFFD.
 
     Raises:
-        ValueError: Not JSON, nested too deeply, or more values than an answer has.
+        ValueError: Not JSON, or nested too deeply.
     """
     return _without_surrogates(decode_json(body))
 

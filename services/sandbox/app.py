@@ -32,9 +32,14 @@ from services.sandbox.workspace import DiskFullError, remove_abandoned, require_
 from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, RunCasesRequest
 from shared.service.access import Access
 from shared.service.bodies import read_body
-from shared.service.health import Readiness
 from shared.service.logs import get_logger
-from shared.service.server import add_operations, json_error, json_http_errors, make_application
+from shared.service.server import (
+    Readiness,
+    add_operations,
+    json_error,
+    json_http_errors,
+    make_application,
+)
 
 NO_ISOLATION = (
     "programs run without isolation: they can read every file that their user can read, the data "

@@ -30,12 +30,6 @@ class Failure(BaseModel):
     detail: str | list[InvalidField]
 
 
-_INVALID = (422, "The body does not match the model; the first errors are listed.")
-_BUSY = (503, "The queue or the disk is full; try again after Retry-After.")
-_RECORD = (400, "The data set, the record or an option of it cannot be used.")
-_UNKNOWN = (404, "No such record.")
-_SUBMIT = (_RECORD, _UNKNOWN, _INVALID, _BUSY)
-
 ROUTES: tuple[Route, ...] = (
     Route("/v1/ping", "ping", "The word pong", str),
     Route("/health", "health", "The word pong", str),
@@ -47,7 +41,6 @@ ROUTES: tuple[Route, ...] = (
         RunCodeResponse,
         method="post",
         body=RunCodeRequest,
-        failures=(_INVALID, _BUSY),
     ),
     Route(
         "/run_cases",
@@ -56,7 +49,6 @@ ROUTES: tuple[Route, ...] = (
         CallResult,
         method="post",
         body=RunCasesRequest,
-        failures=(_INVALID, _BUSY),
     ),
     Route("/run_cases", "offer_cases", "The version of /run_cases", method="head"),
     Route(
@@ -66,7 +58,6 @@ ROUTES: tuple[Route, ...] = (
         EvalResult,
         method="post",
         body=SubmitRequest,
-        failures=_SUBMIT,
     ),
 )
 

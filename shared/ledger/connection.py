@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from redis import ConnectionPool, Redis
@@ -31,7 +31,6 @@ from shared.ledger.sentinel import (
 )
 from shared.ledger.version import check_ledger
 from shared.redaction import redact, redact_address, remember_address
-from shared.service.health import StartupServer
 from shared.service.settings import ServiceSettings
 
 T = TypeVar("T")
@@ -133,30 +132,35 @@ def wait_for_redis(
 ) -> Redis:
     """Connect to Redis, and wait for it without limit.
 
-    While waiting, a startup server on ``host:port`` answers health checks: alive at /healthz, not
-    ready with the reason at /readyz.
+    While waiting, a server on ``host:port`` answers health checks: alive at /healthz, not ready
+    with the reason at /readyz.
 
     Args:
         url: URL of Redis.
-        host: Address of the startup server.
-        port: Port of the startup server.
-        settings: Settings of the service, for the access to the startup server.
+        host: Address of that server.
+        port: Its port.
+        settings: Settings of the service, for the access to it.
         poll: Seconds between two attempts.
 
     Raises:
         ServiceError: The address cannot be bound.
     """
-    try:
-        return connect(url)
-    except ServiceError as error:
-        reason = str(error)
-    with StartupServer(host, port, reason, settings) as server:
+    # Imported here because commands import this module and serve nothing.
+    from shared.service.server import HealthServer, Readiness
+
+    reason = ""
+    readiness = Readiness(lambda: reason)
+    with ExitStack() as stack:
         while True:
-            time.sleep(poll)
             try:
                 return connect(url)
             except ServiceError as error:
-                server.set_reason(str(error))
+                first, reason = not reason, str(error)
+            readiness.failure()
+            if first:
+                server = HealthServer(host, port, readiness, settings=settings, announce=False)
+                stack.enter_context(server)
+            time.sleep(poll)
 
 
 def check_server(redis: Redis) -> None:

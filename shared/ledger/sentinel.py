@@ -4,29 +4,25 @@ redis-py itself opens a connection that broke in a command to the same address a
 master does not answer, or a former one has become a replica.
 """
 
-import asyncio
 import re
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
-from urllib.parse import unquote, urlsplit
 
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import sentinel as async_sentinel
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.connection import URL_QUERY_ARGUMENT_PARSERS, parse_url
+from redis.connection import parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 URL_FORM = "redis+sentinel://USER:PASSWORD@HOST:26379,HOST2:26379/SERVICE/DB"
-_SCHEMES = ("redis+sentinel", "rediss+sentinel")
-_HOST = re.compile(r"\[?([^\[\]/@\s,]+?)\]?(?::(\d{1,5}))?")
-# A sentinel that does not answer is passed over: the next one knows the master as well.
+# A sentinel that does not answer is passed over: the next one names the master as well.
 _SENTINEL_SETTINGS: dict[str, Any] = {"socket_connect_timeout": 2.0, "socket_timeout": 2.0}
-# Refusals of a server that is not the master for now, which redis-py has no class for: a blocked
+# Refusals of a server that is not the master at present, which redis-py has no class for: a blocked
 # command whose master became a replica, a replica that lost its master, and a master that lost its
 # replicas (min-replicas-to-write).
 _NOT_NOW = re.compile(r"^(UNBLOCKED|MASTERDOWN|NOREPLICAS)\b")
@@ -34,7 +30,7 @@ _NOT_NOW = re.compile(r"^(UNBLOCKED|MASTERDOWN|NOREPLICAS)\b")
 
 def is_sentinel_url(url: str) -> bool:
     """Whether a URL of Redis is answered by sentinels."""
-    return url.partition("://")[0] in _SCHEMES
+    return url.startswith(("redis+sentinel://", "rediss+sentinel://"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,47 +59,29 @@ class SentinelUrl:
         Raises:
             ValueError: It has another form. No part of it is in the message.
         """
-        # Debian's Python, as later ones, refuses brackets that do not begin the only host.
         scheme, _, rest = url.partition("://")
-        servers = re.split("[/?#]", rest, maxsplit=1)[0]
-        parts = urlsplit(f"{scheme}://hosts{rest[len(servers) :]}")
-        userinfo, _, listed = servers.rpartition("@")
-        hosts = [_host(text) for text in listed.split(",")]
-        service, _, database = parts.path.strip("/").partition("/")
-        if not service:
-            raise ValueError("the name of the service is missing")
-        if database and not database.isdecimal():
-            raise ValueError("the database is not a number")
-        user, _, password = userinfo.partition(":")
-        options = {
-            name: unquote(text)
-            for name, text in (("username", user), ("password", password))
-            if text
-        } | parse_url(f"redis://localhost/{database}?{parts.query}")  # type: ignore[no-untyped-call]
-        del options["host"]
-        of_sentinels = {
+        servers, _, rest = rest.partition("/")
+        path, _, query = rest.partition("?")
+        service, _, database = path.partition("/")
+        userinfo, at, hosts = servers.rpartition("@")
+        if not service or (database and not database.isdecimal()):
+            raise ValueError("the path is not /SERVICE or /SERVICE/DB")
+        prefix = f"{scheme.removesuffix('+sentinel')}://{userinfo}{at}"
+        try:
+            urls = [parse_url(f"{prefix}{host}/{database}?{query}") for host in hosts.split(",")]  # type: ignore[no-untyped-call]
+            addresses = [(parsed["host"], parsed.get("port", 26379)) for parsed in urls]
+        except (ValueError, KeyError):
+            raise ValueError("the hosts are not HOST:PORT,HOST:PORT") from None
+        options = {name: value for name, value in urls[0].items() if name not in ("host", "port")}
+        tls = {name: value for name, value in options.items() if name.startswith("ssl_")}
+        if options.pop("connection_class", None):  # redis-py's, for rediss://
+            options["ssl"] = tls["ssl"] = True
+        sentinel_options = {
             name: options.pop(f"sentinel_{name}")
             for name in ("username", "password")
             if f"sentinel_{name}" in options
         }
-        tls = {name: value for name, value in options.items() if name.startswith("ssl_")}
-        if options.keys() - {*URL_QUERY_ARGUMENT_PARSERS, "username", "password", *tls}:
-            raise ValueError("an option is unknown")
-        if parts.scheme == "rediss+sentinel":
-            options["ssl"] = tls["ssl"] = True
-        elif tls:
-            raise ValueError("options of TLS need rediss+sentinel://")
-        return cls(hosts, unquote(service), options, of_sentinels | tls)
-
-
-def _host(text: str) -> tuple[str, int]:
-    found = _HOST.fullmatch(text)
-    if found is None:
-        raise ValueError("the hosts are not HOST:PORT,HOST:PORT")
-    port = int(found[2] or 26379)
-    if not 0 < port < 65536:
-        raise ValueError("a port is not between 1 and 65535")
-    return unquote(found[1]), port
+        return cls(addresses, service, options, sentinel_options | tls)
 
 
 def sentinel_client(url: str, **settings: Any) -> Redis:  # noqa: ANN401 - redis-py's settings
@@ -119,14 +97,8 @@ def sentinel_client(url: str, **settings: Any) -> Redis:  # noqa: ANN401 - redis
     parsed = SentinelUrl.parse(url)
     options = {**settings, **parsed.options}
     kind = _TLSMasterConnection if options.pop("ssl", False) else _MasterConnection
-    sentinel = Sentinel(  # type: ignore[no-untyped-call]
-        parsed.hosts,
-        sentinel_kwargs={
-            **_SENTINEL_SETTINGS,
-            "retry": Retry(NoBackoff(), 0),
-            **parsed.sentinel_options,
-        },
-    )
+    sentinel_options = {"retry": Retry(NoBackoff(), 0), **parsed.sentinel_options}
+    sentinel = Sentinel(parsed.hosts, sentinel_kwargs=_SENTINEL_SETTINGS | sentinel_options)  # type: ignore[no-untyped-call]
     return cast(Redis, sentinel.master_for(parsed.service, connection_class=kind, **options))  # type: ignore[no-untyped-call]
 
 
@@ -135,17 +107,11 @@ def async_sentinel_client(url: str, **settings: Any) -> AsyncRedis:  # noqa: ANN
     parsed = SentinelUrl.parse(url)
     options = {**settings, **parsed.options}
     kind = _AsyncTLSMasterConnection if options.pop("ssl", False) else _AsyncMasterConnection
+    sentinel_options = {"retry": AsyncRetry(NoBackoff(), 0), **parsed.sentinel_options}
     sentinel = async_sentinel.Sentinel(  # type: ignore[no-untyped-call]
-        parsed.hosts,
-        sentinel_kwargs={
-            **_SENTINEL_SETTINGS,
-            "retry": AsyncRetry(NoBackoff(), 0),
-            **parsed.sentinel_options,
-        },
+        parsed.hosts, sentinel_kwargs=_SENTINEL_SETTINGS | sentinel_options
     )
-    client = sentinel.master_for(
-        parsed.service, connection_pool_class=_AsyncPool, connection_class=kind, **options
-    )
+    client = sentinel.master_for(parsed.service, connection_class=kind, **options)
     return cast(AsyncRedis, client)
 
 
@@ -198,12 +164,3 @@ class _AsyncTLSMasterConnection(
     _AsyncMasterConnection, async_sentinel.SentinelManagedSSLConnection
 ):
     pass
-
-
-class _AsyncPool(async_sentinel.SentinelConnectionPool):
-    """Closes the connections to the sentinels with those to the master."""
-
-    async def aclose(self) -> None:
-        await super().aclose()
-        sentinels = self.sentinel_manager.sentinels
-        await asyncio.gather(*(one.aclose() for one in sentinels), return_exceptions=True)

@@ -1,10 +1,12 @@
-"""Request bodies, read up to a limit; large ones are decoded beside the event loop."""
+"""Bodies of requests and of other servers' answers, read up to a limit."""
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from aiohttp import web
+if TYPE_CHECKING:  # takes long to import
+    import aiohttp
+    from aiohttp import web
 
 # Bytes from which a body is decoded beside the event loop: below, handing it over costs more.
 _LARGE = 64 * 1024
@@ -13,15 +15,15 @@ T = TypeVar("T")
 
 
 class BodyTooLargeError(Exception):
-    """A body exceeds its limit; ``setting`` is what raises the limit, if anything."""
+    """A request's body exceeds its limit."""
 
-    def __init__(self, limit: int, setting: str = "") -> None:
-        raised_by = f" ({setting})" if setting else ""
-        super().__init__(f"the request is larger than {limit / 2**20:g} MiB{raised_by}")
+
+class AnswerTooLargeError(ValueError):
+    """An answer exceeds its limit."""
 
 
 async def read_body(
-    request: web.Request, decode: Callable[[bytes], T], *, limit: int, setting: str = ""
+    request: "web.Request", decode: Callable[[bytes], T], *, limit: int, setting: str = ""
 ) -> T:
     """Read and decode a request's body.
 
@@ -34,13 +36,34 @@ async def read_body(
     Raises:
         BodyTooLargeError: The body is too large.
     """
-    if (request.content_length or 0) > limit:
-        raise BodyTooLargeError(limit, setting)
+    body = None
+    if (request.content_length or 0) <= limit:
+        body = await _read(request.content, limit)
+    if body is None:
+        raised_by = f" ({setting})" if setting else ""
+        raise BodyTooLargeError(f"the request is larger than {limit / 2**20:g} MiB{raised_by}")
+    return decode(body) if len(body) < _LARGE else await asyncio.to_thread(decode, body)
+
+
+async def read_answer(response: "aiohttp.ClientResponse", limit: int) -> bytes:
+    """Read a whole answer; the connection is closed if it has more than ``limit`` bytes.
+
+    Raises:
+        AnswerTooLargeError: It is too large.
+        aiohttp.ClientError: The connection broke.
+    """
+    body = await _read(response.content, limit)
+    if body is None:
+        response.close()
+        raise AnswerTooLargeError(f"the answer is larger than {limit / 2**20:g} MiB")
+    return body
+
+
+async def _read(content: "aiohttp.StreamReader", limit: int) -> bytes | None:
+    """Read a whole body; None if it has more than ``limit`` bytes."""
     body = bytearray()
-    async for chunk in request.content.iter_any():
+    async for chunk in content.iter_any():
         body += chunk
         if len(body) > limit:
-            raise BodyTooLargeError(limit, setting)
-    if len(body) < _LARGE:
-        return decode(bytes(body))
-    return await asyncio.to_thread(decode, bytes(body))
+            return None
+    return bytes(body)

@@ -2,20 +2,15 @@
 
 A page elsewhere whose name is made to resolve to this machine is of the same origin as the service
 for a browser, which lets it read answers and send any request. Its requests have the page's own
-name as ``Host``, so a service answers only to names that its operator knows.
+name as ``Host``, so a service answers only to names that its operator configured.
 """
 
 import ipaddress
 import re
 from collections.abc import Iterable
 
-# ``localhost`` and the names below it are loopback by RFC 6761 and cannot be registered.
-_LOOPBACK = ("localhost", "*.localhost")
 _NAME = r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"
-_HOST = re.compile(
-    rf"(?:\[(?P<address>[0-9A-Fa-f:.]{{2,45}})\]|(?P<name>{_NAME})\.?)(?::[0-9]{{0,5}})?"
-)
-_REMEMBERED = 256
+_HOST = re.compile(rf"(?:\[([0-9A-Fa-f:.]{{2,45}})\]|({_NAME})\.?)(?::[0-9]{{0,5}})?")
 
 
 class AllowedHosts:
@@ -33,12 +28,11 @@ class AllowedHosts:
     """
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
-        names = [*_LOOPBACK, *(_pattern(given) for given in patterns)]
+        # ``localhost`` and the names below it are loopback by RFC 6761 and cannot be registered.
+        names = ["localhost", "*.localhost", *map(_pattern, patterns)]
         self._any = "*" in names
-        self._names = frozenset(name for name in names if not name.startswith("*"))
+        self._names = frozenset(names)
         self._suffixes = tuple(name[1:] for name in names if name.startswith("*."))
-        # Clients send the same few values with each request.
-        self._remembered: set[str] = set()
 
     def admits(self, host: str) -> bool:
         """Whether a ``Host`` header names this service; an empty one names nothing, as in HTTP/1.0.
@@ -46,35 +40,25 @@ class AllowedHosts:
         A port, letter case and one dot at the end do not matter; user information or any other
         character that is not part of a host name is refused.
         """
-        if host in self._remembered:
-            return True
-        if not self._find(host):
-            return False
-        if len(self._remembered) < _REMEMBERED:
-            self._remembered.add(host)
-        return True
-
-    def _find(self, host: str) -> bool:
         if not host or self._any:
             return True
-        parts = _HOST.fullmatch(host)
-        if parts is None:
+        if (match := _HOST.fullmatch(host)) is None:
             return False
-        if parts["address"] is not None:
-            return _is_address(parts["address"], 6)
-        name = parts["name"].lower()
+        address, name = match.groups()
+        if address is not None:
+            return _is_address(address, 6)
+        name = name.lower()
         return _is_address(name, 4) or name in self._names or name.endswith(self._suffixes)
 
 
-def _pattern(given: str) -> str:
-    text = given.strip().lower().removesuffix(".")
-    name = text.removeprefix("*.")
-    if text != "*" and not re.fullmatch(_NAME, name):
+def _pattern(text: str) -> str:
+    pattern = text.strip().lower().removesuffix(".")
+    if pattern != "*" and not re.fullmatch(_NAME, pattern.removeprefix("*.")):
         raise ValueError(
-            f"{given.strip()!r} is not a host name: give a name without scheme, port and path, "
+            f"{text.strip()!r} is not a host name: give a name without scheme, port and path, "
             "*.suffix for all names below a suffix, or * for any name"
         )
-    return text
+    return pattern
 
 
 def _is_address(text: str, version: int) -> bool:

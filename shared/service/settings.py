@@ -138,31 +138,22 @@ class RedisSettings(BaseSettings):
     redis_password_file: Path | None = Field(default=None, validation_alias="REDIS_PASSWORD_FILE")
     """File with the password, if neither the URL nor ``REDIS_PASSWORD`` has one."""
 
-    redis_sentinel_username: str = Field(default="", validation_alias="REDIS_SENTINEL_USERNAME")
-    """User of the sentinels, if the URL has none (``sentinel_username=`` in its query)."""
     redis_sentinel_password: SecretStr | None = Field(
         default=None, validation_alias="REDIS_SENTINEL_PASSWORD"
     )
     """Password of the sentinels, if the URL has none (``sentinel_password=`` in its query)."""
-    redis_sentinel_password_file: Path | None = Field(
-        default=None, validation_alias="REDIS_SENTINEL_PASSWORD_FILE"
-    )
-    """File with the password of the sentinels, if nothing else has one."""
 
     @model_validator(mode="after")
     def _with_credentials(self) -> Self:
-        password = _password(self.redis_password, self.redis_password_file, "REDIS_PASSWORD_FILE")
+        password = self.redis_password.get_secret_value() if self.redis_password else ""
+        if not password and self.redis_password_file:
+            password = read_secret(self.redis_password_file, "REDIS_PASSWORD_FILE")
         self.redis_url = _add_credentials(self.redis_url, self.redis_username, password)
-        if "+sentinel://" in self.redis_url:
-            of_sentinels = _password(
-                self.redis_sentinel_password,
-                self.redis_sentinel_password_file,
-                "REDIS_SENTINEL_PASSWORD_FILE",
-            )
-            self.redis_url = _add_option(
-                self.redis_url, "sentinel_username", self.redis_sentinel_username
-            )
-            self.redis_url = _add_option(self.redis_url, "sentinel_password", of_sentinels)
+        if "+sentinel://" in self.redis_url and self.redis_sentinel_password:
+            password = self.redis_sentinel_password.get_secret_value()
+            mark = "&" if "?" in self.redis_url else "?"
+            if "sentinel_password=" not in self.redis_url:
+                self.redis_url += f"{mark}sentinel_password={quote(password, safe='')}"
         return self
 
 
@@ -191,21 +182,6 @@ def _split(value: object) -> object:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return value
-
-
-def _password(value: SecretStr | None, file: Path | None, name: str) -> str:
-    """The password that two settings give; the second one is the variable ``name``."""
-    if value is not None and (password := value.get_secret_value()):
-        return password
-    return "" if file is None else read_secret(file, name)
-
-
-def _add_option(url: str, name: str, value: str) -> str:
-    """Add a parameter to the query, unless it has it."""
-    _, mark, query = url.partition("?")
-    if not value or f"&{name}=" in f"&{query}":
-        return url
-    return f"{url}{'&' if mark else '?'}{name}={quote(value, safe='')}"
 
 
 def _add_credentials(url: str, username: str, password: str) -> str:

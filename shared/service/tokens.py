@@ -8,7 +8,6 @@ from pathlib import Path
 
 # The characters that a header can carry unambiguously, and that need no quoting in a file.
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_REALM = {"WWW-Authenticate": 'Bearer realm="plumbline"'}
 
 
 def read_token(value: str | None, file: Path | str | None, name: str) -> str | None:
@@ -25,9 +24,17 @@ def read_token(value: str | None, file: Path | str | None, name: str) -> str | N
         ValueError: The file cannot be read or is empty, or the token cannot be sent in a header;
             the message does not contain the token.
     """
-    if value:
-        return _checked(value, name)
-    return _checked(read_secret(Path(file), f"{name}_FILE"), f"{name}_FILE") if file else None
+    if not value and not file:
+        return None
+    if not value:
+        name = f"{name}_FILE"
+        value = read_secret(Path(str(file)), name)
+    token = value.strip()
+    if not token:
+        raise ValueError(f"{name}: the token is empty; remove the variable to require none")
+    if not _TOKEN.fullmatch(token):
+        raise ValueError(f"{name}: a token has only visible ASCII characters and no blanks")
+    return token
 
 
 def read_secret(path: Path, name: str) -> str:
@@ -42,15 +49,6 @@ def read_secret(path: Path, name: str) -> str:
         raise ValueError(f"{name} {str(path)!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{name} {str(path)!r} is not a text file") from None
-
-
-def _checked(text: str, name: str) -> str:
-    token = text.strip()
-    if not token:
-        raise ValueError(f"{name}: the token is empty; remove the variable to require none")
-    if not _TOKEN.fullmatch(token):
-        raise ValueError(f"{name}: a token has only visible ASCII characters and no blanks")
-    return token
 
 
 def token_from(environment: Mapping[str, str], name: str) -> str | None:
@@ -72,26 +70,18 @@ class BearerToken:
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
+        self.cookie = hmac.new(self._token, b"plumbline cookie", hashlib.sha256).hexdigest()
+        """Value of a browser's cookie: proves the knowledge of the token without containing it."""
 
     def admits(self, headers: Mapping[str, str]) -> bool:
         """Whether the request has the token in its ``Authorization``."""
-        scheme, _, given = headers.get("Authorization", "").partition(" ")
-        return self.matches(given.strip(" ")) and scheme.lower() == "bearer"
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        return self.matches(token.strip(" ")) and scheme.lower() == "bearer"
 
-    def matches(self, given: str) -> bool:
+    def matches(self, token: str) -> bool:
         """Compare with a token in constant time."""
-        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)
-
-    @property
-    def cookie(self) -> str:
-        """Value of a browser's cookie: proves the knowledge of the token without containing it."""
-        return hmac.new(self._token, b"plumbline cookie", hashlib.sha256).hexdigest()
+        return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token)
 
     def admits_cookie(self, value: str) -> bool:
         """Whether ``value`` is :attr:`cookie`."""
         return hmac.compare_digest(value.encode("utf-8", "surrogateescape"), self.cookie.encode())
-
-
-def challenge() -> dict[str, str]:
-    """Headers of a response 401."""
-    return dict(_REALM)

@@ -113,12 +113,6 @@ async def test_bad_bodies_are_422(sandbox: Sandbox):
         assert (status, answer["detail"][0]["loc"][0]) == (422, "body")
 
 
-async def test_other_content_type_is_415(sandbox: Sandbox):
-    status, answer = await sandbox.post_raw(b'{"code":"","language":"bash"}', "text/plain")
-    assert status == 415
-    assert answer == {"detail": "the Content-Type must be application/json"}
-
-
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=5000))
 async def test_files_go_in_and_come_out_unchanged(sandbox: Sandbox, data: bytes):

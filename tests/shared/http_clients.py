@@ -8,8 +8,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge
 
 from shared.service.access import Access
-from shared.service.health import Readiness
-from shared.service.server import add_operations, listening, make_application
+from shared.service.server import Readiness, add_operations, listening, make_application
 
 JSON = "Content-Type: application/json"
 

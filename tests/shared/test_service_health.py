@@ -13,8 +13,8 @@ import pytest
 from redis import Redis
 
 from shared.ledger import wait_for_redis
-from shared.service.health import StartupServer
 from shared.service.processes import free_port
+from shared.service.server import HealthServer, Readiness
 from tests.conftest import RedisServer
 
 
@@ -27,15 +27,14 @@ def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
 
 
 def test_alive_and_not_ready_for_a_reason() -> None:
-    with StartupServer("127.0.0.1", 0, "starting") as server:
-        server.set_reason("no luck")
+    with HealthServer("127.0.0.1", 0, Readiness(lambda: "no luck")) as server:
         assert asked(server.port, "/readyz") == (503, {"ready": False, "reason": "no luck"})
         assert asked(server.port, "/healthz") == (200, {"status": "alive"})
         assert asked(server.port, "/metrics") == (503, {"error": "no luck"})
 
 
 def test_a_request_to_a_service_that_waits_is_to_be_sent_again() -> None:
-    with StartupServer("127.0.0.1", 0, "no Redis") as server:
+    with HealthServer("127.0.0.1", 0, Readiness(lambda: "no Redis")) as server:
         request = urllib.request.Request(
             f"http://127.0.0.1:{server.port}/v1/score", b"{}", {"Content-Type": "application/json"}
         )
@@ -61,7 +60,7 @@ def test_a_refusal_is_one_line_and_the_errors_code(tmp_path: Path) -> None:
 
 
 def test_a_health_check_says_why_a_service_is_not_ready() -> None:
-    with StartupServer("127.0.0.1", 0, "no luck") as server:
+    with HealthServer("127.0.0.1", 0, Readiness(lambda: "no luck")) as server:
         environment = {"PATH": os.environ["PATH"], "PORT": str(server.port)}
         check = [sys.executable, "-m", "shared.healthcheck"]
         done = subprocess.run(check, env=environment, capture_output=True, text=True, check=False)

@@ -13,15 +13,16 @@ from services.aggregator.ingest import Ingester
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
 
+_OPERATIONS = {"/healthz", "/readyz", "/metrics", "/openapi.json"}
 _PAGE = {"/", *(f"/static/{path.name}" for path in STATIC.iterdir())}
 
 
 def served(app: web.Application) -> set[tuple[str, str]]:
-    """Method and path of every route but the page's; HEAD only where it is no part of a GET."""
+    """Method and path of the API's routes; HEAD only where it is no part of a GET."""
     found = {
         (route.method, route.resource.canonical)
         for route in app.router.routes()
-        if route.resource is not None and route.resource.canonical not in _PAGE
+        if route.resource is not None and route.resource.canonical not in _PAGE | _OPERATIONS
     }
     return {(m, p) for m, p in found if m != "HEAD" or ("GET", p) not in found}
 

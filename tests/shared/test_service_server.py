@@ -11,8 +11,13 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from shared.errors import ServiceError
 from shared.service.access import Access
-from shared.service.health import Readiness
-from shared.service.server import add_operations, json_http_errors, make_application, serve
+from shared.service.server import (
+    Readiness,
+    add_operations,
+    json_http_errors,
+    make_application,
+    serve,
+)
 from shared.service.settings import ServiceSettings
 
 
@@ -20,7 +25,7 @@ async def test_operations_have_one_shape() -> None:
     failure: list[str] = ["no replica yet"]
     registry = CollectorRegistry()
     Gauge("jobs", "Jobs.", registry=registry).set(3)
-    app = web.Application()
+    app = make_application(Access())
     readiness = Readiness(lambda: failure[0] if failure else None, details=lambda: {"queued": 0})
     add_operations(app, readiness, registry, ready_paths=("/readyz", "/health"))
     async with TestClient(TestServer(app)) as client:

@@ -25,12 +25,6 @@ class AnswerModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Failure(AnswerModel):
-    """Body of every response with a status of 400 or above."""
-
-    error: str
-
-
 class Progress(AnswerModel):
     """Progress of a run in samples. ``ratio``: share of planned samples that have a verdict."""
 

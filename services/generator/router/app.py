@@ -33,8 +33,7 @@ from services.generator.router.supervisor import ReplicaPool, SupervisorContext
 from services.generator.settings import GeneratorSettings
 from shared.service.access import Access
 from shared.service.bodies import BodyTooLargeError, read_body
-from shared.service.health import Readiness
-from shared.service.server import add_operations, make_application, serve
+from shared.service.server import Readiness, add_operations, make_application, serve
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Info = Callable[[], Mapping[str, object]]

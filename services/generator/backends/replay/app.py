@@ -28,9 +28,8 @@ from shared.errors import ConfigError
 from shared.schemas import describe
 from shared.service.access import Access
 from shared.service.bodies import BodyTooLargeError, read_body
-from shared.service.health import Readiness
 from shared.service.logs import get_logger
-from shared.service.server import add_operations, make_application, serve
+from shared.service.server import Readiness, add_operations, make_application, serve
 from shared.statuses import TokenSource
 
 log = get_logger(__name__)
