@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from shared.foreign_json import (
-    MAX_DEPTH,
     MAX_ERRORS,
     JsonError,
     decode_json,
     first_errors,
-    has_many_values,
 )
 
 TEXTS = st.text(st.sampled_from('",[]{}\\: a\né\ud800😀'), max_size=20)
@@ -23,35 +21,10 @@ JSON = st.recursive(
 )
 
 
-def values(document: object) -> int:
-    """Members of all arrays and objects."""
-    if isinstance(document, dict):
-        return len(document) + sum(map(values, document.values()))
-    return len(document) + sum(map(values, document)) if isinstance(document, list) else 0
-
-
 @given(JSON)
 def test_decodes_as_the_standard_library_does(document: object):
     assert decode_json(json.dumps(document, ensure_ascii=False)) == document
     assert decode_json(json.dumps(document).encode()) == document
-
-
-@given(JSON)
-def test_values_are_counted_outside_of_strings(document: object):
-    data = json.dumps(document).encode()
-    count = values(document)
-    assert not has_many_values(data, 2 * count + 1)
-    assert has_many_values(data, count - 2)
-
-
-@pytest.mark.parametrize("padding", range(6))
-def test_no_escape_sequence_is_cut(padding: int):
-    """Wherever a piece ends, a quote in a string stays one, and the string's end its end."""
-    quotes = '"' * 200_000 + "\\" * 200_001 + "x" * padding
-    document = [quotes, *[","] * 50, quotes]
-    data = (" " * padding + json.dumps(document)).encode()
-    assert not has_many_values(data, 60)
-    assert has_many_values(data, 50)
 
 
 @given(st.binary(max_size=50))
@@ -62,15 +35,12 @@ def test_anything_else_is_an_error(data: bytes):
         assert len(str(error)) < 200
 
 
-@pytest.mark.parametrize("opening", ["[", '{"a":'])
-def test_depth_is_bounded(opening: str):
-    closing = "]" if opening == "[" else "}"
-    deepest = opening * (MAX_DEPTH - 1) + "1" + closing * (MAX_DEPTH - 1)
-    assert decode_json(deepest) is not None
-    for depth in (MAX_DEPTH + 2, 900, 100_000):
-        for inner in ("1", r'"\ud800"'):  # which only the standard library decodes
-            with pytest.raises(JsonError, match="nested too deeply"):
-                decode_json(opening * depth + inner + closing * depth)
+@pytest.mark.parametrize(("opening", "closing"), ["[]", ('{"a":', "}")])
+def test_depth_is_bounded(opening: str, closing: str):
+    assert decode_json(opening * 199 + "1" + closing * 199) is not None
+    for depth in (202, 900, 100_000):
+        with pytest.raises(JsonError, match="nested too deeply"):
+            decode_json(opening * depth + "1" + closing * depth)
 
 
 def test_numbers_that_are_not_json():
