@@ -19,7 +19,6 @@ from shared.artifacts import OutputFolder
 from shared.canaries import CanaryRecord
 from shared.case_records import SampleCases, readable_tests
 from shared.errors import OutputError
-from shared.final_sets import entries_of, record_run
 from shared.finished_run import open_run
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
@@ -113,7 +112,6 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     logs = qa_logs.write(folder, record, chosen)
     record = record.model_copy(update={"qa_logs": logs, "cases": cases})
     _write_record(folder, record)
-    record_run(folder, entries_of(record))
     write_report(open_run(folder.url), folder, artifacts.REPORT)
     if meta.config.wandb.enabled:
         wandb = log_results(folder, record, metrics, meta.config.wandb)

@@ -61,11 +61,11 @@ def accept(
     opened = open_run(run, unpublished=True)
     for place in data or []:
         check_exists(place)
-    evidence, notes = _evidence(opened, data or [], size)
+    evidence = _evidence(opened, data or [], size)
     found = report(evidence, opened.folder.shown, without or [])
     console = stdout_console()
     _print_report(console, opened, found)
-    for note in notes:
+    for note in opened.skipped:
         console.print(Text(printable(redact(note)), style="yellow"), soft_wrap=True)
     if json_file:
         write_json(json_file, found)
@@ -95,23 +95,19 @@ def print_warnings(console: Console, run: FinishedRun) -> None:
 # Evidence
 
 
-def _evidence(
-    run: FinishedRun, data: Sequence[str], size: float | None
-) -> tuple[Evidence, list[str]]:
-    """Collect what is known of a run; returns it with notes on what was left out."""
+def _evidence(run: FinishedRun, data: Sequence[str], size: float | None) -> Evidence:
+    """Collect what is known of a run."""
     answers, unreadable = _answers(run)
-    final_sets, notes = final_set_uses([run])
-    evidence = Evidence(
+    return Evidence(
         record=run.record,
         summary=run.summary,
         answers=answers,
         unreadable=unreadable,
         qa_records={log.file: _records(run, log.file) for log in run.record.qa_logs.values()},
         data=_prepared_data(run.record, data),
-        final_sets=final_sets,
+        final_sets=final_set_uses([run]),
         size=size,
     )
-    return evidence, [*run.skipped, *notes]
 
 
 def _answers(run: FinishedRun) -> tuple[dict[str, AnswerCounts], list[str]]:

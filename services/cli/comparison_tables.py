@@ -49,10 +49,10 @@ def print_notes(console: Console, comparison: Comparison) -> None:
 
 def print_final_sets(console: Console, runs: Sequence[ComparedRun]) -> list[FinalSetUse]:
     """Print that a choice was made on a final set; returns how often the final sets were run."""
-    found, notes = final_set_uses([one.run for one in runs])
+    found = final_set_uses([one.run for one in runs])
     final = {name for one in runs for name in one.record.config.data.final_sets}
     others = dict.fromkeys(name for one in runs for name in one.verdicts if name not in final)
-    for line in (*notes, *advice(found, others)):
+    for line in advice(found, others):
         _line(console, line, "yellow")
     return found
 

@@ -13,9 +13,7 @@ from services.aggregator.__main__ import publish_due
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared import artifacts
-from shared.config import Config
 from shared.errors import OutputError
-from shared.final_sets import FOLDER, read_ledger
 from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.plan import make_plan
@@ -337,28 +335,3 @@ def test_records_of_another_version_fail_their_run_alone(
     assert ledger.state() is RunState.FAILED
     assert "of run run-1 in Redis cannot be read" in ledger.meta().publish_error
     assert other.state() is RunState.COMPLETE
-
-
-FINAL = Config.model_validate({"data": {"final_sets": ["d2"]}})
-
-
-def on_final_set(redis: Redis, folder: Path) -> Ledger:
-    ledger = entered(redis, folder, PROBLEMS)
-    put_meta(ledger, config=FINAL.model_dump(mode="json"))
-    judge_all(ledger)
-    return ledger
-
-
-def counted(folder: Path) -> list[str]:
-    entries, notes = read_ledger(str(folder))
-    assert notes == []
-    return [one.dataset for one in entries]
-
-
-def test_a_run_on_a_final_set_is_counted_once(redis: Redis, tmp_path: Path) -> None:
-    ledger = on_final_set(redis, tmp_path / "run")
-    publish(ledger)
-    publish(ledger)
-    assert len(list((tmp_path / "run" / FOLDER).iterdir())) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]  # nothing beside the user's folder
-    assert counted(tmp_path / "run") == ["d2"]

@@ -1,6 +1,6 @@
-"""The ledger of final sets, in real folders."""
+"""Runs on final sets, in real folders."""
 
-from concurrent.futures import ThreadPoolExecutor
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +10,10 @@ from hypothesis import strategies as st
 
 from shared.artifacts import OutputFolder
 from shared.config import load_config
-from shared.final_sets import (
-    FOLDER,
-    advice,
-    entries_of,
-    read_ledger,
-    record_run,
-    uses,
-)
+from shared.final_sets import advice, final_set_uses, uses
+from shared.finished_run import open_run
 from shared.run_record import RunRecord
+from tests.shared.finished_runs import write_run
 
 
 def record(*overrides, run="r-1", model="coder", sha256="aa", **fields):
@@ -38,15 +33,14 @@ def record(*overrides, run="r-1", model="coder", sha256="aa", **fields):
 
 
 def used(*records):
-    entries = [entry for one in records for entry in entries_of(one)]
-    (found,) = uses(entries, entries_of(records[0]))
-    return found
+    (use,) = uses([records[0]], records)
+    return use
 
 
 def test_only_final_sets_are_counted():
-    assert [one.dataset for one in entries_of(record())] == ["humaneval"]
-    assert [one.dataset for one in entries_of(record("data.final_sets=[mbpp_reg]"))] == ["mbpp_reg"]
-    assert entries_of(record("data.final_sets=[]")) == []
+    assert used(record()).dataset == "humaneval"
+    assert used(record("data.final_sets=[mbpp_reg]")).dataset == "mbpp_reg"
+    assert uses([record("data.final_sets=[]")], [record()]) == []
 
 
 def test_what_the_page_on_acceptance_says_of_them():
@@ -59,61 +53,38 @@ def test_what_the_page_on_acceptance_says_of_them():
     assert f" {line} " in page
 
 
-def test_a_run_is_counted_once_however_often_it_is_published(tmp_path):
-    output = str(tmp_path / "one")
-    for finished_at in (1.0, 2.0):
-        record_run(OutputFolder(str(tmp_path / "one")), entries_of(record(finished_at=finished_at)))
-    entries, notes = read_ledger(output)
-    assert ([one.finished_at for one in entries], notes) == ([1.0], [])
+def test_runs_beside_a_run_count_once(tmp_path):
+    """A run that is resumed, or named twice, is one; torn, foreign and unfinished ones are none."""
+    answers = {"humaneval": "+-"}
+    for name in ("a", "b"):
+        write_run(tmp_path / name, answers)
+    write_run(tmp_path / "c", answers, change={"config.sandbox.timeout": 3.0})
+    write_run(tmp_path / "unfinished", answers, change={"state": "running"})
+    for name, text in (("torn", "{"), ("foreign", "[1]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(text)
+    runs = [open_run(str(tmp_path / name)) for name in ("a", "b", "a")]
+    (use,) = final_set_uses(runs)
+    assert (use.runs, use.protocols) == (3, 2)
 
 
-def test_a_repeated_run_in_another_folder_and_another_protocol_count(tmp_path):
-    for one in (record(), record(run="r-2"), record("sandbox.timeout=3")):
-        record_run(OutputFolder(str(tmp_path / "one")), entries_of(one))
-    entries, _ = read_ledger(str(tmp_path / "any"))
-    (use,) = uses(entries, entries_of(record()))
-    assert (use.runs, use.protocols, use.models) == (3, 2, 1)
-    assert sorted(use.differing["sandbox.timeout"]) == [3.0, 10.0]
-
-
-def test_writers_need_no_lock(tmp_path):
-    folder = OutputFolder(str(tmp_path / "one"))
-    runs = [entries_of(record(run=f"r-{number}")) for number in range(20)]
-    for _ in range(2):
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda entries: record_run(folder, entries), runs))
-    entries, notes = read_ledger(str(tmp_path / "any"))
-    assert (len(entries), notes) == (20, [])
-    assert [path for path in (tmp_path / "one" / FOLDER).iterdir() if path.suffix != ".json"] == []
-
-
-def test_the_ledger_of_a_url():
+def test_the_runs_beside_a_url(tmp_path):
+    write_run(tmp_path / "a", {"humaneval": "+-"})
+    document = json.loads((tmp_path / "a" / "run.json").read_text())
+    own = open_run(str(tmp_path / "a"))
+    other = OutputFolder("memory://bucket/outputs/two")
     try:
-        record_run(OutputFolder("memory://bucket/outputs/two"), entries_of(record()))
-        entries, _ = read_ledger("memory://bucket/outputs/one")
-        assert [one.run for one in entries] == ["r-1"]
+        other.write_json("run.json", document | {"run": "other", "model": "m2"})
+        (use,) = final_set_uses([replace(own, folder=OutputFolder("memory://bucket/outputs/one"))])
+        assert use.runs == 2
     finally:
         fsspec.filesystem("memory").rm("/bucket", recursive=True)
 
 
-def test_a_file_that_is_no_entry_is_left_out_and_said(tmp_path):
-    record_run(OutputFolder(str(tmp_path / "one")), entries_of(record()))
-    (tmp_path / "one" / FOLDER / "torn.json").write_text('{"dataset"')
-    (tmp_path / "one" / FOLDER / "other.json").write_text("[1]")
-    (tmp_path / "one" / FOLDER / "README.txt").write_text("mine")
-    entries, notes = read_ledger(str(tmp_path / "any"))
-    assert len(entries) == 1
-    assert sorted(Path(note.split()[0]).name for note in notes) == ["other.json", "torn.json"]
-
-
-def test_what_is_not_known_of_recorded_answers_is_no_other_protocol_or_model():
-    prompts = {"humaneval": {"template": "x", "sha256": "aa"}}
-    recorded = record(run="r-2", model=None)
-    use = used(record(prompts=prompts), recorded)
+def test_an_unknown_model_is_no_other_one():
+    use = used(record(), record(run="r-2", model=None))
     assert (use.runs, use.protocols, use.models) == (2, 1, 1)
-    assert used(recorded).models == 1
-    use = used(record(prompts=prompts), record("sandbox.timeout=3", run="r-2", model=None))
-    assert (use.protocols, list(use.differing)) == (2, ["sandbox.timeout"])
+    assert used(record(model=None)).models == 1
 
 
 def test_judge_settings_of_another_set_are_no_other_protocol():
@@ -141,8 +112,5 @@ def test_neither_order_nor_repetition_counts(order, times):
     records = [
         record(f"sandbox.timeout={n % 3 + 1}", run=f"r-{n}", model=f"m{n % 2}") for n in range(6)
     ]
-    own = entries_of(records[0])
-    entries = [entry for place in order for entry in entries_of(records[place])] * times
-    (use,) = uses(entries, own)
+    (use,) = uses([records[0]], [records[place] for place in order] * times)
     assert (use.runs, use.protocols, use.models) == (6, 3, 2)
-    assert sorted(use.differing["sandbox.timeout"]) == [1, 2, 3]
