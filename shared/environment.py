@@ -1,8 +1,7 @@
 """Environment of verdicts: what a sandbox's programs run on, as one of them finds it.
 
-The judge asks each sandbox of a run with every round of canaries, whoever made the sandbox. Ours
-also says it at ``/readyz``. Interpreter and packages decide verdicts. The processor decides which
-answers are in time.
+The judge asks each sandbox of a run with every round of canaries. Interpreter and packages decide
+verdicts. The processor decides which answers are in time.
 """
 
 import hashlib
@@ -10,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 PACKAGES = """\
 import json
@@ -25,13 +24,6 @@ found = {
 PROGRAM = f"""\
 {PACKAGES}
 import re
-import time
-
-def loop():
-    began, total = time.process_time(), 0
-    for number in range(200000):
-        total += number * number % 7
-    return time.process_time() - began
 
 try:
     with open("/proc/cpuinfo") as file:
@@ -39,14 +31,11 @@ try:
 except OSError:
     model = None
 found["cpu"] = model.group(1) if model else platform.machine()
-found["loop_ms"] = round(1000 * min(loop() for _ in range(3)), 1)
 print(json.dumps(found))
 """
 """Program that prints the whole environment as JSON, without the kind."""
 REJUDGE = "plumb rejudge RUN judges a run's completions again, by the present rules and packages"
 """The remedy for runs that were judged otherwise."""
-_SLOWER = 1.5
-"""Ratio of the loop's times above which two processors are not alike."""
 _LISTED = 5
 
 
@@ -57,8 +46,7 @@ class SandboxEnvironment(BaseModel):
         kind: The server: ``plumbline``, or ``SandboxFusion`` for any other.
         python: Version of the programs' interpreter.
         packages: Versions of the packages that they can import.
-        cpu: Model of the processor; empty if nobody asked.
-        loop_ms: CPU time of a fixed loop in milliseconds, the best of three; 0 likewise.
+        cpu: Model of the processor; empty if it is unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -67,14 +55,13 @@ class SandboxEnvironment(BaseModel):
     python: str
     packages: dict[str, str]
     cpu: str = ""
-    loop_ms: float = 0.0
 
     @classmethod
     def read(cls, kind: str, stdout: bytes) -> Self | None:
-        """Parse what the program printed; None if that is something else."""
+        """Parse the output of the program; None if it is something else."""
         try:
             return cls.model_validate({"kind": kind, **json.loads(stdout)})
-        except (ValueError, TypeError, ValidationError):
+        except (ValueError, TypeError):
             return None
 
     @property
@@ -104,19 +91,13 @@ class SandboxEnvironment(BaseModel):
 
     def timing(self, other: Self) -> Iterator[tuple[str, str, str]]:
         """Yield what differs and decides which answers are in time: name, here, there."""
-        slower, faster = sorted((self.loop_ms, other.loop_ms), reverse=True)
-        asked = self.cpu and other.cpu
-        if asked and (self.cpu != other.cpu or slower > _SLOWER * faster):
-            yield "the sandbox's processor", self._processor, other._processor
+        if self.cpu and other.cpu and self.cpu != other.cpu:
+            yield "the sandbox's processor", self.cpu, other.cpu
 
     def describe(self) -> str:
         """Interpreter, number of packages, and processor in a line."""
-        processor = f", {self._processor}" if self.cpu else ""
+        processor = f", {self.cpu}" if self.cpu else ""
         return f"Python {self.python}, packages: {len(self.packages)}{processor}"
-
-    @property
-    def _processor(self) -> str:
-        return f"{self.cpu} ({self.loop_ms:.0f} ms for a fixed loop)"
 
     def _versions(self, names: list[str]) -> str:
         shown = [

@@ -18,7 +18,6 @@ PROGRAMS = {
     "python": "3.11.7",
     "packages": {"numpy": "2.4.6", "sympy": "1.14.0"},
     "cpu": "EPYC",
-    "loop_ms": 20.0,
 }
 
 
@@ -68,14 +67,11 @@ def test_runs_that_were_judged_otherwise_are_not_compared(
 
 def test_a_patch_level_and_a_processor_are_no_other_measurement(tmp_path: Path) -> None:
     write_run(tmp_path / "a", {"one": "+-"}, change=judged_on())
-    changed = judged_on(python="3.11.9", cpu="Xeon", loop_ms=31.0)
+    changed = judged_on(python="3.11.9", cpu="Xeon")
     write_run(tmp_path / "b", {"one": "+-"}, change=changed)
     done = compare(tmp_path)
     assert (done.code, done.stderr) == (0, "")
-    assert (
-        "the sandbox's processor is EPYC (20 ms for a fixed loop) in A and Xeon (31 ms for a fixed "
-        "loop) in B" in done.stdout
-    )
+    assert "the sandbox's processor is EPYC in A and Xeon in B" in done.stdout
     assert "rejudge" not in done.stdout
 
 

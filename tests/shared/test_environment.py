@@ -15,7 +15,6 @@ def test_the_program_tells_interpreter_packages_and_processor() -> None:
     assert found.python == platform.python_version()
     assert found.packages["pytest"] == version("pytest")
     assert found.cpu
-    assert 0.1 < found.loop_ms < 10_000
 
 
 def test_anything_else_is_no_environment() -> None:
