@@ -31,16 +31,10 @@ from shared.protocol import (
 )
 from shared.redaction import is_secret_variable, redact_address
 from shared.result_config import QaLogsConfig, WandbConfig
-from shared.schemas import QualityFinding, RecordedCases, sha256
+from shared.schemas import QualityFinding, RecordedCases
 from shared.verl_translation import translate
 
 ENGINES = ("vllm", "sglang")
-# Load formats of vLLM and SGLang, except those that create random weights.
-LOAD_FORMATS = (
-    "auto", "safetensors", "pt", "hf", "npcache", "mistral", "gguf", "bitsandbytes",
-    "sharded_state", "tensorizer", "runai_streamer", "runai_streamer_sharded", "fastsafetensors",
-    "instanttensor", "modelexpress", "layered", "remote", "remote_instance",
-)  # fmt: skip
 Method = Literal["batch", "submit", "compute_score"]
 _OWN_CHECKERS = {"submit": "lines", "compute_score": "exact"}
 LANGUAGES = get_args(Language)
@@ -126,8 +120,6 @@ class RolloutConfig(Section):
                 f"{load_format} means random weights, whose results mean nothing (of all settings "
                 "this one matters most); use auto"
             )
-        if load_format not in LOAD_FORMATS:
-            raise ValueError(f"unknown load format; choose one of {', '.join(LOAD_FORMATS)}")
         return load_format
 
     @field_validator("engine_kwargs")
@@ -352,11 +344,6 @@ class JudgeConfig(Section):
     """Judging method (see judging.md)."""
     checker: InProtocol[str | None] = None
     """Comparison of outputs; null for the method's own: ``tokens``, ``lines`` or ``exact``."""
-    checker_include: Operation[str | None] = None
-    """Header that C++ checkers get as ``testlib.h`` in place of our own: a path that the judges can
-    read."""
-    checker_include_sha256: InProtocol[str | None] = None
-    """SHA-256 of that file; filled in when the run begins."""
     language: InProtocol[str] = "python"
     """Language of the answers, by SandboxFusion's name."""
     confirm_timeouts: InProtocol[bool] = True
@@ -396,8 +383,6 @@ class JudgeConfig(Section):
     """Judge processes that ``--embedded`` starts; null for one. Each judges
     ``PLUMBLINE_JUDGE_CONCURRENCY`` completions at once: by default 16, or two per slot of the
     sandbox if that is more."""
-    case_concurrency: Operation[int] = Field(default=2, ge=1)
-    """Cases of one completion that ``compute_score`` runs at once."""
     max_attempts: Operation[int] = Field(default=5, ge=1)
     """Attempts per sandbox call when the sandbox itself fails."""
     retry_budget: Operation[float] = Field(default=600, ge=0)
@@ -551,20 +536,20 @@ def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Confi
         ConfigError: The file cannot be read or parsed, an override is not ``key=value``, or a key
             or value is not valid; the message names the key and the nearest valid one.
     """
-    found = translate(load_document(path, overrides, missing=True), overridden_keys(overrides))
-    document = found.document
+    read = translate(load_document(path, overrides, missing=True), overridden_keys(overrides))
+    document = read.document
     if missing := _missing(document):
         raise ConfigError(
             f"{path or 'overrides'}: mandatory and without a value (???): {', '.join(missing)}"
         )
-    if found.given and isinstance(document, dict) and isinstance(document.get("run", {}), dict):
-        document["run"] = {**document.get("run", {}), "verl_keys": dict(found.given)}
-    config = validate_document(Config, document, found.names)
+    if read.given and isinstance(document, dict) and isinstance(document.get("run", {}), dict):
+        document["run"] = {**document.get("run", {}), "verl_keys": dict(read.given)}
+    config = validate_document(Config, document)
     if config.judge.rules != RULES:
         raise ConfigError(
             f"judge.rules cannot be set: this Plumbline judges by rules {RULES}; remove the key"
         )
-    return with_included(config)
+    return config
 
 
 def _missing(value: object, key: str = "") -> list[str]:
@@ -572,40 +557,6 @@ def _missing(value: object, key: str = "") -> list[str]:
     if isinstance(value, Mapping) and key != ".run.verl_keys":
         return [found for name, one in value.items() for found in _missing(one, f"{key}.{name}")]
     return [key.removeprefix(".")] if value == "???" else []
-
-
-def with_included(config: Config) -> Config:
-    """Record the content of ``judge.checker_include`` in the protocol.
-
-    Raises:
-        ConfigError: The file cannot be read.
-    """
-    path, digest = config.judge.checker_include, None
-    if path is None and config.judge.checker_include_sha256 is None:
-        return config  # as it was written: no key is set that was not
-    if path is not None:
-        path = str(Path(path).expanduser().resolve())
-        digest = sha256(read_header(path))
-    found = {"checker_include": path, "checker_include_sha256": digest}
-    return config.model_copy(update={"judge": config.judge.model_copy(update=found)})
-
-
-_MAX_HEADER = 4 * 1024 * 1024
-
-
-def read_header(path: str) -> str:
-    """Read the file of ``judge.checker_include``.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-    file = Path(path)
-    try:
-        if not file.is_file() or file.stat().st_size > _MAX_HEADER:
-            raise ValueError(f"not a file of up to {_MAX_HEADER // 1024} KiB")
-        return file.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"judge.checker_include: cannot read {path} ({error})") from None
 
 
 def validate_config(document: object) -> Config:

@@ -176,15 +176,8 @@ def _parsing(place: str) -> Iterator[None]:
         raise ConfigError(f"{place}: {one_line(error)}") from None
 
 
-def validate_document(
-    model: type[ModelT], document: object, names: Mapping[str, str] | None = None
-) -> ModelT:
+def validate_document(model: type[ModelT], document: object) -> ModelT:
     """Validate a plain mapping.
-
-    Args:
-        model: The type of the result.
-        document: The mapping.
-        names: Keys and the names under which the user gave them, where those differ.
 
     Raises:
         ConfigError: A key or value is invalid; the message names the key and the nearest valid one.
@@ -192,22 +185,19 @@ def validate_document(
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise ConfigError(_explain(model, error, names or {})) from None
+        raise ConfigError(_explain(model, error)) from None
 
 
-def _explain(model: type[BaseModel], error: ValidationError, names: Mapping[str, str]) -> str:
+def _explain(model: type[BaseModel], error: ValidationError) -> str:
     lines = []
     for problem in error.errors(include_url=False):
         key = ".".join(str(part) for part in problem["loc"])
-        given = next((names[one] for one in names if f"{key}.".startswith(f"{one}.")), None)
-        named = f"{key!r}" + (f", given as {given!r}" if given else "")
         if problem["type"] == "extra_forbidden":
             near = _nearest(model, key)
-            lines.append(
-                f"unknown config key {named}" + (f"; did you mean {near!r}?" if near else "")
-            )
+            hint = f"; did you mean {near!r}?" if near else ""
+            lines.append(f"unknown config key {key!r}{hint}")
         else:
-            lines.append(f"config key {named}: {problem['msg']} (got {_shown(problem['input'])})")
+            lines.append(f"config key {key!r}: {problem['msg']} (got {_shown(problem['input'])})")
     return "; ".join(lines)
 
 

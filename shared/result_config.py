@@ -57,10 +57,6 @@ class QaLogsConfig(Section):
 
     quotas: Recorded[Annotated[dict[str, QaQuota], AfterValidator(_with_defaults)]] = QUOTAS
     """Samples per status by data set, ``default`` for the others (see results.md)."""
-    max_tests: Recorded[int] = Field(default=3, ge=0)
-    """Tests in a record."""
-    max_chars: Recorded[int] = Field(default=2000, ge=100)
-    """Characters of each test text; the middle is cut."""
 
     def quota(self, dataset: str) -> QaQuota:
         return self.quotas.get(dataset) or self.quotas["default"]

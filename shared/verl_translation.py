@@ -4,7 +4,7 @@ Walks through a document by the tables of :mod:`shared.verl_keys`: values move t
 recorded or refused; two names of one key must agree.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -36,12 +36,10 @@ class Translation:
     Attributes:
         document: As given, but with our keys in place of verl's.
         given: verl's keys that are not ours under the same name, with their values, but no secret.
-        names: Keys of ours and the names under which they were given, where those differ.
     """
 
     document: Any
     given: Mapping[str, JsonValue]
-    names: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ def translate(document: object, overridden: Sequence[str] = ()) -> Translation:
         ConfigError: A value is refused, or two names of a key have different values.
     """
     if not isinstance(document, Mapping):
-        return Translation(document, {}, {})
+        return Translation(document, {})
     places = list(_places(document, (), document))
     if refused := list(filter(None, (place.refusal for place in places))):
         raise ConfigError("; ".join(refused))
@@ -105,14 +103,10 @@ def translate(document: object, overridden: Sequence[str] = ()) -> Translation:
         if place.target is not None:
             claims.setdefault(place.target, []).append(place)
     result: dict[Any, Any] = {}
-    names = {}
     for target, claimants in claims.items():
-        chosen = _choose(claimants, overridden)
-        _put(result, target, chosen.value)
-        if chosen.entry:
-            names[_dotted(target)] = chosen.source
+        _put(result, target, _choose(claimants, overridden).value)
     given = {one.source: _without_secrets(one.source, one.value) for one in places if one.entry}
-    return Translation(result, given, names)
+    return Translation(result, given)
 
 
 def notices(given: Mapping[str, JsonValue]) -> list[str]:
@@ -197,14 +191,16 @@ def _choose(claimants: Sequence[_Place], overridden: Sequence[str]) -> _Place:
     Raises:
         ConfigError: There are different values of equal standing.
     """
-    given = [one for one in claimants if _is_overridden(one.source, overridden)] or claimants
-    given = [one for one in given if one.value is not None] or given
-    # As in verl, whose rollout has one sample unless data.n_samples has more.
-    given = [
-        one for one in given if not (one.key.endswith(".rollout.n") and one.value == 1)
-    ] or given
-    given = [one for one in given if one.entry not in FALLBACKS] or given
-    first, *others = given
+    preferences: tuple[Callable[[_Place], bool], ...] = (
+        lambda place: _is_overridden(place.source, overridden),
+        lambda place: place.value is not None,
+        # As in verl, whose rollout has one sample unless data.n_samples has more.
+        lambda place: not (place.key.endswith(".rollout.n") and place.value == 1),
+        lambda place: place.entry not in FALLBACKS,
+    )
+    for preferred in preferences:
+        claimants = list(filter(preferred, claimants)) or claimants
+    first, *others = claimants
     for other in others:
         if other.value != first.value:
             raise ConfigError(

@@ -32,6 +32,8 @@ from shared.statuses import NOT_RUN, FinalStatus
 from shared.text import shorten_middle
 
 _BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_error", NOT_RUN)
+# Tests of a record, and characters of each of their texts; the middle is cut.
+_MOST_TESTS, _MOST_CHARS = 3, 2000
 
 Counts = dict[FinalStatus, int]
 ShortenedTests = dict[str, str | int | list[str]]
@@ -185,8 +187,8 @@ class Question:
     ground_truth: ShortenedTests
 
     @classmethod
-    def of(cls, problem: Problem, outline: ProblemOutline, limits: QaLogsConfig) -> Self:
-        tests = _shortened_tests(problem.tests, limits)
+    def of(cls, problem: Problem, outline: ProblemOutline) -> Self:
+        tests = _shortened_tests(problem.tests)
         return cls(problem.prompt, outline.messages, tests)
 
 
@@ -195,7 +197,6 @@ def qa_record(
     generation: Generation,
     verdict: Verdict,
     metadata: RunMetadata,
-    limits: QaLogsConfig,
 ) -> QaRecord:
     """Build the record of one sample; outputs are shortened."""
     case = verdict.first_failed_case
@@ -216,7 +217,7 @@ def qa_record(
         total_judge_time=verdict.total_judge_time,
         error_breakdown={name: verdict.error_breakdown.get(name, 0) for name in _BREAKDOWN},
         execution_output=ExecutionOutput(
-            first_failed_case=case and shorten_case(case, limits.max_chars)
+            first_failed_case=case and shorten_case(case, _MOST_CHARS)
         ),
         metadata=metadata,
     )
@@ -237,22 +238,22 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _shortened_tests(tests: GroundTruth, limits: QaLogsConfig) -> ShortenedTests:
+def _shortened_tests(tests: GroundTruth) -> ShortenedTests:
     def texts(values: list[str]) -> list[str]:
-        return [shorten_middle(value, limits.max_chars) for value in values[: limits.max_tests]]
+        return [shorten_middle(value, _MOST_CHARS) for value in values[:_MOST_TESTS]]
 
     if isinstance(tests, StdioTests):
         shown = {"inputs": texts(tests.inputs), "outputs": texts(tests.outputs)}
         return {**shown, "num_test_cases": tests.cases}
     if isinstance(tests, HumanEvalTests):
-        test = shorten_middle(tests.test, limits.max_chars)
+        test = shorten_middle(tests.test, _MOST_CHARS)
         return {"test": test, "entry_point": tests.entry_point, "num_test_cases": tests.cases}
     if isinstance(tests, ProgramTests):
-        test = shorten_middle(tests.program_tests, limits.max_chars)
+        test = shorten_middle(tests.program_tests, _MOST_CHARS)
         return {"test": test, "language": tests.language, "num_test_cases": tests.cases}
     if isinstance(tests, SandboxFusionTests):
         return {"sandbox_dataset": tests.sandbox_dataset, "sandbox_id": tests.sandbox_id}
-    setup = shorten_middle(tests.test_setup_code, limits.max_chars)
+    setup = shorten_middle(tests.test_setup_code, _MOST_CHARS)
     return {
         "test_list": texts(tests.test_list),
         "test_setup_code": setup,
@@ -275,7 +276,7 @@ class QaLogs:
     """The QA logs of a run: chosen from the samples' statuses.
 
     Args:
-        config: Quotas and limits.
+        config: Quotas.
         seed: Seed of the choice.
         statuses: The samples of each data set with their status.
     """
@@ -303,7 +304,7 @@ class QaLogs:
         """Keep what the logs need of a problem, if one of its samples was chosen."""
         name = (problem.dataset, problem.problem_id)
         if name in self._problems:
-            self._questions[name] = Question.of(problem, outline, self._config)
+            self._questions[name] = Question.of(problem, outline)
 
     def write(
         self, folder: OutputFolder, run: RunRecord, answers: Iterable[tuple[Verdict, Generation]]
@@ -325,7 +326,7 @@ class QaLogs:
         """
         metadata = run_metadata(run)
         records = {
-            verdict.sample: qa_record(question, generation, verdict, metadata, self._config)
+            verdict.sample: qa_record(question, generation, verdict, metadata)
             for verdict, generation in answers
             if (question := self._questions.get((verdict.dataset, verdict.problem_id)))
         }

@@ -19,7 +19,7 @@ from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
 from services.runner.sources import RecordedSource, sample_indices
 from shared.completions import RecordedCompletion
-from shared.config import RULES, Config, validate_config, with_included
+from shared.config import RULES, Config, validate_config
 from shared.config_files import override_document
 from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
@@ -68,7 +68,7 @@ def _config(parent: FinishedRun, overrides: list[str], output: str) -> Config:
     own["output"] |= {"dir": output}
     own["data"]["output_path"] = None  # the file there is the parent's
     own["judge"]["rules"] = RULES
-    return with_included(validate_config(override_document(own, overrides)))
+    return validate_config(override_document(own, overrides))
 
 
 def _request(

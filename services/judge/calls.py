@@ -36,6 +36,8 @@ _TOO_LARGE = frozenset({FailureKind.SANDBOX_ERROR, FailureKind.UNUSABLE_ANSWER, 
 
 # An answer that kills the harness in every case must not hold the sandbox for long.
 _MOST_LOSSES = 10
+# Calls of one completion at once, where each case is a call of its own.
+_AT_ONCE = 2
 
 
 @dataclass(slots=True)
@@ -235,7 +237,7 @@ async def run_single(task: Task, program: str, stdin: str) -> "RunCodeResponse":
 async def run_singles(
     task: Task, program: str, inputs: Sequence[str], places: Iterable[int]
 ) -> dict[int, "RunCodeResponse"]:
-    """Run a program on some of the inputs, ``judge.case_concurrency`` calls at once.
+    """Run a program on some of the inputs, ``_AT_ONCE`` calls at once.
 
     Args:
         task: The completion.
@@ -246,7 +248,7 @@ async def run_singles(
     Raises:
         SandboxUnavailableError: As ``run_single``.
     """
-    slots = asyncio.Semaphore(1 if task.alone else task.settings.case_concurrency)
+    slots = asyncio.Semaphore(1 if task.alone else _AT_ONCE)
 
     async def run(place: int) -> "RunCodeResponse":
         async with slots:

@@ -30,7 +30,7 @@ from shared.ledger import keys
 from shared.ledger.ledger import problem_key, text, unjudged_verdict
 from shared.ledger.packing import unpack
 from shared.ledger.pipelined import Command, PipelinedRedis
-from shared.ledger.version import TROUBLE
+from shared.ledger.queue import TROUBLE
 from shared.schemas import (
     Generation,
     InfraFailure,

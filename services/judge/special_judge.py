@@ -26,8 +26,6 @@ from services.judge.methods.base import Task, compute
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, Outcomes
 from shared.checkers import CheckerFault, CheckerStyle
-from shared.config import read_header
-from shared.errors import ConfigError
 from shared.harness.wire import CaseRun
 from shared.schemas import InfraFailure, StdioTests, sha256
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
@@ -128,23 +126,17 @@ _KEPT: WeakKeyDictionary[SandboxClient, _Kept] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class SpecialJudge:
-    """The checker of one problem. ``header`` replaces our ``testlib.h``."""
+    """The checker of one problem."""
 
     source: str
     style: CheckerStyle
-    header: str | None = None
 
     @classmethod
-    def of(cls, task: Task, tests: StdioTests) -> "SpecialJudge | None":
-        """Return the problem's checker, if it has one.
-
-        Raises:
-            ConfigError: ``judge.checker_include`` cannot be read or has changed.
-        """
+    def of(cls, tests: StdioTests) -> "SpecialJudge | None":
+        """Return the problem's checker, if it has one."""
         if tests.checker_source is None or tests.checker_style is None:
             return None
-        header = _included(task) if tests.checker_style is CheckerStyle.BINARY else None
-        return cls(tests.checker_source, tests.checker_style, header)
+        return cls(tests.checker_source, tests.checker_style)
 
     @property
     def name(self) -> str:
@@ -219,8 +211,7 @@ class SpecialJudge:
 
     def _cpp(self) -> str:
         """The source with the header in place: a sandbox's compiler gets one file."""
-        header = testlib_header() if self.header is None else self.header
-        here = f'#line 1 "testlib.h"\n{header}\n#line 2 "checker.cpp"'
+        here = f'#line 1 "testlib.h"\n{testlib_header()}\n#line 2 "checker.cpp"'
         text = _TESTLIB.sub(lambda _: here, self.source, count=1)
         return f"{text}\n{_start()}"
 
@@ -269,24 +260,6 @@ def testlib_header() -> str:
 def _start() -> str:
     name = "checker_start.cpp"
     return files("services.judge.harness").joinpath(name).read_text(encoding="utf-8")
-
-
-def _included(task: Task) -> str | None:
-    """The header that the run names, if it names one.
-
-    Raises:
-        ConfigError: It cannot be read, or is not the one that the run began with. The path comes
-            from Redis: without the digest, it could be that of any file that this process can read.
-    """
-    path, digest = task.settings.checker_include, task.settings.checker_include_sha256
-    if path is None:
-        return None
-    text = read_header(path)
-    if digest != sha256(text):
-        raise ConfigError(
-            f"judge.checker_include: {path} has changed since the run began; restore the file"
-        )
-    return text
 
 
 # Calls

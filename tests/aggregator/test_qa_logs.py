@@ -120,8 +120,8 @@ def test_quotas_and_what_run_json_says_of_them(redis: Redis, tmp_path: Path) -> 
     ("ground_truth", "shown"),
     [
         (
-            {"inputs": ["1", "2", "3"], "outputs": ["x" * 500, "b", "c"]},
-            {"inputs": ["1", "2"], "num_test_cases": 3},
+            {"inputs": ["1", "2", "3", "4"], "outputs": ["x" * 2400, "b", "c", "d"]},
+            {"inputs": ["1", "2", "3"], "num_test_cases": 4},
         ),
         (
             {"test": "def check(f): pass", "entry_point": "f", "prompt": "def f():"},
@@ -129,7 +129,7 @@ def test_quotas_and_what_run_json_says_of_them(redis: Redis, tmp_path: Path) -> 
         ),
         (
             {"test_list": ["a", "b", "c", "d"], "test_setup_code": ""},
-            {"test_list": ["a", "b"], "test_setup_code": "", "num_test_cases": 4},
+            {"test_list": ["a", "b", "c"], "test_setup_code": "", "num_test_cases": 4},
         ),
     ],
 )
@@ -137,14 +137,13 @@ def test_tests_are_shortened(
     redis: Redis, tmp_path: Path, ground_truth: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     made = problems(1, ground_truth=json.dumps(ground_truth))
-    limits = {"max_tests": 2, "max_chars": 100, "quotas": QUOTAS}
-    ledger, _ = open_run(redis, str(tmp_path), made, qa_logs=limits)
+    ledger, _ = open_run(redis, str(tmp_path), made)
     publish(ledger)
     (record,) = records(tmp_path, "d1_4.jsonl")
     long = record["ground_truth"].pop("outputs", [""])
     assert record["ground_truth"] == shown
     assert "400 characters left out" in long[0] or long == [""]
-    assert len(long[0]) < 150
+    assert len(long[0]) < 2050
 
 
 def test_publishing_again_writes_the_same(redis: Redis, tmp_path: Path) -> None:
@@ -228,5 +227,7 @@ def test_a_status_without_a_quota_is_named() -> None:
 
 
 def test_what_is_derived_does_not_make_another_run() -> None:
-    changed = load_config(None, ["qa_logs.max_tests=1", "wandb.enabled=true", "wandb.name=x"])
+    changed = load_config(
+        None, ["qa_logs.quotas.d1.timeout=1", "wandb.enabled=true", "wandb.name=x"]
+    )
     assert changed.protocol().fingerprint == Config().protocol().fingerprint

@@ -108,7 +108,6 @@ def config(answer: Answer, *overrides: str) -> Config:
             "judge.method=compute_score",
             # verl takes a time-out as it comes.
             "judge.confirm_timeouts=false",
-            f"judge.case_concurrency={_CONCURRENCY}",
             f"sandbox.timeout={answer.timeout}",
             f"sandbox.memory_limit_mb={MEMORY_MB}",
             *overrides,

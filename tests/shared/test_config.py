@@ -29,15 +29,6 @@ def written(tmp_path: Path) -> Any:
     return write
 
 
-def test_defaults() -> None:
-    config = load_config(None)
-    assert config == Config()
-    rollout = config.actor_rollout_ref.rollout
-    assert (rollout.temperature, rollout.n, rollout.load_format) == (0.0, 1, "auto")
-    assert config.judge.method == "batch"
-    assert config.output_dir == "outputs/phase0"
-
-
 def test_a_file_with_overrides_laid_over_it(written: Any) -> None:
     path = written("judge: {workers: 2}\nrun: {name: mine}\ndata: {eval_files: [a, b]}\n")
     config = load_config(path, ["judge.workers=8", "sandbox.timeout=2.5", "data.eval_files=[c]"])
@@ -53,10 +44,6 @@ def test_interpolation(written: Any) -> None:
     assert load_config(path).output_dir == "out/r"
 
 
-def test_an_override_can_take_a_value_away(written: Any) -> None:
-    assert load_config(written("judge: {workers: 2}"), ["judge.workers=null"]).judge.workers is None
-
-
 # What is refused
 
 
@@ -65,10 +52,8 @@ def test_an_override_can_take_a_value_away(written: Any) -> None:
     [
         ("judge.worker", "judge.worker", "judge.workers"),
         ("sandbox.time_out", "sandbox.time_out", "sandbox.timeout"),
-        ("jugde.workers", "jugde", "judge"),
         ("temperature", "temperature", "actor_rollout_ref.rollout.temperature"),
         ("data.max_attempts", "data.max_attempts", "judge.max_attempts"),
-        ("dta", "dta", "data"),
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest(
@@ -83,22 +68,12 @@ def test_an_unknown_key_is_named_with_the_nearest(
     [
         ("judge.workers=many", "judge.workers"),
         ("judge.workers=0", "judge.workers"),
-        ("judge.workers=1.5", "judge.workers"),
-        ("sandbox.timeout=-1", "sandbox.timeout"),
         ("sandbox.timeout=[1]", "sandbox.timeout"),
-        ("actor_rollout_ref.rollout.temperature=-0.1", "actor_rollout_ref.rollout.temperature"),
-        ("actor_rollout_ref.rollout.top_p=0", "actor_rollout_ref.rollout.top_p"),
         ("actor_rollout_ref.rollout.name=hf", "actor_rollout_ref.rollout.name"),
         ("data.eval_files=5", "data.eval_files"),
-        ("data.limit=0", "data.limit"),
-        ("judge.method=guess", "judge.method"),
-        ("generation.concurrency=0", "generation.concurrency"),
-        ("generation.retry_budget=-1", "generation.retry_budget"),
         ("generation.retry_budget=inf", "generation.retry_budget"),
         ("generation.extra_body={n: 2}", "generation.extra_body"),
-        ("generation.stop=END", "generation.stop"),
         ("generation.stop=['']", "generation.stop.0"),
-        ("data.prompt_key=''", "data.prompt_key"),
         ("data=5", "data"),
         ("run.name=a/b", "run"),
         ("run.name=..", "run"),
@@ -121,18 +96,10 @@ def test_an_override_that_is_not_key_value(override: str) -> None:
     assert "key=value" in message
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    message = refusal(tmp_path / "absent.yaml")
-    assert f"{tmp_path}/absent.yaml" in message
-    assert "No such file" in message
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "judge: {workers: 2",
-        "judge:\n\tworkers: 2\n",
-        "a: b: c\n",
         b"\xff\xfe\x00",
         "run: {name: '${nothing.there}'}",
         "run: {name: ???}",
@@ -170,22 +137,15 @@ def test_a_data_set_is_judged_as_all_are_but_for_what_it_says() -> None:
     ("overrides", "said"),
     [
         (["judge.checker=fuzzy"], "unknown checker 'fuzzy'; valid are"),
-        (["judge.checker=float:-1"], "unknown checker 'float:-1'"),
         (["judge.method=submit", "judge.checker=tokens"],
          "submit has only the checker 'lines', not 'tokens'"),
         (["judge.method=submit", "judge.max_cases=10"], "submit judges all cases"),
         (["judge.method=compute_score", "judge.checker=lines"],
          "compute_score has only the checker 'exact', not 'lines'"),
-        (["judge.language=c++"], "SandboxFusion has no language 'c++'"),
         (["judge.language=Python"], "did you mean 'python'?"),
-        (["judge.language=python3"], "did you mean 'python'?"),
         (["judge.language=javascript"], "SandboxFusion has no language 'javascript'"),
         (["judge.language=lua"],
          "batch judges python, cpp, java, nodejs, rust, go; for 'lua' use the method submit"),
-        (["judge.max_timeouts=0"], "'judge.max_timeouts'"),
-        (["judge.cpu_grace=0.9"], "'judge.cpu_grace'"),
-        (["judge.wall_factor=0.5"], "'judge.wall_factor'"),
-        (["judge.call_seconds=0"], "'judge.call_seconds'"),
     ],
 )  # fmt: skip
 def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: str) -> None:
@@ -196,12 +156,8 @@ def test_ways_of_judging_that_contradict_themselves(overrides: list[str], said: 
     ("overrides", "said"),
     [
         (["judge.datasets.cc.checker=fuzzy"], "datasets.cc: unknown checker 'fuzzy'"),
-        (["judge.datasets.cc.language=lua"], "datasets.cc: batch judges python, cpp"),
-        (["judge.datasets.cc.language=pyhton"], "datasets.cc: SandboxFusion has no language"),
         (["judge.method=submit", "judge.datasets.cc.checker=exact"],
          "datasets.cc: submit has only the checker 'lines'"),
-        (["judge.datasets.cc.method=guess"], "'judge.datasets.cc.method'"),
-        (["judge.datasets.cc.metod=batch"], "unknown config key 'judge.datasets.cc.metod'"),
         (["judge.datasets.cc.workers=2"], "unknown config key 'judge.datasets.cc.workers'"),
     ],
 )  # fmt: skip
@@ -215,7 +171,7 @@ def test_a_contradiction_in_a_data_sets_own_ways_names_it(overrides: list[str], 
 
 
 OPERATION = """
-sandbox.url=[http://a,http://b] sandbox.max_concurrency=3 judge.workers=3 judge.case_concurrency=7
+sandbox.url=[http://a,http://b] sandbox.max_concurrency=3 judge.workers=3
 judge.max_attempts=9 judge.retry_budget=1 judge.call_seconds=10 generation.base_urls=[http://a/v1]
 generation.concurrency=3 generation.request_timeout=3 generation.max_attempts=1
 generation.api_key_env=KEY generation.replay.latency=1 generation.replay.completions=moved.jsonl
@@ -252,12 +208,6 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_keys(written: Any) -> N
 
 
 # The rest
-
-
-def test_a_stop_string_may_hold_line_ends(written: Any) -> None:
-    assert load_config(None, [r'generation.stop=["\n```\n"]']).generation.stop == ["\n```\n"]
-    path = written('generation: {stop: ["\\n```\\n", END]}\n')
-    assert load_config(path).generation.stop == ["\n```\n", "END"]
 
 
 def test_who_waits_for_an_answer_waits_longer_than_the_generators_router() -> None:

@@ -83,10 +83,7 @@ def test_overrides_mean_the_same_with_and_without_defaults(folder: Path, name: s
     ("override", "said"),
     [
         ("~judg", "has no judg"),
-        ("~judge.workers.x", "has no judge.workers.x"),
         ("+judge", "is not key=value"),
-        ("judge.worker=1", "did you mean 'judge.workers'?"),
-        ("judge=[", "while parsing"),
     ],
 )
 def test_an_override_that_does_not_fit(folder: Path, name: str, override: str, said: str) -> None:
@@ -100,7 +97,6 @@ def test_an_override_that_does_not_fit(folder: Path, name: str, override: str, s
         ("defaults: [nothere]", "Could not load 'nothere'"),
         ("defaults: [{engine: nope}]", "Available options in 'engine': sglang vllm"),
         ("defaults: [a]", "include each other"),
-        ("defaults: [{engine: sglang}]", "unknown config key 'engine'"),
         ("defaults: [base]\nhydra: {searchpath: [pkg://no.such.package]}", None),
         ("defaults: [x]\nhydra: {searchpath: [pkg://no.such.package]}", "no.such.package is not"),
     ],
@@ -126,12 +122,6 @@ def test_a_file_that_begins_with_the_baseline(
     assert config.judge == baseline.judge
     back = ["actor_rollout_ref.rollout.response_length=2048"]
     assert load_config(path, back) == baseline
-
-
-def test_a_file_of_another_ending(folder: Path) -> None:
-    path = folder / "a.yml"
-    path.write_text("defaults: [base]")
-    assert "name it *.yaml" in refusal(path)
 
 
 def test_the_working_directorys_configs_are_found(

@@ -125,7 +125,6 @@ def test_the_guides_configuration(tmp_path: Path) -> None:
 
 def test_random_weights_are_refused(tmp_path: Path) -> None:
     message = refusal(path=written(tmp_path, GENERATION))
-    assert "given as 'rollout.load_format'" in message
     assert "dummy_dtensor means random weights" in message
 
 
@@ -196,13 +195,10 @@ def test_the_record_of_a_run_is_read_as_it_is(tmp_path: Path) -> None:
     [
         (f"{ROLLOUT}.ignore_eos=true", "answers would go on after their end"),
         (f"{ROLLOUT}.quantization=fp8", "engine_kwargs.vllm.quantization"),
-        (f"{ROLLOUT}.expert_parallel_size=8", "vllm.enable_expert_parallel"),
-        ("actor_rollout_ref.model.custom_chat_template=x", "generation.verl.chat_template"),
         ("actor_rollout_ref.model.tokenizer_path=/t", "put them there"),
         ("actor_rollout_ref.model.lora_adapter_path=/a", "merge it into the weights"),
         ("model.external_lib=mine", "install it as a plugin"),
         ("custom_reward_function.path=mine.py", "judge.method"),
-        ("data.response_key=answers", "rename the column"),
     ],
 )
 def test_what_would_measure_something_else_is_refused(override: str, said: str) -> None:
@@ -222,7 +218,6 @@ def test_what_would_measure_something_else_is_refused(override: str, said: str) 
         ),
         (f"{ROLLOUT}.multi_turn.enable=true", "without tools"),
         ("ray_kwargs.ray_init.num_cpus=16", "four logical CPUs"),
-        ("ray_kwargs.timeline_json_file=t.json", "a run does not use it"),
         ("trainer.project_name=p", "wandb.project"),
         ("data.train_max_samples=10", "data.limit"),
         ("hydra.run.dir=x", "output.dir"),
@@ -258,7 +253,6 @@ def test_secrets_of_engines_are_not_recorded() -> None:
     message = refusal("ray_kwargs.ray_init.runtime_env.env_vars={HF_TOKEN: hf_12345678}")
     assert "HF_TOKEN is a secret" in message
     assert "hf_12345678" not in message
-    assert "given as 'ray_kwargs.ray_init.runtime_env.env_vars'" in message
 
 
 def test_secrets_of_keys_without_effect_are_not_recorded() -> None:
@@ -268,11 +262,9 @@ def test_secrets_of_keys_without_effect_are_not_recorded() -> None:
     assert set(config.run.verl_keys) == {"ray_kwargs.ray_init._redis_password", "critic"}
 
 
-def test_an_error_names_the_key_that_was_given() -> None:
-    message = refusal("rollout.temperature=hot")
-    assert f"'{ROLLOUT}.temperature', given as 'rollout.temperature'" in message
-    message = refusal("rollout.temprature=1")
-    assert f"did you mean '{ROLLOUT}.temperature'?" in message
+def test_an_error_names_our_key() -> None:
+    assert f"'{ROLLOUT}.temperature'" in refusal("rollout.temperature=hot")
+    assert f"did you mean '{ROLLOUT}.temperature'?" in refusal("rollout.temprature=1")
 
 
 # Two names of one key

@@ -2,8 +2,8 @@
 //
 // Checkers written for testlib (https://github.com/MikeMirzayanov/testlib) compile with it unchanged:
 // streams, results and helpers have the names, meaning and exit codes that checkers rely on.
-// Validators, generators and interactors are not supported; for those, and for anything that is
-// missing here, name the original header in `judge.checker_include`.
+// Validators, generators and interactors are not supported. A checker that needs anything else has
+// the original header in its source, in place of the include.
 #ifndef PLUMBLINE_TESTLIB_H_
 #define PLUMBLINE_TESTLIB_H_
 #define _TESTLIB_H_

@@ -39,7 +39,7 @@ class BatchMethod(Method):
 
     def __init__(self, task: Task, tests: StdioTests) -> None:
         settings = task.settings
-        self._special = SpecialJudge.of(task, tests)
+        self._special = SpecialJudge.of(tests)
         # Until the special judge runs, once all outputs are available, exit code 0 passes.
         name = tests.checker or settings.effective_checker
         self.checker = name if self._special is None else self._special.name
