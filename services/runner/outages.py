@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from shared.errors import ServiceError
 from shared.ledger.connection import PATIENCE, fail_fast
-from shared.ledger.version import troubles_of_judges
+from shared.ledger.queue import troubles_of_judges
 from shared.run_record import OutageReport
 from shared.text import shorten_end
 

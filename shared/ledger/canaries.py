@@ -3,7 +3,6 @@
 import time
 from typing import Self, cast
 
-from pydantic import ValidationError
 from redis import Redis
 
 from shared.canaries import CanaryRecord, CanaryReport
@@ -17,10 +16,6 @@ CLAIM_SECONDS = 10.0
 class CanaryLedger:
     """Rounds of one run. A judge claims a round with the Unix time, which it renews, and replaces
     the claim by its report.
-
-    Args:
-        redis: The ledger's server.
-        run: The run's id.
     """
 
     def __init__(self, redis: Redis, run: str) -> None:
@@ -53,15 +48,8 @@ class CanaryLedger:
         """Reports by field, and the times of claims without a report."""
         reports, claims = {}, []
         for field, stored in cast(dict[bytes, bytes], self._redis.hgetall(self._key)).items():
-            try:
+            if stored.startswith(b"{"):
                 reports[field] = CanaryReport.model_validate_json(stored)
-            except ValidationError:
-                claims.append(_time(stored))
+            else:
+                claims.append(float(stored))
         return reports, claims
-
-
-def _time(stored: bytes) -> float:
-    try:
-        return float(stored)
-    except ValueError:
-        return 0.0

@@ -136,10 +136,7 @@ def wait_for_redis(
     with the reason at /readyz.
 
     Args:
-        url: URL of Redis.
-        host: Address of that server.
-        port: Its port.
-        settings: Settings of the service, for the access to it.
+        settings: Settings of the service, for the access to that server.
         poll: Seconds between two attempts.
 
     Raises:

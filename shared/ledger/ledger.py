@@ -111,10 +111,6 @@ class Ledger:
 
     Every write is atomic (a transaction or script; only the problems of :meth:`open` are written in
     batches) and idempotent, except that a retry may increment a counter twice.
-
-    Args:
-        redis: The ledger's server.
-        run: The run's id.
     """
 
     def __init__(self, redis: Redis, run: str) -> None:
@@ -188,13 +184,12 @@ class Ledger:
         return self._document(_NOT_SHOWN)
 
     def _document(self, without: Sequence[bytes]) -> JsonObject:
-        found = cast(list[bytes], self._redis.hkeys(self._keys.meta))
-        names = [name for name in found if name not in without]
-        if not names:
+        stored = cast(list[bytes], self._redis.hkeys(self._keys.meta))
+        if not (names := [name for name in stored if name not in without]):
             return {}
         values = cast(list[bytes | None], self._redis.hmget(self._keys.meta, names))
-        stored = zip(names, values, strict=True)
-        return {text(name): json.loads(value) for name, value in stored if value is not None}
+        pairs = zip(names, values, strict=True)
+        return {text(name): json.loads(value) for name, value in pairs if value is not None}
 
     def plan(self) -> RunPlan | None:
         """The run's plan; None if it is not stored.
@@ -293,7 +288,7 @@ class Ledger:
 
     def problems(self, samples: Sequence[SampleId]) -> Iterator[Problem]:
         """Yield the problems of ``samples`` in their order; skips problems that are missing."""
-        for chunk in _chunks(samples, _PROBLEMS_AT_ONCE):
+        for chunk in batches(samples, _PROBLEMS_AT_ONCE):
             names = [problem_key(sample.dataset, sample.problem_id) for sample in chunk]
             for packed in cast(list[bytes | None], self._redis.hmget(self._keys.problems, names)):
                 if packed is not None:
@@ -501,7 +496,7 @@ class Ledger:
         return pipe
 
     def _stored(self, key: str, samples: Sequence[SampleId]) -> Iterator[tuple[SampleId, bytes]]:
-        for chunk in _chunks(samples):
+        for chunk in batches(samples, 200):
             for sample, stored in zip(chunk, self._hmget(key, chunk), strict=True):
                 if stored is not None:
                     yield sample, stored
@@ -574,17 +569,11 @@ def text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _chunks(samples: Sequence[SampleId], size: int = 200) -> Iterator[Sequence[SampleId]]:
-    for start in range(0, len(samples), size):
-        yield samples[start : start + size]
-
-
-def entries(found: Any) -> Iterator[tuple[str, dict[bytes, bytes]]]:  # noqa: ANN401 - RESP2 or 3
-    """Yield id and fields of the entries in a reply to XREAD or XREADGROUP."""
-    streams = found.values() if isinstance(found, dict) else (rows for _, rows in found or [])
+def entries(reply: Any) -> Iterator[tuple[str, dict[bytes, bytes]]]:  # noqa: ANN401 - RESP2 or 3
+    """Yield id and fields of the entries in a reply to XREAD of one stream."""
+    streams = list(reply.values()) if isinstance(reply, dict) else [rows for _, rows in reply or []]
     for rows in streams:
-        flat = rows[0] if isinstance(found, dict) else rows
-        for entry, fields in flat:
+        for entry, fields in rows[0] if isinstance(reply, dict) else rows:
             yield text(entry), fields
 
 

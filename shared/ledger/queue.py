@@ -9,8 +9,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from redis import Redis
 from redis.client import Pipeline
@@ -26,8 +25,12 @@ from rq.worker_registration import get_keys
 from shared.ledger import keys
 from shared.schemas import SampleId
 
+T = TypeVar("T")
+
 BATCH = 16
 """Completions of a job at most. With eight a judge needed a fifth more CPU per completion."""
+TROUBLE = "plumbline_trouble"
+"""Field of a worker's hash: the state of its judge's sandboxes, while none of them answers."""
 JOB_RETRIES = 3
 """Retries by RQ of a job that raised or whose worker died, before it counts as failed."""
 _FAILURE_TTL = 7 * 24 * 3600
@@ -109,10 +112,7 @@ class _Executions(ExecutionRegistry):
 class JudgeQueue(Queue):
     """RQ's queue of batches.
 
-    Args:
-        name: ``keys.JUDGE_QUEUE`` or ``keys.REWARD_QUEUE``.
-        connection: The ledger's server.
-        options: RQ's; of no effect.
+    RQ's further options have no effect.
     """
 
     job_class = JudgeJob
@@ -135,15 +135,10 @@ class JudgeQueue(Queue):
         run: str,
         completions: Sequence[tuple[SampleId, str]],
     ) -> str:
-        """Add a job to ``pipeline``; it is enqueued when the pipeline is executed.
+        """Add a job to a transaction, with which it is enqueued; returns the job's id.
 
-        Args:
-            pipeline: In a transaction.
-            run: The run's id.
-            completions: Samples with the hashes of their completions, at most ``BATCH``.
-
-        Returns:
-            The job's id. The same completions have the same id.
+        ``completions`` are at most ``BATCH`` samples with the hashes of their completions. The same
+        ones have the same id.
         """
         named = [(sample.key, sha256) for sample, sha256 in completions]
         job = self.create_job(
@@ -193,7 +188,7 @@ class JudgeQueue(Queue):
         pipe = self.connection.pipeline(transaction=False)
         for job in jobs:
             pipe.hget(Job.key_for(job), field)
-        dates = list(filter(None, map(_date, pipe.execute(raise_on_error=False))))
+        dates = [utcparse(stored.decode()) for stored in pipe.execute() if stored]
         return max(0.0, (now() - min(dates)).total_seconds()) if dates else 0.0
 
     def acquire_maintenance_lock(self) -> bool:
@@ -208,17 +203,19 @@ def live_workers(redis: Redis) -> list[str]:
     return sorted(workers - set(missing_keys(redis, list(workers))))
 
 
-def _date(stored: object) -> datetime | None:
-    """A date as RQ writes it; None for anything else."""
-    try:
-        return utcparse(stored.decode()) if isinstance(stored, bytes) else None
-    except ValueError:
-        return None
+def troubles_of_judges(redis: Redis) -> list[str | None]:
+    """The :data:`TROUBLE` of each RQ worker, if there is any.
+
+    Raises:
+        RedisError: Redis is unavailable.
+    """
+    pipe = redis.pipeline(transaction=False)
+    for key in live_workers(redis):
+        pipe.hget(key, TROUBLE)
+    return [trouble.decode(errors="replace") if trouble else None for trouble in pipe.execute()]
 
 
-def batches(
-    completions: Sequence[tuple[SampleId, str]],
-) -> Iterable[Sequence[tuple[SampleId, str]]]:
-    """Split completions into jobs."""
-    for start in range(0, len(completions), BATCH):
-        yield completions[start : start + BATCH]
+def batches(items: Sequence[T], size: int = BATCH) -> Iterable[Sequence[T]]:
+    """Split completions into jobs, or other things into parts."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -12,7 +12,7 @@ from enum import IntEnum
 from importlib import resources
 from typing import Any, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.typing import EncodableT
@@ -21,7 +21,7 @@ from shared.ledger import keys
 from shared.ledger.ledger import Ledger, entries, problem_key, text
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis, Script
-from shared.schemas import Generation, SampleId, Verdict, describe, sha256
+from shared.schemas import Generation, SampleId, Verdict, sha256
 from shared.statuses import FinalStatus
 
 _SCRIPT = Script(resources.files(__package__).joinpath("rewards.lua").read_text())
@@ -100,55 +100,11 @@ class RewardAnswer(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class RewardSample:
-    """A completion to judge.
-
-    Attributes:
-        problem: Key of the problem's record: ``<dataset>/<problem_id>#<digest>``, percent-quoted.
-        dataset: Its data set.
-        record_id: Its ``<problem_id>#<digest>``.
-        completion: The completion, which UTF-8 can encode.
-        sha256: Its hash.
-        key: The sample's key. The same problem and completion have the same key everywhere.
-    """
-
-    problem: str
-    dataset: str
-    record_id: str
-    completion: str
-    sha256: str
-    key: str
-
-    @classmethod
-    def of(cls, problem: "RewardProblem", completion: str) -> Self:
-        digest = sha256(completion)
-        key = f"{problem.key}/{int(digest[:_INDEX_DIGITS], 16)}"
-        return cls(problem.key, problem.dataset, problem.record_id, completion, digest, key)
-
-    @property
-    def sample(self) -> SampleId:
-        return SampleId(self.dataset, self.record_id, self.index)
-
-    @property
-    def index(self) -> int:
-        return int(self.sha256[:_INDEX_DIGITS], 16)
-
-    @property
-    def record(self) -> bytes:
-        """The completion as a run's ledger stores it."""
-        generation = Generation(
-            dataset=self.dataset,
-            problem_id=self.record_id,
-            sample_index=self.index,
-            completion=self.completion,
-            completion_sha256=self.sha256,
-        )
-        return pack(generation.model_dump_json())
-
-
-@dataclass(frozen=True, slots=True)
 class RewardProblem:
-    """Name of a problem in the ledger; ``record_id`` has its digest, so contents never mix."""
+    """Name of a problem in the ledger; ``record_id`` has its digest, so contents never mix.
+
+    ``key`` is its record's: ``<dataset>/<record_id>``, percent-quoted.
+    """
 
     dataset: str
     record_id: str
@@ -158,6 +114,42 @@ class RewardProblem:
     def of(cls, dataset: str, problem_id: str, digest: str) -> Self:
         record_id = f"{problem_id}#{digest}"
         return cls(dataset, record_id, problem_key(dataset, record_id))
+
+
+@dataclass(frozen=True, slots=True)
+class RewardSample:
+    """A completion to judge, which UTF-8 can encode.
+
+    The same problem and completion have the same ``key`` everywhere.
+    """
+
+    problem: RewardProblem
+    completion: str
+    sha256: str
+    index: int
+    key: str
+
+    @classmethod
+    def of(cls, problem: RewardProblem, completion: str) -> Self:
+        digest = sha256(completion)
+        index = int(digest[:_INDEX_DIGITS], 16)
+        return cls(problem, completion, digest, index, f"{problem.key}/{index}")
+
+    @property
+    def sample(self) -> SampleId:
+        return SampleId(self.problem.dataset, self.problem.record_id, self.index)
+
+    @property
+    def record(self) -> bytes:
+        """The completion as a run's ledger stores it."""
+        generation = Generation(
+            dataset=self.problem.dataset,
+            problem_id=self.problem.record_id,
+            sample_index=self.index,
+            completion=self.completion,
+            completion_sha256=self.sha256,
+        )
+        return pack(generation.model_dump_json())
 
 
 class SessionClosedError(Exception):
@@ -216,12 +208,11 @@ class RewardLedger:
             return []
         args: list[EncodableT] = []
         for sample in samples:
-            args += (sample.key, sample.sha256, sample.record, sample.problem)
+            args += (sample.key, sample.sha256, sample.record, sample.problem.key)
         answers = [self._keys.answer(sample.key) for sample in samples]
-        found = await self._run("submit", answers, *args)
-        if not found:
+        states = list(map(_state, await self._run("submit", answers, *args)))
+        if not states:
             raise SessionClosedError
-        states = await self._states([sample.key for sample in samples], found)
         pairs = zip(samples, states, strict=True)
         if new := [(one.sample, one.sha256) for one, state in pairs if state is SampleState.NEW]:
             # The upkeep enqueues them if this process ends now.
@@ -244,20 +235,7 @@ class RewardLedger:
     async def look(self, samples: Sequence[str]) -> list[SampleState | RewardAnswer]:
         """States of samples by their keys, without a change."""
         answers = [self._keys.answer(sample) for sample in samples]
-        return await self._states(samples, await self._run("look", answers, *samples))
-
-    async def _states(
-        self, samples: Sequence[str], found: Sequence[int | bytes]
-    ) -> list[SampleState | RewardAnswer]:
-        """Parse states; an answer of another version, or nobody's, is dropped."""
-        states = list(map(_state, found))
-        if unreadable := [
-            self._keys.answer(sample)
-            for sample, state in zip(samples, states, strict=True)
-            if state is None
-        ]:
-            await self._commands.send([("DEL", *unreadable)])
-        return [SampleState.GONE if state is None else state for state in states]
+        return list(map(_state, await self._run("look", answers, *samples)))
 
     async def verdicts(self, samples: Sequence[str]) -> dict[str, RewardAnswer]:
         """Answers from verdicts that are not settled yet, by the samples' keys."""
@@ -265,7 +243,7 @@ class RewardLedger:
             return {}
         [found] = await self._commands.send([("HMGET", self._keys.verdicts, *samples)])
         return {
-            sample: _answer(stored)
+            sample: RewardAnswer.of(Verdict.model_validate_json(stored))
             for sample, stored in zip(samples, found, strict=True)
             if stored is not None
         }
@@ -338,18 +316,7 @@ class RewardLedger:
         return await self._commands.run(_SCRIPT, all_keys, [command, time.time(), *args])
 
 
-def _answer(stored: bytes) -> RewardAnswer:
-    try:
-        return RewardAnswer.of(Verdict.model_validate_json(stored))
-    except ValidationError as error:  # of a judge of another version
-        text = f"the verdict cannot be read: {describe(error)}"
-        return RewardAnswer(status=FinalStatus.API_ERROR, detail=text)
-
-
-def _state(found: int | bytes) -> SampleState | RewardAnswer | None:
-    if isinstance(found, int):
-        return SampleState(found)
-    try:
-        return RewardAnswer.model_validate_json(found)
-    except ValidationError:
-        return None
+def _state(stored: int | bytes) -> SampleState | RewardAnswer:
+    if isinstance(stored, int):
+        return SampleState(stored)
+    return RewardAnswer.model_validate_json(stored)

@@ -9,9 +9,6 @@ from redis import Redis
 from shared.ledger import keys
 from shared.ledger.ledger import INCARNATION, list_runs, text
 from shared.run_record import RunState
-from shared.service.logs import get_logger
-
-log = get_logger(__name__)
 
 
 def entry_order(entry: str) -> tuple[int, int]:
@@ -58,8 +55,8 @@ def runs_progress(redis: Redis) -> list[RunProgress]:
         pipe.hlen(names.hashes)
         pipe.exists(names.lock)
     replies = iter(pipe.execute())
-    found = [_progress(run, *(next(replies) for _ in range(5))) for run in runs]
-    return [progress for progress in found if progress is not None]
+    rows = [_progress(run, *(next(replies) for _ in range(5))) for run in runs]
+    return [progress for progress in rows if progress is not None]
 
 
 def _progress(
@@ -76,18 +73,9 @@ def _progress(
     return RunProgress(
         run=run,
         incarnation=str(json.loads(incarnation)),
-        state=None if state is None else _state(run, json.loads(state)),
+        state=None if state is None else RunState(json.loads(state)),
         last_event=text(newest[0][0]) if newest else "0",
         events=events,
         completions=hashes,
         locked=bool(locked),
     )
-
-
-def _state(run: str, stored: str) -> RunState | None:
-    """Parse the state; an unknown one is None."""
-    try:
-        return RunState(stored)
-    except ValueError as error:
-        log.error("a run's state cannot be read", run=run, reason=str(error))
-        return None

@@ -7,21 +7,12 @@ All records have the version of the run record (``shared.run_record``), which is
 from typing import cast
 
 from redis import Redis
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import ResponseError
 
 from shared.errors import OutputError
 from shared.ledger import keys
-from shared.ledger.queue import live_workers
 from shared.run_record import VERSION
-from shared.service.logs import get_logger
 from shared.versions import release
-
-log = get_logger(__name__)
-
-TROUBLE = "plumbline_trouble"
-"""Field of a worker's hash: what its sandboxes do, while none of them answers."""
-
-_ADVICE = "finish it with that release, or start over beside it (docs/operations.md, Upgrades)"
 
 
 class OtherVersionError(OutputError):
@@ -36,20 +27,17 @@ def check_ledger(redis: Redis) -> None:
     """
     try:
         stored, wrote = cast(list[bytes | None], redis.hmget(keys.VERSION, ["records", "release"]))
-    except NoPermissionError as error:
-        log.warning("the version of the ledger cannot be read", reason=str(error))
-        return
     except ResponseError as error:
         raise OtherVersionError(
-            f"{keys.VERSION} in Redis cannot be read ({error}); something else than Plumbline "
-            "wrote it: delete the key"
+            f"{keys.VERSION} in Redis cannot be read ({error}); if something else than Plumbline "
+            "wrote it, delete the key"
         ) from None
-    found = None if stored is None else stored.decode(errors="replace")
-    if found not in (None, str(VERSION)):
+    if stored not in (None, str(VERSION).encode()):
         by = f", written by Plumbline {wrote.decode(errors='replace')[:100]}" if wrote else ""
         raise OtherVersionError(
-            f"the ledger in Redis has version {str(found)[:100]}{by}, but this Plumbline "
-            f"({release()}) reads version {VERSION}; {_ADVICE}"
+            f"the ledger in Redis has version {stored.decode(errors='replace')[:100]}{by}, but "
+            f"this Plumbline ({release()}) reads version {VERSION}; finish it with that release, "
+            "or start over beside it (docs/operations.md, Upgrades)"
         )
 
 
@@ -60,19 +48,4 @@ def claim_ledger(redis: Redis) -> None:
         OtherVersionError: As :func:`check_ledger`.
     """
     check_ledger(redis)
-    try:
-        redis.hset(keys.VERSION, mapping={"records": VERSION, "release": release()})
-    except NoPermissionError as error:
-        log.warning("the version of the ledger cannot be written", reason=str(error))
-
-
-def troubles_of_judges(redis: Redis) -> list[str | None]:
-    """What each RQ worker says of its judge's sandboxes, if none of them answers.
-
-    Raises:
-        RedisError: Redis is unavailable.
-    """
-    pipe = redis.pipeline(transaction=False)
-    for key in live_workers(redis):
-        pipe.hget(key, TROUBLE)
-    return [trouble.decode(errors="replace") if trouble else None for trouble in pipe.execute()]
+    redis.hset(keys.VERSION, mapping={"records": VERSION, "release": release()})

@@ -18,7 +18,7 @@ from services.runner.client import GeneratorClient
 from services.runner.outages import JudgesCheck, OutageWatch, Trouble
 from shared.errors import ServiceError
 from shared.ledger import keys
-from shared.ledger.version import TROUBLE
+from shared.ledger.queue import TROUBLE
 from shared.schemas import Generation
 from shared.service.processes import free_port
 from shared.service.tasks import with_watch

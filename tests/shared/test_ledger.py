@@ -160,13 +160,6 @@ def test_completion_and_job_are_one_transaction(ledger: Ledger, redis: Redis) ->
     assert not writes & set(names[: names.index("MULTI")])
 
 
-def test_a_completion_recorded_twice_is_there_once(ledger: Ledger) -> None:
-    ledger.record(generation())
-    ledger.record(generation())
-    assert ledger.completed() == {P1: generation().completion_sha256}
-    assert set(queued(ledger)) == {job_of(ledger)}
-
-
 def test_the_same_completion_recorded_again_keeps_its_verdict(ledger: Ledger) -> None:
     """A transaction whose answer was lost arrives twice, maybe after its job was done."""
     ledger.record(generation())
@@ -248,11 +241,6 @@ def test_a_verdict_on_a_replaced_completion_is_refused(ledger: Ledger) -> None:
     assert ledger.record_verdict(verdict(generation(completion="new"))) is True
 
 
-def test_a_verdict_without_a_completion_is_refused(ledger: Ledger) -> None:
-    assert ledger.record_verdict(verdict(generation())) is False
-    assert ledger.judged() == set()
-
-
 # The stream
 
 
@@ -286,12 +274,6 @@ def test_a_waiting_reader_gets_the_next_event(ledger: Ledger, redis: Redis) -> N
 
 
 # Lost jobs
-
-
-def test_a_waiting_job_is_not_missing(ledger: Ledger) -> None:
-    ledger.record(generation())
-    assert ledger.requeue_lost({P1}) == set()
-    assert queued(ledger) == [job_of(ledger)]
 
 
 def test_a_vanished_job_is_queued_again_at_the_second_look(ledger: Ledger) -> None:
@@ -367,14 +349,6 @@ def test_deleting_leaves_nothing_behind(ledger: Ledger, redis: Redis) -> None:
     assert queued(ledger) == [job_of(other, sample=SampleId("d1", f"p{i}")) for i in (1, 2, 3)]
     assert len(redis.keys("rq:job:*")) == 3
     other.delete()
-    assert left_behind(redis) == set()
-
-
-def test_deleting_takes_jobs_that_failed(ledger: Ledger, redis: Redis, redis_url: str) -> None:
-    ledger.record(generation())
-    run_worker(redis_url, "raise OSError")
-    assert len(ledger.queue.failed_job_registry.get_job_ids(cleanup=False)) == 1
-    ledger.delete()
     assert left_behind(redis) == set()
 
 
