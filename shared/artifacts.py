@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Literal, Self, cast
@@ -97,20 +97,16 @@ class OutputFolder:
         Raises:
             OutputError: The file cannot be created, or not be removed.
         """
-        try:
+        with self._errors(f"cannot write into {self.shown}"):
             if self.local:
                 folder = Path(self._root)
                 there = next(path for path in (folder, *folder.parents) if path.exists())
                 TemporaryFile(dir=there).close()
             else:
                 probe = self._join(f".{uuid4().hex}.tmp")
-                with storage_errors():
-                    self._fs.makedirs(self._root, exist_ok=True)
-                    self._fs.pipe_file(probe, b"")
-                    self._fs.rm_file(probe)
-        except OSError as error:
-            cause = error.strerror or str(error) or type(error).__name__
-            raise OutputError(f"cannot write into {self.shown}: {redact(cause)}") from None
+                self._fs.makedirs(self._root, exist_ok=True)
+                self._fs.pipe_file(probe, b"")
+                self._fs.rm_file(probe)
 
     def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - any JSON
         """Read a JSON file; None if it does not exist.
@@ -118,14 +114,15 @@ class OutputFolder:
         Raises:
             OutputError: The file cannot be read, or is not JSON.
         """
-        try:
-            with storage_errors():
+        with self._reading(name):
+            try:
                 content = self._fs.cat_file(self._join(name))
-            return json.loads(content.decode("utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            raise self._unreadable(name, error) from None
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            try:
+                return json.loads(content.decode("utf-8"))
+            except ValueError as error:
+                raise OSError(str(error)) from None
 
     def download(self, name: str, path: Path) -> None:
         """Copy a file to a local path; missing folders are created.
@@ -133,12 +130,9 @@ class OutputFolder:
         Raises:
             OutputError: The file cannot be read.
         """
-        try:
+        with self._reading(name):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with storage_errors():
-                self._fs.get_file(self._join(name), str(path))
-        except OSError as error:
-            raise self._unreadable(name, error) from None
+            self._fs.get_file(self._join(name), str(path))
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file to read its bytes.
@@ -155,11 +149,8 @@ class OutputFolder:
         Raises:
             OutputError: The folder cannot be read.
         """
-        try:
-            with storage_errors():
-                return bool(self._fs.exists(self._join(name)))
-        except OSError as error:
-            raise self._unreadable(name, error) from None
+        with self._reading(name):
+            return bool(self._fs.exists(self._join(name)))
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files and folders that exist.
@@ -169,11 +160,8 @@ class OutputFolder:
         """
         for name in names:
             if self.exists(name):
-                try:
-                    with storage_errors():
-                        self._fs.rm(self._join(name), recursive=True)
-                except OSError as error:
-                    raise OutputError(f"cannot remove {self.shown}/{name}: {error}") from None
+                with self._errors(f"cannot remove {self.shown}/{name}"):
+                    self._fs.rm(self._join(name), recursive=True)
 
     def names(self, folder: str) -> list[str]:
         """List the file names in a subfolder, sorted; empty if the subfolder does not exist.
@@ -181,14 +169,12 @@ class OutputFolder:
         Raises:
             OutputError: It cannot be listed.
         """
-        try:
-            with storage_errors():
-                found = self._fs.ls(self._join(folder), detail=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise OutputError(f"{self.shown}/{folder} cannot be listed: {error}") from None
-        return sorted(str(path).rsplit("/", 1)[-1] for path in found)
+        with self._errors(f"{self.shown}/{folder} cannot be listed"):
+            try:
+                paths = self._fs.ls(self._join(folder), detail=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return sorted(str(path).rsplit("/", 1)[-1] for path in paths)
 
     def find(self, name: str) -> list[str]:
         """List the folders in which there is such a file, at any depth, sorted.
@@ -196,12 +182,9 @@ class OutputFolder:
         Raises:
             OutputError: The folder cannot be listed.
         """
-        try:
-            with storage_errors():
-                found = self._fs.glob(self._join(f"**/{name}"))
-        except OSError as error:
-            raise OutputError(f"{self.shown} cannot be listed: {error}") from None
-        below = (str(path)[len(self._root) :].removesuffix(f"/{name}") for path in found)
+        with self._errors(f"{self.shown} cannot be listed"):
+            paths = self._fs.glob(self._join(f"**/{name}"))
+        below = (str(path)[len(self._root) :].removesuffix(f"/{name}") for path in paths)
         return sorted(f"{self.url.rstrip('/')}{folder}" for folder in below)
 
     def remove_abandoned(self) -> None:
@@ -226,14 +209,23 @@ class OutputFolder:
                 yield file
         except OSError as error:
             raise OutputError(
-                f"cannot write {self.url}/{name}: {error.strerror or error}"
+                f"cannot write {self.shown}/{name}: {error.strerror or error}"
             ) from None
 
-    def _unreadable(self, name: str, error: Exception) -> OutputError:
-        cause = str(error) or type(error).__name__
-        refused = isinstance(error, PermissionError) and not self.local
-        advice = "; check the credentials and what they may do" if refused else ""
-        return OutputError(f"{self.shown}/{name} cannot be read: {cause}{advice}")
+    @contextmanager
+    def _errors(self, message: str) -> Iterator[None]:
+        """Convert the errors of a filesystem; their cause is added to the message."""
+        try:
+            with storage_errors():
+                yield
+        except OSError as error:
+            cause = error.strerror or str(error) or type(error).__name__
+            refused = isinstance(error, PermissionError) and not self.local
+            advice = "; check the credentials and what they may do" if refused else ""
+            raise OutputError(f"{message}: {redact(cause)}{advice}") from None
+
+    def _reading(self, name: str) -> AbstractContextManager[None]:
+        return self._errors(f"{self.shown}/{name} cannot be read")
 
     def _join(self, name: str) -> str:
         return f"{self._root}/{name}"

@@ -29,10 +29,8 @@ from shared.text import shorten_middle, shown
 CaseT = TypeVar("CaseT", bound=CaseResult)
 MOST_BYTES = 64 * 1024
 """Bytes of a sample's cases as packed, as long as shorter texts help."""
-# No text of more bytes is compressed to ``MOST_BYTES``: it is not tried.
-_MOST_TEXT = 32 * MOST_BYTES
-# Characters of a text where those that a verdict has are too many.
-_SHORTER = (400, 80, 0)
+# Characters of a text: first as many as a verdict has, then fewer.
+_CHARS = (None, 400, 80, 0)
 _TEXTS = ("actual", "stderr", "compile_stderr")
 
 
@@ -46,13 +44,12 @@ class SampleCases(BaseModel):
 
     def packed(self) -> bytes:
         """Return the record for the ledger; the more its texts, the shorter each of them."""
-        record = self._with_texts(None)
-        for most in _SHORTER:
-            packed = record._packed()
-            if packed is not None and len(packed) <= MOST_BYTES:
-                return packed
-            record = record._with_texts(most)
-        return pack(record.model_dump_json(exclude_none=True))
+        for most in _CHARS:
+            record = self._with_texts(most)
+            packed = pack(record.model_dump_json(exclude_none=True))
+            if len(packed) <= MOST_BYTES:
+                break
+        return packed
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
@@ -74,10 +71,6 @@ class SampleCases(BaseModel):
                 sample_index=sample.sample_index,
                 **{**dict(case), **found},
             )
-
-    def _packed(self) -> bytes | None:
-        size = sum(len(getattr(case, name) or "") for case in self.cases for name in _TEXTS)
-        return None if size > _MOST_TEXT else pack(self.model_dump_json(exclude_none=True))
 
     def _with_texts(self, most: int | None) -> Self:
         """Return a copy whose texts have so many characters; None for as many as a verdict has."""

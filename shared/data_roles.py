@@ -7,7 +7,6 @@ manifest, or without a role in it, a data set is for evaluation: to train on a t
 worse than to refuse a training set.
 """
 
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import PurePosixPath
 
@@ -32,7 +31,7 @@ class DataRole(StrEnum):
 
 
 class _Line(BaseModel):
-    """The part of a manifest's line that says what the data set is for."""
+    """The part of a manifest's line that names the use of the data set."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,7 +53,10 @@ def manifest_folder(path: str) -> str | None:
     """
     with reading(path):
         fs, file = fsspec.core.url_to_fs(path)
-        return next((one for one in _folders(file) if fs.exists(f"{one}/{LOCK_NAME}")), None)
+        folder = file.rpartition("/")[0]
+        above = [folder, *(folder.rsplit("/", levels)[0] for levels in (1, 2))]
+        folders = [folder, *(f"{one}/{MANIFESTS}" for one in above)]
+        return next((one for one in folders if fs.exists(f"{one}/{LOCK_NAME}")), None)
 
 
 def dataset_roles(path: str, manifests: str | None = None) -> dict[str, DataRole]:
@@ -70,42 +72,24 @@ def dataset_roles(path: str, manifests: str | None = None) -> dict[str, DataRole
     Raises:
         DataError: A manifest cannot be read, or gives a data set two roles.
     """
-    roles: dict[str, DataRole] = {}
-    for place, line in _lines(path, manifests or manifest_folder(path)):
-        if roles.setdefault(line.dataset, line.role) != line.role:
-            cause = f"data set {line.dataset!r} is for training here and for evaluation elsewhere"
-            raise data_error(place, f"{cause}; delete the manifest that is out of date")
-    return roles
-
-
-def _lines(path: str, manifests: str | None) -> Iterator[tuple[str, _Line]]:
-    """Yield the lines of all manifests of a file, with their places."""
     with reading(path):
         fs, file = fsspec.core.url_to_fs(path)
     stem = file.removesuffix(".parquet")
     names = [f"{stem}{IMPORTED}"]
-    if manifests is not None:
-        names.append(f"{manifests.rstrip('/')}/{PurePosixPath(stem).name}.jsonl")
+    if folder := manifests or manifest_folder(path):
+        names.append(f"{folder.rstrip('/')}/{PurePosixPath(stem).name}.jsonl")
+    roles: dict[str, DataRole] = {}
     for name in names:
         with reading(name):
-            if not fs.exists(name):
-                continue
-            with fs.open(name, "rb") as opened:
-                for number, line in numbered_lines(name, opened):
-                    yield f"{name}:{number}", _parse(f"{name}:{number}", line)
-
-
-def _parse(place: str, line: bytes) -> _Line:
-    try:
-        return _Line.model_validate(parse_line(place, line))
-    except ValidationError as error:
-        cause = f"not a line of a manifest ({describe(error)}); prepare the data again"
-        raise data_error(place, cause) from None
-
-
-def _folders(file: str) -> Iterator[str]:
-    folder = file.rpartition("/")[0]
-    yield folder
-    for _ in range(3):
-        yield f"{folder}/{MANIFESTS}"
-        folder = folder.rpartition("/")[0]
+            lines = fs.cat_file(name).splitlines(keepends=True) if fs.exists(name) else []
+        for number, content in numbered_lines(name, lines):
+            place = f"{name}:{number}"
+            try:
+                line = _Line.model_validate(parse_line(place, content))
+            except ValidationError as error:
+                cause = f"not a line of a manifest ({describe(error)}); prepare the data again"
+                raise data_error(place, cause) from None
+            if roles.setdefault(line.dataset, line.role) != line.role:
+                cause = f"data set {line.dataset!r} is for training here and evaluation elsewhere"
+                raise data_error(place, f"{cause}; delete the manifest that is out of date")
+    return roles

@@ -14,7 +14,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
@@ -47,19 +47,6 @@ _SHOWN_PARAMETERS = frozenset(
      "versionid")
 )  # fmt: skip
 _PARAMETER = re.compile(r"([?&#;])([^=&#;?]+)=([^&#;]*)")
-_NAMES = "password|passwd|secret|token|api_?key|access_?key"
-_ASSIGNMENT = re.compile(
-    rf"((?:{_NAMES}|signature|sig|auth)=)(?!\*\*\*)[^\s&\"',;)]+", re.IGNORECASE
-)
-# As in JSON or repr: only quoted, because a message may say "password: wrong".
-_QUOTED_ASSIGNMENT = re.compile(
-    rf"((?:{_NAMES})[\"']?\s{{0,3}}[:=]\s{{0,3}}([\"']))(?!\*\*\*)[^\"'\n]+(?=\2)", re.IGNORECASE
-)
-_HEADER = re.compile(
-    r"((?:authorization|api-key|(?<=\w)-(?:token|key))[\"']?\s{0,3}[:=,]\s{0,3}(?:b?[\"'])?"
-    r"(?!(?:\w+\s+)?\*\*\*)(?:(?:bearer|basic|token)\s+)?)[^\s\"',}\]]+",
-    re.IGNORECASE,
-)
 _CREDENTIALS = re.compile(r"\b((?:[Bb]earer|[Bb]asic)\s+)(?=\S{0,200}[\dA-Z=_])[\w.~+/=-]{6,}")
 _KEYS = re.compile(
     r"\b(?:sk-(?=[A-Za-z_-]{0,200}+\d)[\w-]{8,}|hf_[A-Za-z0-9]{8,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|"
@@ -75,11 +62,9 @@ _ADDRESS_VARIABLE = re.compile(r"(?:_URLS?|_PROXY|_ENDPOINT|_ADDRESS)$", re.IGNO
 
 
 def redact(text: str) -> str:
-    """Remove credentials and tokens from a text with addresses, headers or keys."""
-    text = _ADDRESS.sub(lambda found: _redact_list(found[0]), _known.remove(text))
-    for pattern in (_HEADER, _CREDENTIALS, _ASSIGNMENT, _QUOTED_ASSIGNMENT):
-        text = pattern.sub(rf"\1{REDACTED}", text)
-    return _KEYS.sub(REDACTED, text)
+    """Remove known secrets, credentials of addresses, bearer tokens and usual keys from a text."""
+    text = _ADDRESS.sub(lambda address: _redact_list(address[0]), _known.remove(text))
+    return _KEYS.sub(REDACTED, _CREDENTIALS.sub(rf"\1{REDACTED}", text))
 
 
 def redact_address(text: str) -> str:
@@ -165,9 +150,10 @@ class KnownSecrets:
         self._values: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
 
-    def add(self, values: Iterable[str]) -> None:
-        new = {one for value in values for one in (value, value.strip())} - self._values
-        if new := {value for value in new if _is_telling(value)}:
+    def add(self, *values: str) -> None:
+        secrets = {secret for value in values for secret in (value, value.strip())}
+        new = {secret for secret in secrets - self._values if _is_telling(secret)}
+        if new:
             self._values |= new
             forms = {form for value in self._values for form in _forms(value)}
             longest_first = sorted(forms, key=lambda form: (-len(form), form))
@@ -186,7 +172,7 @@ _known = KnownSecrets()
 
 def remember_secrets(*values: str) -> None:
     """Remove these values from every text that this process redacts from now on."""
-    _known.add(values)
+    _known.add(*values)
 
 
 def remember_address(address: str) -> None:
@@ -249,12 +235,11 @@ def _secrets_of(address: str) -> Iterator[str]:
 @functools.lru_cache(maxsize=256)
 def _forms(value: str) -> frozenset[str]:
     """The value in the encodings of URLs, headers, JSON, ``repr`` and HTML."""
-    found = set()
+    forms = set()
     for plain in {value, unquote(value)}:
         quoted = {quote(plain, safe=safe) for safe in ("", "/", ":@", "!$&'()*+,;=:")}
-        found |= {plain, quote_plus(plain), repr(plain)[1:-1], html.escape(plain), *quoted}
-        found |= {one.replace("%2F", "%2f").replace("%3A", "%3a") for one in quoted}
-        found |= {json.dumps(plain, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+        escaped = {json.dumps(plain, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
         encoded = base64.b64encode(plain.encode("utf-8", "surrogatepass")).decode()
-        found |= {encoded, encoded.rstrip("=")}
-    return frozenset(form for form in found if len(form) >= _SHORTEST_SECRET)
+        forms |= {plain, quote_plus(plain), repr(plain)[1:-1], html.escape(plain)}
+        forms |= quoted | escaped | {encoded, encoded.rstrip("=")}
+    return frozenset(form for form in forms if len(form) >= _SHORTEST_SECRET)

@@ -17,7 +17,6 @@ from shared.config import Config
 from shared.datasets import read_dataset
 from shared.errors import ConfigError, DataError
 from shared.redaction import KnownSecrets, redact, redact_address
-from shared.text import split_urls
 from tests.shared.ledgers import generation
 
 SECRET = "s3kret-pa55word"
@@ -124,9 +123,6 @@ def test_an_address_in_use_is_known_in_any_text(made: Made) -> None:
          "sig=***&X-Amz-Signature=***')"),
         ("{'Authorization': 'Bearer abcDEF123'}", "{'Authorization': 'Bearer ***'}"),
         ('{"authorization": "Basic dXNlcjpwdw=="}', '{"authorization": "Basic ***"}'),
-        ("X-Auth-Token: abc", "X-Auth-Token: ***"),
-        ("(b'X-Auth-Token', b'abc')", "(b'X-Auth-Token', b'***')"),
-        ("{'password': 'a b', 'n': 1}", "{'password': '***', 'n': 1}"),
         ("Redis refuses the password: wrong", "Redis refuses the password: wrong"),
         ("the key sk-proj-abc123456 is wrong", "the key *** is wrong"),
         ("HF_TOKEN=hf_abcdefghij", "HF_TOKEN=***"),
@@ -217,8 +213,3 @@ def test_a_line_of_generations_is_read_without_secrets() -> None:
 def test_data_stored_without_its_token_must_be_given_again() -> None:
     with pytest.raises(DataError, match="give the whole address"):
         read_dataset("https://h/x.parquet?sig=***")
-
-
-def test_a_comma_in_a_password_does_not_separate() -> None:
-    assert split_urls("http://a:1,2@h, http://b:3@h") == ["http://a:1,2@h", "http://b:3@h"]
-    assert split_urls("h1:80,h2:80,") == ["h1:80", "h2:80"]
