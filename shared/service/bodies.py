@@ -25,13 +25,9 @@ class AnswerTooLargeError(ValueError):
 async def read_body(
     request: "web.Request", decode: Callable[[bytes], T], *, limit: int, setting: str = ""
 ) -> T:
-    """Read and decode a request's body.
+    """Read a request's body of at most ``limit`` bytes and decode it, in a thread if it is large.
 
-    Args:
-        request: The request.
-        decode: Parses the body; called in a thread if it is large.
-        limit: Its largest size in bytes.
-        setting: Name of the variable that sets the limit, for the message.
+    ``setting`` is the name of the variable that sets the limit, for the message.
 
     Raises:
         BodyTooLargeError: The body is too large.

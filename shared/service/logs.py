@@ -18,21 +18,24 @@ from shared.redaction import redact, remember_environment
 def configure_logging(service: str, level: str = "INFO", stream: TextIO | None = None) -> None:
     """Set up structlog and the standard library's root logger to write JSON lines.
 
-    Args:
-        service: Name of the service, in every line as ``service``.
-        level: A standard level name (``DEBUG``, ``INFO``, ``WARNING``, ``ERROR``).
-        stream: Stream for the lines; standard output by default.
+    Every line has the name of the service. ``stream`` is standard output by default.
     """
     remember_environment()
     sys.excepthook = _print_exception
     threading.excepthook = _print_exception_of_thread
+
+    def add_service(
+        _logger: object, _method: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        return {**event, "service": service}
+
     shared_processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.format_exc_info,
-        _add_service(service),
+        add_service,
     ]
     handler = logging.StreamHandler(stream or sys.stdout)
     handler.setFormatter(
@@ -64,20 +67,10 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     return cast(structlog.stdlib.BoundLogger, structlog.get_logger(name))
 
 
-def _add_service(service: str) -> structlog.typing.Processor:
-    def add(
-        _logger: object, _method: str, event: structlog.typing.EventDict
-    ) -> structlog.typing.EventDict:
-        event["service"] = service
-        return event
-
-    return add
-
-
 def _redact_event(
     _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    return {redact(name): _redacted(value) for name, value in event.items()}
+    return cast(structlog.typing.EventDict, _redacted(event))
 
 
 def _redacted(value: object) -> object:
@@ -97,6 +90,6 @@ def _print_exception(
     print(redact("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
 
 
-def _print_exception_of_thread(found: threading.ExceptHookArgs) -> None:
-    if found.exc_type is not SystemExit and found.exc_value is not None:
-        _print_exception(found.exc_type, found.exc_value, found.exc_traceback)
+def _print_exception_of_thread(hook: threading.ExceptHookArgs) -> None:
+    if hook.exc_type is not SystemExit and hook.exc_value is not None:
+        _print_exception(hook.exc_type, hook.exc_value, hook.exc_traceback)

@@ -107,11 +107,7 @@ def make_application(
 ) -> web.Application:
     """Create the application of a service, which has the access rules before everything else.
 
-    Args:
-        access: Access rules of the service.
-        middlewares: Its own middlewares.
-        errors: Format of the responses to refused requests.
-        client_max_size: Largest request body in bytes.
+    ``errors`` is the format of the responses to refused requests.
     """
     app = web.Application(
         client_max_size=client_max_size,
@@ -137,9 +133,6 @@ async def serve(
     announced to the parent process (:func:`shared.service.processes.announce_port`).
 
     Args:
-        app: The application, of :func:`make_application`.
-        settings: Address to bind.
-        stop: Event that stops the server when it is set.
         shutdown_timeout: Seconds that requests in flight get to finish.
         listens: Called with the port as soon as requests are answered.
 
@@ -168,14 +161,9 @@ async def listening(
     *,
     bound: socket.socket | None = None,
 ) -> AsyncIterator[int]:
-    """Serve an application in the block; yields the port.
+    """Serve an application in the block, on a free port for port 0; yields the port.
 
-    Args:
-        app: The application, of :func:`make_application`.
-        host: Address to bind.
-        port: Port to bind, 0 for a free one.
-        shutdown_timeout: Seconds that requests in flight get to finish.
-        bound: A socket that is bound already, instead of ``host`` and ``port``.
+    ``bound`` is a socket that is bound already, instead of ``host`` and ``port``.
 
     Raises:
         ServiceError: The address cannot be bound.
@@ -257,14 +245,8 @@ def add_operations(
     """Add the operations endpoints ``/healthz``, ``/readyz`` and ``/metrics``.
 
     Where a token is required, ``/readyz`` tells a client without it no more than whether the
-    service is ready.
-
-    Args:
-        app: The application, of :func:`make_application`.
-        readiness: Readiness checks, which run in a thread; the details are read on the event loop.
-        metrics: A registry, collected in a thread, or a function that returns Prometheus text; None
-            for a service without metrics.
-        ready_paths: Paths that answer as ``/readyz`` does.
+    service is ready. The readiness checks run in a thread, their details are read on the event
+    loop. ``metrics`` is a registry, collected in a thread, or returns Prometheus text.
     """
     access = app[_ACCESS]
 
@@ -298,10 +280,6 @@ class HealthServer:
     Every other path answers 503 while the process is not ready, and 404 otherwise.
 
     Args:
-        host: Address to bind.
-        port: Port to bind, 0 for a free one.
-        readiness: Readiness checks.
-        registry: Metrics for ``/metrics``; None for none.
         settings: Allowed hosts and token; by default those of the environment, without a token.
         announce: Announce the port to the parent process; not for the time before a service starts.
 

@@ -107,18 +107,12 @@ def test_reads_gzip_and_urls(tmp_path):
         (b"nonsense\n", "not JSON (Expecting value at column 1)"),
         (b'{"problem_id": "b", "completion": "tor', "torn last line"),
         (b"[1]\n", "a JSON list instead of an object"),
-        (b'{"completion": "x"}\n', "problem_id: Field required"),
         (b'{"problem_id": "b"}\n', "completion: Field required"),
         (b'{"problem_id": 3, "completion": "x"}\n', "problem_id: Input should be a valid string"),
-        (b'{"problem_id": "", "completion": "x"}\n', "problem_id: String should have at least 1"),
-        (b'{"problem_id": "b", "completion": null}\n', "completion: Field required"),
         (b'{"problem_id": "b", "completion": "\xff"}\n', "not UTF-8 (byte 36 of the line)"),
         (b"[" * 100_000 + b"\n", "JSON that cannot be used"),
-        (b"1" * 10_000 + b"\n", "instead of an object"),
         (b'{"problem_id": "b", "completion": "", "gen_time": NaN}\n',
          "gen_time: Input should be a finite number"),
-        (b'{"problem_id": "b", "completion": "", "sample_index": -1}\n',
-         "sample_index: Input should be greater than or equal to 0"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named(tmp_path, line, cause):
@@ -157,26 +151,3 @@ def test_any_bytes_give_completions_or_a_data_error(tmp_path, content, prefix, n
     except DataError as error:
         assert str(path) in str(error)
         assert len(str(error).splitlines()) == 1
-
-
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(["problem_id", "task_id", "completion", "dataset", "sample_index"]),
-        _VALUES,
-    )
-)
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_object_gives_a_completion_or_a_data_error(tmp_path, record):
-    path = tmp_path / "fuzz.jsonl"
-    path.write_text(json.dumps(record) + "\n")
-    try:
-        assert len(list(read_completions(str(path)))) == 1
-    except DataError as error:
-        assert f"{path}:1: " in str(error)

@@ -155,7 +155,6 @@ def test_a_table_of_which_no_problems_can_be_made_is_refused_with_the_way_to_imp
     ("column", "value", "kind"),
     [
         ("problem_id", b"x", "binary"),
-        ("prompt", b"x", "binary"),
         ("prompt", ["x"], "list<element: string>"),
         ("ground_truth", ["x"], "list<element: string>"),
     ],
@@ -269,9 +268,7 @@ def test_a_row_without_tests_is_one_of_sandboxfusions_data_set(tmp_path):
     [
         ("{", "not JSON"),
         ('{"inputs": ["1"], "outputs": []}', "1 inputs but 0 outputs"),
-        ('{"inputs": [], "outputs": []}', "inputs: List should have at least 1 item"),
         ('{"test_list": ["assert 1"], "a\\nb": 1}', "Extra inputs are not permitted"),
-        ('{"inputs": ["1"', "not JSON"),
     ],
 )
 def test_a_ground_truth_that_does_not_parse_is_named(tmp_path, truth, cause):
@@ -279,15 +276,6 @@ def test_a_ground_truth_that_does_not_parse_is_named(tmp_path, truth, cause):
     message = failure(read_dataset, path)
     assert f"{path}: row 2: 'demo'/'p2': ground_truth cannot be used (" in message
     assert cause in message
-
-
-def test_text_that_is_not_utf8_is_named(tmp_path):
-    table = pa.Table.from_pylist([row(), row("p2")])
-    broken = pa.array([b"fine", b"\xff"], pa.binary()).view(pa.string())
-    index = table.schema.get_field_index("prompt")
-    pq.write_table(table.set_column(index, "prompt", broken), tmp_path / "a.parquet")
-    message = failure(read_dataset, str(tmp_path / "a.parquet"))
-    assert f"{tmp_path / 'a.parquet'}: row 2: cannot be read (UnicodeDecodeError" in message
 
 
 def test_duplicates_across_files_name_both(tmp_path):

@@ -63,14 +63,6 @@ def test_each_verdict_comes_with_its_completion(folder):
     assert found == [("p1", False), ("p2", True)]
 
 
-@pytest.mark.parametrize("content", ["[]", "3", '{"version": 9}', '{"run": "r", "state": "odd"}'])
-def test_what_is_no_run_record_is_refused_by_its_place(folder, content):
-    (folder / "run.json").write_text(content)
-    with pytest.raises(OutputError, match="run record") as caught:
-        open_run(str(folder))
-    assert str(caught.value).startswith(f"{folder}/run.json: ")
-
-
 @pytest.mark.parametrize("name", ["run.json", "phase0_summary.json"])
 def test_a_folder_without_a_finished_run(folder, name):
     (folder / name).unlink()

@@ -8,7 +8,6 @@ import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.client import Pipeline
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from shared.ledger import connect_async
@@ -83,21 +82,6 @@ async def test_scripts_that_the_server_forgot_are_loaded_again(
         assert [found[0], found[2]] == [b"a", b"b"]
         redis.script_flush()
     assert [redis.get("tests:count"), redis.get("tests:plain")] == [b"2", b"2"]
-
-
-async def test_a_server_that_is_gone_is_an_error_of_all_and_no_end(
-    pipelined: PipelinedRedis, client: AsyncRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def broken(*_arguments: object, **_options: object) -> list[Any]:
-        raise RedisConnectionError("gone")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Pipeline, "execute", broken)
-        found = await asyncio.gather(
-            *(pipelined.send([("PING",)]) for _ in range(3)), return_exceptions=True
-        )
-        assert [type(error) for error in found] == [RedisConnectionError] * 3
-    assert len(await pipelined.send([("PING",)])) == 1
 
 
 async def test_a_cancelled_task_has_its_commands_sent_and_disturbs_nobody(

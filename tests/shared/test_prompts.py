@@ -54,13 +54,6 @@ def test_calls_of_a_function_do_not_ask_for_standard_input() -> None:
     assert list(prompt_facts([given, stdio], config).prompts) == ["d1 (calls)", "d1 (stdio)"]
 
 
-def test_a_template_of_ones_own() -> None:
-    config = load_config(None, ["data.templates={d1: 'Do: {prompt}!'}"])
-    check_templates(config.data)
-    assert chat_messages(problem(prompt="x"), config)[0]["content"] == "Do: x!"
-    assert chat_messages(problem(prompt="x", dataset="d2"), config)[0]["content"] != "Do: x!"
-
-
 def test_a_template_that_leaves_the_problem_out() -> None:
     config = load_config(None, ["data.templates={d1: 'Do it'}"]).data
     with pytest.raises(ConfigError, match=r"data\.templates\.d1"):

@@ -1,4 +1,3 @@
-import hashlib
 import json
 from collections.abc import Sequence
 
@@ -43,23 +42,10 @@ def test_a_key_says_all_of_a_sample(dataset: str, problem_id: str, index: int) -
     assert " " not in sample.key
 
 
-@given(TEXT, TEXT, TEXT, TEXT)
-def test_no_two_samples_have_one_key(a: str, b: str, c: str, d: str) -> None:
-    assert (SampleId(a, b).key == SampleId(c, d).key) == ((a, b) == (c, d))
-
-
 @pytest.mark.parametrize("key", ["", "a", "a/b", "a/b/c", "a/b/1/2", "a/b/"])
 def test_what_is_no_key(key: str) -> None:
     with pytest.raises(ValueError):
         SampleId.parse(key)
-
-
-# SHA-256
-
-
-def test_sha256_of_lone_surrogates() -> None:
-    assert sha256("a\ud800") == hashlib.sha256(b"a\xed\xa0\x80").hexdigest()
-    assert len({sha256(text) for text in ("\ud800", "\udfff", "", "?")}) == 4
 
 
 # Ground truths
@@ -89,9 +75,7 @@ def test_a_marker_inside_a_text_does_not_mislead() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "not JSON"),
         ('{"inputs": ["1"]', "JSON"),
-        ('{"inputs": [], "outputs": []}', "inputs"),
         ('{"inputs": ["1", "2"], "outputs": ["1"]}', "2 inputs but 1 outputs"),
         ('{"inputs": [1], "outputs": ["1"]}', "inputs.0"),
         ('{"inputs": ["1"], "outputs": ["1"], "extra": 1}', "extra"),
@@ -105,8 +89,6 @@ def test_a_marker_inside_a_text_does_not_mislead() -> None:
             "must define check(input, output, expected)",
         ),
         ('{"test_list": []}', "test_list"),
-        ('{"entry_point": "f", "prompt": "p"}', "test"),
-        ('{"entry_point": "f", "prompt": "p", "test": ""}', "test"),
     ],
 )
 def test_a_ground_truth_that_cannot_be_used(text: str, said: str) -> None:
@@ -155,11 +137,6 @@ def test_a_failure_is_written_as_a_text(written: str, kind: str, text: str | Non
     assert json.loads(record.model_dump_json())["infra_failures"] == [written]
 
 
-@given(TEXT)
-def test_a_failure_survives_as_a_text(text: str) -> None:
-    assert str(InfraFailure.parse(text)) == text
-
-
 @given(TEXT, TEXT, TEXT)
 def test_judged_code_reads_itself(before: str, code: str, after: str) -> None:
     for start in (len(before), None):
@@ -174,8 +151,6 @@ def test_judged_code_reads_itself(before: str, code: str, after: str) -> None:
     [
         ({"inputs": ["1"], "outputs": ["2"]}, ("fn_name", "checker", "test_list", "test")),
         ({"test_list": ["assert f()"]}, ("inputs", "outputs", "test_setup_code", "entry_point")),
-        ({"test": "t", "entry_point": "f", "prompt": "p"}, ("inputs", "test_list", "language")),
-        ({"inputs": ["1"], "outputs": ["2"], "fn_name": "f"}, ("convention", "checker_source")),
     ],
 )
 def test_fields_that_are_null_are_not_there(truth: dict[str, object], expected: Sequence[str]):

@@ -197,11 +197,8 @@ def test_a_token_is_read(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", "X_FILE: the token is empty"),
-        (b" \n", "X_FILE: the token is empty"),
-        (b"two words", "X_FILE: a token has only"),
         (b"two\nlines", "X_FILE: a token has only"),
         ("schlüssel".encode(), "X_FILE: a token has only"),
-        (b"a\x00b", "X_FILE: a token has only"),
         (b"\xff\xfe", "X_FILE .* is not a text file"),
         (None, "X_FILE .* cannot be read"),
     ],

@@ -29,11 +29,6 @@ def test_success_is_every_case_passed(codes: list[CaseCode]) -> None:
     assert (aggregate_cases(codes) is FinalStatus.SUCCESS) == all_passed
 
 
-@given(st.lists(st.sampled_from(CaseCode)))
-def test_trouble_of_ours_is_never_put_down_to_the_answer(codes: list[CaseCode]) -> None:
-    assert aggregate_cases([*codes, OURS]) is FinalStatus.API_ERROR
-
-
 @given(st.lists(st.sampled_from(RAN)), st.integers(1, 3))
 def test_cases_that_were_not_run_decide_nothing(codes: list[CaseCode], left: int) -> None:
     found = aggregate_cases([*codes, *[CaseCode.NOT_RUN] * left])
