@@ -13,9 +13,8 @@ from shared.redaction import is_redacted, redact_address, remember_address, spli
 class Address:
     """An address to call.
 
-    Attributes:
-        url: The address without user and password, and without a slash at its end.
-        authorization: Value of the header that carries user and password; None without them.
+    ``url`` has neither user and password nor a slash at its end; ``authorization`` is the value of
+    the header that carries user and password.
     """
 
     url: str

@@ -195,11 +195,9 @@ class OutputFolder:
 
     @contextmanager
     def replacing(self, name: str, mode: Literal["w", "wb"] = "w") -> Iterator[IO[Any]]:
-        """Open a file that replaces an earlier one when the block ends.
+        """Open a file, for UTF-8 text or bytes, that replaces an earlier one when the block ends.
 
-        Args:
-            name: Its name within the folder; missing subfolders are created.
-            mode: UTF-8 text, or bytes.
+        Missing subfolders are created.
 
         Raises:
             OutputError: The file cannot be written.

@@ -72,10 +72,8 @@ class RecordedCompletion(BaseModel):
 def read_completions(path: str) -> Iterator[RecordedCompletion]:
     """Read a JSONL file of completions (gzip if the name ends in ``.gz``), line by line.
 
-    Completions of a problem that have no ``sample_index`` are numbered in their order.
-
-    Args:
-        path: A local path or any fsspec URL.
+    Completions of a problem that have no ``sample_index`` are numbered in their order. ``path`` is
+    local or any fsspec URL.
 
     Raises:
         DataError: While iterating: the file or a line cannot be used; the message names both.

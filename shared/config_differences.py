@@ -39,8 +39,8 @@ def compare_configs(first: Config, second: Config, datasets: Sequence[str]) -> C
     }
     return ConfigDifferences(
         protocol=[*differences(ours, theirs), *_by_setting(judged)],
-        subject=differences(*(values(config, _is_subject) for config in (first, second))),
-        numerics=differences(*(values(config, _is_numerics) for config in (first, second))),
+        subject=differences(*(values(one, lambda leaf: leaf.subject) for one in (first, second))),
+        numerics=differences(*(values(one, lambda leaf: leaf.numerics) for one in (first, second))),
     )
 
 
@@ -50,14 +50,6 @@ def protocol_on(config: Config, dataset: str) -> dict[str, JsonValue]:
     others = {path: value for path, value in outside.items() if not path.startswith("judge.")}
     judged = _effective_judge(config, dataset)
     return {**others, **{f"judge.{path}": value for path, value in judged.items()}}
-
-
-def _is_subject(leaf: LeafRole) -> bool:
-    return leaf.subject
-
-
-def _is_numerics(leaf: LeafRole) -> bool:
-    return leaf.numerics
 
 
 def _in_comparison(leaf: LeafRole) -> bool:

@@ -31,11 +31,8 @@ def load_document(
 ) -> object:
     """Read a YAML file (or none) and apply overrides.
 
-    Args:
-        path: The file; None for an empty mapping.
-        overrides: ``key=value``, ``+key=value`` or ``~key``, and ``group=option`` for a file with
-            a ``defaults`` list.
-        missing: Leave the mandatory values that have no value as ``???``.
+    Overrides are ``key=value``, ``+key=value`` or ``~key``, and ``group=option`` for a file with a
+    ``defaults`` list. With ``missing``, mandatory values that have no value stay ``???``.
 
     Raises:
         ConfigError: The file cannot be read, parsed or composed, or an override is ill-formed.

@@ -40,13 +40,9 @@ class _Line(BaseModel):
 
 
 def manifest_folder(path: str) -> str | None:
-    """Find the folder with the lock and the manifests of a prepared file.
+    """Find the folder with the lock and the manifests of a parquet file, if there is one.
 
-    Args:
-        path: The parquet file, a local path or any fsspec URL.
-
-    Returns:
-        The folder as a path of the file's fsspec file system; None if there is none.
+    The file is a local path or any fsspec URL, the folder a path of the same file system.
 
     Raises:
         DataError: The folders cannot be read.
@@ -60,14 +56,9 @@ def manifest_folder(path: str) -> str | None:
 
 
 def dataset_roles(path: str, manifests: str | None = None) -> dict[str, DataRole]:
-    """Read the roles of a prepared file's data sets.
+    """Read the roles of a parquet file's data sets from its manifests.
 
-    Args:
-        path: The parquet file, a local path or any fsspec URL; only its manifest is read.
-        manifests: Folder of the manifests on the same file system; None finds it.
-
-    Returns:
-        The role by data set; empty without a manifest. A data set that is missing is ``EVAL``.
+    A data set that is missing is ``EVAL``. ``manifests`` is their folder; None finds it.
 
     Raises:
         DataError: A manifest cannot be read, or gives a data set two roles.

@@ -77,11 +77,8 @@ _Seen = dict[tuple[str, str], str]
 def read_dataset(path: str, prompt_key: str = "prompt") -> list[Problem]:
     """Read one parquet file, a local path or any fsspec URL.
 
-    The prompt may be in verl's chat format; then the last user message is used.
-
-    Args:
-        path: The file.
-        prompt_key: The column of the prompt; with another column, ``prompt`` may be missing.
+    The prompt is in the column ``prompt_key``. It may be in verl's chat format; then the last user
+    message is used.
 
     Raises:
         DataError: The file or a row cannot be used; the message is one line with file, row (from
@@ -235,8 +232,6 @@ def parquet_rows(
     """Yield the selected columns of a parquet file's rows, counted from 1.
 
     Args:
-        path: A local path or any fsspec URL.
-        columns: Names of the required columns.
         optional: Names of columns to yield if the file has them.
         check_types: Called with path and schema before the first row; raises to reject the schema.
         row_groups: The row groups to read, by number; None for all.

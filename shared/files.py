@@ -41,12 +41,8 @@ def atomic_write(
     """Open a file of an fsspec filesystem that replaces ``path`` when the block ends.
 
     If the block raises, the old file stays and the temporary one is removed. An object store has no
-    rename: the temporary object is copied and removed, and a copy also appears as a whole.
-
-    Args:
-        fs: The filesystem.
-        path: A path in it; missing folders are created.
-        mode: UTF-8 text, or bytes.
+    rename: the temporary object is copied and removed, and a copy also appears as a whole. Missing
+    folders are created. ``mode`` is for UTF-8 text, or bytes.
 
     Raises:
         OSError: The file cannot be written.

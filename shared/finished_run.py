@@ -103,9 +103,7 @@ class FinishedRun:
 def open_run(url: str, *, unpublished: bool = False) -> FinishedRun:
     """Open a run's folder, a local path or any fsspec URL.
 
-    Args:
-        url: The folder.
-        unpublished: Also open a run that has no artifacts yet; its summary is empty.
+    With ``unpublished`` also a run that has no artifacts yet; its summary is empty.
 
     Raises:
         OutputError: The folder has no finished run, its ``run.json`` has an unknown version, or

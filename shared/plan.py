@@ -60,9 +60,7 @@ def make_plan(
 ) -> RunPlan:
     """Plan the samples of problems, grouped by data set in the order of the problems.
 
-    Args:
-        problems: The problems of all data sets.
-        indices: Returns the sample indices of a problem.
+    ``indices`` returns the sample indices of a problem.
     """
     by_dataset: dict[str, list[Problem]] = {}
     for problem in problems:

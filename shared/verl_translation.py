@@ -86,9 +86,7 @@ def canonical(key: str) -> str:
 def translate(document: object, overridden: Sequence[str] = ()) -> Translation:
     """Replace verl's keys in a document by ours.
 
-    Args:
-        document: A configuration as parsed, in verl's keys, in ours or in both.
-        overridden: Dotted keys from the command line; they count where a file says otherwise.
+    ``overridden`` are dotted keys from the command line; they count where a file differs.
 
     Raises:
         ConfigError: A value is refused, or two names of a key have different values.

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict
 
 from shared.artifacts import QA_LOGS, OutputFolder
+from shared.config import QaLogsConfig
 from shared.outlines import ProblemOutline
-from shared.result_config import QaLogsConfig
 from shared.run_record import QaLogRecord, RunRecord
 from shared.schemas import (
     ChatMessage,

@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from shared import artifacts
 from shared.analysis.statistics import MetricValue, flat_metrics
 from shared.artifacts import OutputFolder
+from shared.config import WandbConfig
 from shared.errors import OutputError, ServiceError
 from shared.process_environment import PROXY_VARIABLES
 from shared.redaction import redact, without_secrets
-from shared.result_config import WandbConfig
 from shared.run_record import JsonObject, RunRecord, WandbRecord
 from shared.schemas import sha256
 from shared.service.logs import get_logger

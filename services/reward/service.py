@@ -24,9 +24,9 @@ from services.reward.scorer import Scorer
 from services.reward.settings import RewardSettings
 from shared.config import Config, load_config
 from shared.ledger import connect_async, fail_fast, keys
+from shared.ledger.connection import claim_ledger
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.rewards import RewardLedger
-from shared.ledger.version import claim_ledger
 from shared.service.logs import get_logger
 from shared.service.tasks import cancel_and_wait
 from shared.verl_translation import notices

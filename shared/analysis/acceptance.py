@@ -19,10 +19,9 @@ from shared.analysis.evidence import (
 )
 from shared.analysis.silent_failures import SIGNS
 from shared.analysis.statistics import Metrics, ratio
-from shared.config import RULES, Config
+from shared.config import QUOTAS, RULES, Config
 from shared.environment import REJUDGE
 from shared.protocol import shown
-from shared.result_config import QUOTAS
 from shared.run_record import RunState
 
 _LEFT_OUT = 0.05

@@ -1,11 +1,11 @@
-"""Redis connections: clients with retries and backoff, health checks, waiting for the server."""
+"""Redis connections: clients with retries, health checks, waiting, and the records' version."""
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from redis import ConnectionPool, Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -22,16 +22,18 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
-from shared.errors import ServiceError, UnavailableError
+from shared.errors import OutputError, ServiceError, UnavailableError
+from shared.ledger import keys
 from shared.ledger.sentinel import (
     URL_FORM,
     async_sentinel_client,
     is_sentinel_url,
     sentinel_client,
 )
-from shared.ledger.version import check_ledger
 from shared.redaction import redact, redact_address, remember_address
+from shared.run_record import VERSION
 from shared.service.settings import ServiceSettings
+from shared.versions import release
 
 T = TypeVar("T")
 
@@ -194,6 +196,45 @@ def check_server(redis: Redis) -> None:
             f"Redis has used its memory ({info['used_memory'] >> 20} of {limit >> 20} MiB); raise "
             "maxmemory, or remove runs that are finished (docs/operations.md)"
         )
+
+
+# Version of the records: that of the run record, in ``plumbline:version``
+
+
+class OtherVersionError(OutputError):
+    """Records in Redis have a version that this release does not read."""
+
+
+def check_ledger(redis: Redis) -> None:
+    """Check the version of the whole ledger, as each service does when it starts.
+
+    Raises:
+        OtherVersionError: Another release has written to this ledger.
+    """
+    try:
+        stored, wrote = cast(list[bytes | None], redis.hmget(keys.VERSION, ["records", "release"]))
+    except ResponseError as error:
+        raise OtherVersionError(
+            f"{keys.VERSION} in Redis cannot be read ({error}); if something else than Plumbline "
+            "wrote it, delete the key"
+        ) from None
+    if stored not in (None, str(VERSION).encode()):
+        by = f", written by Plumbline {wrote.decode(errors='replace')[:100]}" if wrote else ""
+        raise OtherVersionError(
+            f"the ledger in Redis has version {stored.decode(errors='replace')[:100]}{by}, but "
+            f"this Plumbline ({release()}) reads version {VERSION}; finish it with that release, "
+            "or start over beside it (docs/operations.md, Upgrades)"
+        )
+
+
+def claim_ledger(redis: Redis) -> None:
+    """Record that this release writes to the ledger.
+
+    Raises:
+        OtherVersionError: As :func:`check_ledger`.
+    """
+    check_ledger(redis)
+    redis.hset(keys.VERSION, mapping={"records": VERSION, "release": release()})
 
 
 def ping_error(redis: Redis) -> str | None:

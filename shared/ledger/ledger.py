@@ -17,10 +17,10 @@ from redis.exceptions import NoPermissionError
 from shared.canaries import CanaryRecord
 from shared.errors import OutputError
 from shared.ledger import keys
+from shared.ledger.connection import claim_ledger
 from shared.ledger.packing import pack, unpack
 from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.ledger.queue import JudgeQueue, batches
-from shared.ledger.version import claim_ledger
 from shared.plan import RunPlan
 from shared.run_record import (
     JsonObject,

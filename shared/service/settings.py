@@ -118,8 +118,7 @@ class RedisSettings(BaseSettings):
     """``REDIS_URL``, its user, and the password: given directly, or in a file such as a secret.
 
     A user or password in the URL takes precedence over ``REDIS_USERNAME`` and ``REDIS_PASSWORD``,
-    and that over ``REDIS_PASSWORD_FILE``. ``redis_url`` then contains them. The same holds for the
-    user and password of sentinels, which the query of a ``redis+sentinel://`` URL may have.
+    and that over ``REDIS_PASSWORD_FILE``. ``redis_url`` then contains them.
     """
 
     # A compose file passes an unset variable as an empty one.

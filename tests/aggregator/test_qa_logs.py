@@ -9,11 +9,10 @@ from services.aggregator.publish import publish
 from services.aggregator.qa_logs import file_name
 from shared import artifacts
 from shared.artifacts import OutputFolder
-from shared.config import Config, load_config
+from shared.config import Config, QaLogsConfig, load_config
 from shared.errors import ConfigError
 from shared.ledger import Ledger
 from shared.plan import make_plan
-from shared.result_config import QaLogsConfig
 from shared.schemas import FailedCase, Problem
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import enter, generation, problem, put_meta, verdict

@@ -3,8 +3,7 @@
 from typing import Any
 
 from shared.analysis.evidence import BASELINE_SETS
-from shared.config import load_config
-from shared.result_config import QUOTAS
+from shared.config import QUOTAS, load_config
 from shared.run_record import DatasetRecord, QaLogRecord, RunRecord, RunState
 
 # Figures of a 7B model: within all ranges.

@@ -9,7 +9,7 @@ from redis import Redis
 
 from shared.config import Config
 from shared.ledger import Ledger, connect, connect_async, keys
-from shared.ledger.version import OtherVersionError
+from shared.ledger.connection import OtherVersionError
 from shared.run_record import VERSION
 from shared.schemas import SampleId
 from tests.conftest import RedisServer

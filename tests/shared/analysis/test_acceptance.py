@@ -18,8 +18,8 @@ from shared.analysis.evidence import (
     PreparedData,
 )
 from shared.analysis.silent_failures import silent_failures
+from shared.config import QUOTAS
 from shared.final_sets import FinalSetUse
-from shared.result_config import QUOTAS
 from shared.statuses import FinalStatus
 from tests.shared.baselines import figures, record, sandbox
 
