@@ -1,19 +1,17 @@
-"""SandboxFusion's requests and answers: the types of its SDK, and its call of ``/submit``.
+"""SandboxFusion's requests and answers, in the types of its SDK.
 
-``/run_code`` is not called by the SDK, whose request lacks the limit of memory. The SDK's package
-takes long to load, so this module is imported by the first call that needs it. Calls of many cases
-to this project's sandbox do not.
+The SDK's package takes long to load, so this module is imported by the first call that needs it.
+Calls of many cases to this project's sandbox do not.
 """
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sandbox_fusion import EvalResult, RunCodeResponse, SubmitRequest, TestConfig, submit_async
+from sandbox_fusion import EvalResult, RunCodeResponse, SubmitRequest, TestConfig
 
 from services.judge.requests import RunCode, Submit
 from shared.foreign_json import JsonError
-from shared.sandbox_sdk import Exchange
 
 
 def run_code_body(call: RunCode) -> bytes:
@@ -52,14 +50,14 @@ def submit_request(call: Submit) -> SubmitRequest:
     )
 
 
-async def submit(call: Submit, url: str, exchange: Exchange) -> EvalResult:
-    """Judge a completion by the SDK's ``submit_async``, with one attempt.
+def read_submit(body: bytes) -> EvalResult:
+    """Decode and check an answer of ``/submit``.
 
     Raises:
-        JsonError: The answer is not one.
+        JsonError: It is not one.
     """
     with _decoding():
-        return await exchange.call(submit_async, submit_request(call), endpoint=url, max_attempts=1)
+        return EvalResult.parse_raw(body)
 
 
 @contextmanager

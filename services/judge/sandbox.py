@@ -5,6 +5,7 @@ Times are seconds.
 
 import asyncio
 import copy
+import json
 import math
 import random
 import time
@@ -362,13 +363,9 @@ class SandboxClient:
             SandboxUnavailableError: As ``run_code``.
         """
         from services.judge import fusion
-        from shared.sandbox_sdk import Exchange
 
-        async def send(url: str) -> "EvalResult":
-            headers = {**self._session.headers, **self._headers(url)}
-            exchange = Exchange(headers, self._session.timeout, self._read)
-            return await fusion.submit(request, url, exchange)
-
+        body = json.dumps(fusion.submit_request(request).dict()).encode()
+        send = partial(self._post, "/submit", body, fusion.read_submit)
         call = _Call("/submit", request.longest, send, alone)
         return await self._call_with_retries(call, attempts)
 

@@ -1,20 +1,19 @@
-"""Rows of a data set on a SandboxFusion server, through its SDK, in the public layouts."""
+"""Rows of a data set on a SandboxFusion server, in the public layouts."""
 
 import ast
 import asyncio
 import json
 import re
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 import aiohttp
 import sandbox_fusion as sdk
-from sandbox_fusion.models import Language
+from sandbox_fusion.models import Language, Prompt
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_exponential
 
@@ -23,7 +22,6 @@ from services.data.rows import Fields, Rows
 from shared.address import Address
 from shared.errors import DataError, data_error
 from shared.redaction import redact
-from shared.sandbox_sdk import Exchange
 from shared.service.settings import SandboxClientSettings, load_settings
 
 PAGE = 100  # prompts per request
@@ -129,7 +127,7 @@ class _Client:
         request = sdk.GetPromptsRequest(
             dataset=self.dataset, config=config, offset=offset, limit=limit
         )
-        prompts = self._request(self.place, sdk.get_prompts_async, request)
+        prompts = self._request(self.place, "/get_prompts", request, _prompts)
         return [_Prompt(prompt.id, prompt.prompt, prompt.labels) for prompt in prompts]
 
     def cases(self, key: Key) -> list[tuple[str, str]]:
@@ -160,16 +158,17 @@ class _Client:
             dataset=self.dataset, id=key, completion=_IDLE_PROGRAM, config=config
         )
         place = self.place_of(key)
-        result = self._request(place, partial(sdk.submit_async, max_attempts=1), request)
+        result = self._request(place, "/submit", request, sdk.EvalResult.parse_obj)
         return [_case(f"{place} case {n}", test.test_info) for n, test in enumerate(result.tests)]
 
     def _request(
         self,
         place: str,
-        function: Callable[..., Coroutine[Any, Any, Answer]],
+        path: str,
         request: sdk.GetPromptsRequest | sdk.SubmitRequest,
+        parse: Callable[[Any], Answer],
     ) -> Answer:
-        """Call a function of the SDK; retryable failures are retried with backoff."""
+        """Post a request; retryable failures are retried with backoff."""
         retrying = Retrying(
             retry=retry_if_exception_type(_RetryableError),
             stop=stop_after_attempt(_ATTEMPTS),
@@ -177,26 +176,28 @@ class _Client:
             reraise=True,
         )
         try:
-            return retrying(lambda: asyncio.run(self._attempt(place, function, request)))
+            return retrying(lambda: asyncio.run(self._attempt(place, path, request, parse)))
         except _RetryableError as error:
             raise data_error(place, f"{_ATTEMPTS} attempts failed: {error}") from None
 
     async def _attempt(
         self,
         place: str,
-        function: Callable[..., Coroutine[Any, Any, Answer]],
+        path: str,
         request: sdk.GetPromptsRequest | sdk.SubmitRequest,
+        parse: Callable[[Any], Answer],
     ) -> Answer:
-        async def read(response: aiohttp.ClientResponse) -> bytes:
-            body = await response.content.read()
-            if response.status != HTTPStatus.OK:
-                raise _refusal(place, response.status, body.decode("utf-8", "replace"))
-            return body
-
         headers = load_settings(SandboxClientSettings).sandbox_headers | self._address.headers
-        exchange = Exchange(headers, aiohttp.ClientTimeout(total=self._seconds), read)
+        timeout = aiohttp.ClientTimeout(total=self._seconds)
         try:
-            return await exchange.call(function, request, endpoint=self._address.url)
+            async with (
+                aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
+                session.post(f"{self._address.url}{path}", json=request.dict()) as response,
+            ):
+                body = await response.read()
+                if response.status != HTTPStatus.OK:
+                    raise _refusal(place, response.status, body.decode("utf-8", "replace"))
+                return parse(json.loads(body))
         except _INVALID as error:
             cause = f"not a response of SandboxFusion ({_shorten(error)}); check source.url"
             raise data_error(place, cause) from None
@@ -206,6 +207,10 @@ class _Client:
         except (aiohttp.ClientError, OSError) as error:
             cause = f"cannot connect to SandboxFusion ({_shorten(error)})"
             raise _RetryableError(f"{cause}; start it or fix source.url") from None
+
+
+def _prompts(answer: list[Any]) -> list[Prompt]:
+    return [Prompt.parse_obj(prompt) for prompt in answer]
 
 
 def _case(place: str, info: dict[str, object] | None) -> tuple[str, str]:
