@@ -12,7 +12,6 @@ from tests.compose.stack import ROOT, Stack, compose_command, until
 from tests.compose.stack import settings as test_settings
 
 IMAGES = ("sandbox", "judge", "aggregator", "runner", "reward", "generator")
-VERL_IMAGE = "plumblinetest/generator-verl"
 
 
 @pytest.fixture(scope="session")
@@ -88,17 +87,6 @@ def images(
     for image in IMAGES:
         builder.do("--profile", "runner", "--profile", "reward", "build", image)
         step.done(f"image {image}")
-
-
-@pytest.fixture(scope="session")
-def verl_image(
-    bases: None, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory, step: Step
-) -> str:
-    """The generator's image with verl, whose packages are mounted at /opt/packages."""
-    Stack(tmp_path_factory.mktemp("verl-image"), settings).do("build", "generator")
-    _script("verl.sh", VERL_IMAGE)
-    step.done("image generator with verl")
-    return VERL_IMAGE
 
 
 def _script(name: str, *arguments: str) -> None:

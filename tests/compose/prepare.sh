@@ -8,8 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tests/compose/offline/bases.sh "$work"
 .venv/bin/python -m tests.compose.offline.stand_ins "$work/stand-ins.yml"
-[ $# -gt 0 ] || set -- sandbox judge aggregator runner reward generator verl
+[ $# -gt 0 ] || set -- sandbox judge aggregator runner reward generator
 for image in "$@"; do
-  if [ "$image" = verl ]; then tests/compose/offline/verl.sh plumblinetest/generator-verl; continue; fi
   compose -f docker-compose.yml -f "$work/stand-ins.yml" --profile reward --profile runner build "$image"
 done

@@ -59,9 +59,3 @@ def test_links_resolve(document: Path):
 def test_make_targets_exist(document: Path):
     targets = set(_TARGET.findall((ROOT / "Makefile").read_text()))
     assert make_targets(document.read_text(encoding="utf-8")) - targets == set()
-
-
-def test_missing_links_and_targets_are_found():
-    text = "# One\n\n[a](gone.md) [b](README.md#no-heading) [c](#one) [d](README.md) `[e](f)`\n"
-    assert broken_links(text, ROOT) == ["README.md#no-heading", "gone.md"]
-    assert make_targets("`make a-b`, make sure\n\n    make c N=8   # make d\n") == {"a-b", "c"}

@@ -62,8 +62,3 @@ def test_the_messages_are_in_the_code():
     assert messages
     foreign = [message for message in messages if not is_in_the_code(message)]
     assert foreign == [], "quote messages of the code; … stands for interpolated values"
-
-
-def test_a_foreign_message_is_found():
-    assert not is_in_the_code("Redis at … is tired: …")
-    assert quoted("```text\na …\nb\n```\n\n```console\nc\n```\n") == ["a …", "b"]

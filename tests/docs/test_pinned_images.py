@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.docs.markdown import ROOT
 
@@ -61,19 +60,3 @@ def test_the_origin_of_each_digest_is_on_record():
     table = (ROOT / "packaging" / "images" / "README.md").read_text(encoding="utf-8")
     recorded = {(m["image"], m["digest"]) for m in PINNED.finditer(table)}
     assert recorded == pinned()
-
-
-def test_every_dockerfile_begins_with_the_base_image_that_compose_can_replace():
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"].values()
-    for service in services:
-        if "build" in service:
-            text = (ROOT / service["build"]["dockerfile"]).read_text()
-            assert re.search(r"^ARG (PYTHON|VLLM)_IMAGE=", text, re.MULTILINE)
-
-
-def test_an_image_without_a_digest_is_found(tmp_path: Path):
-    file = tmp_path / "compose.yml"
-    file.write_text(
-        "services:\n  a:\n    image: ${A_IMAGE:-redis:7}\n  b:\n    image: plumbline/b\n"
-    )
-    assert [image for image in references(file) if foreign(image)] == ["redis:7"]

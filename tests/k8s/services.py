@@ -1,69 +1,19 @@
-"""Addresses and settings of the services, from the code."""
+"""Settings of the services, from the code."""
 
 import re
 import tempfile
 from functools import cache
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
-from aiohttp import web
-from redis import Redis
 
-from services.aggregator.app import make_app
-from services.aggregator.ingest import Ingester
 from services.aggregator.settings import AggregatorSettings
-from services.generator.backends.replay.app import build_app as build_replay
-from services.generator.router.app import build_app as build_router
 from services.generator.settings import GeneratorSettings
 from services.judge.settings import JudgeSettings
-from services.reward.app import make_app as make_reward_app
-from services.reward.metrics import RewardMetrics
-from services.reward.service import RewardService
 from services.reward.settings import RewardSettings
-from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
-from shared.service.access import Access
 from shared.service.settings import RedisSettings, ServiceSettings
 from tools.k8s_validate import ROOT
-
-_RECORDED = str(ROOT / "demo" / "completions.jsonl")
-
-
-@cache
-def paths(image: str) -> set[str]:
-    """Addresses that GET answers, by the image's name without registry and version."""
-    redis = Redis.from_url("redis://127.0.0.1:1/0")
-    match image:
-        case "plumbline/judge":
-            return {"/healthz", "/readyz", "/metrics"}
-        case "plumbline/aggregator":
-            return _routes(make_app(redis, Ingester(redis)))
-        case "plumbline/reward":
-            return _routes(_reward(redis))
-        case "plumbline/sandbox":
-            return _routes(create_app(SandboxSettings()))
-        case "plumbline/generator-cpu":
-            settings = GeneratorSettings.model_construct(replay_completions=_RECORDED)
-            return _routes(build_replay(settings))
-        case "plumbline/generator":
-            return _routes(build_router(GeneratorSettings(), None, 1))  # type: ignore[arg-type]
-        case "nginxinc/nginx-unprivileged":
-            page = (ROOT / "k8s" / "components" / "ingress" / "page.conf").read_text()
-            return set(re.findall(r"location = (/\S+)", page))
-    return set()
-
-
-def _reward(redis: Redis) -> web.Application:
-    """The reward service's application, over parts that no request reaches."""
-    settings = RewardSettings()
-    service = Mock(spec=RewardService, metrics=RewardMetrics())
-    return make_reward_app(service, redis, access=Access(settings.hosts))
-
-
-def _routes(app: web.Application) -> set[str]:
-    return {r.resource.canonical for r in app.router.routes() if r.method == "GET" and r.resource}
-
 
 SETTINGS: dict[str, tuple[type[ServiceSettings] | type[RedisSettings], ...]] = {
     "plumbline/judge": (JudgeSettings,),
@@ -107,15 +57,17 @@ def _command_variables() -> set[str]:
 
 
 def load(image: str, environment: dict[str, str]) -> list[str]:
-    """What the settings of ``image`` say against an environment."""
+    """Errors of an image's settings about an environment."""
     with tempfile.TemporaryDirectory() as folder:
         password = Path(folder) / "password"
         password.write_text("x")
-        given = {
+        variables = {
             name: str(password) if name.endswith("_FILE") else value
             for name, value in environment.items()
         }
-        return [str(error) for kind in SETTINGS.get(image, ()) for error in _errors(kind, given)]
+        return [
+            str(error) for kind in SETTINGS.get(image, ()) for error in _errors(kind, variables)
+        ]
 
 
 def _errors(kind: type, environment: dict[str, str]) -> list[Exception]:

@@ -1,9 +1,5 @@
 """Network policies: each connection is allowed on both sides."""
 
-from collections.abc import Callable
-
-import pytest
-
 from tests.k8s.cluster import COMPONENT, Cluster, Pod
 
 INTERNET = "0.0.0.0/0"
@@ -102,26 +98,6 @@ def test_all_who_use_names_can_ask_for_them(everything: Cluster):
     assert asking == {pod.component for pod in everything.pods} - {"sandbox", "redis"}
 
 
-def open_sandbox(c: Cluster) -> None:
-    c.one("NetworkPolicy", "sandbox")["spec"]["egress"] = [{}]
-
-
-def without_default(c: Cluster) -> None:
-    c.documents[:] = [d for d in c.documents if d["kind"] != "NetworkPolicy"]
-
-
-def runner_too(c: Cluster) -> None:
-    peer = {"podSelector": {"matchLabels": {COMPONENT: "runner"}}}
-    c.one("NetworkPolicy", "sandbox")["spec"]["ingress"][0]["from"].append(peer)
-    c.one("NetworkPolicy", "runner")["spec"]["egress"].append(
-        {
-            "to": [{"podSelector": {"matchLabels": {COMPONENT: "sandbox"}}}],
-            "ports": [{"port": 8080}],
-        }
-    )
-
-
-@pytest.mark.parametrize("damage", [open_sandbox, without_default, runner_too])
-def test_a_hole_is_found(everything: Cluster, damage: Callable[[Cluster], None]):
-    damage(everything)
+def test_a_hole_is_found(everything: Cluster):
+    everything.one("NetworkPolicy", "sandbox")["spec"]["egress"] = [{}]
     assert reachable(everything) != WANTED

@@ -58,15 +58,6 @@ def test_the_command_is_one_that_the_command_line_takes(clusters: dict[str, Clus
     assert defects(clusters, unusable_paths) == {}
 
 
-def test_aggregator_and_runner_mean_the_same_outputs(clusters: dict[str, Cluster]):
-    for name, cluster in clusters.items():
-        claims = set()
-        for component in ("runner", "aggregator"):
-            volumes = {v["name"]: v for v in cluster.pod(component).spec["volumes"]}
-            claims.add(volumes["outputs"]["persistentVolumeClaim"]["claimName"])
-        assert len(claims) == 1, name
-
-
 def test_the_run_evaluates_the_sets_of_its_configuration(everything: Cluster):
     given = load_config(ROOT / "configs" / "phase0_eval.yaml").data.eval_files
     deployed = run_config(everything).data.eval_files
@@ -145,12 +136,6 @@ def test_pods_on_several_nodes_share_only_volumes_that_allow_it(clusters: dict[s
         assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
-def test_minimal_and_a_second_run_fit_beside_the_pods_of_a_cluster(minimal: Cluster):
-    requested = [c["resources"]["requests"]["cpu"] for pod in minimal.pods for c in pod.containers]
-    milli = [int(cpu.removesuffix("m")) for cpu in (*requested, requested[0])]
-    assert sum(milli) <= 1250
-
-
 def test_nothing_that_an_upgrade_changes_is_immutable(clusters: dict[str, Cluster]):
     for name, cluster in clusters.items():
         assert cluster.of("Job") == [], name
@@ -167,20 +152,6 @@ def test_nothing_that_an_upgrade_changes_is_immutable(clusters: dict[str, Cluste
 def test_everything_tolerates_the_taint_of_gpu_nodes(rendered, overlay: str):
     for pod in rendered(overlay).pods:
         assert "nvidia.com/gpu" in [entry["key"] for entry in pod.spec["tolerations"]], pod.name
-
-
-def test_all_parts_of_the_generator_have_one_token_and_one_temporary_folder(everything: Cluster):
-    pod = everything.pod("generator")
-    parts = {container["name"]: container for container in pod.containers}
-    assert parts.keys() == {"ray-node", "generator"}
-    assert pod.spec["shareProcessNamespace"] is True
-    for path in ("/tmp", "/dev/shm", "/run/secrets/ray"):
-        volumes = {
-            m["name"] for c in parts.values() for m in c["volumeMounts"] if m["mountPath"] == path
-        }
-        assert len(volumes) == 1
-    for container in parts.values():
-        assert env_of(container)["RAY_AUTH_MODE"] == "token"
 
 
 def test_configurations_are_those_of_the_repository(minimal: Cluster):
