@@ -178,17 +178,6 @@ class Traffic:
         if seen != self.expected[name]:
             raise WrongError(f"{name}: {seen}, not {self.expected[name]}")
 
-    async def _wrong(self, draw: Random) -> None:
-        route, body, code = draw.choice(_WRONG)
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        try:
-            await self._post(route, data)
-        except WrongError as error:
-            if not str(error).startswith(f"{code}: "):
-                raise
-        else:
-            raise WrongError(f"{route} takes {data[:80]!r}")
-
     async def _left(self, draw: Random) -> None:
         """Go away while a request is judged, or just before."""
         with suppress(TimeoutError):
@@ -209,10 +198,7 @@ class Traffic:
         return item | {"dataset": answer.named[0], "problem_id": answer.named[1]}
 
     async def _post(self, path: str, body: object) -> Any:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        url = self._proxy.url + path
-        async with self._client.post(url, data=data, headers=headers) as response:
+        async with self._client.post(self._proxy.url + path, json=body) as response:
             text = await response.read()
         try:
             found = json.loads(text)
@@ -258,20 +244,9 @@ _PROGRAMS: dict[str, dict[str, Any]] = {
     "much output": {"code": "print('x' * 100_000)"},
     "shell": {"code": "echo $((6 * 7))", "language": "bash"},
 }
-# Route, body, and the code of its refusal.
-_WRONG: list[tuple[str, object, int]] = [
-    ("/v1/score", b"{", 422),
-    ("/v1/score", b"[" * 100_000, 422),
-    ("/v1/score", {"items": []}, 422),
-    ("/v1/score", {"completion": "x", "dataset": "nowhere", "problem_id": "x"}, 404),
-    ("/v1/score", {"completion": "x" * (2**20 + 1), "dataset": "a", "problem_id": "x"}, 413),
-    ("/v1/run", {"code": "1", "language": "cobol"}, 422),
-    ("/nowhere", {}, 404),
-]
 _KINDS: dict[str, tuple[float, Callable[[Traffic, Random], Awaitable[None]]]] = {
     "one completion": (20, Traffic._single),
     "batch": (10, Traffic._batch),
     "program": (8, Traffic._program),
-    "wrong": (6, Traffic._wrong),
     "left": (6, Traffic._left),
 }
