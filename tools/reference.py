@@ -5,8 +5,12 @@
 keys are the docstrings below the fields.
 """
 
+import ast
+import inspect
+import itertools
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -15,7 +19,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BaseModel
-from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
@@ -56,12 +59,27 @@ def _describe_fields(models: Iterable[type[BaseModel]]) -> None:
     time that `plumb` needs to start, for texts that only documents show.
     """
     for model in models:
-        texts: dict[str, str] = {}
-        for base in reversed(model.__mro__):
-            if issubclass(base, BaseModel) and not base.__module__.startswith("pydantic"):
-                texts.update(extract_docstrings_from_cls(base, use_inspect=True))
+        bases = [
+            base
+            for base in model.__mro__
+            if base.__module__.split(".")[0] in ("services", "shared")
+        ]
+        texts = {name: text for base in reversed(bases) for name, text in _docstrings(base)}
         for name, field in model.model_fields.items():
             field.description = field.description or texts.get(name)
+
+
+def _docstrings(model: type) -> Iterator[tuple[str, str]]:
+    """Yield the name of each annotated field and the docstring below it."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(tree, ast.ClassDef)
+    for field, text in itertools.pairwise(tree.body):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(docstring))),
+            ):
+                yield name, inspect.cleandoc(docstring)
 
 
 _describe_fields([*SETTINGS.values(), *_with_subclasses(Section)])

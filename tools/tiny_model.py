@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from shared.config import Config
 from shared.errors import DataError
 from shared.prompts import chat_messages
-from shared.schemas import Problem, sha256
+from shared.schemas import Problem
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -87,19 +87,13 @@ class DemoProblem(_Row):
     @property
     def messages(self) -> list[dict[str, str]]:
         """The chat messages that the runner sends for this problem with default templates."""
-        row = Problem(
+        problem = Problem(
             dataset=self.dataset,
-            split="",
             problem_id=self.problem_id,
             prompt=self.prompt,
-            data_source="",
             ground_truth=json.dumps(self.ground_truth),
-            difficulty="",
-            sandbox_dataset="",
-            sandbox_id="",
-            prompt_sha256=sha256(self.prompt),
         )
-        return chat_messages(row, Config())
+        return chat_messages(problem, Config())
 
 
 def read_demo() -> list[DemoProblem]:
