@@ -81,7 +81,6 @@ class ProblemCertificate(_Part):
         submitted_accepted: How many of the accepted ones.
         unknown: Mutants that no test and no generated input tells apart from their original, and
             programs without a label that are not shown to be wrong.
-        single: Rejected wrong programs that only one of several tests rejects.
         originals: Accepted programs that agreed on the generated inputs.
         inputs: Generated inputs on which they agreed.
         survivors: The first wrong programs that the tests accept.
@@ -97,7 +96,6 @@ class ProblemCertificate(_Part):
     submitted_rejected: int = 0
     submitted_accepted: int = 0
     unknown: int = 0
-    single: int = 0
     originals: int = 0
     inputs: int = 0
     survivors: list[Survivor] = Field(default_factory=list)

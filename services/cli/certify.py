@@ -306,7 +306,7 @@ def print_certificate(console: Console, certificate: Certificate) -> None:
         (one for one in certificate.problems if (trust := one.trust) is not None and trust < 1),
         key=lambda one: (one.trust, one.problem_id),
     )
-    headings = ["problem", "wrong rejected", "95 % interval", "right accepted", "unknown", "single"]
+    headings = ["problem", "wrong rejected", "95 % interval", "right accepted", "unknown"]
     table = plain_table(headings, headings[:1])
     for one in weak[:_SHOWN]:
         table.add_row(*map(Text, _row(one)))
@@ -337,7 +337,6 @@ def _row(one: ProblemCertificate) -> Iterable[str]:
     yield f"{low:.0%}–{high:.0%}"
     yield f"{one.right_accepted} of {one.right_accepted + one.right_rejected}"
     yield f"{one.unknown}"
-    yield f"{one.single}"
 
 
 def _print_survivor(console: Console, one: ProblemCertificate) -> None:
@@ -367,9 +366,5 @@ def _totals(certificate: Certificate) -> Iterable[str]:
             yield f"{label}: {rate.rate:.1%} ({interval}), mean of {rate.n} problems"
     if rates_of(certificate.problems):
         rejected = sum(one.wrong_rejected for one in certificate.problems)
-        single = sum(one.single for one in certificate.problems)
         unknown = sum(one.unknown for one in certificate.problems)
-        yield (
-            f"{rejected} wrong programs rejected, {single} of them by one test alone; "
-            f"{unknown} mutants unknown"
-        )
+        yield f"{rejected} wrong programs rejected, {unknown} mutants unknown"

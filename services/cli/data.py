@@ -61,8 +61,8 @@ def import_(
         role=role,
     )
     print(f"{result.path}: {result.problems} problems of {result.dataset}")
-    if result.dropped:
-        print(f"{len(result.dropped)} rows dropped, listed in {result.dropped_path}")
+    for row in result.dropped:
+        print(printable(f"{row.place}: dropped {row.problem_id}: {row.reason}"))
     for line in result.findings.lines():
         print(printable(line))
 

@@ -1,11 +1,9 @@
-"""Consistency check of prepared data (`plumb data check`): lock, manifests and overlaps."""
+"""Consistency check of prepared data (`plumb data check`): the lock, and overlaps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from types import MappingProxyType
 
-from services.data.manifests import read_manifest
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import ProblemText, Reviewed, load_allowlist, review
 from services.data.quality import AuditSummary
@@ -39,7 +37,7 @@ def check(
     allow: str | None,
     families: Mapping[str, str] = MappingProxyType({}),
 ) -> CheckResult:
-    """Compare prepared files with the lock, the manifests and one another.
+    """Compare prepared files and manifests with the lock, and the problems with one another.
 
     Args:
         files: Prepared parquet files.
@@ -54,18 +52,16 @@ def check(
     texts: list[ProblemText] = []
     findings = AuditSummary()
     for file in files:
-        hashes: dict[str, str] = {}
+        before = len(texts)
         for record in read_records(file):
             problem = record.problem
             if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
                 cause = f"problem {problem.problem_id!r}: prompt_sha256 does not match the prompt"
                 changes.append(f"{file}: {cause}")
             findings.add(problem)
-            hashes[problem.problem_id] = problem.prompt_sha256
             texts.append(text_of(record))
-        if not hashes:
+        if len(texts) == before:
             raise data_error(file, NO_PROBLEM)
-        changes += _manifest_differences(file, hashes, manifests) if manifests else ()
     overlaps = [overlap for overlap in find_overlaps(texts) if overlap.leaks(families)]
     reviewed = review(overlaps, load_allowlist(allow))
     return CheckResult(len(texts), findings, tuple(changes), reviewed)
@@ -81,16 +77,3 @@ def _lock_differences(files: Sequence[str], manifests: str) -> Iterator[str]:
         )
     lists = [f"{manifests}/{name}" for name in lock.files if not name.endswith(".parquet")]
     yield from differences(lock, [*files, *lists])
-
-
-def _manifest_differences(file: str, hashes: Mapping[str, str], manifests: str) -> Iterator[str]:
-    """Compare a file's problems, prompt hashes by id, with its manifest."""
-    path = f"{manifests}/{PurePosixPath(file).stem}.jsonl"
-    listed = {line.problem_id: line.prompt_sha256 for line in read_manifest(path)}
-    for problem_id in sorted(hashes.keys() | listed.keys()):
-        if problem_id not in listed:
-            yield f"{path}: problem {problem_id!r} of {file} is missing here"
-        elif problem_id not in hashes:
-            yield f"{path}: problem {problem_id!r} is missing in {file}"
-        elif hashes[problem_id] != listed[problem_id]:
-            yield f"{path}: problem {problem_id!r} has another prompt in {file}"

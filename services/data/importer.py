@@ -13,7 +13,7 @@ import fsspec
 from services.data.config import DateRange, check_name, parse_ids
 from services.data.layouts import get_layout
 from services.data.layouts.base import Dropped, Imported, Options
-from services.data.manifests import manifest_line, write_list, write_manifest
+from services.data.manifests import manifest_line, write_manifest
 from services.data.quality import AuditSummary
 from services.data.records import writing_dataset
 from services.data.rows import local
@@ -26,16 +26,12 @@ from shared.schemas import Problem
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """Files written by an import, and what the audit finds in it.
-
-    ``dropped_path`` is None if no row was dropped.
-    """
+    """File written by an import, rows that are no problems, and findings of the audit."""
 
     path: str
     dataset: str
     problems: int
     dropped: tuple[Dropped, ...]
-    dropped_path: str | None
     findings: AuditSummary
 
 
@@ -98,11 +94,10 @@ def import_dataset(
             writer.add(row)
     if role is DataRole.TRAIN:
         _write_manifest(manifest, source, problems)
-    dropped_path = _write_dropped(f"{stem}.dropped.jsonl", dropped)
     findings = AuditSummary()
     for problem in problems:
         findings.add(problem)
-    return ImportResult(path, dataset, len(problems), dropped, dropped_path, findings)
+    return ImportResult(path, dataset, len(problems), dropped, findings)
 
 
 def collect(
@@ -141,15 +136,6 @@ def _output_file(output: str, dataset: str) -> str:
         output = str(Path(output).expanduser())
     folder = output.rstrip("/")
     return output if output.endswith(".parquet") else f"{folder}/{dataset}.parquet"
-
-
-def _write_dropped(path: str, dropped: tuple[Dropped, ...]) -> str | None:
-    """Write the list of dropped rows; if there are none, delete the list of an earlier import."""
-    if dropped:
-        write_list(path, dropped)
-        return path
-    _delete(path)
-    return None
 
 
 def _write_manifest(path: str, source: str, problems: Iterable[Problem]) -> None:

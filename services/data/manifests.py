@@ -1,12 +1,12 @@
 """Files published with the data: manifests, lists of findings (JSON Lines) and the lock."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 
 import fsspec
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from services.data.layouts.base import Dropped
 from shared.data_lock import LOCK_NAME, DataLock, hash_file
@@ -14,7 +14,6 @@ from shared.data_roles import DataRole
 from shared.datasets import CANONICAL_VERSION
 from shared.errors import data_error
 from shared.files import atomic_write
-from shared.json_lines import read_json_lines
 from shared.schemas import Problem, QualityFinding
 
 # Manifests
@@ -74,19 +73,6 @@ def write_manifest(path: str, lines: Iterable[ManifestLine]) -> None:
     replace_text(
         path, "".join(f"{line.model_dump_json(exclude_defaults=True)}\n" for line in lines)
     )
-
-
-def read_manifest(path: str) -> Iterator[ManifestLine]:
-    """Read a manifest line by line.
-
-    Raises:
-        DataError: While iterating: the file or a line cannot be used; names file and line.
-    """
-    for number, fields in read_json_lines(path):
-        try:
-            yield ManifestLine.model_validate(fields)
-        except ValidationError:
-            raise data_error(f"{path}:{number}", "not a line of a manifest") from None
 
 
 # Lists

@@ -31,8 +31,8 @@ def without_names(text: str) -> str | None:
     if not names:
         return None
 
-    def replaced(found: re.Match[str]) -> str:
-        return PLACEHOLDER if found[0] in names else found[0]
+    def replaced(match: re.Match[str]) -> str:
+        return PLACEHOLDER if match[0] in names else match[0]
 
     return _IDENTIFIER.sub(replaced, text)
 

@@ -32,22 +32,22 @@ class AuditFinding:
 
 def audit_problem(problem: Problem) -> list[AuditFinding]:
     """Audit the tests, the statement and the checker of one problem, without running anything."""
-    found, tests = audit_tests(problem.tests), problem.tests
+    findings, tests = audit_tests(problem.tests), problem.tests
     if not problem.prompt.strip():
-        found.append(AuditFinding(QualityFinding.EMPTY_STATEMENT, "the prompt has no text"))
+        findings.append(AuditFinding(QualityFinding.EMPTY_STATEMENT, "the prompt has no text"))
     if (fault := fault_of(tests)) is not None:
-        found.append(AuditFinding(QualityFinding.TEST_ERROR, fault))
+        findings.append(AuditFinding(QualityFinding.TEST_ERROR, fault))
     elif isinstance(tests, HumanEvalTests | MbppTests) and (shared := plan_of(tests).shared):
-        found.append(AuditFinding(QualityFinding.SHARED_PROCESS, shared))
+        findings.append(AuditFinding(QualityFinding.SHARED_PROCESS, shared))
     if not isinstance(tests, StdioTests):
-        return found
+        return findings
     if tests.checker_style in (CheckerStyle.FUNCTION, CheckerStyle.SCRIPT):
         try:
             ast.parse(tests.checker_source or "")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = f"the checker does not compile: {type(error).__name__}: {error}"
-            found.append(AuditFinding(QualityFinding.BROKEN_CHECKER, reason))
-    return found
+            findings.append(AuditFinding(QualityFinding.BROKEN_CHECKER, reason))
+    return findings
 
 
 class AuditSummary:
@@ -84,15 +84,15 @@ def audit_tests(tests: GroundTruth) -> list[AuditFinding]:
             for test_input, output in zip(tests.inputs, tests.outputs, strict=True)
         ]
         own_checker = bool(tests.checker_source)
-        found = [*_compare(pairs, one_output=not own_checker), *_large(tests.outputs)]
+        findings = [*_compare(pairs, one_output=not own_checker), *_large(tests.outputs)]
         if tests.fn_name is None and not own_checker:
-            found += _blank(tests.outputs)
+            findings += _blank(tests.outputs)
     elif isinstance(tests, ProgramTests | SandboxFusionTests):
-        found = []  # in another language, which is not parsed, or at the server
+        findings = []  # in another language, which is not parsed, or at the server
     else:
         source = [tests.test] if isinstance(tests, HumanEvalTests) else tests.test_list
-        found = [*_compare(list(_assertions(source)), one_output=True)]
-    return found
+        findings = [*_compare(list(_assertions(source)), one_output=True)]
+    return findings
 
 
 def _compare(pairs: list[tuple[str, str]], *, one_output: bool) -> Iterator[AuditFinding]:

@@ -152,9 +152,9 @@ class CodeTokens:
 
 def tokenize_code(code: str, *, words: bool = False) -> CodeTokens:
     """Split plain code of any language into tokens; ``words`` keeps their texts."""
-    found: Sequence[str] = _TOKEN.findall(code)
-    every = np.fromiter(map(_NUMBERS.__getitem__, found), np.uint64, len(found))
+    tokens: Sequence[str] = _TOKEN.findall(code)
+    every = np.fromiter(map(_NUMBERS.__getitem__, tokens), np.uint64, len(tokens))
     kept = np.flatnonzero(every > _END)
     following = np.append(every, np.uint64(_END))[kept + 1]
-    texts = tuple(found[at] for at in kept.tolist()) if words else ()
+    texts = tuple(tokens[at] for at in kept.tolist()) if words else ()
     return CodeTokens(every[kept], following == _END, texts)

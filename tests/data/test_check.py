@@ -6,7 +6,6 @@ from services.data.check import check
 from services.data.records import write_dataset
 from shared.data_lock import LOCK_NAME
 from shared.datasets import read_dataset
-from shared.errors import DataError
 from tests.data.prepare.support import PROMPTS, Desk, row
 
 
@@ -45,8 +44,6 @@ def edit(path, old, new):
     [
         (lambda desk: change(desk, prompt="Another."), "prompt_sha256 does not match the prompt"),
         (lambda desk: change(desk, difficulty="hard"), "has SHA-256"),
-        (lambda desk: change(desk, problem_id="p9"), "problem 'p9' of"),
-        (lambda desk: change(desk, problem_id="p9"), "problem 'p0' is missing in"),
         (lambda desk: edit(desk.manifests / "one.jsonl", '"ok"', '"fine"'),
          "one.jsonl has SHA-256"),
         (
@@ -55,7 +52,7 @@ def edit(path, old, new):
             ),
             "of the canonical form",
         ),
-        (lambda desk: (desk.manifests / "two.jsonl").write_bytes(b""), "problem 'p2' of"),
+        (lambda desk: (desk.manifests / "two.jsonl").write_bytes(b""), "two.jsonl has "),
     ],
 )  # fmt: skip
 def test_what_has_changed_is_named(desk, fault, said):
@@ -72,20 +69,6 @@ def test_an_overlap_that_came_in_is_found(desk):
     write_dataset(str(desk.data("two")), [third.model_copy(update=copied)])
     (overlap,) = checked(desk).reviewed.open
     assert (overlap.a.name, overlap.b.name) == ("one/p0", "two/p2")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        (LOCK_NAME, "{", "not a lock of prepared data"),
-        ("one.jsonl", "{}\n", "one.jsonl:1: not a line of a manifest"),
-        ("one.jsonl", '{"a"', "one.jsonl:1: torn last line"),
-    ],
-)
-def test_manifests_that_cannot_be_read(desk, name, text, said):
-    (desk.manifests / name).write_text(text)
-    with pytest.raises(DataError, match=said):
-        checked(desk)
 
 
 def test_files_without_manifests_are_compared_alone(desk):

@@ -42,7 +42,7 @@ def certify_problem(evidence: Evidence) -> ProblemCertificate:
     """Count the programs, and list the wrong ones that the tests accept."""
     counts = dict.fromkeys(
         ("right_accepted", "right_rejected", "wrong_rejected", "wrong_accepted",
-         "submitted_rejected", "submitted_accepted", "unknown", "single"), 0
+         "submitted_rejected", "submitted_accepted", "unknown"), 0
     )  # fmt: skip
     survivors: list[Survivor] = []
     bad: list[BadLabel] = []
@@ -69,7 +69,6 @@ def certify_problem(evidence: Evidence) -> ProblemCertificate:
         end = "accepted" if verdict.accepted else "rejected"
         counts[f"wrong_{end}"] += 1
         counts[f"submitted_{end}"] += program.kind is not Kind.MUTANT
-        counts["single"] += not verdict.accepted and _is_single(verdict)
     return ProblemCertificate(
         problem_id=evidence.problem.problem_id,
         digest=problem_digest(evidence.problem),
@@ -108,12 +107,6 @@ def _is_wrong(program: Program, own: Verdict, generated: Verdict | None) -> bool
     shown = generated is not None and not generated.accepted
     rejected = program.kind is Kind.MUTANT and not own.accepted
     return program.kind is Kind.WRONG or shown or rejected
-
-
-def _is_single(verdict: Verdict) -> bool:
-    """Whether only one of several tests rejects a program."""
-    failed = verdict.cases_total - verdict.cases_passed - verdict.cases_not_run
-    return failed == 1 < verdict.cases_total and not verdict.cases_not_run
 
 
 def _survivor(program: Program, programs: Mapping[int, Program], shown: Verdict | None) -> Survivor:

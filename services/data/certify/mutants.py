@@ -93,7 +93,7 @@ def _parsed(code: str) -> ast.Module:
     tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-            body = [one for one in node.body if not _is_text(one)]
+            body = [child for child in node.body if not _is_text(child)]
             node.body = body or [ast.Pass()]
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             node.returns = None
@@ -123,21 +123,21 @@ def _fields(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """Yield the fields with other nodes, from the top, where a mistake can be."""
     for name, value in ast.iter_fields(node):
         parts = value if isinstance(value, list) else [value]
-        nodes = [one for one in parts if isinstance(one, ast.AST)]
+        nodes = [part for part in parts if isinstance(part, ast.AST)]
         if not nodes or name in ("annotation", "decorator_list", "format_spec"):
             continue
         if isinstance(node, ast.If) and name == "test" and "__name__" in ast.unparse(nodes[0]):
             continue
         if not isinstance(node, ast.JoinedStr):
             yield node, name
-        for one in nodes:
-            yield from _fields(one)
+        for child in nodes:
+            yield from _fields(child)
 
 
 def _mistakes(node: ast.AST, parent: ast.AST) -> Iterator[_Change]:
     """Yield what may stand in place of a node, with the kind of the mistake."""
     if isinstance(node, ast.expr):
-        yield from (("bound", [one]) for one in _bounds(node, parent))
+        yield from (("bound", [bound]) for bound in _bounds(node, parent))
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
             for other in _COMPARISONS[type(operator)]:
@@ -164,7 +164,7 @@ def _mistakes(node: ast.AST, parent: ast.AST) -> Iterator[_Change]:
                 left = {name: getattr(node, name) for name in ("lower", "upper", "step")}
                 yield "bound", [ast.Slice(**{**left, part: None})]
     elif isinstance(node, ast.IfExp):
-        yield from (("branch", [one]) for one in (node.body, node.orelse))
+        yield from (("branch", [branch]) for branch in (node.body, node.orelse))
     elif isinstance(node, ast.stmt):
         yield from _of_statement(node)
 

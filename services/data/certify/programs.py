@@ -126,17 +126,17 @@ def read_labelled(path: str, dataset: str) -> dict[str, list[tuple[str, Labelled
     Raises:
         DataError: The file or a line cannot be used.
     """
-    found: dict[str, list[tuple[str, LabelledCompletion]]] = {}
+    by_problem: dict[str, list[tuple[str, LabelledCompletion]]] = {}
     for number, line in read_lines(path):
         place = f"{path}:{number}"
         try:
-            one = parse_record(LabelledCompletion, place, line)
+            labelled = parse_record(LabelledCompletion, place, line)
         except ValidationError as error:
             cause = f"not a labelled completion ({describe(error)}); it needs problem_id, "
             raise data_error(place, f"{cause}completion and, if known, correct") from None
-        if one.dataset in (None, dataset):
-            found.setdefault(one.problem_id, []).append((place, one))
-    return found
+        if labelled.dataset in (None, dataset):
+            by_problem.setdefault(labelled.problem_id, []).append((place, labelled))
+    return by_problem
 
 
 def programs_of(
@@ -151,20 +151,20 @@ def programs_of(
     Programs that differ in layout and comments alone are one; the first one's label counts.
     """
     problem = record.problem
-    given = [
-        *((Kind.RIGHT, one, f"solution {n}") for n, one in enumerate(record.solutions, 1)),
-        *((Kind.WRONG, one, f"incorrect solution {n}") for n, one in enumerate(record.wrong, 1)),
-        *((_kind(one), _solution(problem, one), place) for place, one in labelled),
+    solutions = [
+        *((Kind.RIGHT, code, f"solution {n}") for n, code in enumerate(record.solutions, 1)),
+        *((Kind.WRONG, code, f"incorrect solution {n}") for n, code in enumerate(record.wrong, 1)),
+        *((_kind(answer), _solution(problem, answer), place) for place, answer in labelled),
     ]
-    found: dict[str, Program] = {}
-    for kind, solution, source in given:
+    programs: dict[str, Program] = {}
+    for kind, solution, source in solutions:
         if solution.code.strip():
-            program = Program(problem, len(found), kind, solution, source)
-            found.setdefault(_canonical(solution), program)
+            program = Program(problem, len(programs), kind, solution, source)
+            programs.setdefault(_canonical(solution), program)
     originals = [
-        one
-        for one in found.values()
-        if one.kind is Kind.RIGHT and one.solution.language == "python"
+        program
+        for program in programs.values()
+        if program.kind is Kind.RIGHT and program.solution.language == "python"
     ][:ORIGINALS]
     for place, original in enumerate(originals):
         share = most_mutants // len(originals) + (place < most_mutants % len(originals))
@@ -172,28 +172,28 @@ def programs_of(
         for mutant in mutants(original.solution.code, most=share, seed=name):
             program = Program(
                 problem,
-                len(found),
+                len(programs),
                 Kind.MUTANT,
                 Solution("python", mutant.code),
                 f"mutant of {original.source}",
                 original.number,
                 mutant.change,
             )
-            found.setdefault(_canonical(program.solution), program)
-    return list(found.values())
+            programs.setdefault(_canonical(program.solution), program)
+    return list(programs.values())
 
 
-def _kind(one: LabelledCompletion) -> Kind:
-    if one.correct is None:
+def _kind(labelled: LabelledCompletion) -> Kind:
+    if labelled.correct is None:
         return Kind.ANSWER
-    return Kind.RIGHT if one.correct else Kind.WRONG
+    return Kind.RIGHT if labelled.correct else Kind.WRONG
 
 
-def _solution(problem: Problem, one: LabelledCompletion) -> Solution:
+def _solution(problem: Problem, labelled: LabelledCompletion) -> Solution:
     """The program in a completion."""
     tests = problem.tests
-    language = tests.language if isinstance(tests, ProgramTests) else one.language
-    answer = extract(one.completion, language=language, entry_point=entry_point(problem))
+    language = tests.language if isinstance(tests, ProgramTests) else labelled.language
+    answer = extract(labelled.completion, language=language, entry_point=entry_point(problem))
     code = answer.code
     if isinstance(tests, HumanEvalTests):
         code = "\n".join(reversed(with_prompt(answer, tests)))
@@ -228,7 +228,7 @@ def probe(problem: Problem, *, count: int, seed: int) -> Problem | None:
     chosen = generated_inputs(given, count=count, seed=f"{seed}/{problem.problem_id}")
     if not chosen:
         return None
-    texts = [text_of(one) for one in chosen]
+    texts = [text_of(value) for value in chosen]
     # The outputs are read from the recorded cases; no checker can say anything yet.
     outputs = [""] * len(texts)
     generated = StdioTests(inputs=texts, outputs=outputs, convention=_convention(tests))

@@ -84,9 +84,9 @@ def _merge(
         if file.format is Format.TEXT:
             # A text file is one document; it is split into passages only to bound memory.
             tally.documents = int(file not in hits)
-            known = hits.setdefault(file, set())
-            tally.hits = Counter(tally.hits.keys() - known)
-            known.update(tally.hits)
+            seen = hits.setdefault(file, set())
+            tally.hits = Counter(tally.hits.keys() - seen)
+            seen.update(tally.hits)
         total.documents += tally.documents
         total.hits.update(tally.hits)
         for match in tally.best.values():

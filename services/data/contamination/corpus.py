@@ -108,14 +108,14 @@ def find_corpus(sources: Sequence[str]) -> tuple[list[CorpusFile], tuple[str, ..
     skipped: set[str] = set()
     for source in sources:
         names = _names(source)
-        known = {name: file for name in names if (file := _corpus_file(name))}
-        if not known:
+        readable = {name: file for name in names if (file := _corpus_file(name))}
+        if not readable:
             formats = ", ".join(_FORMATS)
             compressed = ", ".join(_COMPRESSIONS)
             cause = f"unknown format; supported are {formats}, except for parquet also with"
             raise data_error(source, f"{cause} {compressed}")
-        files.update(known)
-        skipped.update(set(names) - known.keys())
+        files.update(readable)
+        skipped.update(set(names) - readable.keys())
     return list(files.values()), tuple(sorted(skipped))
 
 

@@ -172,14 +172,14 @@ def _program(number: int, name: str, code: str, shown: set[bytes], size: int) ->
 
 def _headers(words: Sequence[str]) -> set[int]:
     """Find the tokens of the headers of functions and classes."""
-    found: set[int] = set()
+    positions: set[int] = set()
     inside = False
     for at, word in enumerate(words):
         inside = inside or word in ("def", "class")
         if inside:
-            found.add(at)
+            positions.add(at)
         inside = inside and word != ":"
-    return found
+    return positions
 
 
 def _named_program(number: int, name: str, tokens: CodeTokens, code: str) -> Iterator[EvalText]:

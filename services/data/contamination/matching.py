@@ -75,8 +75,8 @@ class Matcher:
         for at, number, key in self._ngrams(texts):
             for text in self._index.postings[number]:
                 places[text].append((at, self._positions[text][key]))
-        for number, found in places.items():
-            chosen = _densest(sorted(found), self._index.texts[number].span)
+        for number, hits in places.items():
+            chosen = _densest(sorted(hits), self._index.texts[number].span)
             share = len(chosen) / self._index.counts[number]
             yield Match(share, number, path, row, tuple(sorted(chosen)))
 
@@ -114,7 +114,7 @@ def _of_items(sieve: Sieve, items: np.ndarray) -> Iterator[tuple[int, int, bytes
                 yield at, ngrams[key], key
 
 
-def _densest(found: Sequence[tuple[int, int]], span: int) -> set[int]:
+def _densest(hits: Sequence[tuple[int, int]], span: int) -> set[int]:
     """Select the most different n-grams within ``span`` words of a document.
 
     The common n-grams of a large document may be most of a text that is not in it.
@@ -122,10 +122,10 @@ def _densest(found: Sequence[tuple[int, int]], span: int) -> set[int]:
     best: set[int] = set()
     counts: Counter[int] = Counter()
     first = 0
-    for at, ngram in found:
+    for at, ngram in hits:
         counts[ngram] += 1
-        while found[first][0] < at - span:
-            old = found[first][1]
+        while hits[first][0] < at - span:
+            old = hits[first][1]
             counts[old] -= 1
             if not counts[old]:
                 del counts[old]

@@ -145,8 +145,25 @@ def make_report(
     index: Index,
     tally: Tally,
 ) -> ContaminationReport:
-    builder = _ReportBuilder(limits, index, tally)
-    reports = [builder.problem(number, problem) for number, problem in enumerate(problems)]
+    texts: dict[int, list[int]] = defaultdict(list)
+    for number, text in enumerate(index.texts):
+        texts[text.problem].append(number)
+    reports = []
+    for number, problem in enumerate(problems):
+        statement, solutions = (
+            _overlap(part, texts[number], limits, index, tally) for part in Part
+        )
+        reports.append(
+            ProblemReport(
+                dataset=problem.dataset,
+                problem_id=problem.problem_id,
+                contaminated=statement.contaminated or solutions.contaminated,
+                statement=statement,
+                solutions=solutions,
+                documents=tally.hits[number],
+                unchecked=tuple(_unchecked(texts[number], problem, limits, index)),
+            )
+        )
     reports.sort(
         key=lambda report: (
             not report.contaminated, -report.share, report.dataset, report.problem_id
@@ -156,70 +173,54 @@ def make_report(
     return ContaminationReport(limits, len(files), tally.documents, size, skipped, tuple(reports))
 
 
-class _ReportBuilder:
-    def __init__(self, limits: ReportLimits, index: Index, tally: Tally) -> None:
-        self._limits = limits
-        self._index = index
-        self._tally = tally
-        self._texts: dict[int, list[int]] = defaultdict(list)
-        for number, text in enumerate(index.texts):
-            self._texts[text.problem].append(number)
+def _overlap(
+    part: Part, of_problem: Sequence[int], limits: ReportLimits, index: Index, tally: Tally
+) -> PartOverlap:
+    def rank(match: Match) -> tuple[bool, float]:
+        return limits.is_enough(index.texts[match.text], match), match.share
 
-    def problem(self, number: int, problem: EvalProblem) -> ProblemReport:
-        texts = self._texts[number]
-        statement, solutions = (self._overlap(part, texts) for part in Part)
-        return ProblemReport(
-            dataset=problem.dataset,
-            problem_id=problem.problem_id,
-            contaminated=any(part.contaminated for part in (statement, solutions)),
-            statement=statement,
-            solutions=solutions,
-            documents=self._tally.hits[number],
-            unchecked=tuple(self._unchecked(texts, problem)),
-        )
+    texts = [number for number in of_problem if index.texts[number].part is part]
+    best = max(
+        (tally.best[number] for number in texts if number in tally.best), key=rank, default=None
+    )
+    return PartOverlap(
+        part=part,
+        contaminated=best is not None and rank(best)[0],
+        ngrams=sum(index.counts[number] for number in texts),
+        hit=_hit(index.texts[best.text], best) if best else None,
+    )
 
-    def _overlap(self, part: Part, of_problem: Sequence[int]) -> PartOverlap:
-        texts = [text for text in of_problem if self._index.texts[text].part is part]
-        matches = [match for text in texts if (match := self._tally.best.get(text))]
-        best = max(matches, key=lambda match: (self._is_enough(match), match.share), default=None)
-        return PartOverlap(
-            part=part,
-            contaminated=best is not None and self._is_enough(best),
-            ngrams=sum(self._index.counts[text] for text in texts),
-            hit=self._hit(best) if best else None,
-        )
 
-    def _is_enough(self, match: Match) -> bool:
-        return self._limits.is_enough(self._index.texts[match.text], match)
+def _unchecked(
+    texts: Sequence[int], problem: EvalProblem, limits: ReportLimits, index: Index
+) -> Iterator[str]:
+    """Describe the texts that are not searched for, or only with their own names."""
+    if not problem.solutions:
+        yield "the data have no solution of this problem"
+    views: dict[str, list[int]] = defaultdict(list)
+    for number in texts:
+        views[index.texts[number].name].append(number)
+    for name, numbers in views.items():
+        searched = {index.texts[number].view for number in numbers if index.counts[number]}
+        count = f"{name}: {len(index.texts[numbers[0]].words)} words"
+        if searched == {View.PROGRAM}:
+            yield f"{count}, only searched for with its own names"
+        elif not searched and any(index.texts[number].keys for number in numbers):
+            yield f"{name}: only phrases of more than {limits.max_problems} problems"
+        elif not searched:
+            yield f"{count}, not specific enough to check"
 
-    def _unchecked(self, texts: Sequence[int], problem: EvalProblem) -> Iterator[str]:
-        """Describe the texts that are not searched for, or only with their own names."""
-        if not problem.solutions:
-            yield "the data have no solution of this problem"
-        views: dict[str, list[int]] = defaultdict(list)
-        for number in texts:
-            views[self._index.texts[number].name].append(number)
-        for name, numbers in views.items():
-            searched = {self._index.texts[at].view for at in numbers if self._index.counts[at]}
-            count = f"{name}: {len(self._index.texts[numbers[0]].words)} words"
-            if searched == {View.PROGRAM}:
-                yield f"{count}, only searched for with its own names"
-            elif not searched and any(self._index.texts[at].keys for at in numbers):
-                yield f"{name}: only phrases of more than {self._limits.max_problems} problems"
-            elif not searched:
-                yield f"{count}, not specific enough to check"
 
-    def _hit(self, match: Match) -> Hit:
-        text = self._index.texts[match.text]
-        runs = groupby(enumerate(match.positions), lambda pair: pair[1] - pair[0])
-        _, longest = max(((len(run), run) for _, of in runs if (run := [at for _, at in of])))
-        words = text.words[longest[0] : longest[-1] + text.length][:_EXCERPT_WORDS]
-        return Hit(
-            path=match.path,
-            row=match.row,
-            text=text.name,
-            view=text.view,
-            ngrams=len(match.positions),
-            share=match.share,
-            excerpt=" ".join(words).encode("utf-8", "replace").decode("utf-8"),
-        )
+def _hit(text: EvalText, match: Match) -> Hit:
+    runs = groupby(enumerate(match.positions), lambda pair: pair[1] - pair[0])
+    longest = max(([at for _, at in run] for _, run in runs), key=len)
+    words = text.words[longest[0] : longest[-1] + text.length][:_EXCERPT_WORDS]
+    return Hit(
+        path=match.path,
+        row=match.row,
+        text=text.name,
+        view=text.view,
+        ngrams=len(match.positions),
+        share=match.share,
+        excerpt=" ".join(words).encode("utf-8", "replace").decode("utf-8"),
+    )

@@ -178,7 +178,7 @@ class Layout(Generic[RowT]):
     def _check(self, options: Options) -> None:
         for name, flag in _FLAGS.items():
             if getattr(options, name) and name not in self.accepts:
-                titles = [one.title for one in LAYOUTS.values() if name in one.accepts]
+                titles = [layout.title for layout in LAYOUTS.values() if name in layout.accepts]
                 raise DataError(
                     f"{flag} is for {' and '.join(titles)}, not for {self.title}; remove the option"
                 )

@@ -92,15 +92,15 @@ def _ground_truth(place: str, row: LiveCodeBenchRow, tests: list[_Test]) -> dict
     if kinds == {"stdin"}:
         return {**truth, "checker": "decimals"}
     try:
-        found = row.metadata
-        if isinstance(found, str):
-            found = _Metadata.model_validate_json(found or "{}")
+        details = row.metadata
+        if isinstance(details, str):
+            details = _Metadata.model_validate_json(details or "{}")
     except ValidationError as error:
         raise data_error(place, f"metadata: {describe(error)}; fix the row") from None
-    if not found.func_name:
+    if not details.func_name:
         cause = "its tests call a function, but metadata has no func_name"
         raise data_error(place, f"problem {row.question_id!r}: {cause}; fix the row")
-    return {**truth, "fn_name": found.func_name}
+    return {**truth, "fn_name": details.func_name}
 
 
 def _tests(place: str, row: LiveCodeBenchRow, name: str) -> list[_Test]:

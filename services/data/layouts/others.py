@@ -48,7 +48,7 @@ register(
 )
 
 # MultiPL-E names a language by the ending of its files, and SandboxFusion otherwise.
-TRANSLATED = {name: one.name for one in LANGUAGES.values() for name in one.multipl_e}
+TRANSLATED = {name: kind.name for kind in LANGUAGES.values() for name in kind.multipl_e}
 
 
 class MultiplERow(LayoutRow):

@@ -263,7 +263,7 @@ def _mbpp(_client: _Client, place: str, prompt: _Prompt) -> Fields:
         raise data_error(place, f"{cause}; use a server with the published MBPPDataset")
     tests = re.split(r"\n(?=assert\b)", joined)
     alone = all(
-        len(found) == 1 and isinstance(found[0], ast.Assert) for found in map(_statements, tests)
+        len(body) == 1 and isinstance(body[0], ast.Assert) for body in map(_statements, tests)
     )
     tests = tests if alone else [joined]
     return prompt.labels | {"task_id": prompt.id, "text": text, "test_list": tests}

@@ -106,16 +106,6 @@ def test_a_killed_process_is_an_error(tmp_path):
     assert "perhaps out of memory; try again with fewer processes" in message
 
 
-def test_a_line_has_a_greatest_length(tmp_path):
-    sizes = BufferSizes(line=1 << 20)
-    path = tmp_path / "c.jsonl"
-    long = json.dumps({"t": PROMPT * 5_000}).encode()
-    path.write_bytes(GOOD + long[: (1 << 20) - 2] + b'"}\n')
-    assert one(check(path, sizes=sizes)).statement.hit.row == 2
-    path.write_bytes(GOOD + long + b"\n" + GOOD)
-    assert failure(path, sizes=sizes).startswith(f"{path}:2: a line over 1 MiB; ")
-
-
 def test_any_damage_is_an_error_or_a_report(tmp_path):
     dice = random.Random(1)
     for name in ("c.jsonl", "c.jsonl.gz", "c.jsonl.zst", "c.txt.bz2", "c.parquet"):

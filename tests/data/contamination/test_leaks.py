@@ -1,9 +1,5 @@
 """Detection of leaks in every disguise that word n-grams can detect, and their location."""
 
-import json
-
-import fsspec
-
 from services.data.contamination.corpus import BufferSizes
 from tests.data.contamination.support import (
     PROMPT,
@@ -40,22 +36,6 @@ def test_a_prompt_is_found_and_its_line_named(tmp_path):
         assert hit.share == one(report).statement.share == 1
         assert hit.excerpt.startswith("given a list of harbour fees return the three ships")
         assert one(report).documents == 1
-
-
-def test_a_clean_corpus_has_nothing(tmp_path):
-    report = check(write_jsonl(tmp_path / "corpus.jsonl", clean_rows(500)))
-    assert report.contaminated == ()
-    assert all(problem.documents == 0 for problem in report.problems)
-    assert report.documents == 500
-
-
-def test_a_solution_alone_contaminates(tmp_path):
-    rows = [*clean_rows(2), {"text": f"```python\n{SOLUTION}```"}]
-    report = check(write_jsonl(tmp_path / "corpus.jsonl", rows))
-    assert one(report).contaminated
-    assert one(report).statement.hit is None
-    assert one(report).solutions.hit.text == "solution 1"
-    assert one(report).solutions.hit.row == 3
 
 
 def test_the_body_of_a_solution_contaminates_without_its_header(tmp_path):
@@ -108,15 +88,6 @@ def test_the_document_with_most_of_a_problem_is_named_and_the_first_of_equals(tm
     assert (problem.statement.hit.row, problem.documents) == (5, 3)
 
 
-def test_a_longer_part_of_a_prompt_contaminates(tmp_path):
-    words = PROMPT.split()
-    path = write_jsonl(tmp_path / "corpus.jsonl", [{"t": " ".join(words[15:43])}])
-    assert one(check(path)).contaminated
-    assert not one(check(path, min_share=0.5)).contaminated
-    path = write_jsonl(tmp_path / "corpus.jsonl", [{"t": " ".join(words[20:43])}])
-    assert not one(check(path, min_share=0.1)).contaminated  # one sentence in common
-
-
 def test_the_report_does_not_depend_on_processes(tmp_path):
     for name in ("a", "b", "c"):
         rows = clean_rows(40, seed=ord(name))
@@ -139,9 +110,3 @@ def test_a_file_is_read_in_chunks_of_lines(tmp_path):
     for size in (97, 777, 5000):
         assert check(path, sizes=BufferSizes(chunk=size)) == whole
     assert one(whole).statement.hit.row == 151
-
-
-def test_file_systems_other_than_the_local_one():
-    fsspec.filesystem("memory").pipe("/corpus/c.jsonl", json.dumps(PROMPT).encode())
-    hits = [one(check(f"memory://corpus{name}")).statement.hit for name in ("", "/*", "/c.jsonl")]
-    assert {hit.path.removeprefix("memory://").strip("/") for hit in hits} == {"corpus/c.jsonl"}

@@ -47,12 +47,6 @@ def test_an_idiom_with_the_solutions_names_contaminates(tmp_path):
     assert not found.statement.contaminated
 
 
-def test_another_program_with_the_same_beginning_is_not_it(tmp_path):
-    code = "def count_list(input_list):\n    return len(input_list)"
-    path = write_jsonl(tmp_path / "c.jsonl", [{"t": f"{code} ** 2\n"}])
-    assert not one(check(path, problems=[problem(PROMPT, code)])).contaminated
-
-
 def test_what_is_too_short_is_named(tmp_path):
     path = write_jsonl(tmp_path / "c.jsonl", [{"t": "Sort it."}])
     report = check(path, problems=[problem("Sort it.", "x = 1"), LEAKED])

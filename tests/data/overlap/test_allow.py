@@ -1,9 +1,6 @@
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from services.data.overlap.pairs import (
-    Exemption,
     Overlap,
     OverlapKind,
     load_allowlist,
@@ -49,17 +46,6 @@ def test_split(tmp_path):
     assert accepted.pair == known.pair
     assert accepted.reviewed == "the same question about other brackets"
     assert reviewed.stale == tuple(allowed[1:])
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=8, unique=True))
-def test_every_overlap_and_every_entry_ends_somewhere(numbers):
-    names = [(f"a/{one}", f"b/{other}") for one, other in numbers]
-    overlaps = [overlap(*pair) for pair in names[: len(names) // 2 + 1]]
-    entries = tuple(Exemption(a=b, b=a, reason="seen") for a, b in names[len(names) // 2 :])
-    reviewed = review(overlaps, entries)
-    assert len(reviewed.open) + len(reviewed.allowed) == len(overlaps)
-    assert len(reviewed.stale) + len(reviewed.allowed) == len(entries)
 
 
 ENTRY = "{a: x/1, b: y/1, reason: %s}"

@@ -93,16 +93,6 @@ def test_disguised_prompts(capsys):
     assert result.recall >= 0.95
 
 
-def test_every_disguise_is_seen_through():
-    originals = without_solutions(demo_problems())
-    for name in DISGUISES:
-        random = Random(3)
-        result = score(originals, [disguised(original, name, random) for original in originals])
-        assert result.precision == 1, name
-        # Two changes at once leave less in common than one.
-        assert result.recall >= (0.6 if "spelled out" in name else 0.85), (name, result.missed)
-
-
 def test_renamed_solutions_under_other_questions(capsys):
     originals = generated_problems()
     random = Random(5)
@@ -116,10 +106,6 @@ def test_renamed_solutions_under_other_questions(capsys):
     report(capsys, "renamed solutions", result)
     assert result.precision >= 0.99
     assert result.recall >= 0.95
-
-
-def test_different_problems_do_not_overlap():
-    assert find_overlaps(demo_problems() + generated_problems()) == []
 
 
 def read_gzip(path):

@@ -1,7 +1,5 @@
 """Preparation of the public files: counts, findings, and detection of planted leaks."""
 
-import json
-
 import pytest
 
 from tests.data.prepare.support import Desk
@@ -49,22 +47,6 @@ def test_the_public_sets_are_apart_and_a_set_with_its_own_part_is_not(prepared):
     ]
 
 
-def test_near_copies_within_the_sets_are_listed_and_left_in(prepared):
-    desk, audit = prepared
-    pairs = {
-        (entry.duplicate_of, entry.problem_id)
-        for one in audit.datasets
-        for entry in one.duplicates
-        if not entry.removed
-    }
-    # The same question in other words, as whoever reads them sees.
-    assert {("HumanEval/56", "HumanEval/61"), ("mbpp_427", "mbpp_928")} <= pairs
-    assert not any(one.removed for one in audit.datasets)
-    assert [entry["removed"] for entry in desk.listed("duplicates_humaneval")] == [False] * len(
-        desk.listed("duplicates_humaneval")
-    )
-
-
 def test_findings_on_tests(prepared):
     desk, audit = prepared
     quality = {one.name: dict(one.quality) for one in audit.datasets}
@@ -79,12 +61,3 @@ def test_findings_on_tests(prepared):
         entry for entry in desk.listed("quality_codecontests_test") if "bytes" in entry["reason"]
     ]
     assert large["reason"].startswith("test 18 expects 175,982 bytes")
-
-
-def test_what_codecontests_says_of_its_problems(prepared):
-    desk, _ = prepared
-    line = desk.listed("codecontests_test")[0]
-    assert line["problem_id"] == "1575_A. Another Sorting Problem"
-    assert line["num_test_cases"] > 100
-    manifest = json.dumps(line)
-    assert '"quality": "ok"' in manifest

@@ -160,14 +160,3 @@ def test_refusals_and_downloads_that_break_off(hub, ask):
         assert len(message.splitlines()) == 1
     hub.torn.clear()
     assert numbers(ask({"source": FULL})[0]) == [1, 2, 3]
-
-
-@pytest.mark.nightly
-def test_another_revision_in_the_cache_does_not_step_in(hub, ask, tmp_path):
-    """``datasets`` falls back on whatever it has of a data set where the hub refuses."""
-    other = tmp_path / "home" / "datasets" / "own___set" / "full" / "0.0.0" / "abc"
-    other.mkdir(parents=True)
-    (other / "dataset_info.json").write_text('{"config_name": "full"}')
-    hub.faults.append(("README.md", 401, "RepoNotFound"))
-    (message,) = ask({"source": FULL | {"revision": COMMIT}})
-    assert "Dataset 'own/set' doesn't exist on the Hub or cannot be accessed" in message

@@ -139,12 +139,6 @@ def test_code_contests_rows_have_every_case_whole(server: str):
     assert unknown["difficulty"] == "unknown"
 
 
-def test_a_name_of_its_own_is_served_by_the_layouts_class(server: str):
-    """Tests that are more than assertions are one test."""
-    (row,) = fetched(source(server, "my_mbpp"), "mbpp")
-    assert row["test_list"] == ["x = 2\nassert f(x)\nassert f('''\nassert''')"]
-
-
 def test_trouble_that_passes_is_waited_for(server: str):
     turn = count()
     faults: dict[int, Answer] = {0: (500, b"down"), 3: None, 6: (503, b"{}"), 9: (429, b"")}
