@@ -270,9 +270,8 @@ class GenerationConfig(Section):
     concurrency: Operation[int] = Field(default=1024, ge=1)
     """Upper limit of requests in flight. The limit in use adapts below it (AIMD)."""
     # A client that times out discards work in progress and requests it again at the end of the
-    # queue, so with a short timeout a busy engine makes no progress. The generator therefore times
-    # out first: its router answers 504 after 3600 s. The rest is for the network.
-    request_timeout: Operation[float] = Field(default=3900, gt=0, allow_inf_nan=False)
+    # queue, so with a short timeout a busy engine makes no progress.
+    request_timeout: Operation[float] = Field(default=3600, gt=0, allow_inf_nan=False)
     """Seconds for one request."""
     max_attempts: Operation[int] = Field(default=5, ge=1)
     """Failed attempts per sample. A failure counts if other requests have succeeded meanwhile, or

@@ -14,7 +14,7 @@ def main() -> int:
 def _serve(settings: GeneratorSettings) -> None:
     """Serve a backend; only its own modules are imported, because the demo starts the small one."""
     if settings.backend == "replay":
-        from services.generator.backends.replay.app import serve_replay
+        from services.generator.backends.replay import serve_replay
 
         asyncio.run(serve_replay(settings))
         return

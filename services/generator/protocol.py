@@ -1,21 +1,24 @@
 """OpenAI-compatible API, as far as all backends share it: errors, and the JSON of requests."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from aiohttp import web
 
 from shared.foreign_json import JsonError, decode_json
-from shared.service.bodies import BodyTooLargeError
+from shared.service.bodies import BodyTooLargeError, read_body
 from shared.text import shorten_end
 
 # The metrics are counters of requests and of the engines, without anything of a request.
 WITHOUT_TOKEN = frozenset({"/metrics"})
-MAX_LIST = 4096
-"""Messages, parts of a message, and members of other lists of a request but token ids."""
 
+# Bytes of a request. A prompt of a million tokens has about 4 MiB.
+_MAX_BODY = 16 * 2**20
 _LONGEST_NAME = 200
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 _ERROR_CODES = {401: "invalid_api_key"}
+
+T = TypeVar("T")
 
 
 class RequestError(Exception):
@@ -51,11 +54,16 @@ def refused(status: int, message: str, headers: Mapping[str, str]) -> web.Respon
     return response
 
 
-def as_request_error(error: RequestError | BodyTooLargeError) -> RequestError:
-    """Return a 413 for a body that is too large."""
-    if isinstance(error, BodyTooLargeError):
-        return RequestError(413, str(error), code="too_large")
-    return error
+async def read_request(request: web.Request, parse: Callable[[bytes], T]) -> T:
+    """Read and parse a request's body.
+
+    Raises:
+        RequestError: 413, the body is too large; or what ``parse`` raises.
+    """
+    try:
+        return await read_body(request, parse, limit=_MAX_BODY)
+    except BodyTooLargeError as error:
+        raise RequestError(413, str(error), code="too_large") from None
 
 
 def decode_body(body: bytes) -> object:
@@ -69,6 +77,12 @@ def decode_body(body: bytes) -> object:
     except JsonError as error:
         message = f"the request body is not JSON that can be used: {error}"
         raise RequestError(400, message, code="invalid_json") from None
+
+
+def models_response(name: str, created: int) -> web.Response:
+    """The answer to ``GET /v1/models`` of a server of one model, started at ``created``."""
+    model = {"id": name, "object": "model", "created": created, "owned_by": "plumbline"}
+    return web.json_response({"object": "list", "data": [model]})
 
 
 def unknown_model(name: str) -> RequestError:

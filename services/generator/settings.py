@@ -47,16 +47,6 @@ class GeneratorSettings(ServiceSettings):
     served at once."""
     router_queue_size: int = Field(default=4096, ge=0)
     """Requests that may wait for a replica; beyond it clients get 429."""
-    router_max_body: int = Field(default=16 * 2**20, ge=1)
-    """Largest request body in bytes. A prompt of a million tokens has about 4 MiB."""
-    router_deadline: float = Field(default=3600, gt=0, allow_inf_nan=False)
-    """Seconds for one request, with its wait and all attempts."""
-    router_max_attempts: int = Field(default=4, ge=1)
-    """Attempts per request, each on another replica where possible."""
-    router_connect_timeout: float = Field(default=10, gt=0, allow_inf_nan=False)
-    """Seconds to connect to a replica."""
-    router_progress_timeout: float = Field(default=1800, gt=0, allow_inf_nan=False)
-    """Seconds until the next byte of an answer; if it is not streamed, until all of it."""
     router_probe_interval: float = Field(default=15, gt=0, allow_inf_nan=False)
     """Seconds without a token after which a replica is probed."""
     router_probe_timeout: float = Field(default=60, gt=0, allow_inf_nan=False)
@@ -65,16 +55,8 @@ class GeneratorSettings(ServiceSettings):
     """Consecutive failed probes before a replica is ejected and restarted."""
     router_start_timeout: float = Field(default=1800, gt=0, allow_inf_nan=False)
     """Seconds until a new replica has produced its first token."""
-    router_stop_timeout: float = Field(default=60, gt=0, allow_inf_nan=False)
-    """Seconds for a replica to stop."""
-    router_restart_backoff: float = Field(default=1, ge=0, allow_inf_nan=False)
-    """Seconds before the first restart; the pause grows from there."""
-    router_restarts_per_hour: int = Field(default=10, ge=0)
-    """Restarts per replica and hour before the router gives the replica up."""
     router_grace: float = Field(default=20, ge=0, allow_inf_nan=False)
     """Seconds for requests in flight when the service shuts down."""
-    router_scrape_timeout: float = Field(default=2, gt=0, allow_inf_nan=False)
-    """Seconds to read the metrics of a replica."""
 
     def given_token(self) -> str | None:
         return token_setting(self.api_key, self.api_key_file, PREFIX + "API_KEY")

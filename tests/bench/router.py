@@ -101,7 +101,7 @@ def measure(replicas: int, rates: Sequence[float], seconds: float) -> None:
         start = stack.enter_context
         engines = [start(process(engine))[1] for _ in range(replicas)]
         direct = [pipe.recv() for pipe in engines]
-        child, pipe = start(process(route, direct))
+        child, pipe = start(process(route, direct, MODEL))
         routed = [pipe.recv()]
         clients = [start(process(client))[1] for _ in range(_CLIENTS)]
         cpu = psutil.Process(child.pid).cpu_times

@@ -5,7 +5,7 @@ Real engines are too heavy for a test; supervision and metrics are those of the 
 
 from aiohttp import web
 
-from services.generator.router.app import build_app
+from services.generator.router.app import Router
 from services.generator.router.replica import Replica
 from services.generator.settings import GeneratorSettings
 from shared.errors import ServiceError
@@ -18,4 +18,5 @@ class NoEngine:
 
 
 if __name__ == "__main__":
-    web.run_app(build_app(load_settings(GeneratorSettings), NoEngine(), 1), port=8000)
+    router = Router(load_settings(GeneratorSettings), NoEngine(), 1)
+    web.run_app(router.application(), port=8000)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
-from services.generator.router.metrics import RouterMetrics, StateGauges
+from services.generator.router.metrics import RouterMetrics
 from services.judge.health import JudgeMetrics
 from services.reward.metrics import RewardMetrics
 from services.reward.models import ScoreResult
@@ -61,7 +61,7 @@ def of_services():
         JudgeMetrics(16),
         RewardMetrics(),
         SandboxMetrics(Admission(1, 1)),
-        RouterMetrics(StateGauges(lambda: 0)),
+        RouterMetrics(),
     )
     return [metrics.registry for metrics in own]
 

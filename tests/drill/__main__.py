@@ -143,11 +143,8 @@ def waiting_rewards(stack: Stack) -> Iterator[None]:
 
 @fault("ReplicaRestarting", made="an engine that ends while it loads")
 def no_engine(stack: Stack) -> Iterator[None]:
-    settings = stack.generator.settings
-    stack.generator.settings = settings | {"PLUMBLINE_GENERATOR_ROUTER_RESTART_BACKOFF": "0.5"}
     stack.generator.again(str(HERE / "no_engine.py"))
     yield
-    stack.generator.settings = settings
     stack.generator.again()
     yield
 

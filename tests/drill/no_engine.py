@@ -4,7 +4,7 @@ import os
 
 from aiohttp import web
 
-from services.generator.router.app import build_app
+from services.generator.router.app import Router
 from services.generator.settings import GeneratorSettings
 from shared.service.logs import configure_logging
 from shared.service.settings import load_settings
@@ -12,5 +12,5 @@ from tests.compose.alerts_generator import NoEngine
 
 if __name__ == "__main__":
     configure_logging("generator")
-    app = build_app(load_settings(GeneratorSettings), NoEngine(), 1)
-    web.run_app(app, host="127.0.0.1", port=int(os.environ["PORT"]))
+    router = Router(load_settings(GeneratorSettings), NoEngine(), 1)
+    web.run_app(router.application(), host="127.0.0.1", port=int(os.environ["PORT"]))

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from services.generator.backends.replay.app import build_app
+from services.generator.backends.replay import build_app
 from services.generator.settings import GeneratorSettings
 
 RECORDED = [

@@ -3,6 +3,7 @@
 import pytest
 from redis import Redis
 
+from services.generator.router.supervisor import STOP_SECONDS
 from services.generator.settings import GeneratorSettings
 from services.judge.calls import case_limits
 from services.judge.methods.base import Task
@@ -60,8 +61,7 @@ def test_a_sandbox_has_time_for_the_longest_call(clusters: dict[str, Cluster], b
 
 
 def test_a_generator_has_time_to_drain_and_to_stop(clusters: dict[str, Cluster]):
-    settings = GeneratorSettings()
-    needed = settings.router_grace + settings.router_stop_timeout
+    needed = GeneratorSettings().router_grace + STOP_SECONDS
     assert min(graces(clusters, "generator").values()) > needed
 
 

@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 import yaml
 
-from services.generator.settings import GeneratorSettings
 from shared.config import Config, load_config, validate_config
 from shared.errors import ConfigError
 
@@ -210,10 +209,6 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_keys(written: Any) -> N
 # The rest
 
 
-def test_who_waits_for_an_answer_waits_longer_than_the_generators_router() -> None:
-    """Else the runner gives requests up that the router still works on, and asks them again."""
-    generation, router = Config().generation, GeneratorSettings().router_deadline
-    assert router < generation.request_timeout
 
 
 @pytest.mark.parametrize(

@@ -3,62 +3,34 @@
 import asyncio
 import resource
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict
 
 from aiohttp import web
 
 from services.generator.protocol import (
     WITHOUT_TOKEN,
     RequestError,
-    as_request_error,
+    models_response,
+    read_request,
     refused,
     unknown_model,
 )
 from services.generator.router.balancer import Balancer
-from services.generator.router.connections import Connections
-from services.generator.router.draining import DrainOnSignal, drain
-from services.generator.router.engine_metrics import scrape
-from services.generator.router.forwarder import Forwarder, RetryPolicy
-from services.generator.router.health import HealthCheck, ProbeSettings
-from services.generator.router.metrics import RouterMetrics, StateGauges
-from services.generator.router.replica import ReplicaFactory, ReplicaStatus
-from services.generator.router.requests import (
-    RoutedRequest,
-    parse_routed_request,
-    request_id,
-)
-from services.generator.router.supervisor import ReplicaPool, SupervisorContext
+from services.generator.router.forwarder import Forwarder, RoutedRequest, open_session
+from services.generator.router.health import HealthCheck
+from services.generator.router.metrics import RouterMetrics, scrape
+from services.generator.router.replica import ReplicaFactory
+from services.generator.router.supervisor import ReplicaPool
 from services.generator.settings import GeneratorSettings
 from shared.service.access import Access
-from shared.service.bodies import BodyTooLargeError, read_body
 from shared.service.server import Readiness, add_operations, make_application, serve
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Info = Callable[[], Mapping[str, object]]
 _MAX_OPEN_FILES = 65536
-
-
-def build_app(
-    settings: GeneratorSettings,
-    factory: ReplicaFactory,
-    n_replicas: int,
-    *,
-    info: Info = dict,
-    failed: asyncio.Event | None = None,
-) -> web.Application:
-    """Build the application; the replicas start and stop with it.
-
-    Args:
-        settings: ``model`` is the served name of the model; the default is the engines' name.
-        factory: Starts the replicas.
-        n_replicas: Number of replicas.
-        info: Returns what ``/info`` reports about the engines.
-        failed: Set when no replica could be started or none is left; see :func:`serve_router`.
-    """
-    components = make_components(settings, factory, n_replicas, failed or asyncio.Event())
-    return RouterServer(settings, components, info).application()
+_MAX_ID_LENGTH = 512
 
 
 async def serve_router(
@@ -67,7 +39,7 @@ async def serve_router(
     """Start replicas and serve them until SIGTERM or SIGINT, or until no replica is left.
 
     The port is bound at once; ``/readyz`` reports when the first replica is ready, and requests
-    wait for it. On SIGTERM and SIGINT new requests are refused, those in flight get up to
+    wait for it. On SIGTERM and SIGINT the port is closed, requests in flight get up to
     ``router_grace`` seconds, then all replicas are stopped.
 
     Raises:
@@ -75,13 +47,10 @@ async def serve_router(
             has exhausted its restarts.
     """
     _raise_file_limit()
-    stop = asyncio.Event()
-    components = make_components(settings, factory, n_replicas, failed=stop)
-    app = RouterServer(settings, components, info).application()
-    app.on_startup.append(DrainOnSignal(components.balancer, settings.router_grace, stop).install)
-    await serve(app, settings, stop=stop)
-    if components.pool.error is not None:
-        raise components.pool.error
+    router = Router(settings, factory, n_replicas, info)
+    await serve(router.application(), settings, stop=router.failed)
+    if router.pool.error is not None:
+        raise router.pool.error
 
 
 def _raise_file_limit() -> None:
@@ -92,47 +61,46 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-@dataclass(frozen=True, slots=True)
-class RouterComponents:
-    connections: Connections
-    balancer: Balancer
-    metrics: RouterMetrics
-    forwarder: Forwarder
-    pool: ReplicaPool
+class Router:
+    """The router's parts, connected; the replicas start and stop with its application.
 
+    Args:
+        settings: ``model`` is the model's name for clients.
+        factory: Starts the replicas.
+        n_replicas: Number of replicas.
+        info: Returns what ``/info`` reports about the engines.
 
-def make_components(
-    settings: GeneratorSettings, factory: ReplicaFactory, n_replicas: int, failed: asyncio.Event
-) -> RouterComponents:
-    connections = Connections(
-        connect_timeout=settings.router_connect_timeout,
-        progress_timeout=settings.router_progress_timeout,
-    )
-    balancer = Balancer(slots=settings.router_max_in_flight, queue_size=settings.router_queue_size)
-    gauges = StateGauges(lambda: balancer.queued)
-    metrics = RouterMetrics(gauges)
-    probes = ProbeSettings(
-        interval=settings.router_probe_interval,
-        timeout=settings.router_probe_timeout,
-        failures=settings.router_probe_failures,
-    )
-    health = HealthCheck(connections, probes)
-    context = SupervisorContext(settings, factory, balancer, health, metrics)
-    pool = ReplicaPool(n_replicas, context, failed)
-    gauges.replicas = pool.status
-    policy = RetryPolicy(settings.router_deadline, settings.router_max_attempts)
-    forwarder = Forwarder(balancer, connections, metrics, policy)
-    return RouterComponents(connections, balancer, metrics, forwarder, pool)
+    Attributes:
+        failed: Set when no replica could be started or none is left.
+    """
 
-
-class RouterServer:
     def __init__(
-        self, settings: GeneratorSettings, components: RouterComponents, info: Info
+        self,
+        settings: GeneratorSettings,
+        factory: ReplicaFactory,
+        n_replicas: int,
+        info: Info = dict,
     ) -> None:
+        self.failed = asyncio.Event()
         self._settings = settings
-        self._components = components
         self._info = info
         self._started = int(time.time())
+        self._balancer = Balancer(
+            slots=settings.router_max_in_flight, queue_size=settings.router_queue_size
+        )
+        self._metrics = RouterMetrics()
+        self._metrics.queued.set_function(lambda: self._balancer.queued)
+        self._forwarder = Forwarder(self._balancer, self._metrics)
+        self._health_check = HealthCheck(settings)
+        self.pool = ReplicaPool(
+            n_replicas,
+            settings.router_start_timeout,
+            factory,
+            self._balancer,
+            self._health_check,
+            self._metrics,
+            self.failed,
+        )
 
     def application(self) -> web.Application:
         app = make_application(
@@ -146,20 +114,20 @@ class RouterServer:
         app.router.add_get("/info", self._show_info)
         app.router.add_get("/health", self._health)
         readiness = Readiness(self._not_ready, details=self._status)
-        add_operations(app, readiness, self._metrics)
+        add_operations(app, readiness, self._metrics_text)
         app.cleanup_ctx.append(self._running)
         app.on_shutdown.append(self._drain)
         return app
 
     async def _running(self, _app: web.Application) -> AsyncIterator[None]:
-        self._components.connections.open()
-        self._components.pool.start()
-        yield
-        await self._components.pool.close()
-        await self._components.connections.close()
+        async with open_session() as session:
+            self._session = self._forwarder.session = self._health_check.session = session
+            self.pool.start()
+            yield
+            await self.pool.close()
 
     async def _drain(self, _app: web.Application) -> None:
-        await drain(self._components.balancer, self._settings.router_grace)
+        await self._balancer.drain(self._settings.router_grace)
 
     # OpenAI's API
 
@@ -167,57 +135,29 @@ class RouterServer:
         began = time.monotonic()
         name, outcome = request_id(request.headers), "cancelled"
         try:
-            routed = await read_body(
-                request,
-                partial(parse_routed_request, request.path),
-                limit=self._settings.router_max_body,
-                setting="PLUMBLINE_GENERATOR_ROUTER_MAX_BODY",
-            )
-            self._check_model(routed)
-            response = await self._components.forwarder.forward(request, routed, name)
+            routed = await read_request(request, RoutedRequest.parse)
+            if routed.model not in (None, self._settings.model):
+                raise unknown_model(str(routed.model))
+            response = await self._forwarder.forward(request, routed, name)
             outcome = "answered" if response.status == 200 else f"http_{response.status}"
-        except (RequestError, BodyTooLargeError) as error:
-            refusal = as_request_error(error)
-            outcome, response = f"http_{refusal.status}", refusal.response()
+        except RequestError as error:
+            outcome, response = f"http_{error.status}", error.response()
         finally:
-            self._components.metrics.requests.labels(outcome).inc()
+            self._metrics.requests.labels(outcome).inc()
         if outcome == "answered":
-            self._components.metrics.duration.observe(time.monotonic() - began)
+            self._metrics.duration.observe(time.monotonic() - began)
         response.headers["X-Request-Id"] = name
-        if self._components.balancer.closed:
-            response.force_close()  # so that the client reconnects to another server
         return response
 
-    def _check_model(self, routed: RoutedRequest) -> None:
-        served = self._model
-        if routed.model is not None and served and routed.model != served:
-            raise unknown_model(routed.model)
-
-    @property
-    def _model(self) -> str:
-        """The model's name for clients; empty until an engine has reported it."""
-        if "model" in self._settings.model_fields_set:
-            return self._settings.model
-        names = (engine.model for engine in self._components.pool.engines)
-        return next((name for name in names if name), "")
-
     async def _models(self, _request: web.Request) -> web.Response:
-        if not self._model:
-            raise self._components.balancer.refusal()
-        model = {
-            "id": self._model,
-            "object": "model",
-            "created": self._started,
-            "owned_by": "plumbline",
-        }
-        return web.json_response({"object": "list", "data": [model]})
+        return models_response(self._settings.model, self._started)
 
     # Operations endpoints
 
     def _not_ready(self) -> str | None:
-        if self._components.balancer.closed:
+        if self._balancer.closed:
             return "the generator is shutting down"
-        return None if self._components.pool.ready else "no replica is ready"
+        return None if self.pool.ready else "no replica is ready"
 
     async def _health(self, _request: web.Request) -> web.Response:
         """``/health`` compatible with vLLM: an empty body, 200 or 503."""
@@ -226,34 +166,30 @@ class RouterServer:
     def _status(self) -> dict[str, object]:
         """Details for ``/readyz``."""
         return {
-            "model": self._model,
-            "queued": self._components.balancer.queued,
-            "stopping": self._components.balancer.closed,
-            "replicas": [_replica(status) for status in self._components.pool.status()],
+            "model": self._settings.model,
+            "queued": self._balancer.queued,
+            "replicas": [asdict(status) for status in self.pool.status()],
         }
 
     async def _show_info(self, _request: web.Request) -> web.Response:
         return web.json_response({"backend": self._settings.backend, **self._info()})
 
-    async def _metrics(self) -> bytes:
-        urls = {engine.rank: engine.url for engine in self._components.pool.engines}
-        timeout = self._settings.router_scrape_timeout
-        engines = await scrape(self._components.connections, urls, timeout)
-        return self._components.metrics.text() + engines
+    async def _metrics_text(self) -> bytes:
+        urls = {engine.rank: engine.url for engine in self.pool.engines}
+        return self._metrics.text() + await scrape(self._session, urls)
 
 
-def _replica(status: ReplicaStatus) -> dict[str, object]:
-    fields = asdict(status)
-    engine = fields.pop("engine") or {}
-    return {**fields, **engine}
+def request_id(headers: Mapping[str, str]) -> str:
+    """Return the client's ``X-Request-Id`` if it is a valid header value, else a new id."""
+    name = headers.get("X-Request-Id", "")
+    usable = name.isascii() and name.isprintable() and 0 < len(name) <= _MAX_ID_LENGTH
+    return name if usable else uuid.uuid4().hex
 
 
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except RequestError as error:
-        return error.response()
     except web.HTTPException as error:
         if error.status < 400:
             raise

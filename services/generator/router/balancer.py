@@ -2,24 +2,13 @@
 
 import asyncio
 import itertools
-from bisect import bisect_left, insort
-from dataclasses import dataclass, field
+from collections import deque
 
 from services.generator.protocol import RequestError
-from services.generator.router.replica import Engine, ReplicaSlot
+from services.generator.router.replica import Engine
 
-STOPPING = "the generator is shutting down"
 # Seconds.
 _RETRY_AFTER = 5
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """Position of a request in the queue; ``tried`` has the engines on which it has failed."""
-
-    number: int
-    tried: set[Engine] = field(default_factory=set)
-    granted: asyncio.Future[ReplicaSlot] | None = None
 
 
 class Balancer:
@@ -29,92 +18,80 @@ class Balancer:
 
     Args:
         slots: Requests in flight on one engine.
-        queue_size: Limit of waiting requests. A request that was admitted and has failed on a
-            replica is not subject to it, and keeps its position by arrival.
+        queue_size: Limit of waiting requests.
     """
 
     def __init__(self, *, slots: int, queue_size: int) -> None:
+        self.closed = False
         self._slots = slots
         self._queue_size = queue_size
         self._engines: list[Engine] = []
-        self._queue: list[Ticket] = []
-        self._arrivals = itertools.count()
+        self._queue: deque[asyncio.Future[Engine]] = deque()
         self._uses = itertools.count(1)
-        self._closed = False
-        self._idle = asyncio.Event()
         self._in_flight = 0
+        self._idle = asyncio.Event()
 
     @property
     def queued(self) -> int:
         return len(self._queue)
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def add(self, engine: Engine) -> None:
-        engine.on_available = self.dispatch
+        engine.on_available = self._dispatch
         self._engines.append(engine)
-        self.dispatch()
+        self._dispatch()
 
     def remove(self, engine: Engine) -> None:
         if engine in self._engines:
             self._engines.remove(engine)
-            # A request that waited for this engine may now retry an engine that it has tried.
-            self.dispatch()
 
-    def ticket(self) -> Ticket:
-        return Ticket(next(self._arrivals))
-
-    def untried(self, ticket: Ticket) -> bool:
-        """Whether any trusted engine has not failed the request yet."""
-        return any(e.trusted and e not in ticket.tried for e in self._engines)
-
-    async def acquire(self, ticket: Ticket) -> ReplicaSlot:
-        """Wait for a slot; the caller returns it with :meth:`release`.
+    async def acquire(self) -> Engine:
+        """Wait for a slot on an engine; the caller returns it with :meth:`release`.
 
         Raises:
             RequestError: 429 if the queue is full, 503 during shutdown.
         """
-        if self._closed:
-            raise self.refusal()
-        if engine := self._choose(ticket):
+        if self.closed:
+            raise stopping()
+        if engine := self._choose():
             return self._grant(engine)
-        if not ticket.tried and len(self._queue) >= self._queue_size:
+        if len(self._queue) >= self._queue_size:
             raise RequestError(
                 429,
                 f"the queue is full: {len(self._queue)} requests are waiting; retry later",
                 code="queue_full",
                 retry_after=_RETRY_AFTER,
             )
-        return await self._wait(ticket)
+        slot: asyncio.Future[Engine] = asyncio.get_running_loop().create_future()
+        self._queue.append(slot)
+        try:
+            return await slot
+        except asyncio.CancelledError:
+            if slot in self._queue:
+                self._queue.remove(slot)
+            elif not slot.cancelled() and slot.exception() is None:
+                self.release(slot.result())  # granted and cancelled at the same moment
+            raise
 
-    def release(self, slot: ReplicaSlot) -> None:
-        slot.close()
+    def release(self, engine: Engine) -> None:
+        engine.in_flight -= 1
         self._in_flight -= 1
-        self.dispatch()
+        self._dispatch()
         if not self._in_flight:
             self._idle.set()
 
-    def dispatch(self) -> None:
-        """Grant free slots to waiting requests."""
-        index = 0
-        while index < len(self._queue) and self._any_free():
-            ticket = self._queue[index]
-            engine = self._choose(ticket) if _is_waiting(ticket) else None
-            if engine and ticket.granted is not None:
-                del self._queue[index]
-                ticket.granted.set_result(self._grant(engine))
-            else:
-                index += 1
-
-    def close(self) -> None:
-        """Refuse new and waiting requests from now on."""
-        self._closed = True
-        for ticket in self._queue:
-            if ticket.granted is not None and _is_waiting(ticket):
-                ticket.granted.set_exception(self.refusal())
+    async def drain(self, grace: float) -> None:
+        """Refuse new and waiting requests, and evict those in flight after ``grace`` seconds."""
+        self.closed = True
+        for slot in self._queue:
+            if not slot.done():
+                slot.set_exception(stopping())
         self._queue.clear()
+        try:
+            async with asyncio.timeout(grace):
+                await self.idle()
+        except TimeoutError:
+            for engine in self._engines:
+                engine.evict()
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
@@ -122,62 +99,28 @@ class Balancer:
             self._idle.clear()
             await self._idle.wait()
 
-    def evict(self, reason: str) -> None:
-        """Interrupt all requests in flight on all engines."""
-        for engine in self._engines:
-            engine.evict(reason)
+    def _dispatch(self) -> None:
+        """Grant free slots to waiting requests."""
+        while self._queue and (engine := self._choose()):
+            slot = self._queue.popleft()
+            if not slot.done():  # the client of a cancelled one has left
+                slot.set_result(self._grant(engine))
 
-    def refusal(self) -> RequestError:
-        if self._closed:
-            message, code = STOPPING, "stopping"
-        else:
-            message, code = "no replica was available in time", "no_replica"
-        return RequestError(503, message, code=code, retry_after=_RETRY_AFTER)
-
-    async def _wait(self, ticket: Ticket) -> ReplicaSlot:
-        ticket.granted = asyncio.get_running_loop().create_future()
-        insort(self._queue, ticket, key=_arrival)
-        self.dispatch()
-        try:
-            return await ticket.granted
-        except asyncio.CancelledError:
-            self._leave(ticket)
-            raise
-
-    def _leave(self, ticket: Ticket) -> None:
-        granted = ticket.granted
-        if granted is not None and granted.done() and not granted.cancelled():
-            # The request was cancelled after its slot was granted.
-            if granted.exception() is None:
-                self.release(granted.result())
-            return
-        index = bisect_left(self._queue, ticket.number, key=_arrival)
-        if index < len(self._queue) and self._queue[index] is ticket:
-            del self._queue[index]
-
-    def _grant(self, engine: Engine) -> ReplicaSlot:
+    def _grant(self, engine: Engine) -> Engine:
         engine.last_used = next(self._uses)
+        engine.in_flight += 1
         self._in_flight += 1
-        return ReplicaSlot(engine)
+        return engine
 
-    def _any_free(self) -> bool:
-        return any(e.trusted and len(e.slots) < self._slots for e in self._engines)
-
-    def _choose(self, ticket: Ticket) -> Engine | None:
-        trusted = [engine for engine in self._engines if engine.trusted]
-        others = [engine for engine in trusted if engine not in ticket.tried] or trusted
-        free = [engine for engine in others if len(engine.slots) < self._slots]
+    def _choose(self) -> Engine | None:
+        free = [e for e in self._engines if not e.suspect and e.in_flight < self._slots]
         return min(free, key=_load_order, default=None)
 
 
-def _is_waiting(ticket: Ticket) -> bool:
-    """False for a request that was cancelled and whose task has not left the queue yet."""
-    return ticket.granted is not None and not ticket.granted.done()
-
-
-def _arrival(ticket: Ticket) -> int:
-    return ticket.number
+def stopping() -> RequestError:
+    message = "the generator is shutting down"
+    return RequestError(503, message, code="stopping", retry_after=_RETRY_AFTER)
 
 
 def _load_order(engine: Engine) -> tuple[int, int]:
-    return len(engine.slots), engine.last_used
+    return engine.in_flight, engine.last_used

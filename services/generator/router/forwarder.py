@@ -1,181 +1,203 @@
-"""Request forwarding: retry failed attempts on other replicas, with backoff."""
+"""Forwarding of a request to a replica, and parsing of what the router needs of both.
 
-import asyncio
+A request is sent once. If its replica fails, the client gets an error and retries; the router sends
+nothing more to that replica until it has generated a token again.
+"""
+
+import io
+import json
+import re
+from asyncio import timeout
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
 from aiohttp import web
 
-from services.generator.protocol import RequestError
-from services.generator.router.balancer import Balancer, Ticket
-from services.generator.router.connections import Connections
+from services.generator.protocol import RequestError, decode_body
+from services.generator.router.balancer import Balancer, stopping
 from services.generator.router.metrics import RouterMetrics
-from services.generator.router.replica import (
-    AttemptError,
-    FailureReason,
-    ReplicaSlot,
-    connection_failed,
-)
-from services.generator.router.requests import RoutedRequest
-from services.generator.router.responses import find_usage, is_aborted_body
+from services.generator.router.replica import Engine
 from shared.service.logs import get_logger
+from shared.text import one_line
 
 log = get_logger(__name__)
 REPLICA_HEADER = "X-Plumbline-Replica"
 _REQUEST_HEADERS = ("Accept", "traceparent", "tracestate")
 _RESPONSE_HEADERS = ("Content-Type", "Retry-After")
+_LARGE_BODY = 2**20
+_CONNECT_SECONDS = 10.0
+# Uvicorn closes idle connections after 5 s. A request sent at that moment would fail as if the
+# replica had dropped the connection.
+_KEEP_ALIVE_SECONDS = 3.0
+_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+_PROMPT_TOKENS = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,15})')
+_COMPLETION_TOKENS = re.compile(rb'"completion_tokens"\s*:\s*(\d{1,15})')
+
+
+@asynccontextmanager
+async def open_session() -> AsyncIterator[aiohttp.ClientSession]:
+    """Open the HTTP client for all replicas, with one unlimited connection pool.
+
+    A request has no time limit: the health check ejects a hung replica, and the client gives up.
+    """
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+        # The router reads the answers, so they must not be compressed.
+        headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+    ) as session:
+        yield session
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Limits of the retries of one request. Times are seconds.
+class RoutedRequest:
+    """A request to forward; ``document`` is the decoded body."""
 
-    Args:
-        deadline: Limit for a request, including its time in the queue and all attempts.
-        max_attempts: Number of attempts.
-        first_pause: Pause before the next attempt if every replica has failed; doubles each time.
-        longest_pause: Limit of that pause.
-    """
+    body: bytes
+    document: Mapping[str, object]
 
-    deadline: float
-    max_attempts: int
-    first_pause: float = 0.1
-    longest_pause: float = 2.0
+    @property
+    def model(self) -> str | None:
+        name = self.document.get("model")
+        return name if isinstance(name, str) else None
 
-    def pause(self, failures: int) -> float:
-        return min(self.longest_pause, self.first_pause * 2.0 ** (failures - 1))
+    def body_for(self, model: str) -> bytes:
+        """The body with the model's name replaced by ``model``; unchanged if it names none."""
+        if self.model in (None, model):
+            return self.body
+        return json.dumps({**self.document, "model": model}).encode()
+
+    @classmethod
+    def parse(cls, body: bytes) -> "RoutedRequest":
+        """Parse a request body. The engine validates all but what the router needs.
+
+        Raises:
+            RequestError: 400, the body is not a JSON object, or asks for a stream.
+        """
+        document = decode_body(body)
+        if not isinstance(document, dict):
+            raise RequestError(400, "the request body is not a JSON object", code="invalid_json")
+        if document.get("stream") is True:
+            raise RequestError(400, "answers are not streamed; leave out stream")
+        return cls(body, document)
 
 
 class Forwarder:
-    """Forwards a request to one replica after another until one answers."""
+    """Forwards requests to replicas.
 
-    def __init__(
-        self,
-        balancer: Balancer,
-        connections: Connections,
-        metrics: RouterMetrics,
-        policy: RetryPolicy,
-    ) -> None:
+    Attributes:
+        session: HTTP client of the replicas, while the service runs.
+    """
+
+    session: aiohttp.ClientSession
+
+    def __init__(self, balancer: Balancer, metrics: RouterMetrics) -> None:
         self._balancer = balancer
-        self._connections = connections
         self._metrics = metrics
-        self._policy = policy
 
     async def forward(
         self, request: web.Request, routed: RoutedRequest, request_id: str
     ) -> web.Response:
-        """Forward a request; returns the response.
+        """Forward a request to the replica with the fewest in flight; returns the response.
 
         Raises:
-            RequestError: 429, 502, 503 or 504: no replica answered.
+            RequestError: 429 or 503, no replica takes the request; 502, the replica failed.
         """
         headers = {
             name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers
         }
         headers["X-Request-Id"] = request_id
-        attempt = _Attempt(self._connections, self._metrics, routed, headers)
-        ticket = self._balancer.ticket()
-        deadline = asyncio.get_running_loop().time() + self._policy.deadline
-        failures: list[AttemptError] = []
-        while True:
-            slot = await self._acquire(ticket, deadline)
-            try:
-                return await self._try(attempt, slot, deadline)
-            except AttemptError as failure:
-                slot.engine.failed(failure)
-                failures.append(failure)
-                self._log(failure, slot, request_id)
-            if len(failures) == self._policy.max_attempts:
-                raise _all_failed(failures)
-            self._metrics.retries.labels(failures[-1].reason).inc()
-            ticket.tried.add(slot.engine)
-            await self._pause(ticket, len(failures))
-
-    async def _acquire(self, ticket: Ticket, deadline: float) -> ReplicaSlot:
+        engine = await self._balancer.acquire()
         try:
-            async with asyncio.timeout_at(deadline):
-                return await self._balancer.acquire(ticket)
-        except TimeoutError:
-            raise self._balancer.refusal() from None
-
-    async def _try(self, attempt: "_Attempt", slot: ReplicaSlot, deadline: float) -> web.Response:
-        try:
-            async with slot.until(deadline):
-                return await attempt.send(slot)
-        except TimeoutError:
-            message = f"no answer within {self._policy.deadline:g} s"
-            raise RequestError(504, message, code="deadline_exceeded") from None
+            async with timeout(None) as evicted:
+                engine.requests.add(evicted)
+                try:
+                    return await self._send(engine, request.path, routed, headers)
+                finally:
+                    engine.requests.discard(evicted)
+        except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
+            if not evicted.expired():
+                engine.suspect = True
+                raise self._failure(engine, "connection", one_line(error)) from None
+            if self._balancer.closed:
+                raise stopping() from None
+            raise self._failure(engine, "ejected", "it was ejected") from None
         finally:
-            self._balancer.release(slot)
+            self._balancer.release(engine)
 
-    def _log(self, failure: AttemptError, slot: ReplicaSlot, request_id: str) -> None:
-        log.debug(
-            "attempt failed",
-            request_id=request_id,
-            replica=slot.engine.name,
-            reason=failure.reason,
-            error=str(failure),
-        )
+    def _failure(self, engine: Engine, reason: str, message: str) -> RequestError:
+        """The error of a request that its replica did not answer; requests a probe of it."""
+        log.warning("request failed", replica=engine.name, reason=reason, error=message)
+        engine.probe_wanted.set()
+        return RequestError(502, f"{engine.name}: {message}", code=f"replica_{reason}")
 
-    async def _pause(self, ticket: Ticket, failures: int) -> None:
-        if not self._balancer.closed and not self._balancer.untried(ticket):
-            # Every replica has failed; an immediate retry would most likely fail again.
-            await asyncio.sleep(self._policy.pause(failures))
+    async def _send(
+        self, engine: Engine, path: str, routed: RoutedRequest, headers: Mapping[str, str]
+    ) -> web.Response:
+        body = routed.body_for(engine.model)
+        async with self.session.post(
+            engine.url + path,
+            data=io.BytesIO(body) if len(body) > _LARGE_BODY else body,
+            headers=headers,
+            allow_redirects=False,
+        ) as answer:
+            if answer.status >= 500:
+                text = (await answer.content.read(300)).decode("utf-8", "replace")
+                message = f"HTTP {answer.status}: {' '.join(text.split())}"
+                raise self._failure(engine, "server_error", message)
+            content = await answer.read()
+        if answer.status == 200:
+            self._check(engine, content)
+        kept = {name: answer.headers[name] for name in _RESPONSE_HEADERS if name in answer.headers}
+        kept[REPLICA_HEADER] = engine.name
+        return web.Response(status=answer.status, body=content, headers=kept)
+
+    def _check(self, engine: Engine, content: bytes) -> None:
+        if is_aborted(content):
+            raise self._failure(engine, "abort", "it aborted the request")
+        usage = find_usage(content)
+        if usage is None or usage.completion_tokens:
+            engine.record_token()
+        if usage is not None:
+            self._metrics.tokens.labels("prompt").inc(usage.prompt_tokens)
+            self._metrics.tokens.labels("completion").inc(usage.completion_tokens)
 
 
-def _all_failed(failures: list[AttemptError]) -> RequestError:
-    last = failures[-1]
-    message = f"{len(failures)} attempts failed; the last error was {last.reason}: {last}"
-    return RequestError(502, message, code=f"replica_{last.reason}")
+# Answers are searched as bytes, with as little decoding as possible.
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
-    """State shared by all attempts of a request; ``headers`` are sent to the replica."""
+class Usage:
+    prompt_tokens: int
+    completion_tokens: int
 
-    connections: Connections
-    metrics: RouterMetrics
-    routed: RoutedRequest
-    headers: dict[str, str]
 
-    async def send(self, slot: ReplicaSlot) -> web.Response:
-        """Send the request; returns the response.
+def find_usage(body: bytes) -> Usage | None:
+    """Find the last ``usage`` in the bytes, which is the valid one."""
+    end = len(body)
+    while (start := body.rfind(b'"usage"', 0, end)) >= 0:
+        if _USAGE.match(body, start):
+            prompt, completion = (
+                pattern.search(body, start) for pattern in (_PROMPT_TOKENS, _COMPLETION_TOKENS)
+            )
+            return Usage(int(prompt[1]) if prompt else 0, int(completion[1]) if completion else 0)
+        end = start
+    return None
 
-        Raises:
-            AttemptError: The replica did not answer.
-        """
-        url = slot.engine.url + self.routed.path
-        body = self.routed.body_for(slot.engine.model)
-        try:
-            async with self.connections.post(url, body, self.headers) as upstream:
-                return await self._answer(upstream, slot)
-        except aiohttp.ConnectionTimeoutError as error:
-            raise connection_failed(error) from None
-        except aiohttp.ServerTimeoutError:
-            message = "the replica sent nothing for too long"
-            raise AttemptError(FailureReason.TIMEOUT, message) from None
-        except (aiohttp.ClientError, ConnectionError) as error:
-            raise connection_failed(error) from None
 
-    async def _answer(self, upstream: aiohttp.ClientResponse, slot: ReplicaSlot) -> web.Response:
-        if upstream.status >= 500:
-            text = (await upstream.content.read(300)).decode("utf-8", "replace")
-            message = f"HTTP {upstream.status}: {' '.join(text.split())}"
-            raise AttemptError(FailureReason.SERVER_ERROR, message)
-        body = await upstream.read()
-        if upstream.status == 200:
-            self._check_body(body, slot)
-        found = upstream.headers
-        headers = {name: found[name] for name in _RESPONSE_HEADERS if name in found}
-        headers[REPLICA_HEADER] = slot.engine.name
-        return web.Response(status=upstream.status, body=body, headers=headers)
-
-    def _check_body(self, body: bytes, slot: ReplicaSlot) -> None:
-        if is_aborted_body(body):
-            raise AttemptError(FailureReason.ABORT, "the replica aborted the request")
-        usage = find_usage(body)
-        if usage is None or usage.completion_tokens:
-            slot.engine.record_token()
-        if usage is not None:
-            self.metrics.tokens.labels("prompt").inc(usage.prompt_tokens)
-            self.metrics.tokens.labels("completion").inc(usage.completion_tokens)
+def is_aborted(body: bytes) -> bool:
+    """Whether any choice ends with ``finish_reason: "abort"``: the engine dropped the request."""
+    # Quotes in a text are escaped, so this skips nearly every body.
+    if b'"abort"' not in body:
+        return False
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    choices = document.get("choices") if isinstance(document, dict) else None
+    return isinstance(choices, list) and any(
+        isinstance(choice, dict) and choice.get("finish_reason") == "abort" for choice in choices
+    )

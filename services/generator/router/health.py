@@ -5,115 +5,79 @@ requests a token. Tokens of other requests count as well.
 """
 
 import asyncio
-import errno
 import json
 import time
 import uuid
-from dataclasses import dataclass
 
 import aiohttp
 
-from services.generator.router.connections import Connections
-from services.generator.router.engine_metrics import count_tokens
-from services.generator.router.replica import Engine, FailureReason, connection_failed
-from services.generator.router.responses import is_aborted
+from services.generator.router.forwarder import is_aborted
+from services.generator.router.metrics import count_tokens, fetch
+from services.generator.router.replica import Engine
+from services.generator.settings import GeneratorSettings
 from shared.errors import ServiceError
 from shared.service.logs import get_logger
 from shared.text import one_line
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeSettings:
-    """Times are seconds.
-
-    Args:
-        interval: Time without a token after which a probe is sent.
-        timeout: Limit for one probe, which may queue behind a long prefill.
-        failures: Consecutive failed probes before an engine is ejected. One is enough if nothing
-            listens there any more, or after a dropped connection unless it only timed out.
-        pause: Pause between a failed probe and the next one, unless ``interval`` is shorter.
-        models_timeout: Limit for an engine to report the name of its model.
-        counters_timeout: Limit for an engine to report its token counters.
-    """
-
-    interval: float
-    timeout: float
-    failures: int
-    pause: float = 1.0
-    models_timeout: float = 30.0
-    counters_timeout: float = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeFailure:
-    """Cause of a failed probe.
-
-    ``slow`` if the engine may only be busy, ``local`` if this process is out of resources,
-    ``refused`` if nothing listens at the engine's address.
-    """
-
-    message: str
-    slow: bool = False
-    local: bool = False
-    refused: bool = False
+# Seconds: for an engine's answer to /v1/models and /metrics, and between two failed probes.
+_MODELS, _METRICS, _PAUSE = 30.0, 5.0, 1.0
 
 
 class HealthCheck:
-    """Probes engines, at startup and while they run."""
+    """Probes engines, at startup and while they run.
 
-    def __init__(self, connections: Connections, settings: ProbeSettings) -> None:
-        self._connections = connections
-        self._settings = settings
+    Attributes:
+        session: HTTP client of the replicas, while the service runs.
+    """
+
+    session: aiohttp.ClientSession
+
+    def __init__(self, settings: GeneratorSettings) -> None:
+        self._interval = settings.router_probe_interval
+        self._timeout = settings.router_probe_timeout
+        self._failures = settings.router_probe_failures
 
     async def admit(self, engine: Engine) -> None:
         """Wait for an engine's first token.
 
         Raises:
-            ServiceError: The engine does not generate a token.
+            ServiceError: The engine does not report its model, or does not generate a token.
         """
         await self._find_model(engine)
-        failures = 0
-        while failure := await self._probe(engine):
-            failures += 1
-            if failures >= self._settings.failures:
-                raise ServiceError(f"{engine.name} generates no token: {failure.message}")
-            await self._pause()
+        engine.suspect = True
+        if reason := await self._until_failed(engine, recovers=True):
+            raise ServiceError(f"{engine.name} generates no token: {reason}")
 
     async def until_unhealthy(self, engine: Engine) -> str:
         """Probe the engine until it must be ejected; returns the reason."""
+        return await self._until_failed(engine, recovers=False)
+
+    async def _until_failed(self, engine: Engine, *, recovers: bool) -> str:
+        """Probe until enough probes in a row have failed; returns the reason of the last one.
+
+        If ``recovers``, the first success ends it, and the reason is empty.
+        """
+        failures = 0
         while True:
-            await self._until_due(engine)
+            if not engine.suspect:
+                failures = 0
+                await self._until_due(engine)
             engine.probe_wanted.clear()
-            failure = await self._probe(engine)
-            if failure is None:
-                continue
-            if reason := self._record(engine, failure):
-                return reason
-            await self._pause()
-
-    def _record(self, engine: Engine, failure: ProbeFailure) -> str:
-        """Count a failed probe; returns the reason to eject the engine, empty to keep it."""
-        log.warning("probe failed", replica=engine.rank, reason=failure.message)
-        if failure.local:
-            return ""
-        engine.failed_probes += 1
-        if engine.dropped and not failure.slow:
-            return f"a connection was dropped, and then: {failure.message}"
-        if failure.refused:
-            return failure.message
-        return failure.message if engine.failed_probes >= self._settings.failures else ""
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(min(self._settings.pause, self._settings.interval))
+            reason = await self._probe(engine)
+            if not reason and recovers:
+                return ""
+            if reason:
+                log.warning("probe failed", replica=engine.rank, reason=reason)
+                engine.suspect = True
+                failures += 1
+                if failures >= self._failures:
+                    return reason
+                await asyncio.sleep(min(_PAUSE, self._interval))
 
     async def _until_due(self, engine: Engine) -> None:
         """Wait until a probe is due: a request failed, or no token came for too long."""
-        while not engine.failed_probes:
-            rest = engine.last_token + self._settings.interval - time.monotonic()
-            if rest <= 0:
-                return
+        while (rest := engine.last_token + self._interval - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(rest):
                     await engine.probe_wanted.wait()
@@ -122,74 +86,59 @@ class HealthCheck:
                 pass
 
     async def _find_model(self, engine: Engine) -> None:
-        """Query the name under which the engine serves its model.
-
-        Raises:
-            ServiceError: The engine does not report a model.
-        """
-        url, timeout = f"{engine.url}/v1/models", self._settings.models_timeout
+        """Query the name under which the engine serves its model."""
+        limit = aiohttp.ClientTimeout(total=_MODELS)
         try:
-            body = await self._connections.get(url, timeout)
-            engine.model = str(json.loads(body)["data"][0]["id"])
+            async with self.session.get(f"{engine.url}/v1/models", timeout=limit) as answer:
+                engine.model = str((await answer.json())["data"][0]["id"])
         except (aiohttp.ClientError, OSError, ValueError, LookupError, TypeError) as error:
             raise ServiceError(
                 f"{engine.name} does not report its model: {one_line(error)}"
             ) from None
 
-    async def _probe(self, engine: Engine) -> ProbeFailure | None:
-        """Request one token; returns the failure if no token was generated.
+    async def _probe(self, engine: Engine) -> str:
+        """Request one token; returns the reason if no token was generated.
 
         Two other signs of progress count as success: a token of any other request since the probe
         began, or an increase of the engine's own token counters.
         """
         began = time.monotonic()
-        before = await self._counted(engine) if engine.slots else None
-        failure = await self._request_token(engine)
-        if failure is None:
-            engine.record_token()
-        elif engine.last_token > began:
-            return None
-        elif before is not None and (await self._counted(engine) or 0) > before:
-            engine.record_token()
-            return None
-        return failure
+        before = await self._counted(engine) if engine.in_flight else None
+        reason = await self._request_token(engine)
+        if reason and engine.last_token > began:
+            return ""
+        if reason and (before is None or (await self._counted(engine) or 0) <= before):
+            return reason
+        engine.record_token()
+        return ""
 
-    async def _request_token(self, engine: Engine) -> ProbeFailure | None:
+    async def _request_token(self, engine: Engine) -> str:
         request = {"model": engine.model, "prompt": "1", "max_tokens": 1, "temperature": 0}
-        headers = {"X-Request-Id": f"probe-{uuid.uuid4().hex}"}
-        url, body = f"{engine.url}/v1/completions", json.dumps(request).encode()
-        timeout = self._settings.timeout
         try:
-            async with self._connections.post(url, body, headers, total=timeout) as response:
-                reason = _failure(response.status, await response.read())
+            async with self.session.post(
+                f"{engine.url}/v1/completions",
+                data=json.dumps(request).encode(),
+                headers={"X-Request-Id": f"probe-{uuid.uuid4().hex}"},
+                timeout=aiohttp.ClientTimeout(total=self._timeout),
+            ) as answer:
+                return _failure(answer.status, await answer.read())
         except TimeoutError:
-            return ProbeFailure(f"no token within {timeout:g} s", slow=True)
+            return f"no token within {self._timeout:g} s"
         except (aiohttp.ClientError, OSError) as error:
-            failure = connection_failed(error)
-            return ProbeFailure(
-                str(failure),
-                local=failure.reason is FailureReason.ROUTER,
-                refused=isinstance(error, OSError) and error.errno == errno.ECONNREFUSED,
-            )
-        return ProbeFailure(reason) if reason else None
+            return one_line(error)
 
     async def _counted(self, engine: Engine) -> float | None:
-        url, timeout = f"{engine.url}/metrics", self._settings.counters_timeout
-        try:
-            text = await self._connections.get(url, timeout)
-        except (aiohttp.ClientError, OSError):
-            return None
-        return count_tokens(text.decode("utf-8", "replace"))
+        return count_tokens(await fetch(self.session, engine.url, _METRICS))
 
 
 def _failure(status: int, body: bytes) -> str:
     if status != 200:
         text = " ".join(body[:300].decode("utf-8", "replace").split())
         return f"the probe got HTTP {status}: {text}"
+    if is_aborted(body):
+        return "the probe was aborted"
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         return "the probe's answer is not JSON"
-    if is_aborted(answer):
-        return "the probe was aborted"
     return "" if isinstance(answer, dict) and answer.get("choices") else "the probe got no choice"

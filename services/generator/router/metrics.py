@@ -1,39 +1,40 @@
-"""Prometheus metrics of the router: counters, histograms, and gauges of the current state."""
+"""Prometheus metrics of the router, and those of the engines, merged with a label ``replica``."""
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping
 
+import aiohttp
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
+    Metric,
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
-
-from services.generator.router.replica import ReplicaState, ReplicaStatus
+from prometheus_client.samples import Sample
 
 _DURATION = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 3600)
+_LABEL = "replica"
+_TOKEN_COUNTERS = ("generation_tokens_total", "prompt_tokens_total")
+_SCRAPE_SECONDS = 2.0
+# The parser raises all of these for text that is not in Prometheus' format.
+_PARSE_ERRORS = (ValueError, IndexError, OverflowError)
 
 
 class RouterMetrics:
-    """Counters and histograms in a separate registry; ``gauges`` is collected at each scrape."""
+    """Metrics in a separate registry; the gauges' functions are set by the router."""
 
-    def __init__(self, gauges: Collector) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(gauges)
         ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "plumbline_generator_requests_total",
             "Completion requests by outcome: answered, http_<status>, cancelled.",
             ["outcome"],
-            registry=self.registry,
-        )
-        self.retries = Counter(
-            "plumbline_generator_retries_total",
-            "Requests that were retried on another replica, by reason.",
-            ["reason"],
             registry=self.registry,
         )
         self.tokens = Counter(
@@ -51,7 +52,24 @@ class RouterMetrics:
         self.restarts = Counter(
             "plumbline_generator_replica_restarts_total",
             "Restarts of a replica.",
-            ["replica"],
+            [_LABEL],
+            registry=self.registry,
+        )
+        self.queued = Gauge(
+            "plumbline_generator_requests_queued",
+            "Completion requests that wait for a slot on a replica.",
+            registry=self.registry,
+        )
+        self.in_flight = Gauge(
+            "plumbline_generator_requests_in_flight",
+            "Completion requests in flight on a replica.",
+            [_LABEL],
+            registry=self.registry,
+        )
+        self.healthy = Gauge(
+            "plumbline_generator_replica_healthy",
+            "1 while a replica gets requests.",
+            [_LABEL],
             registry=self.registry,
         )
 
@@ -59,38 +77,79 @@ class RouterMetrics:
         return generate_latest(self.registry)
 
 
-class StateGauges(Collector):
-    """Gauges that are read at each scrape: the queue, and the state of each replica.
+# Metrics of the engines
 
-    Attributes:
-        replicas: Returns the status of all replicas; empty until there is a pool.
+
+async def scrape(session: aiohttp.ClientSession, urls: Mapping[int, str]) -> bytes:
+    """Scrape all engines, given by rank; skips engines that take over two seconds."""
+    texts = await asyncio.gather(*(fetch(session, url, _SCRAPE_SECONDS) for url in urls.values()))
+    # In a thread: parsing thousands of lines would block the event loop.
+    return await asyncio.to_thread(merge, dict(zip(map(str, urls), texts, strict=True)))
+
+
+async def fetch(session: aiohttp.ClientSession, url: str, seconds: float) -> str:
+    """The metrics of an engine; empty if it does not answer in time."""
+    limit = aiohttp.ClientTimeout(total=seconds)
+    try:
+        async with session.get(f"{url}/metrics", timeout=limit, raise_for_status=True) as answer:
+            return (await answer.read()).decode("utf-8", "replace")
+    except (aiohttp.ClientError, OSError):
+        return ""
+
+
+def merge(texts: Mapping[str, str]) -> bytes:
+    """Merge the metrics of several replicas into one text; skips damaged ones.
+
+    The samples of a metric are grouped under the first engine's ``HELP`` and ``TYPE``. If an engine
+    has a label ``replica`` itself, it becomes ``exported_replica``, as in Prometheus.
     """
-
-    def __init__(self, queued: Callable[[], int]) -> None:
-        self._queued = queued
-        self.replicas: Callable[[], Sequence[ReplicaStatus]] = tuple
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        yield GaugeMetricFamily(
-            "plumbline_generator_requests_queued",
-            "Completion requests that wait for a slot on a replica.",
-            value=self._queued(),
-        )
-        replicas = self.replicas()
-        yield _per_replica(
-            "requests_in_flight",
-            "Completion requests in flight on a replica.",
-            {one.replica: one.engine.in_flight if one.engine else 0 for one in replicas},
-        )
-        yield _per_replica(
-            "replica_healthy",
-            "1 while a replica gets requests.",
-            {one.replica: float(one.state is ReplicaState.HEALTHY) for one in replicas},
-        )
+    merged: dict[tuple[str, str], Metric] = {}
+    for replica, text in texts.items():
+        for family in _families(text):
+            samples = [_labelled(sample, replica) for sample in family.samples]
+            first = merged.setdefault((family.name, family.type), family)
+            if first is family:
+                family.samples = samples
+            else:
+                first.samples.extend(samples)
+    registry = CollectorRegistry()
+    registry.register(_Parsed(metric for metric in merged.values() if metric.samples))
+    return generate_latest(registry)
 
 
-def _per_replica(name: str, text: str, values: dict[int, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(f"plumbline_generator_{name}", text, labels=["replica"])
-    for rank, value in values.items():
-        family.add_metric([str(rank)], value)
-    return family
+def count_tokens(text: str) -> float | None:
+    """Sum the prompt and generation tokens of an engine; None without such counters."""
+    # Parse only these lines, because the parser takes 40 microseconds per line.
+    lines = [line for line in text.splitlines() if any(name in line for name in _TOKEN_COUNTERS)]
+    values = [
+        sample.value
+        for family in _families("\n".join(lines))
+        for sample in family.samples
+        if sample.name.endswith(_TOKEN_COUNTERS)
+    ]
+    return sum(values) if values else None
+
+
+class _Parsed(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = list(metrics)
+
+    def collect(self) -> list[Metric]:
+        return self._metrics
+
+
+def _families(text: str) -> list[Metric]:
+    """Parse an exposition; empty for a damaged one, or one that cannot be written again."""
+    try:
+        families = list(text_string_to_metric_families(text))
+        for sample in (sample for family in families for sample in family.samples):
+            int(float(sample.timestamp or 0) * 1000)
+            float(sample.value)
+    except _PARSE_ERRORS:
+        return []
+    return families
+
+
+def _labelled(sample: Sample, replica: str) -> Sample:
+    own = {f"exported_{k}" if k == _LABEL else k: value for k, value in sample.labels.items()}
+    return sample._replace(labels={_LABEL: replica, **own})

@@ -1,20 +1,17 @@
-"""Replica of the model: the interface for backends, its load, and its slots for requests.
+"""Replica of the model: the interface for backends, and its state in the router.
 
 A backend provides :class:`Replica` and :class:`ReplicaFactory`. The router wraps each started
-replica in an :class:`Engine`; a request in flight there holds a :class:`ReplicaSlot`.
+replica in an :class:`Engine`.
 """
 
 import asyncio
-import errno
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from shared.errors import ServiceError
-from shared.text import one_line
 
 
 class Replica(Protocol):
@@ -30,13 +27,8 @@ class Replica(Protocol):
         """``http://host:port``, without ``/v1``."""
         ...
 
-    @property
-    def start_seconds(self) -> Mapping[str, float]:
-        """How long the steps of its start took, for the log; some may be parts of others."""
-        ...
-
     async def ended(self) -> str:
-        """Wait until the replica is known to have ended by itself; returns the reason."""
+        """Wait until the replica has ended by itself; returns the reason."""
         ...
 
     async def stop(self) -> None:
@@ -65,135 +57,45 @@ class NoPlacementError(ServiceError):
     """No machine has room for the replica at the moment."""
 
 
-# Failed attempts
-
-
-class FailureReason(StrEnum):
-    CONNECTION = "connection"
-    SERVER_ERROR = "server_error"
-    TIMEOUT = "timeout"
-    ABORT = "abort"
-    EJECTED = "ejected"
-    ROUTER = "router"
-    """Not the replica's fault: this process ran out of sockets or memory."""
-
-
-class AttemptError(Exception):
-    """A failed attempt on one replica; another replica may answer."""
-
-    def __init__(self, reason: FailureReason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-_LOCAL_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
-
-
-def connection_failed(error: Exception) -> AttemptError:
-    """Classify a connection error: the replica failed, or this process is out of resources."""
-    local = isinstance(error, OSError) and error.errno in _LOCAL_ERRORS
-    reason = FailureReason.ROUTER if local else FailureReason.CONNECTION
-    return AttemptError(reason, one_line(error))
-
-
-# State of a started replica
-
-
 class Engine:
     """One generation of a replica.
 
     Attributes:
+        in_flight: Requests that have a slot on it.
+        requests: The requests being sent; :meth:`evict` lets them time out.
         last_token: Time (``time.monotonic``) of the last token it is known to have generated.
-        doubt: Reason why it gets no new requests, else empty; the next token clears it.
+        suspect: A connection broke or a probe failed, so it gets no new requests; the next token
+            clears it.
         on_available: Called when it can take requests again.
     """
 
-    def __init__(self, rank: int, generation: int, replica: Replica) -> None:
-        self.rank, self.generation = rank, generation
+    def __init__(self, rank: int, replica: Replica) -> None:
+        self.rank = rank
         self.replica = replica
         self.name = replica.name
         self.url = replica.url.rstrip("/")
         self.model = ""
-        self.slots: set[ReplicaSlot] = set()
+        self.in_flight = 0
+        self.requests: set[asyncio.Timeout] = set()
         self.last_used = 0
         self.last_token = float("-inf")
-        self.dropped = False
-        self.failed_probes = 0
+        self.suspect = False
         self.probe_wanted = asyncio.Event()
         self.on_available: Callable[[], None] = lambda: None
 
-    @property
-    def doubt(self) -> str:
-        if self.failed_probes:
-            return "a probe failed"
-        return "a connection was dropped" if self.dropped else ""
-
-    @property
-    def trusted(self) -> bool:
-        return not self.dropped and not self.failed_probes
-
     def record_token(self) -> None:
         self.last_token = time.monotonic()
-        if not self.trusted:
-            self.dropped, self.failed_probes = False, 0
+        if self.suspect:
+            self.suspect = False
             self.on_available()
 
-    def failed(self, failure: AttemptError) -> None:
-        """Request a probe after a failed request."""
-        if failure.reason in (FailureReason.EJECTED, FailureReason.ROUTER):
-            return
-        if failure.reason is FailureReason.CONNECTION:
-            self.dropped = True
-        self.probe_wanted.set()
-
-    def evict(self, reason: str) -> int:
-        """Interrupt all requests in flight, to be retried elsewhere; returns their number."""
-        for slot in self.slots:
-            slot.evict(reason)
-        return len(self.slots)
-
-
-class ReplicaSlot:
-    """Slot of a request on an engine, until :meth:`close`."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._evicted = ""
-        self._timer: asyncio.Timeout | None = None
-        engine.slots.add(self)
-
-    def close(self) -> None:
-        self.engine.slots.discard(self)
-
-    @asynccontextmanager
-    async def until(self, deadline: float) -> AsyncIterator[None]:
-        """Limit a block by ``deadline`` (loop time) and by :meth:`evict`.
-
-        Raises:
-            AttemptError: The request was evicted.
-            TimeoutError: The deadline has passed.
-        """
-        try:
-            async with asyncio.timeout_at(deadline) as self._timer:
-                try:
-                    if self._evicted:
-                        raise TimeoutError
-                    yield
-                finally:
-                    self._timer = None
-        except TimeoutError:
-            if self._evicted:
-                raise AttemptError(FailureReason.EJECTED, self._evicted) from None
-            raise
-
-    def evict(self, reason: str) -> None:
-        """Interrupt :meth:`until`, by rescheduling its timeout to now."""
-        self._evicted = reason
-        if self._timer is not None and not self._timer.expired():
-            self._timer.reschedule(asyncio.get_running_loop().time())
-
-
-# Reported state
+    def evict(self) -> int:
+        """Interrupt all requests in flight; returns their number."""
+        now = asyncio.get_running_loop().time()
+        for request in self.requests:
+            if not request.expired():
+                request.reschedule(now)
+        return len(self.requests)
 
 
 class ReplicaState(StrEnum):
@@ -207,25 +109,14 @@ class ReplicaState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class EngineStatus:
-    name: str
-    url: str
-    in_flight: int
-    doubt: str
-    facts: Mapping[str, object]
-
-    @classmethod
-    def of(cls, engine: Engine) -> "EngineStatus":
-        facts = dict(engine.replica.describe())
-        return cls(engine.name, engine.url, len(engine.slots), engine.doubt, facts)
-
-
-@dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """State of a replica for ``/readyz`` and ``/metrics``; no ``engine`` while none is running."""
+    """State of a replica for ``/readyz``; without a running engine the last four are empty."""
 
     replica: int
     state: ReplicaState
     generation: int
     error: str
-    engine: EngineStatus | None
+    name: str
+    url: str
+    in_flight: int
+    facts: Mapping[str, object]

@@ -4,105 +4,82 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 
 from services.generator.router.balancer import Balancer
 from services.generator.router.health import HealthCheck
 from services.generator.router.metrics import RouterMetrics
 from services.generator.router.replica import (
     Engine,
-    EngineStatus,
     NoPlacementError,
     ReplicaFactory,
     ReplicaState,
     ReplicaStatus,
 )
-from services.generator.settings import GeneratorSettings
 from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
-_LONGEST_PAUSE = 120.0
+RESTARTS_PER_HOUR = 10
+STOP_SECONDS = 60.0
+"""Seconds for a replica to stop."""
+# Seconds before the first restart; the pause doubles up to the longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0
 
 
 class RestartBudget:
-    """Limit of restarts per hour, with exponential backoff between them. Times are seconds.
+    """Limit of restarts per hour, with exponential backoff between them.
 
     Restarts older than an hour count neither for the limit nor for the backoff.
     """
 
-    def __init__(
-        self,
-        *,
-        first_pause: float,
-        per_hour: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.first_pause = first_pause
-        self._per_hour = per_hour
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._times: deque[float] = deque()
 
     def next_pause(self) -> float | None:
-        """Spend one restart; returns the pause before it, None if the budget is exhausted."""
+        """Spend one restart; returns the seconds before it, None if the budget is exhausted."""
         now = self._clock()
         while self._times and self._times[0] <= now - 3600:
             self._times.popleft()
-        if len(self._times) >= self._per_hour:
+        if len(self._times) >= RESTARTS_PER_HOUR:
             return None
-        pause = min(_LONGEST_PAUSE, self.first_pause * 2.0 ** min(len(self._times), 20))
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** len(self._times))
         self._times.append(now)
         return pause
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisorContext:
-    """Dependencies that the supervisors of all replicas share."""
-
-    settings: GeneratorSettings
-    factory: ReplicaFactory
-    balancer: Balancer
-    health: HealthCheck
-    metrics: RouterMetrics
-
-
 class ReplicaSupervisor:
-    """Keeps replica ``rank`` running; calls ``on_failed_start`` after each failed start."""
+    """Keeps replica ``rank`` of a pool running."""
 
-    def __init__(
-        self,
-        rank: int,
-        context: SupervisorContext,
-        on_failed_start: Callable[["ReplicaSupervisor"], None],
-    ) -> None:
-        settings = context.settings
+    def __init__(self, rank: int, pool: "ReplicaPool") -> None:
         self.rank = rank
         self.generation = 0
         self.engine: Engine | None = None
         self.error = ""
         self.was_ready = False
         self._unplaced = False
-        self._context = context
-        self._on_failed_start = on_failed_start
+        self._pool = pool
         self._state = ReplicaState.STARTING
-        self._restarts = RestartBudget(
-            first_pause=settings.router_restart_backoff,
-            per_hour=settings.router_restarts_per_hour,
-        )
+        self._restarts = RestartBudget()
         self._log = log.bind(replica=rank)
-        context.metrics.restarts.labels(str(rank))
+        metrics, name = pool.metrics, str(rank)
+        self._restarted = metrics.restarts.labels(name)
+        metrics.healthy.labels(name).set_function(lambda: self.state is ReplicaState.HEALTHY)
+        metrics.in_flight.labels(name).set_function(lambda: self.status.in_flight)
 
     @property
     def state(self) -> ReplicaState:
-        healthy = self._state is ReplicaState.HEALTHY
-        if healthy and self.engine is not None and not self.engine.trusted:
+        if self._state is ReplicaState.HEALTHY and self.engine is not None and self.engine.suspect:
             return ReplicaState.SUSPECT
         return self._state
 
     @property
     def status(self) -> ReplicaStatus:
-        engine = EngineStatus.of(self.engine) if self.engine else None
-        return ReplicaStatus(self.rank, self.state, self.generation, self.error, engine)
+        state = self.rank, self.state, self.generation, self.error
+        if self.engine is None:
+            return ReplicaStatus(*state, name="", url="", in_flight=0, facts={})
+        engine, facts = self.engine, dict(self.engine.replica.describe())
+        return ReplicaStatus(*state, engine.name, engine.url, engine.in_flight, facts)
 
     async def run(self) -> None:
         """Run until the restart budget is exhausted. After a cancellation, call :meth:`stop`."""
@@ -110,8 +87,7 @@ class ReplicaSupervisor:
             while True:
                 await self._run_generation()
                 # A missing machine may stay away for hours, which is no defect of the replica.
-                budget = self._restarts
-                pause = budget.first_pause if self._unplaced else budget.next_pause()
+                pause = _FIRST_PAUSE if self._unplaced else self._restarts.next_pause()
                 if pause is None:
                     self._log.error("given up", generation=self.generation, reason=self.error)
                     return
@@ -119,21 +95,21 @@ class ReplicaSupervisor:
                 self._log.info("restarting", in_seconds=pause, reason=self.error)
                 await asyncio.sleep(pause)
                 self.generation += 1
-                self._context.metrics.restarts.labels(str(self.rank)).inc()
+                self._restarted.inc()
         finally:
             self._state = ReplicaState.GIVEN_UP
-            self._withdraw(self.error or "the replica is being stopped")
+            self._withdraw()
 
     async def stop(self) -> None:
         """Stop the replica, if it is running."""
-        engine, limit = self.engine, self._context.settings.router_stop_timeout
+        engine = self.engine
         if engine is None:
             return
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(STOP_SECONDS):
                 await engine.replica.stop()
         except TimeoutError:
-            self._log.warning("stop timed out", name=engine.name, seconds=limit)
+            self._log.warning("stop timed out", name=engine.name, seconds=STOP_SECONDS)
         except PlumblineError as error:
             self._log.warning("stop failed", name=engine.name, reason=str(error))
         if self.engine is engine:
@@ -154,25 +130,23 @@ class ReplicaSupervisor:
                 "start failed", generation=self.generation, seconds=seconds, reason=self.error
             )
             await self.stop()
-            self._on_failed_start(self)
+            self._pool.start_failed(self)
             return
         self._unplaced = False
         self._serve(engine, time.monotonic() - began)
-        self.error = await _first(
-            self._context.health.until_unhealthy(engine), engine.replica.ended()
-        )
+        self.error = await _first(self._pool.health.until_unhealthy(engine), engine.replica.ended())
         self._state = ReplicaState.EJECTED
-        moved = self._withdraw(f"replica {engine.name} was ejected: {self.error}")
-        self._log.warning("ejected", name=engine.name, reason=self.error, moved=moved)
+        evicted = self._withdraw()
+        self._log.warning("ejected", name=engine.name, reason=self.error, evicted=evicted)
         await self.stop()
 
     async def _start(self) -> Engine:
-        limit = self._context.settings.router_start_timeout
+        limit = self._pool.start_timeout
         try:
             async with asyncio.timeout(limit):
-                replica = await self._context.factory.start(self.rank, self.generation)
-                self.engine = Engine(self.rank, self.generation, replica)
-                await self._context.health.admit(self.engine)
+                replica = await self._pool.factory.start(self.rank, self.generation)
+                self.engine = Engine(self.rank, replica)
+                await self._pool.health.admit(self.engine)
         except TimeoutError:
             raise ServiceError(f"replica {self.rank} was not ready within {limit:g} s") from None
         return self.engine
@@ -180,7 +154,7 @@ class ReplicaSupervisor:
     def _serve(self, engine: Engine, seconds: float) -> None:
         self._state = ReplicaState.HEALTHY
         self.was_ready = True
-        self._context.balancer.add(engine)
+        self._pool.balancer.add(engine)
         self._log.info(
             "ready",
             generation=self.generation,
@@ -188,15 +162,14 @@ class ReplicaSupervisor:
             name=engine.name,
             url=engine.url,
             facts=dict(engine.replica.describe()),
-            start_seconds=dict(engine.replica.start_seconds),
         )
 
-    def _withdraw(self, reason: str) -> int:
+    def _withdraw(self) -> int:
         """Remove the engine from load balancing, and evict its requests; returns their number."""
         if self.engine is None:
             return 0
-        self._context.balancer.remove(self.engine)
-        return self.engine.evict(reason)
+        self._pool.balancer.remove(self.engine)
+        return self.engine.evict()
 
 
 async def _first(*reasons: Coroutine[None, None, str]) -> str:
@@ -214,30 +187,48 @@ async def _first(*reasons: Coroutine[None, None, str]) -> str:
 class ReplicaPool:
     """All replicas of the service, started and stopped concurrently.
 
-    Attributes:
-        failed: Set when no replica is left; ``error`` is then the reason.
+    Args:
+        n_replicas: Number of replicas.
+        start_timeout: Seconds until a new replica has produced its first token.
+        factory: Starts the replicas.
+        balancer: Assigns requests to replicas while they are healthy.
+        health: Checks them.
+        metrics: Counts their restarts.
+        failed: Set when no replica is left; :attr:`error` is then the reason.
     """
 
-    def __init__(self, n_replicas: int, context: SupervisorContext, failed: asyncio.Event) -> None:
-        self._supervisors = [
-            ReplicaSupervisor(rank, context, self._start_failed) for rank in range(n_replicas)
-        ]
-        self.failed = failed
+    def __init__(
+        self,
+        n_replicas: int,
+        start_timeout: float,
+        factory: ReplicaFactory,
+        balancer: Balancer,
+        health: HealthCheck,
+        metrics: RouterMetrics,
+        failed: asyncio.Event,
+    ) -> None:
+        self.start_timeout = start_timeout
+        self.factory = factory
+        self.balancer = balancer
+        self.health = health
+        self.metrics = metrics
         self.error: BaseException | None = None
+        self._failed = failed
+        self._supervisors = [ReplicaSupervisor(rank, self) for rank in range(n_replicas)]
         self._tasks: list[asyncio.Task[None]] = []
         self._first_failure = ""
 
     @property
     def ready(self) -> bool:
-        return any(one.state is ReplicaState.HEALTHY for one in self._supervisors)
+        return any(s.state is ReplicaState.HEALTHY for s in self._supervisors)
 
     @property
     def engines(self) -> Sequence[Engine]:
         """The running engines, by rank."""
-        return [one.engine for one in self._supervisors if one.engine]
+        return [s.engine for s in self._supervisors if s.engine]
 
     def status(self) -> Sequence[ReplicaStatus]:
-        return [one.status for one in self._supervisors]
+        return [s.status for s in self._supervisors]
 
     def start(self) -> None:
         for supervisor in self._supervisors:
@@ -252,9 +243,10 @@ class ReplicaPool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(supervisor.stop() for supervisor in self._supervisors))
 
-    def _start_failed(self, supervisor: ReplicaSupervisor) -> None:
+    def start_failed(self, supervisor: ReplicaSupervisor) -> None:
+        """Note a failed start; the service ends if no replica has ever been ready."""
         self._first_failure = self._first_failure or supervisor.error
-        if all(one.error and not one.was_ready for one in self._supervisors):
+        if all(s.error and not s.was_ready for s in self._supervisors):
             self._fail(ServiceError(f"no replica could be started: {self._first_failure}"))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -262,11 +254,11 @@ class ReplicaPool:
             return
         if error := task.exception():
             log.error("supervision task crashed", exc_info=error)
-        if all(one.done() for one in self._tasks):
-            reasons = "; ".join(f"{one.rank}: {one.error}" for one in self._supervisors)
+        if all(t.done() for t in self._tasks):
+            reasons = "; ".join(f"{s.rank}: {s.error}" for s in self._supervisors)
             self._fail(error or ServiceError(f"every replica has been given up ({reasons})"))
 
     def _fail(self, error: BaseException) -> None:
         if self.error is None:
             self.error = error
-            self.failed.set()
+            self._failed.set()

@@ -2,7 +2,7 @@
 
 import asyncio
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -10,14 +10,12 @@ from multiprocessing.context import SpawnProcess
 import uvloop
 from aiohttp import web
 
-from services.generator.router.app import build_app
+from services.generator.router.app import Router
 from services.generator.settings import GeneratorSettings
 from shared.service.logs import configure_logging
 
 
 class _Replica:
-    start_seconds: Mapping[str, float] = {}
-
     def __init__(self, url: str) -> None:
         self.name = self.url = url
 
@@ -39,11 +37,12 @@ class _Factory:
         return _Replica(self._urls[rank])
 
 
-def route(pipe: Connection, engines: Sequence[str]) -> None:
+def route(pipe: Connection, engines: Sequence[str], model: str) -> None:
     """Serve the router before the engines, and tell the pipe its address."""
     configure_logging("generator", "WARNING")
-    settings = GeneratorSettings.model_validate({"router_max_in_flight": 4096})
-    uvloop.run(listen(build_app(settings, _Factory(engines), len(engines)), pipe))
+    settings = GeneratorSettings.model_validate({"router_max_in_flight": 4096, "model": model})
+    router = Router(settings, _Factory(engines), len(engines))
+    uvloop.run(listen(router.application(), pipe))
 
 
 async def listen(app: web.Application, pipe: Connection) -> None:

@@ -9,7 +9,6 @@ import psutil
 
 from tests.bench.generation.bench import Bench
 from tests.bench.generation.client import Load, ask
-from tests.bench.generation.processes import wait_for
 from tests.bench.generation.questions import prompts, questions
 from tests.bench.generation.routers import process, route
 from tests.bench.generation.servers import OURS, Server, model_of, serving
@@ -89,19 +88,12 @@ def _parts(server: Server, stack: ExitStack) -> Iterator[tuple[Server, int]]:
     for count in (1, 2, 4, 8):
         if server.side == OURS and count <= len(engines):
             some = engines[:count]
-            yield replace(server, side=DIRECT, urls=some, model=model_of(engines[0])), count
+            model = model_of(engines[0])
+            yield replace(server, side=DIRECT, urls=some, model=model), count
             if count < len(engines):
-                child, pipe = stack.enter_context(process(route, some))
+                child, pipe = stack.enter_context(process(route, some, model))
                 url = pipe.recv()
-                wait_for(lambda url=url: _serves(url), server.running)  # type: ignore[misc]
-                yield replace(server, urls=[url], model=model_of(url), pid=child.pid), count
-
-
-def _serves(url: str) -> bool:
-    try:
-        return bool(model_of(url))
-    except OSError:
-        return False
+                yield replace(server, urls=[url], model=model, pid=child.pid), count
 
 
 def one_pass(bench: Bench, server: Server, replicas: int, number: int, total: int = 0) -> Pass:

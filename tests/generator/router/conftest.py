@@ -6,7 +6,8 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
-from services.generator.router.app import build_app
+from services.generator.router import supervisor
+from services.generator.router.app import Router
 from services.generator.settings import GeneratorSettings
 from shared.service.tokens import authorization
 from tests.generator.router.engines import FakeFactory
@@ -15,8 +16,6 @@ FAST = {
     "router_probe_interval": 60,
     "router_probe_timeout": 5,
     "router_probe_failures": 2,
-    "router_restart_backoff": 0.01,
-    "router_deadline": 10,
 }
 PROBING = {"router_probe_interval": 0.1, "router_probe_timeout": 0.3}
 """Beside ``FAST``, for tests of health; on a busy machine such probes can fail by chance."""
@@ -86,6 +85,11 @@ class Service:
 Start = Callable[..., Awaitable[Service]]
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_FIRST_PAUSE", 0.01)
+
+
 @pytest.fixture
 def factory() -> FakeFactory:
     return FakeFactory()
@@ -99,13 +103,12 @@ async def start(factory: FakeFactory) -> AsyncIterator[Start]:
     async def start(
         replicas: int = 1, *, wait: bool = True, shutdown_timeout: float = 1, **settings: Any
     ) -> Service:
-        failed = asyncio.Event()
         values = GeneratorSettings.model_validate({**FAST, **settings})
-        app = build_app(values, factory, replicas, failed=failed)
-        server = TestServer(app)
+        router = Router(values, factory, replicas)
+        server = TestServer(router.application())
         await server.start_server(shutdown_timeout=shutdown_timeout)
         client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        opened.append(Service(server, client, failed, values.given_token()))
+        opened.append(Service(server, client, router.failed, values.given_token()))
         if wait:
             await opened[-1].are(*["healthy"] * replicas)
         return opened[-1]

@@ -51,7 +51,6 @@ class FakeEngine:
         self.in_flight = 0
         self.most_in_flight = 0
         self.cancelled = 0
-        self.written = 0
         self.url = ""
         self._changed = asyncio.Condition()
         self._connections: set[asyncio.Transport] = set()
@@ -188,31 +187,6 @@ def with_status(status: int, text: str = '{"error": {"message": "no"}}') -> Beha
     return behave
 
 
-def after(seconds: float) -> Behaviour:
-    async def behave(
-        engine: FakeEngine, request: web.Request, received: Received
-    ) -> web.StreamResponse:
-        await asyncio.sleep(seconds)
-        return await answer(engine, request, received)
-
-    return behave
-
-
-def event(text: str | None = None, finish_reason: str | None = None) -> bytes:
-    delta: dict[str, str] = {"role": "assistant", "content": ""}
-    if text is not None:
-        delta = {"content": text}
-    chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
-    return f"data: {json.dumps(chunk)}\n\n".encode()
-
-
-USAGE = (
-    b'data: {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2, '
-    b'"total_tokens": 5}}\n\n'
-)
-DONE = b"data: [DONE]\n\n"
-
-
 # Replicas
 
 
@@ -221,9 +195,6 @@ class FakeReplica:
     engine: FakeEngine
     stops: int = 0
     end: asyncio.Event = field(default_factory=asyncio.Event)
-    start_seconds: Mapping[str, float] = field(
-        default_factory=lambda: {"imports": 12.25, "engine": 60.0}
-    )
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.generator.router.balancer import Balancer
-from services.generator.router.replica import Engine, ReplicaSlot
+from services.generator.router.replica import Engine
 from tests.generator.router.conftest import Start
 from tests.generator.router.engines import (
     FakeEngine,
@@ -21,17 +21,13 @@ from tests.generator.router.engines import (
 def balancer(engines: int = 2, slots: int = 4, queue_size: int = 100) -> Balancer:
     made = Balancer(slots=slots, queue_size=queue_size)
     for rank in range(engines):
-        made.add(Engine(rank, 0, FakeReplica(FakeEngine(str(rank), answer))))
+        made.add(Engine(rank, FakeReplica(FakeEngine(str(rank), answer))))
     return made
 
 
-async def acquire(balancer: Balancer) -> ReplicaSlot:
-    return await balancer.acquire(balancer.ticket())
-
-
-async def waiting(balancer: Balancer) -> asyncio.Task[ReplicaSlot]:
+async def waiting(balancer: Balancer) -> asyncio.Task[Engine]:
     before = balancer.queued
-    task = asyncio.create_task(acquire(balancer))
+    task = asyncio.create_task(balancer.acquire())
     async with asyncio.timeout(1):
         while balancer.queued == before:
             await asyncio.sleep(0)
@@ -40,73 +36,35 @@ async def waiting(balancer: Balancer) -> asyncio.Task[ReplicaSlot]:
 
 async def test_fewest_in_flight_first() -> None:
     b = balancer(3)
-    slots = [await acquire(b) for _ in range(5)]
-    assert [slot.engine.rank for slot in slots] == [0, 1, 2, 0, 1]
+    slots = [await b.acquire() for _ in range(5)]
+    assert [slot.rank for slot in slots] == [0, 1, 2, 0, 1]
     b.release(slots[1])
-    assert [(await acquire(b)).engine.rank for _ in range(3)] == [2, 1, 0]
+    assert [(await b.acquire()).rank for _ in range(3)] == [2, 1, 0]
 
 
 async def test_equal_ones_take_turns() -> None:
     b = balancer(3)
     slots = []
     for _ in range(6):
-        slots.append(await acquire(b))
+        slots.append(await b.acquire())
         b.release(slots[-1])
-    assert [one.engine.rank for one in slots] == [0, 1, 2, 0, 1, 2]
-
-
-async def test_a_retried_request_may_exceed_the_queue_and_keeps_its_position() -> None:
-    b = balancer(1, slots=1, queue_size=1)
-    early = b.ticket()
-    held = await b.acquire(early)
-    queued = await waiting(b)
-    b.release(held)
-    held = await queued
-    queued = await waiting(b)
-    early.tried.add(held.engine)
-    again = asyncio.create_task(b.acquire(early))
-    while b.queued < 2:
-        await asyncio.sleep(0)
-    b.release(held)
-    await again
-    assert not queued.done()
-    queued.cancel()
-
-
-async def test_engines_that_were_tried_come_last() -> None:
-    b = balancer(2, slots=1)
-    first = await acquire(b)
-    ticket = b.ticket()
-    ticket.tried.add(first.engine)
-    other = await b.acquire(ticket)
-    assert other.engine is not first.engine
-    b.release(first)
-    again = asyncio.create_task(b.acquire(ticket))
-    while not b.queued:
-        await asyncio.sleep(0)
-    # Not to the free one it has failed on, as long as the other serves ...
-    assert not again.done()
-    # ... and nobody behind it has to wait for that.
-    first = await acquire(b)
-    b.remove(other.engine)
-    b.release(first)
-    assert (await again).engine is first.engine
+    assert [one.rank for one in slots] == [0, 1, 2, 0, 1, 2]
 
 
 async def test_a_suspect_engine_gets_nothing_until_it_generates_a_token() -> None:
     b = balancer(1)
-    held = await acquire(b)
-    held.engine.dropped = True
+    held = await b.acquire()
+    held.suspect = True
     queued = await waiting(b)
     await asyncio.sleep(0)
     assert not queued.done()
-    held.engine.record_token()
-    assert (await queued).engine is held.engine
+    held.record_token()
+    assert (await queued) is held
 
 
 async def test_a_cancelled_waiter_returns_its_slot() -> None:
     b = balancer(1, slots=1)
-    held = await acquire(b)
+    held = await b.acquire()
     leaves, stays = await waiting(b), await waiting(b)
     b.release(held)  # granted to the one that is cancelled now
     leaves.cancel()
@@ -114,7 +72,7 @@ async def test_a_cancelled_waiter_returns_its_slot() -> None:
     b.release(last)
     await asyncio.wait_for(b.idle(), 1)
     assert b.queued == 0
-    assert not last.engine.slots
+    assert not last.in_flight
 
 
 # Through the router
@@ -160,7 +118,7 @@ def test_a_burst_is_balanced_to_within_one_request(engines: int, burst: int) -> 
     async def loads() -> list[int]:
         b = balancer(engines, slots=burst)
         by_rank = Counter(dict.fromkeys(range(engines), 0))
-        by_rank.update([(await acquire(b)).engine.rank for _ in range(burst)])
+        by_rank.update([(await b.acquire()).rank for _ in range(burst)])
         return list(by_rank.values())
 
     found = asyncio.run(loads())
@@ -179,11 +137,11 @@ def test_no_request_waits_while_a_replica_has_a_free_slot(
 
     async def play() -> None:
         b = balancer(engines, slots)
-        asked: list[asyncio.Task[ReplicaSlot]] = []
-        in_flight: list[ReplicaSlot] = []
+        asked: list[asyncio.Task[Engine]] = []
+        in_flight: list[Engine] = []
         for what in happens:
             if what is None:
-                asked.append(asyncio.create_task(acquire(b)))
+                asked.append(asyncio.create_task(b.acquire()))
             elif in_flight:
                 b.release(in_flight.pop(what % len(in_flight)))
             await asyncio.sleep(0)
@@ -194,7 +152,7 @@ def test_no_request_waits_while_a_replica_has_a_free_slot(
             assert not any(task.done() for task in asked)
             assert b.queued == len(asked)
             assert not asked or len(in_flight) == engines * slots
-            taken = Counter(slot.engine.rank for slot in in_flight)
+            taken = Counter(slot.rank for slot in in_flight)
             assert all(count <= slots for count in taken.values())
         for task in asked:
             task.cancel()

@@ -60,28 +60,14 @@ async def test_a_replica_that_gives_no_token_is_started_again(
     assert 'replica_restarts_total{replica="0"} 1.0' in await service.metrics()
 
 
-async def test_a_killed_replica_is_replaced_at_once(start: Start, factory: FakeFactory) -> None:
+async def test_a_killed_replica_is_replaced(start: Start, factory: FakeFactory) -> None:
     factory.behaviours[0, 0] = wait_for_gate
-    service = await start()
+    service = await start(**PROBING)
     asking = asyncio.create_task(service.ask())
     await factory.engine(0).has_received(1)
     await factory.engine(0).kill()
-    assert (await asking)[2] == "replica-0.1"
-    assert "a connection was dropped" in (await service.state())["replicas"][0]["error"]
-
-
-async def test_a_dropped_connection_alone_is_no_death(start: Start, factory: FakeFactory) -> None:
-    async def first_breaks(
-        engine: FakeEngine, request: web.Request, received: Received
-    ) -> web.StreamResponse:
-        first = len(engine.received) == 1
-        return await (break_connection if first else answer)(engine, request, received)
-
-    factory.behave = first_breaks
-    service = await start()
-    before = factory.engine(0).probes
-    assert (await service.ask())[2] == "replica-0.0"
-    assert factory.engine(0).probes == before + 1
+    assert (await asking)[0] == 502
+    assert (await service.ask())[2] == "replica-0.1"
 
 
 async def test_a_slow_probe_after_a_dropped_connection_is_no_death(
@@ -92,6 +78,7 @@ async def test_a_slow_probe_after_a_dropped_connection_is_no_death(
     doubted = factory.engine(0)
     doubted.behave_to_probes = wait_for_gate
     before = doubted.probes
+    assert (await service.ask())[0] == 502
     assert (await service.ask())[2] == "replica-1.0"
     await service.are("suspect", "healthy")
     await doubted.until(lambda engine: engine.probes == before + 2)  # the first took too long
@@ -102,16 +89,14 @@ async def test_a_slow_probe_after_a_dropped_connection_is_no_death(
     assert {(await service.ask())[2] for _ in range(2)} == {"replica-0.0", "replica-1.0"}
 
 
-async def test_requests_of_an_ejected_replica_move(start: Start, factory: FakeFactory) -> None:
+async def test_requests_of_an_ejected_replica_fail(start: Start, factory: FakeFactory) -> None:
     factory.behaviours[0, 0] = hang
     service = await start(2, **PROBING)
     factory.engine(0).behave_to_probes = hang
     answers = await asyncio.gather(*(service.ask() for _ in range(10)))
-    assert {(status, replica) for status, _, replica in answers} == {(200, "replica-1.0")}
-    moved = len(factory.engine(0).received)
-    assert moved >= 5
-    text = await service.metrics()
-    assert f'plumbline_generator_retries_total{{reason="ejected"}} {moved}.0' in text
+    failed = [answered["error"]["code"] for status, answered, _ in answers if status == 502]
+    assert failed == ["replica_ejected"] * len(factory.engine(0).received)
+    assert len(failed) >= 5
 
 
 @pytest.mark.parametrize("counts", [True, False])
@@ -136,7 +121,7 @@ async def test_the_engines_counters_count_for_a_slow_probe(
     if counts:
         await engine.until(lambda engine: engine.probes >= 5)
         engine.gate.set()
-    assert (await asking)[2] == ("replica-0.0" if counts else "replica-0.1")
+    assert (await asking)[0] == (200 if counts else 502)
 
 
 async def test_a_hung_replica_gets_nothing_new(start: Start, factory: FakeFactory) -> None:
@@ -162,9 +147,7 @@ async def test_a_replica_that_ended_is_ejected_without_a_probe(
     asking = [asyncio.create_task(service.ask()) for _ in range(4)]
     await dead.has_received(2)
     factory.replicas[0, 0].end.set()
-    assert {(await one)[2] for one in asking} <= {"replica-1.0", "replica-0.1"}
+    assert sorted([(await one)[0] for one in asking]) == [200, 200, 502, 502]
     await service.are("healthy", "healthy")
     assert (dead.probes, factory.replicas[0, 0].stops) == (probes, 1)
-    text = await service.metrics()
-    assert 'plumbline_generator_retries_total{reason="ejected"} 2.0' in text
     assert (await service.state())["replicas"][0]["error"] == "its process has ended"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.generator.router.engine_metrics import count_tokens, merge
+from services.generator.router.metrics import count_tokens, merge
 from tests.generator.router.conftest import Start
 from tests.generator.router.engines import FakeFactory
 
@@ -115,7 +115,7 @@ async def test_an_engine_that_is_down_is_left_out(start: Start, factory: FakeFac
 
 async def test_an_engine_that_is_slow_is_left_out(start: Start, factory: FakeFactory) -> None:
     factory.metrics = VLLM
-    service = await start(2, router_scrape_timeout=0.2)
+    service = await start(2)
     factory.engine(0).metrics_gate.clear()
     text = await service.metrics()
     assert 'vllm:generation_tokens_total{engine="0",replica="1"} 120.0' in text

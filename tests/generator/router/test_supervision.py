@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from services.generator.router import supervisor
 from services.generator.router.app import serve_router
-from services.generator.router.supervisor import RestartBudget
 from services.generator.settings import GeneratorSettings
 from shared.errors import ServiceError
 from tests.generator.router.conftest import FAST, PROBING, Start
@@ -104,10 +104,11 @@ async def test_a_start_that_takes_too_long_is_the_end() -> None:
 
 
 async def test_one_that_always_fails_is_given_up_and_the_others_serve(
-    start: Start, factory: FakeFactory
+    start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(supervisor, "RESTARTS_PER_HOUR", 3)
     factory.errors = {(0, generation): "broken GPU" for generation in range(10)}
-    service = await start(2, wait=False, router_restarts_per_hour=3)
+    service = await start(2, wait=False)
     await service.are("given_up", "healthy")
     assert [key for key in factory.asked if key[0] == 0] == [(0, n) for n in range(4)]
     assert (await service.state())["replicas"][0]["error"] == "broken GPU"
@@ -116,10 +117,13 @@ async def test_one_that_always_fails_is_given_up_and_the_others_serve(
     assert 'replica_healthy{replica="0"} 0.0' in await service.metrics()
 
 
-async def test_one_whose_machine_is_away_waits_for_it(start: Start, factory: FakeFactory) -> None:
+async def test_one_whose_machine_is_away_waits_for_it(
+    start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Longer than the restarts that a defective one gets."""
+    monkeypatch.setattr(supervisor, "RESTARTS_PER_HOUR", 1)
     factory.full = 5
-    service = await start(2, router_restarts_per_hour=1)
+    service = await start(2)
     factory.replicas[0, 0].end.set()
     while (0, 6) not in factory.replicas:
         await asyncio.sleep(0.01)
@@ -127,9 +131,10 @@ async def test_one_whose_machine_is_away_waits_for_it(start: Start, factory: Fak
     assert [key for key in factory.asked if key[0] == 0] == [(0, n) for n in range(7)]
 
 
-async def test_all_given_up_is_the_end() -> None:
+async def test_all_given_up_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "RESTARTS_PER_HOUR", 1)
     factory = FakeFactory(errors={(0, 1): "broken GPU"})
-    service = asyncio.create_task(serve_router(settings(router_restarts_per_hour=1), factory, 1))
+    service = asyncio.create_task(serve_router(settings(), factory, 1))
     while (0, 0) not in factory.replicas:
         await asyncio.sleep(0.01)
     # The first probe is part of the start; the second one comes when the replica is ready.
@@ -179,10 +184,14 @@ async def test_a_stop_does_not_wait_for_a_start(start: Start, factory: FakeFacto
     assert factory.replicas[1, 0].stops == 1
 
 
-def test_restarts_come_slower_and_slower_until_they_are_forgotten() -> None:
+def test_restarts_come_slower_and_slower_until_they_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 0.0
-    restarts = RestartBudget(first_pause=1, per_hour=3, clock=lambda: now)
-    assert [restarts.next_pause() for _ in range(4)] == [1, 2, 4, None]
+    monkeypatch.setattr(supervisor, "_FIRST_PAUSE", 1)
+    restarts = supervisor.RestartBudget(lambda: now)
+    pauses = [restarts.next_pause() for _ in range(11)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 120, 120, 120, None]
     now = 3599.0
     assert restarts.next_pause() is None
     now = 3600.0

@@ -125,33 +125,6 @@ async def test_a_child_that_ends(
         await child.next_event()
 
 
-async def test_the_steps_of_a_start_are_read_from_phases_and_from_vllms_output(
-    children: list[Child], tmp_path: Path
-) -> None:
-    output = [
-        "(Worker pid=7) INFO [default_loader.py:431] Loading weights took 1.50 seconds",
-        "(Worker pid=8) INFO [default_loader.py:431] Loading weights took 2.25 seconds",
-        "torch.compile and initial profiling/warmup run together took 9.75 s in total",
-        "Graph capturing finished in 12 secs, took 0.61 GiB",
-        "init engine (profile, create kv cache, warmup model) took 30.50 s (compilation: 9.75 s)",
-    ]
-    code = (
-        f"for line in {output!r}: print(line, file=sys.stderr, flush=True)\n"
-        'print(\'{"kind": "phase", "phase": "imports", "seconds": 4.5}\', flush=True)\n'
-        "sys.stdin.readline()\n"
-        f"print({READY!r}, flush=True)\ntime.sleep(60)"
-    )
-    child = await started(children, tmp_path, code)
-    async with asyncio.timeout(20):
-        while "warm-up" not in child.seconds:
-            await asyncio.sleep(0.01)
-    await child.send(Cluster(address="there", placement_timeout=1))
-    await child.next_event()
-    assert child.seconds == {
-        "imports": 4.5, "weights": 2.25, "compile": 9.75, "graphs": 12.0, "warm-up": 30.5,
-    }  # fmt: skip
-
-
 async def test_one_that_will_not_end_is_killed(children: list[Child], tmp_path: Path) -> None:
     code = f"signal.signal(15, signal.SIG_IGN)\nprint({READY!r}, flush=True)\ntime.sleep(60)"
     child = await started(children, tmp_path, code)

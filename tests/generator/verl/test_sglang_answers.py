@@ -16,12 +16,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from services.generator.backends.verl.self_check import check_self
-from services.generator.router.connections import Connections
-from services.generator.router.engine_metrics import count_tokens
-from services.generator.router.health import HealthCheck, ProbeSettings
+from services.generator.router.forwarder import Usage, find_usage, open_session
+from services.generator.router.health import HealthCheck
+from services.generator.router.metrics import count_tokens
 from services.generator.router.replica import Engine
-from services.generator.router.responses import Usage, find_usage
+from services.generator.settings import GeneratorSettings
 from services.runner.responses import RejectedError, read_completion
+from tests.generator.router.engines import FakeEngine, FakeReplica, answer
 
 RECORD = Path(__file__).parents[2] / "fixtures" / "sglang" / "answers.json"
 EXCHANGES: Sequence[dict[str, Any]] = json.loads(RECORD.read_text())["exchanges"]
@@ -36,24 +37,6 @@ def recorded(path: str, **request: object) -> list[dict[str, Any]]:
         for one in EXCHANGES
         if one["path"] == path and request.items() <= (one["request"] or {}).items()
     ]
-
-
-class Replica:
-    """What the router needs of a replica."""
-
-    name = "sglang-0"
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    async def ended(self) -> str:
-        raise NotImplementedError
-
-    async def stop(self) -> None:
-        raise NotImplementedError
-
-    def describe(self) -> dict[str, object]:
-        return {}
 
 
 @pytest.fixture
@@ -81,12 +64,11 @@ async def test_the_self_check_reads_prompt_log_probabilities(url: str) -> None:
 
 
 async def test_the_probe_gets_a_token(url: str) -> None:
-    connections = Connections(connect_timeout=5, progress_timeout=5)
-    connections.open()
-    health = HealthCheck(connections, ProbeSettings(interval=1, timeout=5, failures=1))
-    engine = Engine(0, 0, Replica(url))
-    await health.admit(engine)
-    await connections.close()
+    health = HealthCheck(GeneratorSettings())
+    engine = Engine(0, FakeReplica(FakeEngine("sglang-0", answer)))
+    engine.url = url
+    async with open_session() as health.session:
+        await health.admit(engine)
     assert engine.model == "/models/tiny"
     assert engine.last_token > 0
 

@@ -10,6 +10,7 @@ import asyncio
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -131,46 +132,33 @@ def _model_name(config: Config) -> str:
 # Replicas
 
 
+@dataclass(frozen=True, slots=True)
 class VerlReplica:
     """Implements :class:`services.generator.router.replica.Replica`."""
 
-    def __init__(
-        self, child: Child, rank: int, generation: int, tag: str, ready: ReplicaReady
-    ) -> None:
-        self._child = child
-        self._tag = tag
-        self._ready = ready
-        self._name = f"{ready.facts.engine}-{rank}" + (f".{generation}" if generation else "")
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def url(self) -> str:
-        return self._ready.url
-
-    @property
-    def start_seconds(self) -> Mapping[str, float]:
-        return self._child.seconds
+    name: str
+    url: str
+    child: Child
+    tag: str
+    ready: ReplicaReady
 
     def describe(self) -> Mapping[str, object]:
         return {
-            "engine": self._ready.facts.engine,
-            "versions": self._ready.facts.versions,
-            "host_pid": self._child.pid,
-            "tag": self._tag,
+            "engine": self.ready.facts.engine,
+            "versions": self.ready.facts.versions,
+            "host_pid": self.child.pid,
+            "tag": self.tag,
         }
 
     async def ended(self) -> str:
         try:
-            event = await self._child.next_event()
+            event = await self.child.next_event()
         except PlumblineError as error:
             return str(error)
-        return f"{self._name} sent {event.kind!r} while it was running"
+        return f"{self.name} sent {event.kind!r} while it was running"
 
     async def stop(self) -> None:
-        await _stop(self._child, self._tag, self._ready.shm)
+        await _stop(self.child, self.tag, self.ready.shm)
 
 
 class VerlReplicaFactory:
@@ -210,7 +198,8 @@ class VerlReplicaFactory:
         except BaseException:
             await asyncio.shield(_stop(child, tag, shm))
             raise
-        return VerlReplica(child, rank, generation, tag, ready)
+        name = f"{ready.facts.engine}-{rank}" + (f".{generation}" if generation else "")
+        return VerlReplica(name, ready.url, child, tag, ready)
 
     async def _check(self, ready: ReplicaReady, rank: int) -> None:
         found = None

@@ -56,15 +56,6 @@ class _Pipe:
         return cls(lines, transport, write_end)
 
 
-# The steps of an engine's start that vLLM tells in its output, each with its seconds.
-_STEPS = {
-    "weights": re.compile(r"Loading weights took ([\d.]+) seconds"),
-    "compile": re.compile(r"torch\.compile\b.* (?:takes|took) ([\d.]+) s in total"),
-    "graphs": re.compile(r"Graph capturing finished in ([\d.]+) secs"),
-    "warm-up": re.compile(r"init engine \(.*\) took ([\d.]+) s"),
-}
-
-
 class Child:
     """One child process.
 
@@ -73,10 +64,6 @@ class Child:
         name: Name in log lines and errors.
         environment: The complete environment.
         labels: Fields of the child's log lines.
-
-    Attributes:
-        seconds: How long each phase took, and each step of an engine's start that was in the
-            output. The engine's warm-up includes ``compile`` and ``graphs``.
     """
 
     def __init__(
@@ -95,7 +82,6 @@ class Child:
         self._reader: asyncio.Task[None] | None = None
         self._pipes: list[_Pipe] = []
         self._events = asyncio.StreamReader()
-        self.seconds: dict[str, float] = {}
 
     @property
     def running(self) -> bool:
@@ -167,7 +153,6 @@ class Child:
                 raise ServiceError(text) from None
             if isinstance(event, Phase):
                 self._log.info("phase done", phase=event.phase, seconds=event.seconds)
-                self.seconds[event.phase] = event.seconds
                 continue
             if isinstance(event, Failed):
                 raise self._failure(event)
@@ -241,10 +226,3 @@ class Child:
             if line:
                 self._lines.append(line)
                 self._log.debug("output", line=line)
-                self._note_step(line)
-
-    def _note_step(self, line: str) -> None:
-        for step, pattern in _STEPS.items():
-            if found := pattern.search(line):
-                # Several workers of one engine load and compile at the same time.
-                self.seconds[step] = max(float(found[1]), self.seconds.get(step, 0.0))

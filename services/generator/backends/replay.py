@@ -1,0 +1,241 @@
+"""OpenAI-compatible server that replays recorded completions instead of running a model.
+
+It answers ``/v1/chat/completions`` for the sample that ``X-Request-Id`` names, in one piece.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from services.generator.protocol import (
+    WITHOUT_TOKEN,
+    RequestError,
+    decode_body,
+    models_response,
+    read_request,
+    refused,
+    unknown_model,
+)
+from services.generator.settings import PREFIX, GeneratorSettings
+from shared.completions import RecordedCompletion, read_completions
+from shared.errors import ConfigError, DataError
+from shared.schemas import SampleId, describe
+from shared.service.access import Access
+from shared.service.logs import get_logger
+from shared.service.server import Readiness, add_operations, make_application, serve
+from shared.statuses import TokenSource
+
+log = get_logger(__name__)
+_CHARACTERS_PER_TOKEN = 4
+
+
+class _Lenient(BaseModel):
+    # Clients send many sampling parameters; those without an effect here are ignored.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Part(_Lenient):
+    text: str = ""
+
+
+class _Message(_Lenient):
+    role: str
+    content: str | list[_Part] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class _ChatRequest(_Lenient):
+    """Body of a request, as far as it has an effect."""
+
+    messages: list[_Message] = Field(min_length=1)
+    model: str | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    stream: bool = False
+
+    @classmethod
+    def parse(cls, body: bytes) -> "_ChatRequest":
+        """Parse a body.
+
+        Raises:
+            RequestError: 400, it is not a valid request, or asks for a stream.
+        """
+        try:
+            request = cls.model_validate(decode_body(body))
+        except ValidationError as error:
+            raise RequestError(400, describe(error)) from None
+        if request.stream:
+            raise RequestError(400, "recorded completions are not streamed")
+        return request
+
+
+class Recordings:
+    """Recorded completions by sample."""
+
+    def __init__(self, completions: Iterable[RecordedCompletion]) -> None:
+        """Index the completions.
+
+        Raises:
+            DataError: A completion cannot be used, or two different ones have the same sample.
+        """
+        self._by_sample: dict[tuple[str | None, str, int], RecordedCompletion] = {}
+        for recorded in completions:
+            key = (recorded.dataset or None, recorded.problem_id, recorded.sample_index)
+            first = self._by_sample.setdefault(key, recorded)
+            if first.completion != recorded.completion:
+                raise DataError(
+                    f"two different completions are recorded for problem {recorded.problem_id!r}, "
+                    f"sample {recorded.sample_index}; number them with sample_index"
+                )
+
+    def __len__(self) -> int:
+        return len(self._by_sample)
+
+    def find(self, request_id: str) -> RecordedCompletion:
+        """Return the completion of the sample that an ``X-Request-Id`` names.
+
+        Raises:
+            RequestError: 404, it names no sample, or one without a recorded completion.
+        """
+        try:
+            sample = SampleId.parse("/".join(request_id.rsplit("/", 3)[1:]))
+        except ValueError:
+            message = (
+                "cannot determine the sample: X-Request-Id is not <run>/<dataset>/<problem_id>/"
+                "<sample_index>"
+            )
+            raise RequestError(404, message, code="sample_unknown") from None
+        # A completion recorded without a data set answers for any.
+        for dataset in (sample.dataset, None):
+            key = (dataset, sample.problem_id, sample.sample_index)
+            if recorded := self._by_sample.get(key):
+                return recorded
+        message = f"no completion is recorded for the sample {sample.key}"
+        raise RequestError(404, message, code="completion_not_recorded")
+
+
+async def serve_replay(settings: GeneratorSettings) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        PlumblineError: As :func:`build_app`, or the address cannot be bound.
+    """
+    await serve(build_app(settings), settings)
+
+
+def build_app(settings: GeneratorSettings) -> web.Application:
+    """Load the recordings and build the application.
+
+    Raises:
+        PlumblineError: A setting or a file cannot be used.
+    """
+    if not settings.replay_completions:
+        raise ConfigError(f"{PREFIX}REPLAY_COMPLETIONS must name the JSONL of recorded completions")
+    recordings = Recordings(read_completions(settings.replay_completions))
+    log.info("replaying", completions=len(recordings))
+    server = _Server(settings, recordings)
+    access = Access(settings.hosts, settings.bearer, without_token=WITHOUT_TOKEN)
+    app = make_application(access, errors=refused)
+    app.router.add_post("/v1/chat/completions", server.complete)
+    app.router.add_get("/v1/models", server.models)
+    # The recordings are loaded before the port is bound, so a server that answers is ready.
+    readiness = Readiness(details=lambda: {"completions": len(recordings)})
+    add_operations(app, readiness, server.registry)
+    return app
+
+
+class _Server:
+    def __init__(self, settings: GeneratorSettings, recordings: Recordings) -> None:
+        self._settings = settings
+        self._recordings = recordings
+        self._started = int(time.time())
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._requests = Counter(
+            "plumbline_generator_requests_total",
+            "Completion requests by outcome: answered, http_<status> or cancelled.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._tokens = Counter(
+            "plumbline_generator_tokens_total",
+            "Tokens of answered requests.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self._in_flight = Gauge(
+            "plumbline_generator_requests_in_flight",
+            "Completion requests in flight.",
+            registry=self.registry,
+        )
+
+    async def models(self, _request: web.Request) -> web.Response:
+        return models_response(self._settings.model, self._started)
+
+    async def complete(self, request: web.Request) -> web.Response:
+        outcome = "cancelled"
+        with self._in_flight.track_inprogress():
+            try:
+                chat = await read_request(request, _ChatRequest.parse)
+                response = await self._answer(chat, request.headers.get("X-Request-Id", ""))
+                outcome = "answered"
+                return response
+            except RequestError as error:
+                outcome = f"http_{error.status}"
+                return error.response()
+            finally:
+                self._requests.labels(outcome).inc()
+
+    async def _answer(self, chat: _ChatRequest, request_id: str) -> web.Response:
+        if chat.model not in (None, self._settings.model):
+            raise unknown_model(str(chat.model))
+        recorded = self._recordings.find(request_id)
+        await asyncio.sleep(self._settings.replay_latency)
+        text, reason, tokens, source = _cut(recorded, chat.max_completion_tokens or chat.max_tokens)
+        prompt_tokens = _estimate("".join(message.text for message in chat.messages))
+        self._tokens.labels("prompt").inc(prompt_tokens)
+        self._tokens.labels("completion").inc(tokens)
+        usage = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": tokens,
+            "total_tokens": prompt_tokens + tokens,
+            # Not OpenAI's; where no engine counted.
+            **({"completion_tokens_from": source} if source else {}),
+        }
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+        return web.json_response(
+            {
+                "id": f"chatcmpl-{uuid.uuid4().hex}",
+                "object": "chat.completion",
+                "created": int(time.time()),
+                "model": self._settings.model,
+                "choices": [choice],
+                "usage": usage,
+            }
+        )
+
+
+def _cut(recorded: RecordedCompletion, limit: int | None) -> tuple[str, str, int, str | None]:
+    """The text up to a limit of tokens, its finish reason, its tokens and who counted them."""
+    text, reason = recorded.completion, recorded.finish_reason or "stop"
+    tokens, source = recorded.output_tokens, recorded.output_tokens_from
+    if tokens is None:
+        tokens, source = _estimate(text), TokenSource.ESTIMATE
+    if limit is not None and limit < tokens:
+        text, tokens, reason = text[: int(len(text) * limit / tokens)], limit, "length"
+    return text, reason, tokens, source
+
+
+def _estimate(text: str) -> int:
+    return -(-len(text) // _CHARACTERS_PER_TOKEN)
