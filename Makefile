@@ -27,7 +27,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-start bench-judge bench-generate bench-router bench-fleet bench-data bench-view endurance clean
+	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-judge bench-generate bench-router bench-fleet bench-data bench-view endurance clean
 
 PAGE_STYLE := packaging/page/style.sh
 
@@ -216,9 +216,6 @@ bench-pipeline: $(DEV_STAMP) # samples per second, and CPU time per sample, of q
 
 bench-reward: $(DEV_STAMP) # a training step's burst through the reward service (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.reward $(ARGS)
-
-bench-start: $(DEV_STAMP) # seconds from the command to the first verdict, from the last one to the exit, and of the help
-	$(BIN)/python -m tests.bench.start $(ARGS)
 
 bench-judge: $(DEV_STAMP) # what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.judge $(ARGS)

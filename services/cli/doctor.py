@@ -32,7 +32,8 @@ from services.judge.canaries import judge_canaries
 from services.judge.canary_programs import CanaryProfile
 from services.judge.permits import Permit
 from services.judge.sandbox import SandboxClient
-from services.runner.preflight import check_judges, check_sandboxes
+from services.runner.preflight import check_judges
+from services.runner.sandboxes import check_sandboxes
 from shared import data_lock
 from shared.address import Address
 from shared.artifacts import OutputFolder

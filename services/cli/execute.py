@@ -18,15 +18,7 @@ from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
 from services.cli.kubernetes import unready_pods
 from services.runner.outages import Check, JudgesCheck, OutageWatch
-from services.runner.preflight import (
-    Needs,
-    check_judges,
-    check_needs,
-    check_sandboxes,
-    needs_of,
-    were_tried,
-    with_faults,
-)
+from services.runner.preflight import Needs, check_judges, needs_of, with_faults
 from services.runner.run import Run, Source
 from services.runner.session import Session, claim_output, identify
 from services.runner.sources import GeneratorSource, RecordedSource
@@ -304,8 +296,11 @@ def _services(
         for warning in stack.sandbox.warnings if stack.sandbox else ():
             progress.note(f"warning: {warning}")
         environment = stack.sandbox.environment if stack.sandbox else None
-        if needs and not given and not were_tried(needs, environment):
-            check = partial(check_needs, stack.sandbox_urls, needs)
+        if needs and not given and not needs.were_tried(environment):
+            # Imported here because it needs aiohttp, and an embedded run often needs no check.
+            from services.runner.sandboxes import check_needs
+
+            check = partial(check_needs, stack.sandbox_urls, needs, environment=environment)
             faults = asyncio.run(_watched(stack, partial(_of_restarted, check)))
         connecting = partial(asyncio.to_thread, connect, stack.redis_url)
         redis = asyncio.run(_watched(stack, partial(_of_restarted, connecting)))
@@ -326,6 +321,7 @@ async def _of_restarted(check: Callable[[], Awaitable[T]]) -> T:
 
 async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> dict[str, str]:
     # Imported here because an embedded run has no external sandbox.
+    from services.runner.sandboxes import check_needs, check_sandboxes
     from shared.service.settings import SandboxClientSettings, load_settings
 
     headers = load_settings(SandboxClientSettings).sandbox_headers

@@ -1,16 +1,15 @@
 """Client of OpenAI-compatible servers: retry with backoff, outages, adaptive concurrency."""
 
 import asyncio
-import itertools
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import aiohttp
 
-from services.runner.concurrency import AdmissionGate, ConcurrencyLimit, SentRequest
+from services.runner.concurrency import AdmissionGate, ConcurrencyLimit
 from services.runner.endpoints import (
     Endpoint,
     Endpoints,
@@ -20,7 +19,6 @@ from services.runner.endpoints import (
 from services.runner.outages import Trouble
 from services.runner.responses import (
     AnswerRules,
-    Completion,
     OutageError,
     RejectedError,
     RetryableError,
@@ -32,7 +30,6 @@ from services.runner.responses import (
     served_models,
     server_info,
 )
-from services.runner.sampling import SamplingParams
 from shared.errors import ServiceError
 from shared.outages import Outage
 from shared.redaction import redact, remember_secrets
@@ -53,25 +50,33 @@ _OF_ONE_PROMPT = ("prompt_too_long", "content_filter", "refusal")
 _MOST_UNUSABLE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    completion: Completion
-    gen_time: float
-    replica: str
-
-
 @dataclass(slots=True, eq=False)
 class _PendingSample:
-    """A sample that waits for its completion; lower turns are admitted first."""
+    """A sample that waits for its completion."""
 
     sample: SampleId
-    turn: int
     request_id: str
     payload: dict[str, object]
-    seed: int | None
     requests: int = 0
     failures: int = 0
     answered_at_first: int | None = None
+
+    def generation(self, **fields: object) -> Generation:
+        """The sample's completion or failure, with what is known of both."""
+        text = str(fields.pop("completion", ""))
+        return Generation.model_validate(
+            {
+                "dataset": self.sample.dataset,
+                "problem_id": self.sample.problem_id,
+                "sample_index": self.sample.sample_index,
+                "completion": text,
+                "completion_sha256": sha256(text),
+                "seed": self.payload.get("seed"),
+                "requests": self.requests,
+                "finished_at": time.time(),
+                **fields,
+            }
+        )
 
 
 class GeneratorClient:
@@ -116,8 +121,7 @@ class GeneratorClient:
         remember_secrets(key)
         self._headers = authorization(key)
         limit = ConcurrencyLimit(allow_connections(concurrency))
-        self._gate = AdmissionGate(limit, self._endpoints.closed_for, self._endpoints.probing)
-        self._turns = itertools.count()
+        self._gate = AdmissionGate(limit, self._endpoints.closed_for)
         self._request_timeout = request_timeout
         self._check_timeout = min(check_timeout, request_timeout)
         self._info_timeout = info_timeout
@@ -150,9 +154,7 @@ class GeneratorClient:
                 serve the model; one line.
         """
         served = {
-            endpoint.url: await served_models(
-                self._session, endpoint.url, self._check_timeout, endpoint.headers
-            )
+            endpoint.url: await served_models(self._session, endpoint, self._check_timeout)
             for endpoint in self._endpoints
         }
         self.model = choose_model(self.model, served)
@@ -161,36 +163,34 @@ class GeneratorClient:
     async def info(self) -> ServerInfo:
         """The server's ``/info``, if it has one; for several servers, by URL."""
         infos: JsonObject = {
-            endpoint.url: await server_info(
-                self._session, endpoint.url, self._info_timeout, endpoint.headers
-            )
+            endpoint.url: await server_info(self._session, endpoint, self._info_timeout)
             for endpoint in self._endpoints
         }
         single = next(iter(infos.values())) if len(infos) == 1 else infos
         return single if isinstance(single, dict) else None
 
     async def generate(
-        self, sample: SampleId, run: str, messages: list[dict[str, str]], params: SamplingParams
+        self,
+        sample: SampleId,
+        run: str,
+        messages: list[dict[str, str]],
+        fields: Mapping[str, object],
     ) -> Generation:
         """Request one completion, with retries.
 
         A failure is data, not an exception: the ``Generation`` has no completion, and an ``error``
         that begins with ``prompt_too_long``, ``content_filter``, ``refusal``, ``http_<status>``,
         ``connection``, ``timeout``, ``unfinished`` or ``bad_answer``. While no request succeeds,
-        the sample waits; :meth:`trouble` says so.
+        the sample waits; :meth:`trouble` says so. ``fields`` are those of the request's body beside
+        model and messages.
         """
-        pending = _PendingSample(
-            sample,
-            turn=next(self._turns),
-            request_id=f"{run}/{sample.key}",
-            payload=_payload(self.model, messages, params),
-            seed=params.seed,
-        )
+        payload = {"model": self.model, "messages": messages, **fields}
+        pending = _PendingSample(sample, f"{run}/{sample.key}", payload)
         try:
-            return _generation(pending, await self._until_answered(pending))
+            return await self._until_answered(pending)
         except (RetryableError, RejectedError) as error:
             self._count_unusable(sample, str(error))
-            return _failed(pending, str(error))
+            return pending.generation(error=str(error))
         finally:
             self._failing.discard(pending)
 
@@ -226,7 +226,7 @@ class GeneratorClient:
         self._looked = time.monotonic()
         for endpoint in self._endpoints:
             try:
-                await served_models(self._session, endpoint.url, _SIGN_OF_LIFE, endpoint.headers)
+                await served_models(self._session, endpoint, _SIGN_OF_LIFE)
             except ServiceError as error:
                 reason = str(error)
             else:
@@ -244,33 +244,29 @@ class GeneratorClient:
             self._verb = "gives no usable answer"
             self._outage.failed(reason, final=True)
 
-    async def _until_answered(self, pending: _PendingSample) -> _Answer:
+    async def _until_answered(self, pending: _PendingSample) -> Generation:
         """Queue for admission and send requests, until an answer or the maximum of failures."""
         while True:
-            async with self._gate.admit(pending.turn):
+            async with self._gate.admit():
                 try:
                     return await self._request(pending)
-                except RetryableError as error:
+                except RetryableError:
                     if pending.failures >= self._max_attempts:
                         raise
-                    busy = isinstance(error, ServerBusyError)
             # The gate waits for servers that are away or busy; this delay is for a server that
             # fails this sample, which the others must not wait for.
-            if not busy:
-                pending.turn = next(self._turns)
             longest = self._backoff * 2.0 ** min(max(pending.failures - 1, 0), 6)
             await asyncio.sleep(random.uniform(0, longest))
 
-    async def _request(self, pending: _PendingSample) -> _Answer:
-        """Send one request; report its result to load balancer, outage and concurrency limit."""
+    async def _request(self, pending: _PendingSample) -> Generation:
+        """Send one request; report its result to server, outage and concurrency limit."""
         pending.requests += 1
-        gate = self._gate.send()
         endpoint = self._endpoints.next()
         with self._outage.request() as sent:
             try:
-                answer = await self._post(endpoint, pending)
+                generation = await self._post(endpoint, pending)
             except OutageError as error:
-                self._on_outage(endpoint, gate, pending, error)
+                self._on_outage(endpoint, pending, error)
                 raise
             except (RetryableError, RejectedError):
                 pending.failures += 1
@@ -278,19 +274,17 @@ class GeneratorClient:
                 raise
             endpoint.on_success()
             self._outage.succeeded(sent)
-        self._gate.on_success(gate, answer.gen_time, answer.completion.output_tokens)
-        return answer
+        self._gate.limit.on_success()
+        return generation
 
-    def _on_outage(
-        self, endpoint: Endpoint, gate: SentRequest, pending: _PendingSample, error: OutageError
-    ) -> None:
+    def _on_outage(self, endpoint: Endpoint, pending: _PendingSample, error: OutageError) -> None:
         if isinstance(error, ServerBusyError):
-            endpoint.on_rejection(error.retry_after)
-            self._gate.on_overload(gate)
+            if endpoint.pause(error.retry_after):
+                self._gate.limit.on_overload()
         else:
             # One server that is down does not slow down the others.
-            if endpoint.on_failure() and self._endpoints.all_failing:
-                self._gate.on_overload(gate)
+            if endpoint.pause() and (failures := self._endpoints.failures):
+                self._gate.limit.on_overload() if failures == 1 else self._gate.limit.on_outage()
             if not isinstance(error, UnreachableError):
                 own, pending.answered_at_first = self._outage.is_own(pending.answered_at_first)
                 pending.failures += own
@@ -298,7 +292,7 @@ class GeneratorClient:
         self._verb = _verb(error)
         self._outage.failed(str(error), final=self._endpoints.all_refuse)
 
-    async def _post(self, endpoint: Endpoint, pending: _PendingSample) -> _Answer:
+    async def _post(self, endpoint: Endpoint, pending: _PendingSample) -> Generation:
         # User and password of the URL, if it has them, replace the API key.
         headers = {"X-Request-Id": pending.request_id, **endpoint.headers}
         started = time.monotonic()
@@ -323,8 +317,17 @@ class GeneratorClient:
             raise _outage_kind(error)(reason) from None
         gen_time = time.monotonic() - started
         completion = read_completion(response.status, response.headers, body, self._rules)
-        replica = redact(response.headers.get("X-Plumbline-Replica") or endpoint.name)
-        return _Answer(completion, gen_time, replica)
+        return pending.generation(
+            completion=completion.text,
+            completion_from="reasoning" if completion.from_reasoning else None,
+            reasoning=completion.reasoning,
+            finish_reason=completion.finish_reason,
+            prompt_tokens=completion.prompt_tokens,
+            output_tokens=completion.output_tokens,
+            output_tokens_from=completion.output_tokens_from,
+            gen_time=gen_time,
+            replica=redact(response.headers.get("X-Plumbline-Replica") or endpoint.name),
+        )
 
     @property
     def _session(self) -> aiohttp.ClientSession:
@@ -346,61 +349,3 @@ def _verb(error: OutageError) -> str:
     if status.isdigit():
         return f"answers HTTP {status}"
     return "refuses connections" if isinstance(error, UnreachableError) else "does not answer"
-
-
-def _payload(
-    model: str, messages: list[dict[str, str]], params: SamplingParams
-) -> dict[str, object]:
-    keep_stop = True if params.stop else None
-    limit = "max_completion_tokens" if params.max_completion_tokens else "max_tokens"
-    body: dict[str, object] = {
-        "model": model,
-        "messages": messages,
-        "temperature": params.temperature,
-        "top_p": params.top_p,
-        limit: params.max_tokens,
-        "seed": params.seed,
-        "top_k": params.top_k if params.top_k > 0 else None,
-        "stop": list(params.stop) or None,
-        # vLLM's name and SGLang's for keeping the stop string in the answer.
-        "include_stop_str_in_output": keep_stop,
-        "no_stop_trim": keep_stop,
-        **params.extra_body,
-    }
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _generation(pending: _PendingSample, answer: _Answer) -> Generation:
-    completion = answer.completion
-    return Generation(
-        dataset=pending.sample.dataset,
-        problem_id=pending.sample.problem_id,
-        sample_index=pending.sample.sample_index,
-        completion=completion.text,
-        completion_sha256=sha256(completion.text),
-        completion_from="reasoning" if completion.from_reasoning else None,
-        reasoning=completion.reasoning,
-        finish_reason=completion.finish_reason,
-        prompt_tokens=completion.prompt_tokens,
-        output_tokens=completion.output_tokens,
-        output_tokens_from=completion.output_tokens_from,
-        gen_time=answer.gen_time,
-        replica=answer.replica,
-        seed=pending.seed,
-        requests=pending.requests,
-        finished_at=time.time(),
-    )
-
-
-def _failed(pending: _PendingSample, error: str) -> Generation:
-    return Generation(
-        dataset=pending.sample.dataset,
-        problem_id=pending.sample.problem_id,
-        sample_index=pending.sample.sample_index,
-        completion="",
-        completion_sha256=sha256(""),
-        seed=pending.seed,
-        requests=pending.requests,
-        error=error,
-        finished_at=time.time(),
-    )

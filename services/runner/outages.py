@@ -1,6 +1,7 @@
 """Outages of a run's services: reports while the run waits, and the end of one in vain."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -66,12 +67,6 @@ class Trouble:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
-    at: float
-    trouble: Trouble
-
-
 Check = Callable[[], Awaitable[Trouble | None]]
 
 
@@ -90,7 +85,8 @@ class OutageWatch:
         self._listener = listener
         self._checks = checks
         self._tick = tick
-        self._reports: dict[Check, _Report] = {}
+        # The last outage that each check reported, and when.
+        self._reports: dict[Check, tuple[Trouble, float]] = {}
 
     async def watch(self) -> None:
         """Check until cancelled.
@@ -106,17 +102,16 @@ class OutageWatch:
                 self._report(check, trouble, time.monotonic())
 
     def _report(self, check: Check, trouble: Trouble | None, now: float) -> None:
-        report = self._reports.get(check)
+        before, reported = self._reports.get(check, (None, -math.inf))
         if trouble is None:
-            if report is not None:
-                seconds = now - report.trouble.since
-                self._listener.note(f"over after {seconds:.0f} s: {report.trouble.what}")
+            if before is not None:
+                self._listener.note(f"over after {now - before.since:.0f} s: {before.what}")
                 del self._reports[check]
         elif now >= trouble.until:
             raise trouble.error()
-        elif now >= (trouble.since + _FIRST_REPORT if report is None else report.at + _REPORTS):
+        elif now >= max(trouble.since + _FIRST_REPORT, reported + _REPORTS):
             self._listener.note(str(trouble))
-            self._reports[check] = _Report(now, trouble)
+            self._reports[check] = trouble, now
 
 
 class JudgesCheck:
@@ -134,18 +129,17 @@ class JudgesCheck:
         self._redis = fail_fast(redis)
         self._waiting = waiting
         self._unfinished = unfinished
-        self._found: Trouble | None = None
+        self._last: Trouble | None = None
 
     def close(self) -> None:
         self._redis.close()
 
     async def __call__(self) -> Trouble | None:
-        found = await asyncio.to_thread(self._look)
-        before = self._found
-        if found and before and found.what == before.what:
-            found = replace(found, since=before.since, until=before.until)
-        self._found = found
-        return found
+        trouble, before = await asyncio.to_thread(self._look), self._last
+        if trouble and before and trouble.what == before.what:
+            trouble = replace(trouble, since=before.since, until=before.until)
+        self._last = trouble
+        return trouble
 
     def _look(self) -> Trouble | None:
         waiting, now = self._waiting(), time.monotonic()

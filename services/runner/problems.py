@@ -52,8 +52,8 @@ def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool)
     except DataError as error:
         if not allow_unlocked:
             raise DataError(
-                f"data.lock: {error}; prepare the data (plumb data prepare writes it), or go on "
-                "without it with --allow-unlocked"
+                f"data.lock: {error}; prepare the data (plumb data prepare writes it), or "
+                "continue without it with --allow-unlocked"
             ) from None
         return DataLockCheck(path=path, differences=[str(error)])
     found = differences(lock, [file for given in files for file in parquet_files(given)])

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from services.runner.endpoints import Endpoint
 from shared.errors import ServiceError, UnavailableError
 from shared.foreign_json import decode_json
 from shared.redaction import redact
@@ -270,14 +271,14 @@ def _finish_reason(choice: _Choice, rules: AnswerRules) -> str | None:
         RetryableError: The choice is no answer.
         RejectedError: A filter withholds it.
     """
-    given = choice.finish_reason
-    known = _FINISH_REASONS.get((given or "").lower())
-    said = f" ({_shown(choice.error)})" if choice.error else ""
-    if given and not known and _FILTERED.search(given):
-        raise RejectedError(f"content_filter: finish_reason {given!r}{said}")
-    if choice.error or not (given is None or known or given in rules.finish_reasons):
-        raise RetryableError(f"unfinished: finish_reason {shorten_end(repr(given), 80)}{said}")
-    return known or given
+    word = choice.finish_reason
+    reason = _FINISH_REASONS.get((word or "").lower())
+    cause = f" ({_shown(choice.error)})" if choice.error else ""
+    if word and not reason and _FILTERED.search(word):
+        raise RejectedError(f"content_filter: finish_reason {word!r}{cause}")
+    if choice.error or not (word is None or reason or word in rules.finish_reasons):
+        raise RetryableError(f"unfinished: finish_reason {shorten_end(repr(word), 80)}{cause}")
+    return reason or word
 
 
 def _error(status: int, headers: Mapping[str, str], body: bytes) -> Exception:
@@ -381,53 +382,50 @@ def _without_surrogates(value: object) -> object:
 
 
 async def served_models(
-    session: aiohttp.ClientSession,
-    base_url: str,
-    timeout: float,
-    headers: Mapping[str, str] | None = None,
+    session: aiohttp.ClientSession, endpoint: Endpoint, seconds: float
 ) -> list[str]:
-    """Request the names of a server's models.
-
-    Args:
-        session: HTTP client that sends the API key.
-        base_url: The server's base URL with ``/v1``.
-        timeout: Seconds.
-        headers: Further headers of this server.
+    """Request the names of a server's models; ``session`` sends the API key.
 
     Raises:
         ServiceError: The server is down, refuses the API key or does not speak the API; one line.
     """
-    url = f"{base_url}/models"
+    url = f"{endpoint.url}/models"
     try:
-        limit = aiohttp.ClientTimeout(total=timeout)
-        async with session.get(url, timeout=limit, headers=headers) as response:
-            body = await read_answer(response, _SMALL)
+        status, body = await _get(session, endpoint, url, seconds)
     except AnswerTooLargeError as error:
         raise ServiceError(f"generator {url}: {error}") from None
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         raise ServiceError(
-            f"generator {base_url}: not an address such as http://localhost:8000/v1"
+            f"generator {endpoint.url}: not an address such as http://localhost:8000/v1"
         ) from None
     except TimeoutError:
-        raise UnavailableError(f"generator {url}: no answer in {timeout:g} s") from None
+        raise UnavailableError(f"generator {url}: no answer in {seconds:g} s") from None
     except (aiohttp.ClientError, OSError) as error:
         raise UnavailableError(
             f"cannot reach the generator {url}: {one_line(error)}; is it running?"
         ) from None
-    if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         raise ServiceError(
-            f"generator {url} refused the API key (HTTP {response.status}: {error_message(body)}); "
+            f"generator {url} refused the API key (HTTP {status}: {error_message(body)}); "
             "set the environment variable that generation.api_key_env names"
         )
-    if response.status != HTTPStatus.OK:
-        kind = UnavailableError if response.status in _UNAVAILABLE_STATUSES else ServiceError
-        raise kind(f"generator {url} answered HTTP {response.status}: {error_message(body)}")
+    if status != HTTPStatus.OK:
+        kind = UnavailableError if status in _UNAVAILABLE_STATUSES else ServiceError
+        raise kind(f"generator {url} answered HTTP {status}: {error_message(body)}")
     try:
         return _model_names(load_json(body))
     except ValueError:
         raise ServiceError(
             f"generator {url} does not speak the OpenAI API: {error_message(body)}"
         ) from None
+
+
+async def _get(
+    session: aiohttp.ClientSession, endpoint: Endpoint, url: str, seconds: float
+) -> tuple[int, bytes]:
+    limit = aiohttp.ClientTimeout(total=seconds)
+    async with session.get(url, timeout=limit, headers=endpoint.headers) as response:
+        return response.status, await read_answer(response, _SMALL)
 
 
 def choose_model(configured: str, served: Mapping[str, Sequence[str]]) -> str:
@@ -471,35 +469,16 @@ _JSON_OBJECT = TypeAdapter(JsonObject)
 
 
 async def server_info(
-    session: aiohttp.ClientSession,
-    base_url: str,
-    timeout: float,
-    headers: Mapping[str, str] | None = None,
+    session: aiohttp.ClientSession, endpoint: Endpoint, seconds: float
 ) -> ServerInfo:
-    """Request ``/info``; returns None if the server has no such page or it is no JSON object.
-
-    Args:
-        session: HTTP client that sends the API key.
-        base_url: The server's base URL with ``/v1``.
-        timeout: Seconds.
-        headers: Further headers of this server.
-    """
-    url = f"{base_url.removesuffix('/v1')}/info"
+    """Request ``/info``; returns None if the server has no such page or it is no JSON object."""
+    url = f"{endpoint.url.removesuffix('/v1')}/info"
     try:
-        limit = aiohttp.ClientTimeout(total=timeout)
-        async with session.get(url, timeout=limit, headers=headers) as response:
-            body = await read_answer(response, _SMALL) if response.status == HTTPStatus.OK else b""
-    # TimeoutError is an OSError.
-    except (aiohttp.ClientError, OSError, AnswerTooLargeError):
-        return None
-    return _json_object(body)
-
-
-def _json_object(body: bytes) -> ServerInfo:
-    try:
-        document = load_json(body)
+        status, body = await _get(session, endpoint, url, seconds)
+        document = load_json(body) if status == HTTPStatus.OK else None
         # The object is written to run.json, where NaN or deep nesting would be an error.
         json.dumps(document, indent=2, allow_nan=False)
         return _JSON_OBJECT.validate_python(document)
-    except (ValueError, RecursionError):
+    # TimeoutError is an OSError, AnswerTooLargeError a ValueError.
+    except (aiohttp.ClientError, OSError, ValueError, RecursionError):
         return None

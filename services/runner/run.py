@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Protocol
 
 from services.runner.session import Session
@@ -22,14 +21,19 @@ log = get_logger(__name__)
 # Yields completions as they are finished; those that are finished at the same time, together.
 Source = Callable[[list[SampleId]], AsyncGenerator[Sequence[Generation]]]
 
+# Seconds between two reads of verdicts, to read them by many, not singly.
+_GATHER = 0.05
+# Seconds for writing the artifacts, with those for each sample, and until the user is told.
+_PUBLISH, _PUBLISH_EACH, _PUBLISH_NOTE = 600.0, 0.002, 20.0
+# Seconds between two questions whether the run is published.
+_PAUSE = 0.05
+
 
 class ProgressListener(Protocol):
     """Receives the progress of a run; a sample that is judged again is reported again.
 
     ``resumed`` comes first, with what earlier sessions have generated and judged.
     """
-
-    def planned(self, plan: RunPlan) -> None: ...
 
     def resumed(
         self, generated: Sequence[SampleId], judged: Mapping[SampleId, FinalStatus]
@@ -54,32 +58,11 @@ class EarlyStop(Protocol):
     ) -> tuple[RunPlan, StoppedEarly] | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RunTimings:
-    """Intervals of the run loop in seconds.
-
-    ``tick``: between two renewals of the lock, and the longest wait for a verdict. ``scan``:
-    between two scans for lost jobs. ``gather``: between two reads of verdicts.
-    ``publish_timeout``: limit for writing the artifacts of a small run; ``publish_note``: until the
-    user is told what the run waits for.
-    """
-
-    tick: float = 1.0
-    scan: float = 2.0
-    gather: float = 0.05
-    publish_timeout: float = 600.0
-    publish_note: float = 20.0
-
-
-# Between two questions whether the run is published, in seconds.
-_LONGEST_PAUSE = 0.05
-# Seconds that writing the artifacts of a sample may take beyond that.
-_PUBLISH_EACH = 0.002
-_STANDARD_TIMINGS = RunTimings()
-
-
 class Run:
-    """Generates and judges every sample of a plan. Resumes from what the ledger contains."""
+    """Generates and judges every sample of a plan. Resumes from what the ledger contains.
+
+    ``tick`` is the seconds between two renewals of the lock, and the longest wait for a verdict.
+    """
 
     def __init__(
         self,
@@ -87,30 +70,28 @@ class Run:
         session: Session,
         source: Source,
         progress: ProgressListener,
-        timings: RunTimings = _STANDARD_TIMINGS,
         early_stop: EarlyStop | None = None,
+        tick: float = 1.0,
     ) -> None:
-        self._timings = timings
         self._session = session
         self._ledger: Ledger = session.ledger
-        self._canaries = CanaryLedger.of(session.ledger)
         self._source = source
         self._progress = progress
+        self._early_stop = early_stop
+        self._tick = tick
         self._samples = plan.samples()
         self._ungenerated: set[SampleId] = set()
         self._unjudged = set(self._samples)
         self._last_entry = "0"
         self._incarnation: str | None = None
-        self._generating = False
         self._generation: asyncio.Task[None] | None = None
         self._recording = asyncio.Lock()
-        self._early_stop = early_stop
         self._active = False
 
     @property
     def ungenerated(self) -> int:
         """Samples without a completion."""
-        return len(self._ungenerated) if self._generating else 0
+        return len(self._ungenerated)
 
     @property
     def unjudged(self) -> int:
@@ -184,7 +165,6 @@ class Run:
 
     def _start_generating(self, group: asyncio.TaskGroup, missing: Sequence[SampleId]) -> None:
         self._ungenerated = set(missing)
-        self._generating = True
         ordered = self._early_stop.in_order(missing) if self._early_stop else list(missing)
         self._generation = group.create_task(self._generate(ordered))
 
@@ -196,30 +176,32 @@ class Run:
                 for generation in finished:
                     self._ungenerated.discard(generation.sample)
                     self._progress.generated(generation.sample)
-        self._generating = False
+        self._ungenerated = set()
+
+    @property
+    def _generating(self) -> bool:
+        return self._generation is not None and not self._generation.done()
 
     async def _follow_verdicts(self, group: asyncio.TaskGroup) -> None:
         """Read the stream of verdicts, and scan for lost jobs and records in between."""
         suspects: set[SampleId] = set()
         scanned = time.monotonic()
-        while self._generating or self._unjudged or await self._is_owed_more(group):
-            events = await asyncio.to_thread(
-                self._ledger.events, self._last_entry, self._timings.tick
-            )
+        while self._generating or self._unjudged or await self._has_more(group):
+            events = await asyncio.to_thread(self._ledger.events, self._last_entry, self._tick)
             for event in events:
                 self._last_entry = event.entry
                 self._judged(event.sample, event.status)
             if self._early_stop and await self._stop_early(self._early_stop):
                 return
-            if time.monotonic() - scanned >= self._timings.scan:
+            if time.monotonic() - scanned >= 2 * self._tick:
                 await asyncio.to_thread(self._check_lost_run)
                 suspects = await asyncio.to_thread(self._ledger.requeue_lost, suspects)
                 quiet = not events and not self._generating
                 if quiet and await asyncio.to_thread(self._has_lost_records):
-                    await self._is_owed_more(group)
+                    await self._has_more(group)
                 scanned = time.monotonic()
             if events and self._unjudged:
-                await asyncio.sleep(self._timings.gather)  # read verdicts by many, not one by one
+                await asyncio.sleep(_GATHER)
 
     async def _stop_early(self, early_stop: EarlyStop) -> bool:
         """Cancel the requests in flight and drop what they leave, if the policy is decided."""
@@ -236,7 +218,7 @@ class Run:
         self._incarnation = await asyncio.to_thread(self._ledger.incarnation)
         self._progress.note(stopped.described)
         self._samples, self._early_stop = plan.samples(), None
-        self._ungenerated, self._unjudged, self._generating = set(), set(), False
+        self._ungenerated, self._unjudged = set(), set()
         return True
 
     def _judged(self, sample: SampleId, status: FinalStatus) -> None:
@@ -245,9 +227,9 @@ class Run:
 
     async def _wait_for_canaries(self) -> None:
         """Wait until the rounds that were started are over; those of killed judges are lost."""
-        outstanding = self._canaries.outstanding
+        outstanding = CanaryLedger.of(self._ledger).outstanding
         while await asyncio.to_thread(outstanding):  # noqa: ASYNC110 - Redis sends no event
-            await asyncio.sleep(_LONGEST_PAUSE)
+            await asyncio.sleep(_PAUSE)
 
     # Losses: a failover, or a crash of Redis' machine, takes back the last writes that Redis had
     # acknowledged. Lost jobs are queued again by the ledger.
@@ -257,7 +239,7 @@ class Run:
         planned = len(self._samples)
         return self._ledger.completed_count() < planned or self._ledger.judged_count() >= planned
 
-    async def _is_owed_more(self, group: asyncio.TaskGroup) -> bool:
+    async def _has_more(self, group: asyncio.TaskGroup) -> bool:
         """Compare plan and ledger, and generate missing completions again.
 
         Events alone do not suffice: Redis may lose a verdict after its event was read, and the
@@ -268,11 +250,7 @@ class Run:
         return bool(self._unjudged)
 
     async def _repair(self) -> list[SampleId]:
-        """Find the samples that are owed by what the ledger holds.
-
-        Returns:
-            Those whose completion was lost.
-        """
+        """Find the samples without a verdict in the ledger; returns those without a completion."""
         await asyncio.to_thread(self._check_lost_run)
         unjudged, missing, missed = await asyncio.to_thread(self._compare)
         for verdict in missed:
@@ -303,10 +281,10 @@ class Run:
 
     async def _renew_lock(self) -> None:
         while True:
-            await asyncio.to_thread(self._tick)
-            await asyncio.sleep(self._timings.tick)
+            await asyncio.to_thread(self._renew)
+            await asyncio.sleep(self._tick)
 
-    def _tick(self) -> None:
+    def _renew(self) -> None:
         if not self._active:  # waiting for the aggregator is not part of the run's active time
             self._session.renew()
             return
@@ -315,10 +293,8 @@ class Run:
 
     async def _wait_until_published(self) -> bool:
         """Wait for the artifacts; False if the run is no longer judged, because Redis lost that."""
-        began = time.monotonic()
-        limit = self._timings.publish_timeout + _PUBLISH_EACH * len(self._samples)
-        deadline, told = began + limit, False
-        pause = 0.005
+        began, noted = time.monotonic(), False
+        limit = _PUBLISH + _PUBLISH_EACH * len(self._samples)
         while True:
             state = await asyncio.to_thread(self._ledger.state)
             if state is not None and state.published:
@@ -328,13 +304,13 @@ class Run:
             if state is RunState.FAILED:
                 meta = await asyncio.to_thread(self._ledger.meta)
                 raise OutputError(str(meta and meta.publish_error))
-            if not told and time.monotonic() - began > self._timings.publish_note:
-                told = True
+            waited = time.monotonic() - began
+            if waited > _PUBLISH_NOTE and not noted:
+                noted = True
                 self._progress.note("waiting for an aggregator to write the artifacts")
-            if time.monotonic() > deadline:
+            if waited > limit:
                 raise ServiceError(
                     f"no aggregator wrote the artifacts within {limit:.0f} s; start one and repeat "
                     "the command, no work is lost"
                 )
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(min(_PAUSE, waited + 0.005))

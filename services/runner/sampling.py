@@ -1,8 +1,6 @@
 """Sampling parameters of a request, with a seed per sample."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from shared.config import Config
 from shared.schemas import SampleId
@@ -11,44 +9,30 @@ _SEEDS = 2**31  # every engine accepts this range
 _STRIDE = 0x9E3779B1
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
-    """Sampling parameters of a request. A ``top_k`` below 1 means no limit and is not sent.
+def sampling_fields(config: Config, sample: SampleId) -> dict[str, object]:
+    """Fields of the body of a sample's request, but for model and messages.
 
-    ``extra_body`` are further fields of the body, or other values of those here; None leaves a
-    field out.
+    There is no seed at temperature 0, which is greedy. ``generation.extra_body`` adds fields,
+    replaces their values, or leaves those out that it sets to null.
     """
-
-    temperature: float
-    top_p: float
-    max_tokens: int
-    seed: int | None = None
-    top_k: int = -1
-    stop: tuple[str, ...] = ()
-    max_completion_tokens: bool = False
-    extra_body: Mapping[str, object] = field(default_factory=dict)
-
-
-def sampling_params(config: Config, sample: SampleId) -> SamplingParams:
-    """The config's parameters and the sample's seed; no seed at temperature 0, which is greedy."""
     rollout, generation = config.actor_rollout_ref.rollout, config.generation
-    seed = None
-    if rollout.temperature > 0:
-        base = config.run.seed if generation.seed is None else generation.seed
-        seed = sample_seed(base, sample)
-    extra: dict[str, object] = {}
-    if template := config.data.apply_chat_template_kwargs:
-        extra["chat_template_kwargs"] = template
-    return SamplingParams(
-        temperature=rollout.temperature,
-        top_p=rollout.top_p,
-        max_tokens=rollout.response_length,
-        seed=seed,
-        top_k=rollout.top_k,
-        stop=tuple(generation.stop),
-        max_completion_tokens=generation.max_completion_tokens,
-        extra_body=extra | generation.extra_body,
-    )
+    keep_stop = True if generation.stop else None
+    limit = "max_completion_tokens" if generation.max_completion_tokens else "max_tokens"
+    base = config.run.seed if generation.seed is None else generation.seed
+    fields: dict[str, object] = {
+        "temperature": rollout.temperature,
+        "top_p": rollout.top_p,
+        limit: rollout.response_length,
+        "seed": sample_seed(base, sample) if rollout.temperature > 0 else None,
+        "top_k": rollout.top_k if rollout.top_k > 0 else None,
+        "stop": list(generation.stop) or None,
+        # vLLM's name and SGLang's for keeping the stop string in the answer.
+        "include_stop_str_in_output": keep_stop,
+        "no_stop_trim": keep_stop,
+        "chat_template_kwargs": config.data.apply_chat_template_kwargs or None,
+        **generation.extra_body,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def sample_seed(base: int, sample: SampleId) -> int:

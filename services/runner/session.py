@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pydantic import JsonValue
 from redis import Redis
 
 from shared import artifacts
@@ -30,7 +29,6 @@ from shared.run_record import (
     RunnerReport,
     RunRecord,
     RunState,
-    SandboxFacts,
     read_record,
 )
 from shared.schemas import Problem
@@ -128,14 +126,14 @@ def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) ->
     except OutputError as error:
         raise OutputError(f"{folder.url} holds another run ({error}); {_ADVICE}") from None
     if record.fingerprint != identity.fingerprint:
-        found = list(identity.differences(record))
-        listed = "; ".join(found[:_MAX_DIFFERENCES]) or "other samples of the same problems"
-        hidden = len(found) - _MAX_DIFFERENCES
+        changes = list(identity.differences(record)) or ["other samples of the same problems"]
+        hidden = len(changes) - _MAX_DIFFERENCES
         more = f"; and {hidden} more" if hidden > 0 else ""
-        judged = any(one.startswith("judge.rules ") for one in found)
-        remedy = f". {REJUDGE}" if judged else ""
+        rules = any(change.startswith("judge.rules ") for change in changes)
         raise OutputError(
-            f"{folder.url} holds the results of another run: {listed}{more}; {_ADVICE}{remedy}"
+            f"{folder.url} holds the results of another run: "
+            f"{'; '.join(changes[:_MAX_DIFFERENCES])}{more}; {_ADVICE}"
+            f"{f'. {REJUDGE}' if rules else ''}"
         )
     return replace(identity, resumed=record.run)
 
@@ -235,33 +233,34 @@ class Session:
         self.ledger.unlock(self._holder)
 
     def _check_resumable(self, provenance: Provenance) -> None:
-        before = self.ledger.meta()
+        before, output = self.ledger.meta(), redact_address(self._identity.output)
         if before is None:
             if self._identity.resumed:
                 # Its record in the folder was written after that in the ledger.
                 raise OutputError(
-                    f"{redact_address(self._identity.output)} is the folder of run "
-                    f"{self._identity.run}, which Redis does not know: it is another Redis, or it "
-                    "lost its data. Name the Redis that has the run, restore its data, or use "
-                    "--force to start over"
+                    f"{output} is the folder of run {self._identity.run}, which Redis does not "
+                    "know: it is another Redis, or it lost its data. Name the Redis that has the "
+                    "run, restore its data, or use --force to start over"
                 )
             return
-        found = provenance_conflict(before, provenance)
-        plan = self.ledger.plan()
-        if found is None and before.source != self._identity.source:
-            found = "from another source (a generator, or other recorded completions)"
-        same = plan is None or before.stopped is not None or plan == self._identity.plan
-        if found is None and not same:
-            found = "to other problems, tests or samples"
-        if found:
+        conflict = provenance_conflict(before, provenance)
+        if conflict is None and before.source != self._identity.source:
+            conflict = "from another source (a generator, or other recorded completions)"
+        plan = None if before.stopped else self.ledger.plan()
+        if conflict is None and plan not in (None, self._identity.plan):
+            conflict = "to other problems, tests or samples"
+        if conflict:
             raise OutputError(
-                f"{self._identity.output} holds answers {found}; choose another --output, "
-                "or --force to start over"
+                f"{output} holds answers {conflict}; choose another --output, or --force to start "
+                "over"
             )
-        if changed := list(_judged_otherwise(before.sandbox, provenance.sandbox)):
+        earlier, present = (f and f.environment for f in (before.sandbox, provenance.sandbox))
+        if earlier and present and (changed := list(earlier.deciding(present))):
+            named = "; ".join(
+                f"{what} ({there} there, {here} here)" for what, there, here in changed
+            )
             raise OutputError(
-                f"{self._identity.output} holds verdicts of another judge: "
-                f"{'; '.join(changed)}; {_ADVICE}. {REJUDGE}"
+                f"{output} holds verdicts of another judge: {named}; {_ADVICE}. {REJUDGE}"
             )
 
     def _acquire_lock(self) -> None:
@@ -294,28 +293,12 @@ def provenance_conflict(before: Provenance, now: Provenance) -> str | None:
     return None
 
 
-def _judged_otherwise(before: SandboxFacts | None, now: SandboxFacts | None) -> Iterator[str]:
-    """Describe what decides verdicts and differs, as far as both embedded sandboxes told it."""
-    earlier, present = (facts and facts.environment for facts in (before, now))
-    if earlier and present:
-        for what, there, here in earlier.deciding(present):
-            yield f"{what} ({there} there, {here} here)"
-
-
 def _reported(generator: JsonObject | None, key: str) -> set[str]:
-    """The values of ``key`` as text."""
-    return {_text(value) for info in _infos(generator) if (value := info.get(key))}
-
-
-def _infos(generator: JsonObject | None) -> list[JsonObject]:
-    """The info of one server, or of several servers by URL."""
-    reported = generator or {}
-    by_url = [info for name, info in reported.items() if "://" in name and isinstance(info, dict)]
-    return by_url or [reported]
-
-
-def _text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    """The values of ``key`` in the info of one server, or of several servers by URL, as text."""
+    info = generator or {}
+    by_url = [one for name, one in info.items() if "://" in name and isinstance(one, dict)]
+    values = [value for one in by_url or [info] if (value := one.get(key))]
+    return {v if isinstance(v, str) else json.dumps(v, sort_keys=True) for v in values}
 
 
 def _joined(values: set[str]) -> str:

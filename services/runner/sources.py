@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from services.runner.sampling import sampling_params
+from services.runner.sampling import sampling_fields
 from services.runner.verl_responses import read_responses
 from shared.completions import RecordedCompletion, evalplus_id, read_completions
 from shared.config import Config
@@ -14,13 +14,13 @@ from shared.ledger.packing import pack, unpack
 from shared.prompts import chat_messages
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
 
+if TYPE_CHECKING:
+    from services.runner.client import GeneratorClient
+
 # Completions that are yielded together at most, so that they are stored in one transaction.
 _AT_ONCE = 32
 # Seconds for which further completions are awaited, which then share a transaction and a job.
 _GATHER = 0.005
-
-if TYPE_CHECKING:
-    from services.runner.client import GeneratorClient
 
 
 class GeneratorSource:
@@ -61,10 +61,9 @@ class GeneratorSource:
             pass  # closed by a consumer that failed, and whose error must not be replaced
 
     async def _generate(self, sample: SampleId) -> Generation:
-        problem = self._problems[sample.dataset, sample.problem_id]
-        messages = chat_messages(problem, self._config)
-        params = sampling_params(self._config, sample)
-        return await self._client.generate(sample, self._run, messages, params)
+        messages = chat_messages(self._problems[sample.dataset, sample.problem_id], self._config)
+        fields = sampling_fields(self._config, sample)
+        return await self._client.generate(sample, self._run, messages, fields)
 
 
 class RecordedSource(Mapping[SampleId, RecordedCompletion]):
@@ -107,22 +106,15 @@ class RecordedSource(Mapping[SampleId, RecordedCompletion]):
             yield [self._generation(sample) for sample in samples[start : start + _AT_ONCE]]
 
     def _generation(self, sample: SampleId) -> Generation:
-        recorded = self[sample]
+        fields = self[sample].model_dump(exclude={"dataset", "problem_id", "sample_index"})
         return Generation(
             dataset=sample.dataset,
             problem_id=sample.problem_id,
             sample_index=sample.sample_index,
-            completion=recorded.completion,
             completion_sha256=self._hashes[sample],
-            completion_from=recorded.completion_from,
-            reasoning=recorded.reasoning,
-            finish_reason=recorded.finish_reason,
-            prompt_tokens=recorded.prompt_tokens,
-            output_tokens=recorded.output_tokens,
-            output_tokens_from=recorded.output_tokens_from,
-            gen_time=recorded.gen_time,
             replica="recorded",
             requests=0,
+            **fields,
         )
 
 
@@ -159,14 +151,16 @@ def match_completions(
     ids = {evalplus_id(problem_id): problem_id for problem_id in datasets}
     by_sample = RecordedSource()
     unknown: list[str] = []
-    for recorded in _recorded(path, problems, config):
-        if recorded.problem_id not in datasets and recorded.problem_id in ids:
-            recorded = recorded.model_copy(update={"problem_id": ids[recorded.problem_id]})
-        dataset = _dataset_of(recorded, datasets.get(recorded.problem_id, []), path)
+    table = path.endswith(".parquet")
+    for recorded in read_responses(path, problems, config) if table else read_completions(path):
+        problem_id = recorded.problem_id
+        if problem_id not in datasets:
+            problem_id = ids.get(problem_id, problem_id)
+        dataset = _dataset_of(recorded, datasets.get(problem_id, []), path)
         if dataset is None:
-            unknown.append(recorded.problem_id)
+            unknown.append(problem_id)
             continue
-        sample = SampleId(dataset, recorded.problem_id, recorded.sample_index)
+        sample = SampleId(dataset, problem_id, recorded.sample_index)
         if sample in by_sample:
             raise DataError(
                 f"{path}: two completions for {sample.key}; give them different sample_index"
@@ -182,22 +176,6 @@ def match_completions(
     return MatchedCompletions(by_sample, unknown, missing)
 
 
-def _recorded(
-    path: str, problems: Sequence[Problem], config: Config | None
-) -> Iterator[RecordedCompletion]:
-    if path.endswith(".parquet"):
-        return read_responses(path, problems, config)
-    return read_completions(path)
-
-
-def sample_indices(samples: Iterable[SampleId]) -> dict[tuple[str, str], list[int]]:
-    """Sample indices by data set and problem, sorted."""
-    found: dict[tuple[str, str], list[int]] = {}
-    for sample in sorted(samples):
-        found.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
-    return found
-
-
 def _dataset_of(recorded: RecordedCompletion, candidates: list[str], path: str) -> str | None:
     if recorded.dataset is not None:
         return recorded.dataset if recorded.dataset in candidates else None
@@ -207,3 +185,11 @@ def _dataset_of(recorded: RecordedCompletion, candidates: list[str], path: str) 
             f"({', '.join(candidates)}); add the field dataset to the completion"
         )
     return candidates[0] if candidates else None
+
+
+def sample_indices(samples: Iterable[SampleId]) -> dict[tuple[str, str], list[int]]:
+    """Sample indices by data set and problem, sorted."""
+    indices: dict[tuple[str, str], list[int]] = {}
+    for sample in sorted(samples):
+        indices.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
+    return indices

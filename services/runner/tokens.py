@@ -65,16 +65,22 @@ class TokenCounter:
 
     def count(self, generations: Sequence[Generation]) -> list[Generation]:
         """Return the generations in their order, each with a count; failed ones have none."""
-        owed = [index for index, one in enumerate(generations) if _is_uncounted(one)]
-        texts = [generations[index].completion for index in owed]
-        found = list(generations)
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        for index, encoding in zip(owed, encodings, strict=True):
-            tokens = len(encoding.ids) + self._has_end_token(generations[index])
-            found[index] = generations[index].model_copy(
-                update={"output_tokens": tokens, "output_tokens_from": TokenSource.TOKENIZER}
-            )
-        return found
+        uncounted = [generation for generation in generations if _is_uncounted(generation)]
+        texts = [generation.completion for generation in uncounted]
+        encodings = iter(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+        return [
+            self._counted(generation, next(encodings)) if _is_uncounted(generation) else generation
+            for generation in generations
+        ]
+
+    def _counted(self, generation: Generation, encoding: Any) -> Generation:  # noqa: ANN401
+        ended = generation.finish_reason == "stop"
+        has_end = ended and not (self._stop and generation.completion.endswith(self._stop))
+        update = {
+            "output_tokens": len(encoding.ids) + has_end,
+            "output_tokens_from": TokenSource.TOKENIZER,
+        }
+        return generation.model_copy(update=update)
 
     def counting(self, source: Source) -> Source:
         """Wrap a source so that what it yields is counted."""
@@ -86,15 +92,10 @@ class TokenCounter:
 
         return counted
 
-    def _has_end_token(self, generation: Generation) -> bool:
-        ended = generation.finish_reason == "stop"
-        return ended and not (self._stop and generation.completion.endswith(self._stop))
-
 
 def _is_uncounted(generation: Generation) -> bool:
-    known = generation.output_tokens is not None
     estimated = generation.output_tokens_from is TokenSource.ESTIMATE
-    return generation.error is None and (estimated or not known)
+    return generation.error is None and (estimated or generation.output_tokens is None)
 
 
 def open_counter(config: Config) -> TokenCounter | None:

@@ -52,7 +52,9 @@ class UntilDecided:
     @property
     def notes(self) -> list[str]:
         """The rules that need all problems."""
-        late = undecidable_early(self._policy.policy, [one.name for one in self._plan.datasets])
+        late = undecidable_early(
+            self._policy.policy, [dataset.name for dataset in self._plan.datasets]
+        )
         if not late:
             return []
         return [f"stops early only for a no-go, because these need all problems: {', '.join(late)}"]
@@ -60,7 +62,7 @@ class UntilDecided:
     def in_order(self, samples: Collection[SampleId]) -> list[SampleId]:
         """The samples in the random order of their problems."""
         wanted = set(samples)
-        return [one for name in self._order for one in self._samples[name] if one in wanted]
+        return [s for name in self._order for s in self._samples[name] if s in wanted]
 
     def decide(
         self, ledger: Ledger, unjudged: Collection[SampleId]
@@ -106,7 +108,7 @@ class UntilDecided:
             if judges_answers(verdict.method):
                 methods[verdict.dataset, verdict.problem_id] = verdict.method, verdict.checker
         meta = ledger.meta()
-        for problem in ledger.problems([self._samples[one][0] for one in problems]):
+        for problem in ledger.problems([self._samples[name][0] for name in problems]):
             outline = ProblemOutline.of(problem, meta) if meta else None
             method, checker = methods.get((problem.dataset, problem.problem_id), (None, None))
             self._notes.setdefault(problem.dataset, {})[problem.problem_id] = ProblemNote(
@@ -123,7 +125,7 @@ class UntilDecided:
             name=meta.name,
             place=meta.output,
             record=RunRecord.of(ledger.run, meta, part.datasets),
-            verdicts={name: found.sorted() for name, found in self._columns.items()},
+            verdicts={name: columns.sorted() for name, columns in self._columns.items()},
             problems=self._notes,
             summary={},
         )
@@ -136,7 +138,7 @@ class UntilDecided:
 
 
 def _check_baseline(baseline: ComparedRun, plan: RunPlan) -> None:
-    record, names = baseline.record, [one.name for one in plan.datasets]
+    record, names = baseline.record, [dataset.name for dataset in plan.datasets]
     faults = [f"is {record.state}"] if not record.state.published else []
     faults += [record.stopped.described] if record.stopped else []
     faults += record.distrust[:1]

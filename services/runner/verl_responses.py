@@ -10,27 +10,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
-import fsspec
-import pyarrow.parquet as pq
-
 from shared.completions import RecordedCompletion
 from shared.config import Config
 from shared.datasets import canonicalize, ground_truth, parquet_rows, record_fields, row_name
-from shared.errors import data_error, reading
+from shared.errors import data_error
 from shared.prompts import chat_messages
 from shared.reference import ProblemReference, is_reference, problem_digest
 from shared.schemas import Problem
 
 _RESPONSES = "responses"
 _COLUMNS = (
-    *(_RESPONSES, "data_source", "reward_model", "extra_info", "prompt"),
+    *("data_source", "reward_model", "extra_info", "prompt"),
     *("dataset", "problem_id", "task_id"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row: its problem, the digest in its reference, its responses, their numbers if known."""
+    """A row: its problem, the digest in its reference, its responses, their indices if given."""
 
     dataset: str | None
     problem_id: str
@@ -61,7 +58,7 @@ def read_responses(
     """
     known = _Problems(problems, config)
     indices: dict[tuple[str | None, str], Iterator[int]] = {}
-    found = 0
+    empty = True
     for place, row in _rows(path, known):
         problem = known.by_name.get((row.dataset or "", row.problem_id))
         if problem and row.digest not in (None, problem_digest(problem)):
@@ -69,14 +66,14 @@ def read_responses(
             raise data_error(place, f"{cause}; export the data and generate again")
         numbers = indices.setdefault((row.dataset, row.problem_id), count())
         for response, number in zip(row.responses, row.indices or numbers, strict=False):
-            found += 1
+            empty = False
             yield RecordedCompletion(
                 problem_id=row.problem_id,
                 dataset=row.dataset,
                 completion=response,
                 sample_index=number,
             )
-    if not found:
+    if empty:
         raise data_error(path, f"no row has a response in {_RESPONSES!r}; generate them first")
 
 
@@ -94,7 +91,7 @@ def has_tests(path: str) -> bool:
 
 
 class _Problems:
-    """The problems to be judged, found by name or by prompt."""
+    """The problems to be judged, by name or by prompt."""
 
     def __init__(self, problems: Sequence[Problem], config: Config | None) -> None:
         self.by_name = {(p.dataset, p.problem_id): p for p in problems}
@@ -107,17 +104,17 @@ class _Problems:
         Where several have it, it is the one that is named like the row: the table is the data set.
 
         Raises:
-            ValueError: There is none, or several have this prompt.
+            ValueError: No problem, or several, have this prompt.
         """
-        found = self._by_prompt.get(canonicalize(prompt), [])
-        if len(found) > 1:
-            found = [one for one in found if (one.dataset, one.problem_id) == row] or found
-        if len(found) > 1:
-            names = " and ".join(f"{one.dataset}/{one.problem_id}" for one in found[:2])
-            raise ValueError(f"names no problem, and its prompt is that of {names}; add problem_id")
-        if not found:
+        same = self._by_prompt.get(canonicalize(prompt), [])
+        if len(same) > 1:
+            same = [p for p in same if (p.dataset, p.problem_id) == row] or same
+        if not same:
             raise ValueError(_NAMELESS)
-        return found[0]
+        if len(same) > 1:
+            names = " and ".join(f"{p.dataset}/{p.problem_id}" for p in same[:2])
+            raise ValueError(f"names no problem, and its prompt is that of {names}; add problem_id")
+        return same[0]
 
     @cached_property
     def _by_prompt(self) -> dict[str, list[Problem]]:
@@ -139,41 +136,20 @@ _NAMELESS = (
 
 
 def _rows(path: str, known: _Problems) -> Iterator[tuple[str, _Row]]:
-    # Imported here because it takes half a second, and most completions are in JSON lines.
-    import pandas as pd
-
-    with reading(path), fsspec.open(path, "rb") as file:
-        present = pq.read_schema(file).names
-        if _RESPONSES not in present:
-            cause = f"no column {_RESPONSES!r}; name what verl's main_generation_server wrote"
-            raise data_error(path, cause)
-        columns = [name for name in _COLUMNS if name in present]
-        if doubled := [name for name in columns if present.count(name) > 1]:
-            raise data_error(path, f"two columns {doubled[0]!r}; rename one of them")
-        frame = pd.read_parquet(file, columns=columns)
-    frame = frame.astype(object).where(frame.notna(), None)
-    for number, values in enumerate(frame.to_dict("records"), start=1):
+    for number, row in parquet_rows(path, (_RESPONSES,), _COLUMNS):
         place = f"{path}: row {number}"
         try:
-            row = {name: _plain(value) for name, value in values.items()}
             yield place, _row(row, known, row_name(path, number, row))
         except ValueError as error:
             raise data_error(place, str(error)) from None
-
-
-def _plain(value: object) -> object:
-    """A numpy array as a list."""
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _row(values: Mapping[str, object], known: _Problems, name: tuple[str, str]) -> _Row:
     responses = _texts(values[_RESPONSES])
     extra, source = record_fields(values.get("extra_info")), values.get("data_source")
     indices = _indices(extra.get("sample_indices"), len(responses))
-    for text in (
-        record_fields(values.get("reward_model")).get("ground_truth"),
-        extra.get("reference"),
-    ):
+    truth = record_fields(values.get("reward_model")).get("ground_truth")
+    for text in (truth, extra.get("reference")):
         if isinstance(text, str) and is_reference(text):
             named = ProblemReference.parse(text)
             return _Row(named.dataset, named.problem_id, named.digest, responses, indices)
@@ -192,19 +168,17 @@ def _texts(value: object) -> list[str]:
     if value is None:
         return []
     texts = []
-    for one in value if isinstance(value, list) else [value]:
-        if one is not None and not isinstance(one, str):
+    for text in value if isinstance(value, list) else [value]:
+        if text is not None and not isinstance(text, str):
             raise ValueError(f"{_RESPONSES} is neither a text nor a list of texts")
-        texts.append(one or "")
+        texts.append(text or "")
     return texts
 
 
 def _indices(value: object, length: int) -> list[int] | None:
     """The numbers of the responses; None unless there is one for each."""
-    found = _plain(value)
-    if not isinstance(found, list) or len(found) != length:
-        return None
-    numbers = [one for one in found if isinstance(one, int) and one >= 0]
+    numbers = value if isinstance(value, list) else []
+    numbers = [number for number in numbers if isinstance(number, int) and number >= 0]
     return numbers if len(numbers) == length else None
 
 

@@ -13,16 +13,15 @@ from typing import Any
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.generator.backends.replay.app import build_app
+from services.generator.backends.replay import build_app
 from services.generator.settings import GeneratorSettings
 from services.runner.client import GeneratorClient
-from services.runner.sampling import SamplingParams
 from shared.run_record import OutageReport
 from shared.schemas import Generation, SampleId
 
 SAMPLE = SampleId("d/1", "p 1", 2)
 MESSAGES = [{"role": "user", "content": "Add two numbers."}]
-PARAMS = SamplingParams(temperature=0.0, top_p=1.0, max_tokens=100)
+FIELDS = {"temperature": 0.0, "max_tokens": 100}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -131,8 +130,8 @@ def refused_url() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-async def ask(client: GeneratorClient, params: SamplingParams = PARAMS) -> Generation:
-    return await client.generate(SAMPLE, "run", MESSAGES, params)
+async def ask(client: GeneratorClient, **fields: object) -> Generation:
+    return await client.generate(SAMPLE, "run", MESSAGES, FIELDS | fields)
 
 
 def answer(content: object = "text", **fields: object) -> web.Response:

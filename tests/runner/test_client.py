@@ -7,10 +7,9 @@ import pytest
 from aiohttp import web
 
 from services.runner.responses import read_completion
-from services.runner.sampling import SamplingParams
 from shared.schemas import sha256
 from shared.statuses import TokenSource
-from tests.runner.generators import MESSAGES, SAMPLE, Servers, answer, ask
+from tests.runner.generators import FIELDS, MESSAGES, SAMPLE, Servers, answer, ask
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
@@ -36,27 +35,10 @@ async def test_what_is_sent(servers: Servers) -> None:
         return answer()
 
     client = await servers.client(await servers.stand_in(chat), model="m", api_key="key\n")
-    await ask(client)
-    generation = await ask(client, SamplingParams(0.7, 0.9, 5, seed=3, top_k=20))
-    await ask(client, SamplingParams(0.0, 1.0, 100, stop=("\n```\n", "END")))
-    (plain, headers), (sampled, _), (stopped, _) = seen
-    common = {"model": "m", "messages": MESSAGES}
-    assert plain == {**common, "temperature": 0.0, "top_p": 1.0, "max_tokens": 100}
-    assert sampled == {
-        **common,
-        "temperature": 0.7,
-        "top_p": 0.9,
-        "max_tokens": 5,
-        "seed": 3,
-        "top_k": 20,
-    }
+    generation = await ask(client, seed=3)
+    ((sent, headers),) = seen
+    assert sent == {"model": "m", "messages": MESSAGES, **FIELDS, "seed": 3}
     assert generation.seed == 3
-    assert stopped == {
-        **plain,
-        "stop": ["\n```\n", "END"],
-        "include_stop_str_in_output": True,
-        "no_stop_trim": True,
-    }
     assert headers["X-Request-Id"] == "run/d%2F1/p%201/2"
     assert headers["Authorization"] == "Bearer key"
 

@@ -28,15 +28,6 @@ async def test_check_with_a_wrong_key(servers: Servers) -> None:
     await complains(await servers.client(url), "API key")
 
 
-async def test_check_of_a_server_that_hangs(servers: Servers) -> None:
-    async def models(_request: web.Request) -> web.Response:
-        await asyncio.Event().wait()
-        raise AssertionError("never set")
-
-    url = await servers.stand_in(models=models)
-    await complains(await servers.client(url, request_timeout=0.1), "no answer in 0.1 s")
-
-
 async def complains(client: GeneratorClient, message: str) -> None:
     with pytest.raises(ServiceError) as raised:
         await client.check()
@@ -59,15 +50,11 @@ def replying(text: str | bytes, status: int = 200) -> Handler:
     return info
 
 
-async def test_info_of_a_server(servers: Servers) -> None:
-    url = await servers.stand_in(info=replying(json.dumps(INFO)))
-    for given in (url, f"{url}/v1", f"{url}/v1/"):
-        assert await (await servers.client(given, api_key="key")).info() == INFO
-
-
 async def test_info_of_several_servers_by_url(servers: Servers) -> None:
     informative = await servers.stand_in(info=replying(json.dumps(INFO)))
     silent = await servers.stand_in()
+    alone = await servers.client(f"{informative}/v1/", api_key="key")
+    assert await alone.info() == INFO
     client = await servers.client(informative, silent, api_key="key")
     assert await client.info() == {f"{informative}/v1": INFO, f"{silent}/v1": None}
 
@@ -75,13 +62,9 @@ async def test_info_of_several_servers_by_url(servers: Servers) -> None:
 @pytest.mark.parametrize(
     ("text", "status"),
     [
-        ("", 404),
-        ("{}", 500),
-        ("", 200),
+        ("{}", 404),
         ("<html>", 200),
         ("[1]", 200),
-        ('"text"', 200),
-        ("null", 200),
         (b"\xff", 200),
         ('{"a": NaN}', 200),
         ('{"a":' * 100_000, 200),

@@ -4,7 +4,7 @@ import asyncio
 
 from aiohttp import web
 
-from services.generator.router.app import build_app
+from services.generator.router.app import Router
 from services.generator.settings import GeneratorSettings
 from tests.generator.router.engines import FakeEngine, FakeFactory, Received
 from tests.generator.router.engines import answer as give
@@ -201,7 +201,9 @@ async def slowly(
 async def test_no_sample_is_lost_to_a_queue_that_is_full(servers: Servers) -> None:
     factory = FakeFactory(slowly)
     settings = {"router_max_in_flight": 4, "router_queue_size": 8, "model": "m"}
-    url = await servers.serve(build_app(GeneratorSettings.model_validate(settings), factory, 1))
+    url = await servers.serve(
+        Router(GeneratorSettings.model_validate(settings), factory, 1).application()
+    )
     client = await servers.client(url, model="", concurrency=64, max_attempts=1)
     async with asyncio.timeout(30):
         await client.check()

@@ -1,8 +1,6 @@
-"""Adaptive concurrency limit: invariants, and convergence with simulated servers; the gate."""
+"""Adaptive concurrency limit and admission gate."""
 
 import asyncio
-import heapq
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
@@ -15,140 +13,49 @@ from services.runner.concurrency import AdmissionGate, ConcurrencyLimit
 # Limit
 
 
-answers = st.tuples(
-    st.just("answer"),
-    st.integers(1, 5000),
-    st.floats(0, 1e6),
-    st.none() | st.integers(0, 100_000),
-    st.booleans(),
-)
-cuts = st.tuples(st.just("cut"), st.integers(0, 3))
+events = st.sampled_from(["on_success", "on_overload", "on_outage"])
 
 
-def tell(limit: ConcurrencyLimit, event: tuple[object, ...]) -> None:
-    if event[0] == "cut":
-        limit.on_overload(limit.decreases - int(str(event[1])))
-    else:
-        _, load, seconds, tokens, queued = event
-        limit.on_success(load=load, seconds=seconds, tokens=tokens, queued=queued)  # type: ignore[arg-type]
-
-
-def steady(limit: ConcurrencyLimit, rounds: int = 1, *, queued: bool = True) -> None:
-    """Rounds of answers of a server whose latency does not depend on the load."""
-    for _ in range(rounds):
-        load = limit.value
-        for _ in range(load):
-            limit.on_success(load=load, seconds=10.0, tokens=100, queued=queued)
-
-
-@given(st.integers(1, 2000), st.lists(answers | cuts, max_size=300))
-def test_the_limit_stays_between_one_and_the_cap(
-    cap: int, events: list[tuple[object, ...]]
-) -> None:
+@given(st.integers(1, 2000), st.lists(events, max_size=300))
+def test_the_limit_stays_between_one_and_the_cap(cap: int, happens: list[str]) -> None:
     limit = ConcurrencyLimit(cap)
     assert 1 <= limit.value <= min(cap, 16)
-    for event in events:
-        tell(limit, event)
+    for event in happens:
+        before = limit.value
+        getattr(limit, event)()
         assert 1 <= limit.value <= cap
+        assert limit.value >= before if event == "on_success" else limit.value <= before
 
 
-@given(st.integers(1, 2000), st.lists(answers | cuts, max_size=100))
-def test_an_overload_decreases_it_by_30_percent_once(
-    cap: int, events: list[tuple[object, ...]]
-) -> None:
-    limit = ConcurrencyLimit(cap)
-    for event in events:
-        tell(limit, event)
-    before, departed = limit.value, limit.decreases
-    limit.on_overload(departed)
-    assert limit.value == 1 or limit.value <= 0.7 * (before + 1)
-    assert limit.value >= int(0.7 * before)
-    after = limit.value
-    limit.on_overload(departed)  # another request in flight at the same time
-    assert limit.value == after
-
-
-def test_it_doubles_with_each_round_until_the_cap() -> None:
-    limit = ConcurrencyLimit(100)
-    values = [limit.value]
-    for _ in range(4):
-        steady(limit)
+def steady(limit: ConcurrencyLimit, rounds: int) -> list[int]:
+    """The limit after each round, which is as many answers as the limit."""
+    values = []
+    for _ in range(rounds):
+        for _ in range(limit.value):
+            limit.on_success()
         values.append(limit.value)
-    assert values == [16, 32, 64, 100, 100]
+    return values
 
 
-def test_after_the_first_decrease_it_grows_by_steps() -> None:
+def test_it_doubles_with_each_round_until_the_first_decrease_and_grows_by_steps_then() -> None:
     limit = ConcurrencyLimit(320)
-    steady(limit, 4)
-    limit.on_overload(limit.decreases)
-    low = limit.value
-    steady(limit, 3)
-    assert low + 27 <= limit.value <= low + 31
-    for _ in range(20):
-        limit.on_overload(limit.decreases)
+    assert steady(limit, 5) == [32, 64, 128, 256, 320]
+    limit.on_overload()
+    assert limit.value == 224
+    assert 224 + 27 <= steady(limit, 3)[-1] <= 224 + 31
+    limit.on_outage()
     assert limit.value == 1
-    steady(limit, 3)
-    assert limit.value <= 4
+    assert steady(limit, 3) == [2, 4, 8]
 
 
-class Server:
-    """Serves up to ``capacity`` requests concurrently, the rest in the order of arrival.
-
-    ``slowed``: seconds that each further concurrent request adds to a token.
-    """
-
-    def __init__(self, capacity: int, slowed: float = 0.0, rejects_at: int = 10**9) -> None:
-        self.capacity = capacity
-        self.slowed = slowed
-        self.rejects_at = rejects_at
-
-    def run(self, limit: ConcurrencyLimit, answered: int) -> list[int]:
-        """The limit after each answer. Times are of a clock that only moves here."""
-        chance = random.Random(1)
-        now, values = 0.0, list[int]()
-        ends: list[tuple[float, int, float, int, int]] = []
-        places = [0.0] * self.capacity
-        serial = 0
-        while len(values) < answered:
-            while len(ends) < limit.value:
-                if len(ends) >= self.rejects_at:
-                    limit.on_overload(limit.decreases)
-                    break
-                tokens = chance.randint(50, 450)
-                at_once = min(len(ends) + 1, self.capacity)
-                begins = max(now, heapq.heappop(places))
-                end = begins + tokens * (0.01 + self.slowed * at_once)
-                heapq.heappush(places, end)
-                serial += 1
-                heapq.heappush(ends, (end, serial, now, len(ends) + 1, tokens))
-            now, _, began, load, tokens = heapq.heappop(ends)
-            limit.on_success(load=load, seconds=now - began, tokens=tokens, queued=True)
-            values.append(limit.value)
-        return values
-
-
-def few_and_nightly(few: list[int], more: list[int]) -> list[object]:
-    return [*few, *(pytest.param(value, marks=pytest.mark.nightly) for value in more)]
-
-
-@pytest.mark.parametrize("capacity", few_and_nightly([32, 100], [64, 145, 200, 300]))
-def test_a_saturated_server_is_kept_full_and_not_flooded(capacity: int) -> None:
-    values = Server(capacity).run(ConcurrencyLimit(4096), 200 * capacity)
-    late = values[len(values) // 2 :]
-    assert 0.8 * capacity <= sum(late) / len(late) <= 2.5 * capacity
-    assert max(late) <= 4 * capacity
-
-
-def test_an_engine_whose_throughput_grows_gets_more_requests() -> None:
-    # At 1024 in flight a token takes six times as long as alone; all together are 170 times faster.
-    values = Server(4096, slowed=0.00005).run(ConcurrencyLimit(1024), 20_000)
-    assert sum(values[10_000:]) / 10_000 > 400
-
-
-@pytest.mark.parametrize("places", few_and_nightly([20, 100], [500]))
-def test_it_settles_just_below_the_load_that_is_rejected(places: int) -> None:
-    values = Server(4096, rejects_at=places).run(ConcurrencyLimit(1024), 100 * places)
-    late = values[len(values) // 2 :]
+def test_it_settles_just_below_the_load_that_is_rejected() -> None:
+    limit, places, values = ConcurrencyLimit(1024), 100, []
+    for _ in range(2000):
+        if limit.value > places:
+            limit.on_overload()
+        limit.on_success()
+        values.append(limit.value)
+    late = values[1000:]
     assert 0.6 * places <= sum(late) / len(late) <= places
 
 
@@ -186,7 +93,7 @@ class Crowd:
         self.gate.close()
 
     async def _visit(self, turn: int) -> None:
-        async with self.gate.admit(turn):
+        async with self.gate.admit():
             self.inside.append(turn)
             try:
                 await self._ends[turn].wait()
@@ -212,15 +119,15 @@ async def until(reached: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_admits_up_to_the_limit_and_the_lowest_turn_first(crowd: Crowd) -> None:
+async def test_admits_up_to_the_limit_in_order(crowd: Crowd) -> None:
     for turn in (5, 6, 9, 7):
         crowd.comes(turn)
         await settled()
     assert crowd.inside == [5, 6]
     await crowd.leaves(6)
-    assert crowd.inside == [5, 7]
+    assert crowd.inside == [5, 9]
     await crowd.leaves(5)
-    assert crowd.inside == [7, 9]
+    assert crowd.inside == [9, 7]
 
 
 async def test_nobody_is_admitted_while_all_servers_are_busy(crowd: Crowd) -> None:
@@ -247,14 +154,14 @@ async def test_a_slot_of_a_cancelled_waiter_goes_to_the_next() -> None:
     gate = AdmissionGate(ConcurrencyLimit(1), lambda: 0.0)
 
     async def visit() -> None:
-        async with gate.admit(2):
+        async with gate.admit():
             raise AssertionError("it was cancelled")
 
-    async with gate.admit(1):
+    async with gate.admit():
         late = asyncio.create_task(visit())
         await settled()
     late.cancel()  # admitted, but its task has not run yet
     with suppress(asyncio.CancelledError):
         await late
-    async with asyncio.timeout(5), gate.admit(3):
+    async with asyncio.timeout(5), gate.admit():
         pass

@@ -22,7 +22,7 @@ from shared.ledger.queue import TROUBLE
 from shared.schemas import Generation
 from shared.service.processes import free_port
 from shared.service.tasks import with_watch
-from tests.runner.generators import PARAMS, SAMPLE, Notes, Servers, answer, refused_url, until
+from tests.runner.generators import FIELDS, SAMPLE, Notes, Servers, answer, refused_url, until
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ async def generated(
     async def generate(name: str) -> None:
         sample = replace(SAMPLE, problem_id=name)
         messages = [{"role": "user", "content": name}]
-        done[name] = await client.generate(sample, "run", messages, PARAMS)
+        done[name] = await client.generate(sample, "run", messages, FIELDS)
 
     async def work() -> None:
         async with asyncio.TaskGroup() as group:

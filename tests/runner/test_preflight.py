@@ -8,15 +8,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.runner.preflight import (
-    Needs,
-    check_judging,
-    check_needs,
-    check_sandboxes,
-    needs_of,
-    were_tried,
-    with_faults,
-)
+from services.runner.preflight import Needs, check_judging, needs_of, with_faults
+from services.runner.sandboxes import check_needs, check_sandboxes
 from shared.config import load_config
 from shared.environment import SandboxEnvironment
 from shared.errors import ConfigError, DataError
@@ -214,41 +207,26 @@ async def test_what_ran_in_a_sandbox_is_not_tried_again(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    wrong, right = json.dumps({"a: problem '7'": "AssertionError: no"}), "{}"
+    wrong = json.dumps({"a: problem '7'": "AssertionError: no"})
     needs = Needs((), {}, {"a: problem '7'": ["def f(): pass", "assert f()"]})
-
-    async def check(failed: str, packages: str) -> None:
-        url = await start(lambda code: failed if "try_solution" in code else packages)
-        await check_needs([url], needs)
-
-    for _ in range(2):  # a failure is not remembered
-        with pytest.raises(ConfigError, match="fail the data's own reference solution") as caught:
-            await check(wrong, "numpy 1")
-        assert str(caught.value).startswith("a: problem '7': ")
-    await check(right, "numpy 1")
-    await check(wrong, "numpy 1")  # nobody asks
-    with pytest.raises(ConfigError):
-        await check(wrong, "numpy 2")
-    needs = Needs((), {}, {"a: problem '7'": ["def f(): pass", "assert not f()"]})
-    with pytest.raises(ConfigError):
-        await check(wrong, "numpy 1")
     environment = SandboxEnvironment(kind="plumbline", python="3.11", packages={"numpy": "1"})
-    assert not were_tried(needs, environment)
-    await check(right, json.dumps(["3.11", {"numpy": "1"}]))
-    assert were_tried(needs, environment)
-    assert not were_tried(Needs(["java"], needs.imports, needs.solutions), environment)
-    assert not were_tried(needs, environment.model_copy(update={"packages": {"numpy": "2"}}))
-    assert not were_tried(needs, None)
+    with pytest.raises(ConfigError, match="fail the data's own reference solution") as caught:
+        await check_needs([await start(lambda _code: wrong)], needs, environment=environment)
+    assert str(caught.value).startswith("a: problem '7': ")
+    assert not needs.were_tried(environment)  # a failure is not remembered
+    await check_needs([await start(lambda _code: "{}")], needs, environment=environment)
+    assert needs.were_tried(environment)
+    changed = Needs((), {}, {"a: problem '7'": ["def f(): pass", "assert not f()"]})
+    assert not changed.were_tried(environment)
+    assert not Needs(["java"], needs.imports, needs.solutions).were_tried(environment)
+    assert not needs.were_tried(environment.model_copy(update={"packages": {"numpy": "2"}}))
+    assert not needs.were_tried(None)
 
 
-async def test_who_insists_gets_no_verdict_on_them(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+async def test_who_insists_gets_no_verdict_on_them(start: Start) -> None:
     failed = json.dumps({"a: problem '7'": "AssertionError: no"})
     needs = Needs((), {}, {"a: problem '7'": ["assert False"]}, insisted=True)
-    for _ in range(2):
-        faults = await check_needs([await start(lambda _code: failed)], needs)
+    faults = await check_needs([await start(lambda _code: failed)], needs)
     given = [problem(str(i), dataset="a", ground_truth=MBPP) for i in (6, 7)]
     found = [fault_of(one.tests) for one in with_faults(given, faults)]
     assert found == [None, "the reference solution fails: AssertionError: no"]

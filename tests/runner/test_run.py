@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from services.runner.run import Run, RunTimings
+from services.runner.run import Run
 from services.runner.session import Session, identify
 from shared.artifacts import OutputFolder
 from shared.canaries import CanaryReport
@@ -54,8 +54,6 @@ class FakeProgress:
         self.statuses: dict[SampleId, FinalStatus] = {}
         self.known: int | None = None
         self.notes: list[str] = []
-
-    def planned(self, plan: RunPlan) -> None: ...
 
     def resumed(
         self, generated: Sequence[SampleId], judged: Mapping[SampleId, FinalStatus]
@@ -129,7 +127,6 @@ class Stage:
         self.identity = identify(Config(), plan, folder, "")
         self.ledger = Ledger(redis, self.identity.run)
         self.progress = FakeProgress()
-        self.timings = RunTimings(tick=0.05, scan=0.05)
 
     async def complete(
         self,
@@ -142,7 +139,7 @@ class Stage:
         session.enter(config, PROBLEMS, self.folder, force=False, provenance=Provenance())
         self.progress = FakeProgress()
         try:
-            run = Run(self.plan, session, source, self.progress, self.timings)
+            run = Run(self.plan, session, source, self.progress, tick=0.05)
             await run.complete()
         finally:
             session.leave()

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.runner.sampling import sample_seed, sampling_params
+from services.runner.sampling import sample_seed, sampling_fields
 from shared.config import load_config
 from shared.schemas import SampleId
 
@@ -11,23 +11,30 @@ SAMPLE = SampleId("d", "p", 3)
 samples = st.builds(SampleId, st.text(min_size=1), st.text(min_size=1), st.integers(0, 10**6))
 
 
-def seed_of(*overrides: str, sample: SampleId = SAMPLE) -> int | None:
+def seed_of(*overrides: str, sample: SampleId = SAMPLE) -> object:
     warm = "actor_rollout_ref.rollout.temperature=0.7"
-    return sampling_params(load_config(None, [warm, *overrides]), sample).seed
+    return sampling_fields(load_config(None, [warm, *overrides]), sample)["seed"]
 
 
-def test_parameters_come_from_the_config() -> None:
+def test_fields_come_from_the_config() -> None:
     rollout = "actor_rollout_ref.rollout"
     keys = [f"{rollout}.{key}" for key in ("temperature=0.5", "top_p=0.9", "top_k=7", "n=4")]
     overrides = [*keys, f"{rollout}.response_length=11", "generation.stop=[END]"]
-    params = sampling_params(load_config(None, overrides), SAMPLE)
-    assert (params.temperature, params.top_p, params.top_k) == (0.5, 0.9, 7)
-    assert (params.max_tokens, params.stop) == (11, ("END",))
-    assert params.seed is not None
-
-
-def test_at_temperature_0_there_is_no_seed() -> None:
-    assert sampling_params(load_config(None, ["generation.seed=5"]), SAMPLE).seed is None
+    overrides += ["generation.extra_body={top_p: null, reasoning_effort: low}"]
+    fields = sampling_fields(load_config(None, overrides), SAMPLE)
+    assert fields == {
+        "temperature": 0.5,
+        "max_tokens": 11,
+        "seed": sample_seed(0, SAMPLE),
+        "top_k": 7,
+        "stop": ["END"],
+        "include_stop_str_in_output": True,
+        "no_stop_trim": True,
+        "reasoning_effort": "low",
+    }
+    overrides = ["generation.seed=5", "generation.max_completion_tokens=true"]
+    greedy = sampling_fields(load_config(None, overrides), SAMPLE)
+    assert set(greedy) == {"temperature", "top_p", "max_completion_tokens"}
 
 
 def test_seeds_follow_from_the_runs_seed_or_the_generators() -> None:

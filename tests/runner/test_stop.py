@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.extraction import extract, extract_verl
+from shared.extraction import extract
 from shared.statuses import ExtractionReason
 
 STOP = "\n```\n"
@@ -46,11 +46,3 @@ def test_the_program_is_the_same(head: str, program: str, tail: str, label: str)
         expected.code.rstrip(),
         ExtractionReason.UNCLOSED_FENCE,
     )
-
-
-@given(before, st.sampled_from([SOLVE, f"{SOLVE}\n\nprint(solve(1))"]), after)
-def test_the_program_that_verl_finds_is_the_same(head: str, program: str, tail: str) -> None:
-    whole = f"{head}```python\n{program}\n```\n{tail}"
-    assert extract_verl(stopped(whole, kept=True)) == extract_verl(whole)
-    cut = extract_verl(stopped(whole, kept=False))
-    assert cut.code.strip() == extract_verl(whole).code.strip() == program

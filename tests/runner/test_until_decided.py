@@ -73,7 +73,7 @@ async def session(stage: Stage, early_stop: UntilDecided | None, plan=PLAN) -> S
     opened.enter(load_config(None), PROBLEMS, stage.folder, force=False, provenance=Provenance())
     stage.progress = FakeProgress()
     try:
-        run = Run(plan, opened, source, stage.progress, stage.timings, early_stop)
+        run = Run(plan, opened, source, stage.progress, early_stop, tick=0.05)
         await run.complete()
     finally:
         opened.leave()

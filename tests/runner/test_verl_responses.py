@@ -105,7 +105,7 @@ def test_what_is_no_table_of_responses(tmp_path: Path) -> None:
     assert "cannot be read" in refusal(str(tmp_path / "text.parquet"))
     unanswered = row(PROBLEMS[0], "")
     del unanswered["responses"]
-    assert "no column 'responses'" in refusal(table(tmp_path, unanswered))
+    assert "column 'responses' is missing" in refusal(table(tmp_path, unanswered))
     assert "neither a text nor a list" in refusal(table(tmp_path, row(PROBLEMS[0], [1, 2])))
     assert "neither a text nor a list" in refusal(table(tmp_path, row(PROBLEMS[0], 1)))
     inline = row(PROBLEMS[0], "a", reward_model={"style": "rule", "ground_truth": "42"})

@@ -242,7 +242,7 @@ async def test_a_token_does_not_follow_a_redirect() -> None:
             app.router.add_route("*", "/{path:.*}", away)
 
         async with server(change=redirect) as port:
-            from services.runner.preflight import check_sandboxes
+            from services.runner.sandboxes import check_sandboxes
 
             with pytest.raises(Exception, match="not a SandboxFusion server"):
                 await check_sandboxes(

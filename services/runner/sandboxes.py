@@ -1,0 +1,199 @@
+"""Preflight checks of sandboxes: reachable, admitted, and with what the problems need."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
+import aiohttp
+from pydantic import BaseModel, ValidationError
+
+from services.runner.preflight import Needs
+from shared.address import Address
+from shared.environment import SandboxEnvironment
+from shared.errors import ConfigError, ServiceError, UnavailableError
+from shared.function_plan import failed_trials
+from shared.harness.languages import LANGUAGES
+from shared.service.bodies import read_answer
+from shared.text import one_line
+
+_MAX_ANSWER = 2**24
+_PING_SECONDS = 10.0
+# Seconds; the first compilation of Go compiles its library too.
+_COMPILE_SECONDS = 60
+# Programs that try tests at a time.
+_AT_ONCE = 4
+
+
+async def check_sandboxes(urls: Sequence[str], *, headers: Mapping[str, str] | None = None) -> None:
+    """Ping every sandbox, and check that it admits requests with these headers.
+
+    Raises:
+        ServiceError: A sandbox is unreachable, or is not a SandboxFusion server.
+        ConfigError: It requires another token.
+    """
+    limit = aiohttp.ClientTimeout(total=_PING_SECONDS)
+    async with aiohttp.ClientSession(timeout=limit, headers=headers) as session:
+        for url in urls:
+            await _ping(session, _sandbox(url))
+
+
+async def check_needs(
+    urls: Sequence[str],
+    needs: Needs,
+    *,
+    headers: Mapping[str, str] | None = None,
+    environment: SandboxEnvironment | None = None,
+) -> dict[str, str]:
+    """Run a program in each of the languages in every sandbox, and try what the tests need.
+
+    Success is remembered for this user if the sandboxes' ``environment`` is known.
+
+    Returns:
+        Why reference solutions fail, by problem, if the run goes on nevertheless.
+
+    Raises:
+        ConfigError: A sandbox lacks the toolchain of a language or a module, or a problem's own
+            reference solution fails.
+        ServiceError: A sandbox is unreachable.
+    """
+    timeout = aiohttp.ClientTimeout(total=3 * _COMPILE_SECONDS)
+    faults: dict[str, str] = {}
+    complete = True
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+        for address in map(_sandbox, urls):
+            for language in needs.languages:
+                await _check_language(session, address, language)
+            for failed in await _try_tests(session, address, needs):
+                complete = complete and failed == {}
+                faults |= failed or {}
+    if complete:
+        needs.remember_success(environment)
+    return {name: f"the reference solution fails: {reason}" for name, reason in faults.items()}
+
+
+def _sandbox(url: str) -> Address:
+    return Address.parse(url.rstrip("/").removesuffix("/run_code"))
+
+
+async def _ping(session: aiohttp.ClientSession, address: Address) -> None:
+    url = address.url
+    advice = "start it, set sandbox.url (or SANDBOX_URLS), or use --embedded"
+    try:
+        async with session.get(f"{url}/v1/ping", headers=address.headers) as response:
+            body = await read_answer(response, _MAX_ANSWER)
+        async with session.head(f"{url}/run_cases", headers=address.headers) as offer:
+            admitted = offer.status != HTTPStatus.UNAUTHORIZED
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+        raise ServiceError(
+            f"the sandbox at {url} is not reachable: not an address such as http://localhost:8080"
+        ) from None
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise UnavailableError(
+            f"the sandbox at {url} is not reachable: {one_line(error)}; {advice}"
+        ) from None
+    if response.status != HTTPStatus.OK or b"pong" not in body:
+        raise ServiceError(
+            f"the server at {url} is not a SandboxFusion server (GET /v1/ping returned "
+            f"{response.status}); {advice}"
+        )
+    if not admitted:
+        raise ConfigError(
+            f"the sandbox at {url} requires a token, and PLUMBLINE_SANDBOX_TOKEN (or "
+            "PLUMBLINE_SANDBOX_TOKEN_FILE) is not it; set it for plumb and for the judges"
+        )
+
+
+async def _check_language(session: aiohttp.ClientSession, address: Address, language: str) -> None:
+    body = await _run(session, address, language, LANGUAGES[language].idle)
+    reason = _failure(body) if body is not None else None
+    if reason is not None:
+        raise ConfigError(
+            f"{address.url} cannot run {language}: {reason}; install its toolchain there "
+            f"(Debian's {LANGUAGES[language].packages}), or choose another sandbox or data set"
+        )
+
+
+async def _try_tests(
+    session: aiohttp.ClientSession, address: Address, needs: Needs
+) -> list[Mapping[str, str] | None]:
+    """Return what failed in each trial; None for a trial that the sandbox did not run."""
+    admitted = asyncio.Semaphore(_AT_ONCE)
+
+    async def attempt(program: str) -> Mapping[str, str] | None:
+        async with admitted:
+            body = await _run(session, address, "python", program)
+        return failed_trials(_stdout(body)) if body is not None else None
+
+    trials = await asyncio.gather(*map(attempt, needs.trials()))
+    for failed in trials:
+        for name, reason in (failed or {}).items() if not needs.insisted else ():
+            raise ConfigError(_trial_error(needs, address, name, reason))
+    return trials
+
+
+def _trial_error(needs: Needs, address: Address, name: str, reason: str) -> str:
+    insist = "set judge.allow_test_errors=true and get no verdict on such problems"
+    if problem := needs.imports.get(name):
+        return (
+            f"{problem}: its tests cannot run in the sandbox at {address.url}: {name!r}: {reason}; "
+            f"install the module there, or {insist}"
+        )
+    return (
+        f"{name}: its tests fail the data's own reference solution in the sandbox at "
+        f"{address.url}: {reason}; fix or leave out the problem, or {insist}"
+    )
+
+
+async def _run(
+    session: aiohttp.ClientSession, address: Address, language: str, code: str
+) -> bytes | None:
+    """Run a program; returns the body of the answer, None if the sandbox is busy."""
+    request = {
+        "code": code,
+        "language": language,
+        "compile_timeout": _COMPILE_SECONDS,
+        "run_timeout": _COMPILE_SECONDS,
+    }
+    url = f"{address.url}/run_code"
+    try:
+        async with session.post(url, json=request, headers=address.headers) as response:
+            body = await read_answer(response, _MAX_ANSWER)
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        cause = one_line(error)
+        raise UnavailableError(
+            f"{address.url}: no answer to a program in {language} ({cause})"
+        ) from None
+    return None if response.status in (429, 503) else body  # busy is no reason to refuse the run
+
+
+class _Command(BaseModel):
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class _Answer(BaseModel):
+    status: str
+    message: str = ""
+    compile_result: _Command | None = None
+    run_result: _Command | None = None
+
+
+def _stdout(body: bytes) -> bytes:
+    try:
+        run = _Answer.model_validate_json(body).run_result
+    except ValidationError:
+        return b""
+    return (run.stdout or "").encode() if run is not None else b""
+
+
+def _failure(body: bytes) -> str | None:
+    """Why a program did not run; None if it did."""
+    try:
+        answer = _Answer.model_validate_json(body)
+    except ValidationError:
+        return "it does not answer as a SandboxFusion server"
+    if answer.status == "Success":
+        return None
+    failed = answer.run_result or answer.compile_result
+    reason = answer.message or (failed.stderr if failed else "") or answer.status
+    return " ".join(reason.split())[:200]
