@@ -102,7 +102,7 @@ def test_a_problem_that_has_changed_since(tmp_path: Path) -> None:
 def test_what_is_no_table_of_responses(tmp_path: Path) -> None:
     assert "no such file" in refusal(str(tmp_path / "absent.parquet"))
     (tmp_path / "text.parquet").write_text("text")
-    assert "cannot be read" in refusal(str(tmp_path / "text.parquet"))
+    assert "not a parquet file" in refusal(str(tmp_path / "text.parquet"))
     unanswered = row(PROBLEMS[0], "")
     del unanswered["responses"]
     assert "column 'responses' is missing" in refusal(table(tmp_path, unanswered))
