@@ -493,19 +493,7 @@ def _api_key(config: Config) -> str | None:
 
 
 def _client(config: Config, urls: Sequence[str], api_key: str | None) -> "GeneratorClient":
-    from services.runner.responses import AnswerRules
-
-    generation = config.generation
-    return _import_client()(
-        urls,
-        generation.model,
-        api_key=api_key,
-        concurrency=generation.concurrency,
-        request_timeout=generation.request_timeout,
-        max_attempts=generation.max_attempts,
-        retry_budget=generation.retry_budget,
-        rules=AnswerRules(generation.finish_reasons, generation.reasoning == "judge"),
-    )
+    return _import_client()(urls, config.generation, api_key)
 
 
 async def _watched(stack: EmbeddedStack | None, work: Callable[[], Awaitable[T]]) -> T:

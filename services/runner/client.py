@@ -18,7 +18,6 @@ from services.runner.endpoints import (
 )
 from services.runner.outages import Trouble
 from services.runner.responses import (
-    AnswerRules,
     OutageError,
     RejectedError,
     RetryableError,
@@ -30,6 +29,7 @@ from services.runner.responses import (
     served_models,
     server_info,
 )
+from shared.config import GenerationConfig
 from shared.errors import ServiceError
 from shared.outages import Outage
 from shared.redaction import redact, remember_secrets
@@ -41,6 +41,8 @@ from shared.text import one_line
 
 # Bytes of an answer, and of all that are read at once. A completion of a million tokens has 4 MiB.
 _MAX_ANSWER = 64 * 2**20
+# Seconds for each request of the checks before a run.
+_CHECK, _INFO = 30.0, 10.0
 # Seconds without any answer until the servers are asked for a sign of life, and for that sign.
 _SILENCE, _SIGN_OF_LIFE = 20.0, 10.0
 _OF_REFUSAL = "see the account and the server, or name another one (generation.base_urls)"
@@ -84,50 +86,31 @@ class GeneratorClient:
 
     Args:
         base_urls: Servers of one model, with or without ``/v1``.
-        model: The model to request; empty means the only one served, once :meth:`check` has run.
+        config: Model, concurrency, time-outs and retries. An empty model means the only one served,
+            once :meth:`check` has run.
         api_key: Bearer token, if the servers require one; a server whose URL has a user and a
             password gets these instead.
-        concurrency: Upper bound of the requests in flight, over all servers; see
-            ``ConcurrencyLimit``.
-        request_timeout: Seconds for one request.
-        max_attempts: Requests for one sample that may fail for its own sake.
-        retry_budget: Seconds without an answer to any request after which :meth:`trouble` is over.
-        rules: What counts as an answer.
         backoff: Seconds; the wait after failure n is drawn from 0 to ``backoff * 2**(n-1)``. Also
             the first pause after a failure of a server.
-        check_timeout: Seconds for each request of :meth:`check`.
-        info_timeout: Seconds for each request of :meth:`info`.
     """
 
     def __init__(
         self,
         base_urls: Sequence[str],
-        model: str,
-        *,
-        api_key: str | None,
-        concurrency: int,
-        request_timeout: float,
-        max_attempts: int,
-        retry_budget: float,
-        rules: AnswerRules | None = None,
+        config: GenerationConfig,
+        api_key: str | None = None,
         backoff: float = 1.0,
-        check_timeout: float = 30.0,
-        info_timeout: float = 10.0,
     ) -> None:
-        self.model = model
+        self.model = config.model
+        self._config = config
         self._endpoints = Endpoints(base_urls, backoff=backoff)
         # A key that was read from a file often ends in a newline, which a header cannot contain.
         key = (api_key or "").strip()
         remember_secrets(key)
         self._headers = authorization(key)
-        limit = ConcurrencyLimit(allow_connections(concurrency))
+        limit = ConcurrencyLimit(allow_connections(config.concurrency))
         self._gate = AdmissionGate(limit, self._endpoints.closed_for)
-        self._request_timeout = request_timeout
-        self._check_timeout = min(check_timeout, request_timeout)
-        self._info_timeout = info_timeout
-        self._max_attempts = max_attempts
-        self._outage = Outage(retry_budget)
-        self._rules = rules or AnswerRules()
+        self._outage = Outage(config.retry_budget)
         self._backoff = backoff
         self._failing: set[_PendingSample] = set()
         self._unusable: set[tuple[str, str]] = set()
@@ -137,7 +120,7 @@ class GeneratorClient:
 
     async def __aenter__(self) -> Self:
         urls = [endpoint.url for endpoint in self._endpoints]
-        self._opened_session = open_session(urls, self._headers, self._request_timeout)
+        self._opened_session = open_session(urls, self._headers, self._config.request_timeout)
         return self
 
     async def __aexit__(self, *_exception: object) -> None:
@@ -154,7 +137,7 @@ class GeneratorClient:
                 serve the model; one line.
         """
         served = {
-            endpoint.url: await served_models(self._session, endpoint, self._check_timeout)
+            endpoint.url: await served_models(self._session, endpoint, _CHECK)
             for endpoint in self._endpoints
         }
         self.model = choose_model(self.model, served)
@@ -163,7 +146,7 @@ class GeneratorClient:
     async def info(self) -> ServerInfo:
         """The server's ``/info``, if it has one; for several servers, by URL."""
         infos: JsonObject = {
-            endpoint.url: await server_info(self._session, endpoint, self._info_timeout)
+            endpoint.url: await server_info(self._session, endpoint, _INFO)
             for endpoint in self._endpoints
         }
         single = next(iter(infos.values())) if len(infos) == 1 else infos
@@ -251,7 +234,7 @@ class GeneratorClient:
                 try:
                     return await self._request(pending)
                 except RetryableError:
-                    if pending.failures >= self._max_attempts:
+                    if pending.failures >= self._config.max_attempts:
                         raise
             # The gate waits for servers that are away or busy; this delay is for a server that
             # fails this sample, which the others must not wait for.
@@ -310,13 +293,15 @@ class GeneratorClient:
             reason = f"connection: {endpoint.name}: connecting timed out"
             raise UnreachableError(reason) from None
         except TimeoutError:
-            reason = f"timeout: no answer from {endpoint.name} in {self._request_timeout:g} s"
+            reason = (
+                f"timeout: no answer from {endpoint.name} in {self._config.request_timeout:g} s"
+            )
             raise OutageError(reason) from None
         except (aiohttp.ClientError, OSError) as error:
             reason = f"connection: {endpoint.name}: {one_line(error)}"
             raise _outage_kind(error)(reason) from None
         gen_time = time.monotonic() - started
-        completion = read_completion(response.status, response.headers, body, self._rules)
+        completion = read_completion(response.status, response.headers, body, self._config)
         return pending.generation(
             completion=completion.text,
             completion_from="reasoning" if completion.from_reasoning else None,

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from services.runner.endpoints import Endpoint
+from shared.config import GenerationConfig
 from shared.errors import ServiceError, UnavailableError
 from shared.foreign_json import decode_json
 from shared.redaction import redact
@@ -186,19 +187,6 @@ class _Body(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerRules:
-    """What counts as an answer.
-
-    Attributes:
-        finish_reasons: Finish reasons of answers besides the usual ones.
-        judge_reasoning: Whether thoughts are the answer where the server sent nothing else.
-    """
-
-    finish_reasons: Sequence[str] = ()
-    judge_reasoning: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Completion:
     """The first choice of a chat completion.
 
@@ -215,11 +203,11 @@ class Completion:
     from_reasoning: bool = False
 
 
-_USUAL = AnswerRules()
+_DEFAULTS = GenerationConfig()
 
 
 def read_completion(
-    status: int, headers: Mapping[str, str], body: bytes, rules: AnswerRules = _USUAL
+    status: int, headers: Mapping[str, str], body: bytes, config: GenerationConfig = _DEFAULTS
 ) -> Completion:
     """Parse the response to a chat completion request.
 
@@ -241,7 +229,7 @@ def read_completion(
     except ValueError:
         raise RetryableError(f"bad_answer: not JSON: {error_message(body)}") from None
     choice = next((one for one in answer.choices if one.index == 0), answer.choices[0])
-    finish_reason = _finish_reason(choice, rules)
+    finish_reason = _finish_reason(choice, config)
     if choice.message is None and choice.text is None:
         raise RetryableError("bad_answer: the choice has no message")
     message, usage = choice.message or _Message(), answer.usage or _Usage()
@@ -252,7 +240,7 @@ def read_completion(
     if finish_reason is None and not (text or reasoning):
         raise RetryableError("unfinished: neither text nor finish_reason")
     alone = not text.strip() and finish_reason in ("stop", None)
-    from_reasoning = reasoning is not None and alone and rules.judge_reasoning
+    from_reasoning = reasoning is not None and alone and config.reasoning == "judge"
     return Completion(
         reasoning if reasoning is not None and from_reasoning else text,
         finish_reason,
@@ -264,7 +252,7 @@ def read_completion(
     )
 
 
-def _finish_reason(choice: _Choice, rules: AnswerRules) -> str | None:
+def _finish_reason(choice: _Choice, config: GenerationConfig) -> str | None:
     """The finish reason of an answer, in OpenAI's words.
 
     Raises:
@@ -276,7 +264,7 @@ def _finish_reason(choice: _Choice, rules: AnswerRules) -> str | None:
     cause = f" ({_shown(choice.error)})" if choice.error else ""
     if word and not reason and _FILTERED.search(word):
         raise RejectedError(f"content_filter: finish_reason {word!r}{cause}")
-    if choice.error or not (word is None or reason or word in rules.finish_reasons):
+    if choice.error or not (word is None or reason or word in config.finish_reasons):
         raise RetryableError(f"unfinished: finish_reason {shorten_end(repr(word), 80)}{cause}")
     return reason or word
 

@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from services.generator.backends.replay import build_app
 from services.generator.settings import GeneratorSettings
 from services.runner.client import GeneratorClient
+from shared.config import GenerationConfig
 from shared.run_record import OutageReport
 from shared.schemas import Generation, SampleId
 
@@ -89,17 +90,13 @@ class Servers:
         self._stack.push_async_callback(server.close)
         return str(server.make_url("/")).rstrip("/")
 
-    async def client(self, *urls: str, **arguments: Any) -> GeneratorClient:
-        defaults: dict[str, Any] = {
-            "model": "replay",
-            "api_key": None,
-            "concurrency": 8,
-            "request_timeout": 10.0,
-            "max_attempts": 3,
-            "retry_budget": 60.0,
-            "backoff": 0.001,
-        }
-        client = GeneratorClient(urls, **{**defaults, **arguments})
+    async def client(
+        self, *urls: str, api_key: str | None = None, backoff: float = 0.001, **settings: Any
+    ) -> GeneratorClient:
+        defaults = {"model": "replay", "concurrency": 8, "request_timeout": 10.0}
+        defaults |= {"max_attempts": 3, "retry_budget": 60.0}
+        config = GenerationConfig.model_validate({**defaults, **settings})
+        client = GeneratorClient(urls, config, api_key, backoff)
         return await self._stack.enter_async_context(client)
 
 

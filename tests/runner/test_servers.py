@@ -13,7 +13,6 @@ from pathlib import Path
 
 from services.runner.client import GeneratorClient
 from services.runner.outages import OutageWatch
-from services.runner.responses import AnswerRules
 from shared.errors import IncompleteRunError, ServiceError
 from shared.schemas import Generation
 from shared.service.tasks import with_watch
@@ -42,7 +41,7 @@ class Case:
     requests: int | None = None
     tokens: int | None = None
     reasoning: str | None = None
-    rules: AnswerRules | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 def answer(content: object = CODE, finish: object = "stop", **fields: object) -> dict[str, object]:
@@ -60,7 +59,7 @@ CHOICE = {"message": {"content": CODE}, "finish_reason": "stop"}
 OTHER = {"index": 1, "message": {"content": "other"}, "finish_reason": "stop"}
 THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
 TEXT = {"type": "text", "text": CODE}
-NO_THOUGHTS = AnswerRules(judge_reasoning=False)
+NO_THOUGHTS = {"reasoning": "ignore"}
 
 CASES = [
     # Answers of other shapes
@@ -75,7 +74,7 @@ CASES = [
     Case("reasoning alone, OpenRouter's name", ANSWERED, body=answer(None, reasoning=CODE)),
     Case("reasoning alone, blank content", ANSWERED, body=answer("\n\n", reasoning=CODE)),
     Case("reasoning ignored", ANSWERED, "", body=answer(None, reasoning="a"), reasoning="a",
-         rules=NO_THOUGHTS),
+         settings=NO_THOUGHTS),
     Case("reasoning cut", ANSWERED, "", body=answer("", "length", reasoning="a"), reasoning="a"),
     Case("reasoning and content", ANSWERED, body=answer(reasoning_content="a"), reasoning="a"),
     Case("reasoning of a wrong type", ANSWERED, body=answer(reasoning_content=7)),
@@ -95,7 +94,7 @@ CASES = [
       for word in ("length", "tool_calls", "STOP", "MAX_TOKENS", "end_turn", "model_length")],
     Case("no finish reason", ANSWERED, body=answer(finish=None)),
     Case("a finish reason of the config", ANSWERED, body=answer(finish="done"),
-         rules=AnswerRules(["done"])),
+         settings={"finish_reasons": ["done"]}),
     Case("neither text nor finish reason", UNJUDGED, "unfinished: ", body=answer("", None)),
     Case("an unknown finish reason", UNJUDGED, "unfinished: finish_reason 'done'", requests=3,
          body=answer(finish="done")),
@@ -182,7 +181,7 @@ async def test_each_answer_has_its_outcome(servers: Servers, tmp_path: Path) -> 
             document = {"status": case.status, "headers": dict(case.headers), "body": case.body}
             Path(fault[1:]).write_text(json.dumps(document))
         url = await servers.replay(fault if case.once else f"{fault}*")
-        client = await servers.client(url, rules=case.rules, retry_budget=0.6)
+        client = await servers.client(url, **case.settings, retry_budget=0.6)
         exit_code, text, found = await outcome(client)
         wanted = text == case.text if exit_code == ANSWERED else case.text in text
         if (exit_code, wanted) != (case.exit_code, True):

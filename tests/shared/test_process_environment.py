@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestServer
 
 from services.judge.health import SandboxWatch
 from services.runner.client import GeneratorClient
+from shared.config import GenerationConfig
 from shared.process_environment import PROXY_VARIABLES, adapt_process
 from tests.waiting import until
 
@@ -34,9 +35,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TestServer]:
 
 
 async def model_at(url: str) -> str:
-    limits = {"concurrency": 1, "request_timeout": 20}
-    retries = {"max_attempts": 1, "retry_budget": 1}
-    async with GeneratorClient([url], None, api_key=None, **limits, **retries) as client:
+    async with GeneratorClient([url], GenerationConfig()) as client:
         return await client.check()
 
 
