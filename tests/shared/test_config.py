@@ -209,8 +209,6 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_keys(written: Any) -> N
 # The rest
 
 
-
-
 @pytest.mark.parametrize(
     ("url", "urls"),
     [
