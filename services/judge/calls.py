@@ -132,7 +132,6 @@ async def run_and_convert(
             language=language,
             inputs=[inputs[i] for i in chunk],
             limits=limits,
-            timed=task.recorded != "none",
         )
         try:
             got = await _call(task, request)
@@ -145,7 +144,7 @@ async def run_and_convert(
                 raise
             limits = replace(limits, results=_FEW_RESULTS)
             continue
-        if request.timed:
+        if task.recorded != "none":
             compiling = Compiling(got.compile_seconds, got.compile_output or None)
             run.compiling |= dict.fromkeys(chunk, compiling)
         if got.compiled not in ("ok", None):

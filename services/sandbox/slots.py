@@ -44,7 +44,7 @@ ERRORS_LIMIT = 8192
 # Seconds between two looks at an init that reports nothing.
 HEARTBEAT_SECONDS = 0.5
 # Modules of the init, in the order in which they are loaded.
-INIT = ("runs", "functions", "init")
+INIT = ("runs", "init")
 # The init's control socket is its descriptor 3; the counter of its control group follows, if any.
 BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 

@@ -103,94 +103,54 @@ def landlock_abi() -> int:
         return 0
 
 
-class Ruleset:
-    """A Landlock ruleset: made once, enforced in each process to be confined.
-
-    Processes that enforce it separately are strangers to each other: they cannot trace, read or
-    (see ``Coverage``) signal each other or the process that made it. Rules name inodes, not paths:
-    a folder that is removed and made again is no longer covered.
-    """
-
-    def __init__(
-        self,
-        readonly: Sequence[str],
-        writable: Sequence[str],
-        devices: Mapping[str, int] = DEVICES,
-    ) -> None:
-        """Allow reading and executing ``readonly``, everything but device nodes in ``writable``.
-
-        Missing paths in ``readonly`` and ``devices`` are left out.
-
-        Raises:
-            ConfinementError: Landlock is unavailable.
-            OSError: A path cannot be opened.
-        """
-        self.coverage = coverage(landlock_abi())
-        if not self.coverage.files:
-            raise ConfinementError(errno.ENOSYS, "this kernel or container offers no Landlock")
-        self._fd = self._create()
-        try:
-            for path in writable:
-                self._allow(path, READ | WRITE)
-            for path in filter(os.path.exists, readonly):
-                self._allow(path, READ)
-            for path in filter(os.path.exists, devices):
-                self._allow(path, devices[path])
-        except BaseException:
-            self.close()
-            raise
-
-    def enforce(self) -> None:
-        """Confine the calling thread and all that it starts from now on.
-
-        Raises:
-            ConfinementError: The kernel refuses, for example after 16 nested rulesets.
-        """
-        # Denied accesses are the programs' business, and would flood the machine's audit log.
-        flags = RESTRICT_SELF_LOG_SAME_EXEC_OFF if self.coverage.abi >= 7 else 0
-        set_no_new_privs()
-        try:
-            _syscall(LANDLOCK_RESTRICT_SELF, self._fd, flags)
-        except OSError as error:
-            raise ConfinementError(
-                error.errno, f"cannot enforce Landlock: {error.strerror}"
-            ) from None
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-    def _create(self) -> int:
-        covered = self.coverage
-        tcp = BIND_TCP | CONNECT_TCP if covered.tcp else 0
-        scopes = SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS if covered.signals else 0
-        attributes = struct.pack("=QQQ", self._handled(), tcp, scopes)
-        # An older kernel accepts fields that it does not know as long as they are zero.
-        return _syscall(LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
-
-    def _handled(self) -> int:
-        return sum(rights for abi, rights in HANDLED_SINCE.items() if abi <= self.coverage.abi)
-
-    def _allow(self, path: str, rights: int) -> None:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISDIR(os.fstat(fd).st_mode):
-                rights &= OF_A_FILE
-            rule = struct.pack("=Qi", rights & self._handled(), fd)
-            _syscall(LANDLOCK_ADD_RULE, self._fd, RULE_PATH_BENEATH, rule, 0)
-        finally:
-            os.close(fd)
-
-
 def restrict_files(
     readonly: Sequence[str], writable: Sequence[str], devices: Mapping[str, int] = DEVICES
 ) -> Coverage:
-    """Make a ``Ruleset`` and enforce it at once; return what it covers on this kernel."""
-    ruleset = Ruleset(readonly, writable, devices)
+    """Confine this thread and all that it starts; return what is covered on this kernel.
+
+    Reading and executing ``readonly`` is allowed, and everything but device nodes in ``writable``.
+    Missing paths in ``readonly`` and ``devices`` are left out. Rules name inodes, not paths: a
+    folder that is removed and made again is no longer covered. Processes that are confined
+    separately cannot trace, read or (see ``Coverage``) signal each other or their parents.
+
+    Raises:
+        ConfinementError: Landlock is unavailable, or refuses, for example after 16 nested rulesets.
+        OSError: A path cannot be opened.
+    """
+    covered = coverage(landlock_abi())
+    if not covered.files:
+        raise ConfinementError(errno.ENOSYS, "this kernel or container offers no Landlock")
+    handled = sum(rights for abi, rights in HANDLED_SINCE.items() if abi <= covered.abi)
+    tcp = BIND_TCP | CONNECT_TCP if covered.tcp else 0
+    scopes = SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS if covered.signals else 0
+    # An older kernel accepts fields that it does not know as long as they are zero.
+    attributes = struct.pack("=QQQ", handled, tcp, scopes)
+    ruleset = _syscall(LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
     try:
-        ruleset.enforce()
+        for path in writable:
+            _allow(ruleset, path, handled & (READ | WRITE))
+        for path in filter(os.path.exists, readonly):
+            _allow(ruleset, path, handled & READ)
+        for path in filter(os.path.exists, devices):
+            _allow(ruleset, path, handled & devices[path])
+        set_no_new_privs()
+        # Denied accesses are the programs' business, and would flood the machine's audit log.
+        flags = RESTRICT_SELF_LOG_SAME_EXEC_OFF if covered.abi >= 7 else 0
+        _syscall(LANDLOCK_RESTRICT_SELF, ruleset, flags)
     finally:
-        ruleset.close()
-    return ruleset.coverage
+        os.close(ruleset)
+    return covered
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            rights &= OF_A_FILE
+        rule = struct.pack("=Qi", rights, fd)
+        _syscall(LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0)
+    finally:
+        os.close(fd)
 
 
 # Seccomp: rules.
@@ -426,13 +386,10 @@ def install_filter(program: bytes) -> None:
     number = SECCOMP_SYSCALL[os.uname().machine]
     # Without the flag older kernels slow down the whole process for a flaw of the processor that
     # concerns secrets in the same process.
-    for flags in (SECCOMP_FILTER_FLAG_SPEC_ALLOW, 0):
-        try:
-            _syscall(number, SECCOMP_SET_MODE_FILTER, flags, argument)
-            return
-        except OSError as error:
-            failure = error
-    raise ConfinementError(failure.errno, f"cannot install a seccomp filter: {failure.strerror}")
+    try:
+        _syscall(number, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, argument)
+    except ConfinementError:
+        _syscall(number, SECCOMP_SET_MODE_FILTER, 0, argument)
 
 
 def install_seccomp(*profiles: Mapping[str, Rule]) -> None:
@@ -507,5 +464,5 @@ def _syscall(number: int, *arguments: int | bytes) -> int:
     result: int = libc.syscall(ctypes.c_long(number), *words)
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+        raise ConfinementError(code, os.strerror(code))
     return result

@@ -1,7 +1,7 @@
 """Case of function tests: the answer in a child of the zygote, its tests in a process of their own.
 
 It runs in the sandbox, in the supervisor of several cases, or of one that arrived as files. A slot
-runs a single one without a supervisor (``services.sandbox.slot.functions``). Standard library and
+runs a single one without a supervisor (``services.sandbox.slot.runs``). Standard library and
 Python 3.8 syntax only. The tester is forked from the supervisor, which forked the zygote before it
 read the tests. Neither its memory nor its descriptors are within the answer's reach, as the
 supervisor's are not; between the two are a pipe with calls and one with replies. The limits apply
@@ -48,7 +48,7 @@ class FunctionCase:
         supervisor = self.supervisor
         began = time.monotonic()
         supervisor.clock.beside = 0.0  # it was that of the case before
-        supervisor.clock.start(began)
+        supervisor.clock.start()
         null = os.open(os.devnull, os.O_RDWR)
         calls_out, calls_in = os.pipe()
         results_out, results_in = os.pipe()
@@ -127,7 +127,8 @@ class FunctionCase:
         for fd in (supervisor.requests.detach(), supervisor.replies, supervisor.results.file):
             if fd >= 0:
                 os.close(fd)
-        supervisor.clock.close()
+        if supervisor.clock.group is not None:
+            os.close(supervisor.clock.group)
         del supervisor.results, spec.key
         Zygote.leave_streams()
         os.chdir(supervisor.folder + "/case")

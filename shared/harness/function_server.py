@@ -11,43 +11,19 @@ are values, which it may choose anyway.
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 import types
-
-# Bound before the answer runs, because it may replace them.
-from builtins import (
-    BaseException,
-    Exception,
-    OSError,
-    StopIteration,
-    bytes,
-    compile,
-    dict,
-    exec,
-    getattr,
-    hasattr,
-    isinstance,
-    iter,
-    len,
-    max,
-    memoryview,
-    min,
-    next,
-    str,
-    tuple,
-    type,
-    zip,
-)
 from os import _exit, read, write
 from sys import getrecursionlimit, setrecursionlimit
 
-from shared.harness.function_values import (
+from shared.harness.value_decoder import Decoder
+from shared.harness.value_encoder import (
     CALLS,
     FUNCTIONS,
     SIZE,
     Classes,
-    Decoder,
     Handles,
     ObjectEncoder,
     contents,
@@ -100,6 +76,8 @@ class Server:
         self.sources = {PRELUDE: prelude, ANSWER: source}
         self.code = code
         self.module = types.ModuleType("answer")
+        # Not those of this module, which are a copy (see the loaders).
+        self.module.__dict__["__builtins__"] = builtins
         self.module.__file__ = os.path.join(os.getcwd(), "answer.py")
         self.handles = Handles()
         self.classes = Classes()
@@ -249,7 +227,8 @@ class Server:
 
     def changed(self, kind: bytes, result: object, objects: list[Any]) -> bytes:
         encoder = ObjectEncoder(self.handles, self.classes)
-        encoder.copy_objects(objects)
+        for value in objects:
+            encoder.register(value)
         for value in objects:
             encoder.add(contents(value))
         encoder.add(result)

@@ -17,6 +17,7 @@ failed assertion has the result of the latest call before it.
 from __future__ import annotations
 
 import _thread
+import builtins
 import json
 import os
 import re
@@ -26,8 +27,9 @@ import time
 import types
 
 from shared.harness import function_calls
-from shared.harness import function_values as values
+from shared.harness import value_encoder as values
 from shared.harness.cases.processes import clock_of, run_delay_of
+from shared.harness.value_decoder import Decoder, update
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,7 +193,7 @@ class ArgumentEncoder(values.Encoder):
         self.add_all(items)
 
 
-class ResultDecoder(values.Decoder):
+class ResultDecoder(Decoder):
     def __init__(self, data: bytes, answer: Answer, objects: list[Any]) -> None:
         super().__init__(data, 2)
         self.answer = answer
@@ -334,7 +336,7 @@ class Answer:
             raise values.CodecError("no reply")
         if changed == b"!":
             for container in list(objects):
-                values.update(container, decoder.value())
+                update(container, decoder.value())
         value = decoder.value()
         decoder.end()
         return kind, value
@@ -570,6 +572,8 @@ class Tester:
         module = types.ModuleType("answer")
         sys.modules["answer"] = sys.modules["__main__"] = module
         self.namespace = module.__dict__
+        # Not those of this module, which are a copy (see the loaders).
+        self.namespace["__builtins__"] = builtins
 
     def run(self, report: Callable[[bytes], None]) -> None:
         code = self.load()

@@ -9,7 +9,6 @@ import base64
 import binascii
 import hmac
 import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -29,7 +28,7 @@ from pydantic_core import PydanticKnownError
 from shared.harness.languages import LANGUAGES
 
 # Version of ``/run_cases``, which both sides must have.
-RUN_CASES_VERSION = "5"
+RUN_CASES_VERSION = "6"
 RESULTS = "results"
 ANSWER = "answer"
 # The same value as in ``cases/supervisor.py``.
@@ -40,10 +39,6 @@ Limit = Literal["cpu", "wall", "output"]
 Compiled = Literal["ok", "error", "missing", "timeout"]
 End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]
 _MAC = 16
-# Words of a case's record; the size of an output is another one if it is compressed.
-_WORDS = 10
-# Words of the compiler's record; the microseconds that it took are another one.
-_COMPILE_WORDS = 4
 # Bytes of a call's records in addition to outputs: measurements and errors of the cases.
 _RECORDS_SLACK = 16 * 1024 * 1024
 # Limits of one call; of times in seconds.
@@ -90,10 +85,6 @@ Language = Annotated[
     str, AfterValidator(_known), Field(json_schema_extra={"enum": [*LANGUAGES, FUNCTIONS]})
 ]
 """A name in the table of languages, or that of function tests."""
-
-
-def _is_none(value: object) -> bool:
-    return value is None
 
 
 Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
@@ -155,7 +146,7 @@ class CaseRun:
 class CallResult:
     """Results of one call; ``seconds`` is its wall-clock time in this project's sandbox.
 
-    ``compile_seconds`` is the time until the program could run, if the request asks for it.
+    ``compile_seconds`` is the time until the program could run.
     ``cases`` is keyed by index of the input. ``end`` is None if the records are incomplete: the
     harness was killed, or another process changed its file.
     """
@@ -165,7 +156,7 @@ class CallResult:
     cases: dict[int, CaseRun] = field(default_factory=dict)
     end: End | None = None
     seconds: float = 0.0
-    compile_seconds: Annotated[float | None, Field(exclude_if=_is_none)] = None
+    compile_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,26 +232,22 @@ class RunCasesRequest(BaseModel):
     """Request to run a program on many inputs, each in a process of its own.
 
     An input of the language ``functions``, which is Python, is a ``FunctionTests.payload``.
-    ``timed`` asks for the time of compiling.
     """
 
     code: Text
     language: Language = "python"
     inputs: Annotated[list[Text], Field(max_length=MAX_INPUTS, fail_fast=True)]
     limits: CaseLimits
-    timed: bool = Field(default=False, exclude_if=lambda timed: not timed)
 
 
 CALL_RESULT = TypeAdapter(CallResult)
 
 
-def encode_spec(
-    key: bytes, language: str, limits: CaseLimits, inputs: Sequence[str], *, timed: bool = False
-) -> str:
+def encode_spec(key: bytes, language: str, limits: CaseLimits, inputs: Sequence[str]) -> str:
     """Encode the specification of a run, the standard input of the harness."""
     words = [
         key.hex(),
-        f"{language}:timed" if timed else language,
+        language,
         *(f"{x:.3f}" for x in (limits.cpu, limits.wall, limits.compile, limits.budget)),
         *map(
             str,
@@ -319,8 +306,7 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
     if kind == "compile":
         result.compiled = cast(Compiled, words[1])
         result.compile_output = err.decode("utf-8", "replace")
-        if len(words) > _COMPILE_WORDS:
-            result.compile_seconds = int(words[2]) / 1e6
+        result.compile_seconds = int(words[2]) / 1e6
     elif kind == "case":
         index, exit_code, cpu, user, wall, memory = map(int, words[1:7])
         result.cases[index] = CaseRun(
@@ -330,20 +316,8 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
             wall=wall / 1e6,
             memory=memory * 1024,
             limit=None if words[7] == "-" else cast(Limit, words[7]),
-            stdout=_unpacked(out, int(words[8])) if len(words) > _WORDS else out,
+            stdout=out,
             stderr=err.decode("utf-8", "replace"),
         )
     elif kind == "end":
         result.end = cast(End, words[1])
-
-
-def _unpacked(data: bytes, size: int) -> bytes:
-    """Return an output of ``size`` bytes.
-
-    Raises:
-        ValueError: It was not compressed.
-    """
-    try:
-        return zlib.decompressobj().decompress(data, size)
-    except zlib.error as error:
-        raise ValueError(str(error)) from error

@@ -147,7 +147,6 @@ def test_modules_in_the_sandbox_import_those_before_them() -> None:
         known.add(name)
     assert [*texts][: len(harness_sources(functions=False))] == [*harness_sources(functions=False)]
     folder = Path(supervisors.__file__).parent.parent
-    for package in (folder / "cases", folder / "function_values"):
-        for file in package.glob("*.py"):
-            name = f"shared.harness.{package.name}.{file.stem}".replace(".__init__", "")
-            assert texts[name] == file.read_text(encoding="utf-8")
+    for file in (folder / "cases").glob("*.py"):
+        name = f"shared.harness.cases.{file.stem}".replace(".__init__", "")
+        assert texts[name] == file.read_text(encoding="utf-8")

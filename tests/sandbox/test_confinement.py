@@ -372,9 +372,10 @@ def test_older_interfaces(folder: Path, secret: Path, abi: int):
 def test_missing_paths(tmp_path: Path):
     if ABI == 0:
         pytest.skip("this kernel has no Landlock")
-    confinement.Ruleset([str(tmp_path / "missing")], [], {"/dev/missing": 4}).close()
     with pytest.raises(FileNotFoundError):
-        confinement.Ruleset([], [str(tmp_path / "missing")])
+        confinement.restrict_files(
+            [str(tmp_path / "missing")], [str(tmp_path / "gone")], {"/dev/missing": 4}
+        )
 
 
 # The filter as a program, for both machines.

@@ -44,8 +44,7 @@ async def run(
     sandbox: Sandbox, code: str, *tests: str, prelude: str = "", **limits: Any
 ) -> dict[str, Any]:
     payload = FunctionTests(prelude, "", tests, ["f"]).payload
-    body = {"code": code, "language": "functions", "inputs": [payload], "limits": LIMITS | limits,
-            "timed": True}  # fmt: skip
+    body = {"code": code, "language": "functions", "inputs": [payload], "limits": LIMITS | limits}
     status, result = await sandbox.send("POST", "/run_cases", json.dumps(body).encode())
     assert status == 200, result
     return dict(result)

@@ -265,7 +265,7 @@ async def test_a_program_that_stops_the_init_does_not_hold_its_slot(
 ):
     """As it can on a kernel where Landlock does not cover signals."""
     source = slots._source
-    old_kernel = "\ncases.scope_signals = lambda: None\n"
+    old_kernel = "\nsyscalls.scope_signals = lambda: None\n"
     monkeypatch.setattr(slots, "_source", lambda name: source(name) + old_kernel * (name == "init"))
     runner = await choose("none")
     # The init is the parent of a program, and the grandparent of a case. It is the child of this

@@ -2,6 +2,7 @@
 # their sources, which take several milliseconds to compile. Only a case returns from the harness.
 from __future__ import annotations
 
+import builtins as _builtins
 import marshal as _marshal
 import os as _os
 import sys as _sys
@@ -12,8 +13,11 @@ from builtins import BaseException as _BaseException
 
 
 def _load(folder: str) -> None:
+    # An answer may replace built-ins: these modules have a copy of them.
+    own = dict(vars(_builtins))
     for name, code in _codes(folder).items():
         module = _sys.modules[name] = _types.ModuleType(name)
+        module.__dict__["__builtins__"] = own
         module.__dict__["__loader__"] = globals()["__loader__"]
         exec(code, module.__dict__)
 

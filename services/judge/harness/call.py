@@ -34,9 +34,7 @@ async def run_with_harness(
     call = RunCode(
         code=source("boot"),
         language="python",
-        stdin=wire.encode_spec(
-            key, request.language, request.limits, request.inputs, timed=request.timed
-        ),
+        stdin=wire.encode_spec(key, request.language, request.limits, request.inputs),
         compile_timeout=10,
         run_timeout=request.limits.call,
         memory_limit_mb=-1,  # no limit for the harness itself; it limits each case

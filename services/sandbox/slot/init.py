@@ -30,9 +30,14 @@ import stat
 import sys
 import time
 
-from services.sandbox.slot.functions import Functions
-from services.sandbox.slot.runs import Cases, Ended, Run
-from shared.harness import cases, confinement
+from services.sandbox.slot.runs import Ended, Functions, Run
+from shared.harness import confinement
+from shared.harness.cases import syscalls
+from shared.harness.cases.entry import run_in_slot, script
+from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths, write_all
+from shared.harness.cases.processes import children, group_seconds, kill, stat_of
+from shared.harness.cases.program import PRELOADED, Program
+from shared.harness.cases.streams import LARGE_PIPE, enlarge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,14 +62,14 @@ CANNOT_EXECUTE, NOT_FOUND = 126, 127
 # them when the answer does.
 COLD = {"decimal", "fractions", "hashlib", "numpy", "queue", "random", "statistics", "threading"}
 # Loaded once: a program that imports them finds them in ``sys.modules`` after the fork.
-WARM = sorted(cases.PRELOADED - COLD)
+WARM = sorted(PRELOADED - COLD)
 
 
 class ServerLostError(Exception):
     """The server closed the control socket."""
 
 
-class Confinement(cases.Confinement):
+class Confinement(syscalls.Confinement):
     """Restrictions by Landlock and seccomp, of the whole slot and of each program.
 
     A program is in a Landlock domain of its own, so that it can neither signal nor read the
@@ -123,7 +128,7 @@ class Confinement(cases.Confinement):
         if self.landlock:
             confinement.restrict_files(["/"], [*self.shared, own], self.devices)
         elif self.profiles:
-            cases.scope_signals()
+            syscalls.scope_signals()
 
     def fix_attributes(self) -> None:
         """Keep the attributes of files as they are; a compiler could not run any more."""
@@ -139,7 +144,7 @@ class Init:
         self.confinement = Confinement(settings["confinement"])
         self.control = socket.socket(fileno=control)
         self.group = control + 1 if settings["cpu_group"] else None
-        if self.group is not None and cases.group_seconds(os.pread(self.group, 256, 0)) == 0:
+        if self.group is not None and group_seconds(os.pread(self.group, 256, 0)) == 0:
             os.close(self.group)  # the slot could not join it
             self.group = None
         self.owns_processes: bool = settings["owns_processes"]
@@ -151,17 +156,17 @@ class Init:
         self.disk = Disk(settings["folder"], settings["disk_limit"], settings["disk_reserve"])
         workspace: str = settings["folder"]
         writable = [path for path in settings["roots"] if os.access(path, os.W_OK)]
-        self.roots: list[cases.SharedFolder] = [
+        self.roots: list[SharedFolder] = [
             # Folders of the machine that are mounted below stay, as everything that is there now;
             # in the workspace these may be files of the first request.
-            cases.SharedFolder(
+            SharedFolder(
                 path,
-                [*settings["keep"], *(cases.inner_paths(path) if path != workspace else ())],
+                [*settings["keep"], *(inner_paths(path) if path != workspace else ())],
             )
             for path in writable
         ]
         if settings["own_user"]:
-            self.roots += cases.PublicFolder.all_of(os.geteuid(), settings["keep"])
+            self.roots += PublicFolder.all_of(os.geteuid(), settings["keep"])
         self.wake_in, self.wake_out = os.pipe()
         for fd in (self.wake_in, self.wake_out):
             os.set_blocking(fd, False)
@@ -174,7 +179,7 @@ class Init:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that process 1 ignores it
         signal.set_wakeup_fd(self.wake_out, warn_on_full_buffer=False)
 
-    def serve(self) -> cases.Program:
+    def serve(self) -> Program:
         """Run orders; returns only in the cases of an answer."""
         while True:
             order, fds = self.receive()
@@ -188,14 +193,14 @@ class Init:
             for fd in fds:
                 os.close(fd)
 
-    def start(self, order: dict[str, Any], fds: list[int]) -> cases.Program | None:
+    def start(self, order: dict[str, Any], fds: list[int]) -> Program | None:
         """Run a command, or the cases of an answer; returns only in those."""
         seconds = order["seconds"]
         if order["kind"] == "cases":
             run: Run = Cases(seconds, self.ended)
         else:
             run = Command(seconds, self.ended, fds, order["output_limit"])
-        run.pid = cases.fork()
+        run.pid = syscalls.fork()
         if run.pid == 0:
             try:
                 return self.child(order, fds, run)
@@ -204,7 +209,7 @@ class Init:
         self.report(run, order)
         return None
 
-    def start_functions(self, order: dict[str, Any], fds: list[int]) -> cases.Program | None:
+    def start_functions(self, order: dict[str, Any], fds: list[int]) -> Program | None:
         """Run the tests of an answer's functions; returns only in the answer's process."""
         functions = Functions(order, fds, self.folder, self.group, self.ended, self.leave)
         functions.extra_memory = self.extra_memory
@@ -290,12 +295,12 @@ class Init:
             os.close(fd)
         os.setsid()
 
-    def child(self, order: dict[str, Any], fds: list[int], run: Run) -> cases.Program:
+    def child(self, order: dict[str, Any], fds: list[int], run: Run) -> Program:
         self.leave()
         if not isinstance(run, Command):
             os.mkdir(self.folder, 0o700)
             ends = fds[0], fds[1], self.group
-            return cases.run_in_slot(self.folder, *ends, self.confinement, self.roots)
+            return run_in_slot(self.folder, *ends, self.confinement, self.roots)
         if self.group is not None:
             os.close(self.group)
         self.confinement.enter_program(order["cwd"])
@@ -313,11 +318,11 @@ class Init:
         give_up = time.monotonic() + SWEEP_SECONDS
         while True:
             if self.owns_processes:
-                cases.kill(os.kill, -1, signal.SIGKILL)
+                kill(os.kill, -1, signal.SIGKILL)
             else:
                 for number in (signal.SIGSTOP, signal.SIGKILL):
-                    for child in cases.children():
-                        cases.kill(os.kill, child, number)
+                    for child in children():
+                        kill(os.kill, child, number)
             if not self.ended.reap():
                 drain(self.wake_in)
                 return True
@@ -338,6 +343,13 @@ class Init:
         except OSError:
             return False
         return True
+
+
+class Cases(Run):
+    """The cases of an answer; the process is their supervisor."""
+
+    def is_stopped(self) -> bool:
+        return stat_of(self.pid)[:1] == [b"T"]
 
 
 class Command(Run):
@@ -425,7 +437,7 @@ class Output:
     def read(self) -> int:
         """Read what is there, as far as it may; returns the number of bytes."""
         total = 0
-        while self.fd >= 0 and self.room >= 0 and total < cases.LARGE_PIPE:
+        while self.fd >= 0 and self.room >= 0 and total < LARGE_PIPE:
             try:
                 size = os.readv(self.fd, [BUFFER])
             except BlockingIOError:
@@ -433,12 +445,12 @@ class Output:
             if not size:
                 self.close()
             with memoryview(BUFFER) as view:
-                cases.write_all(self.file, view[: min(size, self.room)])
+                write_all(self.file, view[: min(size, self.room)])
             self.room -= size
             total += size
         if total >= MUCH and not self.large:
             self.large = True
-            cases.enlarge(self.fd)
+            enlarge(self.fd)
         return total
 
     def close(self) -> None:
@@ -522,16 +534,11 @@ def contents(
 
 def descendants(pid: int) -> Iterator[int]:
     """Yield all processes of a program, orphans included: they are children of the init."""
-    todo = {pid, *cases.children()}
+    todo = {pid, *children()}
     while todo:
         process = todo.pop()
         yield process
-        for thread, _ in contents("/proc/%d/task" % process, os.stat):
-            try:
-                with open(thread + "/children", "rb") as file:
-                    todo.update(map(int, file.read().split()))
-            except OSError:
-                continue
+        todo.update(children(process))
 
 
 def address_space() -> int:
@@ -555,7 +562,7 @@ def drain(fd: int) -> None:
         return
 
 
-def become_script(order: dict[str, Any]) -> cases.Program:
+def become_script(order: dict[str, Any]) -> Program:
     """Return the program of ``python path``, whose interpreter is this process.
 
     What the compiler rejects is given to a new interpreter, which reports it in its own words.
@@ -565,13 +572,13 @@ def become_script(order: dict[str, Any]) -> cases.Program:
     os.environ.clear()
     os.environ.update(order["env"])
     for kind, value in order["limits"]:
-        cases.limit(kind, value)
+        syscalls.limit(kind, value)
     try:
-        program = cases.script(path)
+        program = script(path)
     except BaseException:
         return execute(order)
-    cases.renew()
-    cases.prctl(cases.PR_SET_DUMPABLE, 1)
+    syscalls.renew()
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
     return program
 
 
@@ -582,7 +589,7 @@ def execute(order: dict[str, Any]) -> NoReturn:
     try:
         os.chdir(order["cwd"])
         for kind, value in order["limits"]:
-            cases.limit(kind, value)
+            syscalls.limit(kind, value)
         os.execvpe(order["argv"][0], order["argv"], order["env"])
     except OSError as error:
         text = "%s: %s\n" % (order["argv"][0], error.strerror)
@@ -592,12 +599,12 @@ def execute(order: dict[str, Any]) -> NoReturn:
         os._exit(CANNOT_EXECUTE)
 
 
-def main(control: int, settings: dict[str, Any]) -> cases.Program:
+def main(control: int, settings: dict[str, Any]) -> Program:
     """Prepare the slot, announce it, and serve; returns only in the cases of an answer."""
     # What the server may have leaked.
     os.closerange(control + 1 + settings["cpu_group"], os.sysconf("SC_OPEN_MAX"))
-    cases.prctl(cases.PR_SET_DUMPABLE, 0)
-    cases.prctl(cases.PR_SET_CHILD_SUBREAPER, 1)
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     os.umask(0o022)
     for name in WARM:
         __import__(name)

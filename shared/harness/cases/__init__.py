@@ -17,52 +17,5 @@ over itself and the previous one, with a key that only the supervisor knows, so 
 forge, change or omit a record. Expected outputs are never sent to the sandbox.
 
 If the harness is root, answers run as a separate user and cannot affect it. Otherwise they cannot
-read the memory of supervisor and zygote but can kill them; the records then lack the final ``end``.
-
-The names below are those that a slot's init uses.
+read the memory of supervisor and zygote but can kill them; the call then has no records.
 """
-
-from shared.harness.cases.clocks import group_seconds
-from shared.harness.cases.entry import run_in_slot, script
-from shared.harness.cases.files import write_all
-from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths
-from shared.harness.cases.preload import PRELOADED
-from shared.harness.cases.privileges import Confinement
-from shared.harness.cases.processes import children, exit_code, kill, stat_of
-from shared.harness.cases.program import Program
-from shared.harness.cases.streams import LARGE_PIPE, enlarge
-from shared.harness.cases.syscalls import (
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_DUMPABLE,
-    fork,
-    limit,
-    prctl,
-    renew,
-    scope_signals,
-)
-
-__all__ = [
-    "LARGE_PIPE",
-    "PRELOADED",
-    "PR_SET_CHILD_SUBREAPER",
-    "PR_SET_DUMPABLE",
-    "Confinement",
-    "Program",
-    "PublicFolder",
-    "SharedFolder",
-    "children",
-    "enlarge",
-    "exit_code",
-    "fork",
-    "group_seconds",
-    "inner_paths",
-    "kill",
-    "limit",
-    "prctl",
-    "renew",
-    "run_in_slot",
-    "scope_signals",
-    "script",
-    "stat_of",
-    "write_all",
-]

@@ -10,14 +10,11 @@ import os
 import resource
 import sys
 
-from shared.harness.cases.files import clear, memory_file
-from shared.harness.cases.folders import PublicFolder
-from shared.harness.cases.preload import hide_modules
-from shared.harness.cases.privileges import NO_CONFINEMENT, CallFilter, own_user
-from shared.harness.cases.program import Program, flush
+from shared.harness.cases import syscalls
+from shared.harness.cases.folders import PublicFolder, clear, memory_file
+from shared.harness.cases.program import Program, flush, hide_modules
 from shared.harness.cases.records import ANSWER, RESULTS, Records, ResultsFile, RunSpec
 from shared.harness.cases.supervisor import Supervisor
-from shared.harness.cases.syscalls import PR_SET_DUMPABLE, fork, prctl, within
 from shared.harness.cases.zygote import Zygote
 
 # With a thread per core, each of which reserves address space, numpy would not fit into a case's
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shared.harness.cases.folders import SharedFolder
-    from shared.harness.cases.privileges import Confinement
 
 
 def start(folder: str) -> Program:
@@ -39,22 +35,24 @@ def start(folder: str) -> Program:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, *sys.argv])
     os.environ.update(ONE_THREAD)
-    user = own_user(folder)
+    user = syscalls.own_user(folder)
     if user is not None:
         os.chmod(folder, 0o711)
     shared = PublicFolder.all_of(user) if user is not None else []
-    supervisor, program = fork_zygote(folder, user, (), CallFilter(folder, user), shared)
+    supervisor, program = fork_zygote(folder, user, (), syscalls.CallFilter(folder, user), shared)
     if program is not None:
         return program
     assert supervisor is not None
-    prctl(PR_SET_DUMPABLE, 0)  # otherwise the answer could read the key from memory
+    # Otherwise the answer could read the key from memory.
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     with open(folder + "/" + ANSWER, "rb") as file:
         answer = file.read()
     with open(0, "rb", closefd=False) as stdin:
         spec = RunSpec(stdin.read())
-    results = ResultsFile(folder + "/" + RESULTS, spec.key, at_once=user is not None)
+    results = ResultsFile(folder + "/" + RESULTS, spec.key)
     # The sandbox may limit the size of files; a record is a little longer than its output.
-    spec.max_results = min(spec.max_results, within(resource.RLIMIT_FSIZE, 1 << 40) - 16384)
+    longest = syscalls.within(resource.RLIMIT_FSIZE, 1 << 40) - 16384
+    spec.max_results = min(spec.max_results, longest)
     supervisor.work(spec, answer, results)
     try:
         for place in shared:
@@ -70,7 +68,7 @@ def run_in_slot(
     request: int,
     results: int,
     group: int | None,
-    confinement: Confinement,
+    confinement: syscalls.Confinement,
     shared: Sequence[SharedFolder],
 ) -> Program:
     """Run the call that arrives on ``request``; returns only in its cases.
@@ -114,7 +112,7 @@ def script(path: str) -> Program:
         source = file.read()
     code = compile(source, path, "exec", dont_inherit=True)
     flush(sys.stderr)  # warnings
-    hide_modules(source)
+    hide_modules()
     return Program(code, path)
 
 
@@ -122,7 +120,7 @@ def fork_zygote(
     folder: str,
     user: int | None,
     private: tuple[int, ...] = (),
-    confinement: Confinement = NO_CONFINEMENT,
+    confinement: syscalls.Confinement = syscalls.NO_CONFINEMENT,
     shared: Sequence[SharedFolder] = (),
     group: int | None = None,
 ) -> tuple[Supervisor | None, Program | None]:
@@ -133,7 +131,7 @@ def fork_zygote(
     forked = memory_file(folder, "pid")
     requests_out, requests_in = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     replies_out, replies_in = os.pipe()
-    pid = fork()
+    pid = syscalls.fork()
     if pid == 0:
         for fd in (requests_in.detach(), replies_out, *private):
             os.close(fd)

@@ -1,4 +1,4 @@
-"""Python program that is the main program of its process, and its shutdown.
+"""Python program that is the main program of its process: its modules, and its shutdown.
 
 It runs in the sandbox. Standard library and Python 3.8 syntax only.
 """
@@ -15,23 +15,28 @@ import os
 import sys
 import types
 
-# Used after the answer ran, because it may replace the built-ins.
-from builtins import (
-    BaseException,
-    KeyboardInterrupt,
-    SystemExit,
-    getattr,
-    isinstance,
-    str,
-    type,
-)
-
 from shared.harness.cases.syscalls import SIGINT, _fflush
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, NoReturn, TextIO
+
+
+# Modules loaded once in the zygote if the answer imports them at its top; loading them must have no
+# visible effect.
+PRELOADED = frozenset((
+    "abc", "array", "bisect", "calendar", "cmath", "collections", "contextlib", "copy",
+    "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq",
+    "io", "itertools", "json", "math", "numbers", "numpy", "operator", "os", "queue", "random",
+    "re", "statistics", "string", "struct", "sys", "textwrap", "threading", "time", "types",
+    "typing",
+))  # fmt: skip
+# Packages of this project, of which no program may find a module.
+OWN_PACKAGES = ("services", "shared")
+
+# Modules that are hidden from the program; to free them would take longer.
+HIDDEN: list[object] = []
 
 
 class Program:
@@ -167,7 +172,7 @@ def quietly(function: Callable[[], object]) -> None:
 
 
 def hide_frames(levels: int, calls: int = 0) -> None:
-    """Make recursion limits count from the answer's first frame.
+    """Let the default recursion limit count from the answer's first frame.
 
     Args:
         levels: How many times code below it was executed with ``exec``.
@@ -175,17 +180,7 @@ def hide_frames(levels: int, calls: int = 0) -> None:
     """
     # Before 3.12 ``exec`` counts too.
     frames = calls + levels * (1 if sys.version_info >= (3, 12) else 2)
-    set_limit, get_limit = sys.setrecursionlimit, sys.getrecursionlimit
-
-    def setrecursionlimit(limit: int) -> None:
-        own = isinstance(limit, int) and 0 < limit < (1 << 31) - frames
-        set_limit(limit + frames if own else limit)
-
-    def getrecursionlimit() -> int:
-        return get_limit() - frames
-
-    set_limit(get_limit() + frames)
-    sys.setrecursionlimit, sys.getrecursionlimit = setrecursionlimit, getrecursionlimit
+    sys.setrecursionlimit(sys.getrecursionlimit() + frames)
 
 
 def reopen(name: str) -> None:
@@ -223,3 +218,25 @@ def flush(stream: TextIO | None) -> BaseException | None:
         error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
         return error
     return None
+
+
+def imported(source: bytes) -> Iterator[str]:
+    """Yield the preloadable modules that a program imports at its top."""
+    for line in source.decode("utf-8", "replace").splitlines():
+        words = line.replace(",", " ").split()
+        if line.startswith("from ") and len(words) > 1:
+            names = words[1:2]
+        elif line.startswith("import "):
+            names = words[1:]
+        else:
+            continue
+        for name in names:
+            if name.rstrip(";") in PRELOADED:
+                yield name.rstrip(";")
+
+
+def hide_modules() -> None:
+    """Hide this project's modules from the program."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in OWN_PACKAGES:
+            HIDDEN.append(sys.modules.pop(name))

@@ -12,11 +12,9 @@ try:
 except ImportError:
     from hashlib import blake2b
 
-from shared.harness.cases.files import clear, write_all
+from shared.harness.cases.folders import clear, write_all
 
 RESULTS, ANSWER = "results", "answer"
-# Bytes of output from which it is compressed where the results are a file.
-COMPRESSED = 65536
 # The languages whose programs are run by the harness's own interpreter; the second one is that of
 # function tests.
 PYTHON, FUNCTIONS = "python", "functions"
@@ -29,8 +27,7 @@ class RunSpec:
         head, _, payload = data.partition(b"\n")
         words = head.decode().split(" ")
         self.key = bytes.fromhex(words[0])
-        # After a colon: the time of compiling is wanted.
-        self.language, _, self.timed = words[1].partition(":")
+        self.language = words[1]
         self.cpu_limit, self.wall_limit, self.compile_limit, self.budget = map(float, words[2:6])
         self.memory, self.output, self.processes, self.max_timeouts, self.max_results = map(
             int, words[6:11]
@@ -59,10 +56,6 @@ class Records:
         self.mac = digest.digest()
         self.write(b"".join((head, b" ", self.mac.hex().encode(), b"\n", out, err, b"\n")))
 
-    def pack(self, data: bytes) -> bytes:
-        """Return ``data``, or something shorter: ``data`` as zlib compresses it."""
-        return data
-
     def write(self, record: bytes) -> None:
         self.size += len(record)
         write_all(self.file, record)
@@ -74,47 +67,19 @@ class Records:
 class ResultsFile(Records):
     """Records in a file, which the judge fetches at the end.
 
-    ``at_once`` writes them as they come; otherwise no case can read what earlier ones printed.
+    It is written at the end: no case can read what earlier ones printed, nor change it.
     """
 
-    def __init__(self, path: str, key: bytes, at_once: bool = True) -> None:
+    def __init__(self, path: str, key: bytes) -> None:
+        super().__init__(-1, key)
         self.path = path
         self.text = bytearray()
-        self.at_once = at_once
-        super().__init__(self.create() if at_once else -1, key)
-
-    def create(self) -> int:
-        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-
-    def pack(self, data: bytes) -> bytes:
-        if len(data) < COMPRESSED:
-            return data
-        try:
-            import zlib
-        except ImportError:
-            return data
-        return min(zlib.compress(data, 1), data, key=len)
 
     def write(self, record: bytes) -> None:
         self.text += record
-        if self.at_once:
-            super().write(record)
-        else:
-            self.size += len(record)
+        self.size += len(record)
 
     def close(self) -> None:
-        """Rewrite the file if the answer has changed or replaced it."""
-        if not self.at_once:
-            clear(self.path)
-            self.file = self.create()
-            write_all(self.file, self.text)
-            return
-        try:
-            there = os.stat(self.path, follow_symlinks=False)
-            untouched = os.path.samestat(there, os.fstat(self.file))
-        except OSError:
-            untouched = False
-        if not untouched or os.pread(self.file, len(self.text) + 1, 0) != self.text:
-            clear(self.path)
-            self.file = self.create()
-            write_all(self.file, self.text)
+        clear(self.path)
+        with open(self.path, "xb", 0) as file:
+            write_all(file.fileno(), self.text)

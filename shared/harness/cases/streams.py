@@ -10,7 +10,7 @@ import os
 import select
 import time
 
-from shared.harness.cases.files import memory_file, write_all
+from shared.harness.cases.folders import memory_file, write_all
 
 # Bytes of standard error that are kept; of them so many from its beginning, where runtimes other
 # than Python's name the error before they list the calls.

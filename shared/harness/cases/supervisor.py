@@ -11,9 +11,8 @@ import select
 import sys
 import time
 
-from shared.harness.cases.clocks import GroupClock, TreeClock
 from shared.harness.cases.folders import CaseFolder, SharedFolder
-from shared.harness.cases.processes import kill_group, run_delay_of, stat_of
+from shared.harness.cases.processes import CaseClock, kill_group, run_delay_of, stat_of
 from shared.harness.cases.records import FUNCTIONS, PYTHON, RESULTS
 from shared.harness.cases.streams import HEAD, Streams, wants_pipe
 
@@ -52,7 +51,7 @@ class Supervisor:
     ) -> None:
         self.folder = folder
         self.user = user
-        self.clock = GroupClock(zygote, group) if group is not None else TreeClock(zygote)
+        self.clock = CaseClock(zygote, group)
         self.forked = forked
         self.requests = requests
         self.replies = replies
@@ -95,16 +94,12 @@ class Supervisor:
         try:
             kind, size = self.receive(spec.compile_limit).split()
         except TimeoutError:
-            self.results.add("compile", "timeout", *self.since(began))
+            self.results.add("compile", "timeout", microseconds_since(began))
             return False
         text = self.receive_bytes(int(size))
-        self.results.add("compile", kind, *self.since(began), err=text)
+        self.results.add("compile", kind, microseconds_since(began), err=text)
         self.compiled = self.compiled_now()
         return kind == "ok"
-
-    def since(self, began: float) -> list[int]:
-        """Return the microseconds since a time, if they are wanted."""
-        return [int((time.monotonic() - began) * 1e6)] if self.spec.timed else []
 
     def run_all(self) -> str:
         late = 0
@@ -138,10 +133,10 @@ class Supervisor:
     def compiled_now(self) -> object:
         """Return what changes with a compiled program, which only its owner may make writable."""
         try:
-            found = os.lstat(self.folder + "/program")
+            program = os.lstat(self.folder + "/program")
         except FileNotFoundError:
             return None
-        return found.st_ino, found.st_mode, found.st_ctime_ns
+        return program.st_ino, program.st_mode, program.st_ctime_ns
 
     def run(self, index: int, stdin: bytes) -> str:
         """Run a case; returns its limit, ``-``, or ``full`` if the results of a call exceed theirs.
@@ -157,7 +152,7 @@ class Supervisor:
         streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output, self.head)
         self.streams = streams
         began = time.monotonic()
-        self.clock.start(began)
+        self.clock.start()
         self.start(streams.given)
         streams.close_given()
         killed = self.wait(began)
@@ -169,12 +164,10 @@ class Supervisor:
         streams.finish()
         flag = killed or ("output" if streams.full else "-")
         printed = b"" if streams.full else bytes(streams.out.data)
-        out = self.results.pack(printed)
-        if index and self.results.size + len(out) > spec.max_results:
+        if index and self.results.size + len(printed) > spec.max_results:
             return "full"
         words = (index, status, cpu, user, int(wall * 1e6), memory, flag)
-        packed = [len(printed)] if out is not printed else []
-        self.results.add("case", *words, *packed, out=out, err=bytes(streams.err.data))
+        self.results.add("case", *words, out=printed, err=bytes(streams.err.data))
         self.pid = None
         if clean != "clean":
             # A process of this case is still alive and would disturb the next case.
@@ -267,6 +260,10 @@ class Supervisor:
         if not data:
             raise ZygoteLostError
         self.buffer += data
+
+
+def microseconds_since(began: float) -> int:
+    return int((time.monotonic() - began) * 1e6)
 
 
 def prelude_of(payload: bytes) -> bytes:

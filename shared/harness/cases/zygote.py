@@ -12,27 +12,12 @@ import os
 import resource
 import sys
 
-from shared.harness.cases.files import memory_file, write_all
-from shared.harness.cases.preload import hide_modules, imported
-from shared.harness.cases.privileges import become
+from shared.harness.cases import syscalls
+from shared.harness.cases.folders import memory_file, write_all
 from shared.harness.cases.processes import exit_code, sweep, tasks_of_user
-from shared.harness.cases.program import Program, flush
+from shared.harness.cases.program import Program, flush, hide_modules, imported
 from shared.harness.cases.records import FUNCTIONS, PYTHON
 from shared.harness.cases.streams import MAX_STDERR, Streams, reopen_input
-from shared.harness.cases.syscalls import (
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_DUMPABLE,
-    PR_SET_PDEATHSIG,
-    SIGKILL,
-    SIGPIPE,
-    SIGXFSZ,
-    fork,
-    limit,
-    prctl,
-    renew,
-    scope_signals,
-    within,
-)
 from shared.harness.languages import LANGUAGES, PROGRAM, Language
 
 TYPE_CHECKING = False  # the typing module is slow to load
@@ -40,12 +25,13 @@ if TYPE_CHECKING:
     import types
     from typing import NoReturn
 
-    from shared.harness.cases.privileges import Confinement
 
 # Limits of the compiler, in bytes: memory of each of its processes, and of each file that it writes
 # (a large initialized array is as large in the program).
 COMPILER_MEMORY, COMPILER_FILE = 2 << 30, 256 << 20
 COMPILER_MISSING = 127
+# In the constants of a Java class with ``static void main(String[])``.
+MAIN = (b"\x00\x04main", b"([Ljava/lang/String;)V")
 
 
 class Zygote:
@@ -58,7 +44,7 @@ class Zygote:
         forked: int,
         requests: _socket.socket,
         replies: int,
-        confinement: Confinement,
+        confinement: syscalls.Confinement,
     ) -> None:
         self.confinement = confinement
         self.folder = folder
@@ -76,9 +62,10 @@ class Zygote:
     def serve(self) -> Program:
         """Fork children; returns in each of them, never in the zygote."""
         os.setpgid(0, 0)  # a compiler that takes too long is killed together with the zygote
-        prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans become our children
-        prctl(PR_SET_PDEATHSIG, SIGKILL)
-        prctl(PR_SET_DUMPABLE, 0)  # otherwise an answer could send the supervisor any reply
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)  # orphans become our children
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL)
+        # Otherwise an answer could send the supervisor any reply.
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
         self.leave_streams()
         line, _, self.source = self.next_request().partition(b"\n")
         words = line.decode().split()
@@ -106,7 +93,7 @@ class Zygote:
             self.program = self.prepare_program()
         while True:
             streams = self.next_case()
-            pid = fork()
+            pid = syscalls.fork()
             if pid == 0:
                 return self.child(streams)
             for fd in streams:
@@ -204,11 +191,11 @@ class Zygote:
             os.environ["TMPDIR"] = self.case
             os.environ.update(language.variables(self.case, COMPILER_MEMORY))
             memory = resource.RLIMIT_AS if language.name == "cpp" else resource.RLIMIT_DATA
-            limit(memory, COMPILER_MEMORY)
-            limit(resource.RLIMIT_FSIZE, COMPILER_FILE)
-            limit(resource.RLIMIT_CORE, 0)
+            syscalls.limit(memory, COMPILER_MEMORY)
+            syscalls.limit(resource.RLIMIT_FSIZE, COMPILER_FILE)
+            syscalls.limit(resource.RLIMIT_CORE, 0)
             if self.user is not None:
-                become(self.user)
+                syscalls.become(self.user)
                 self.confinement.enter_user()
             try:
                 os.execvp(command[0], command)
@@ -228,8 +215,6 @@ class Zygote:
         """Move what the compiler made out of the cases' reach."""
         made, program = self.case + "/" + PROGRAM, self.folder + "/" + PROGRAM
         if language.classes:
-            from shared.harness.cases.classes import make_archive  # it loads more
-
             make_archive(self.case, self.file, made)
         if not os.path.exists(made):
             return
@@ -251,21 +236,21 @@ class Zygote:
         for kind, value in self.limits:
             resource.setrlimit(kind, value)
         if self.user is not None:
-            become(self.user)
+            syscalls.become(self.user)
             self.confinement.enter_user()
-        scope_signals()
-        prctl(PR_SET_PDEATHSIG, SIGKILL)
-        prctl(PR_SET_DUMPABLE, 1)
+        syscalls.scope_signals()
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL)
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         if self.program is None:
             assert self.compiled is not None
             self.become_program(self.compiled)
         if self.warned:
             os.write(2, self.warned)
-        renew()
+        syscalls.renew()
         return self.program
 
     def become_program(self, language: Language) -> NoReturn:
-        for number in (SIGPIPE, SIGXFSZ):
+        for number in (syscalls.SIGPIPE, syscalls.SIGXFSZ):
             _signal.signal(number, _signal.SIG_DFL)
         program = self.folder + "/" + PROGRAM
         command = language.program(self.file, program, self.memory)
@@ -310,7 +295,7 @@ def load_modules(source: bytes, prelude: bytes) -> None:
             __import__(name)
         except Exception:
             pass  # the answer will get the same error
-    hide_modules(source)
+    hide_modules()
 
 
 def case_limits(
@@ -334,7 +319,7 @@ def case_limits(
             limits.append((resource.RLIMIT_AS, memory))
         if compiled is not None and compiled.stack_mib:
             limits.append((resource.RLIMIT_STACK, compiled.stack(memory)))
-    return [(kind, (within(kind, value),) * 2) for kind, value in limits]
+    return [(kind, (syscalls.within(kind, value),) * 2) for kind, value in limits]
 
 
 def keep(channel: list[int]) -> int:
@@ -354,3 +339,31 @@ def install(made: str, program: str) -> None:
     fd = os.open(program, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o755)
     with open(made, "rb") as source, open(fd, "wb") as target:
         target.write(source.read())
+
+
+def make_archive(folder: str, source: str, path: str) -> None:
+    """Pack Java's class files below a folder into an archive that ``java -jar`` runs.
+
+    The class that starts is ``Main``, the source's, or the first one, if it has a ``main``.
+    """
+    from zipfile import ZipFile  # slow to load
+
+    classes = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".class"):
+                inner = os.path.relpath(os.path.join(parent, name), folder)
+                with open(os.path.join(parent, name), "rb") as file:
+                    classes[inner] = file.read()
+    own = source.rpartition(".")[0]
+
+    def order(inner: str) -> tuple[bool, bool, bool, str]:
+        name = os.path.basename(inner)[: -len(".class")]
+        return name != "Main", name != own, "$" in name, inner
+
+    starts = [inner for inner, data in classes.items() if all(sign in data for sign in MAIN)]
+    first = min(starts or ["Main.class"], key=order)[: -len(".class")].replace("/", ".")
+    with ZipFile(path, "w") as archive:
+        archive.writestr("META-INF/MANIFEST.MF", "Main-Class: %s\n" % first)
+        for inner, data in classes.items():
+            archive.writestr(inner, data)

@@ -1,49 +1,17 @@
-"""Decoder of values, whose input is hostile.
+"""Decoder of values, whose input is hostile (see ``value_encoder`` for the format).
 
-It runs in the sandbox. Standard library and Python 3.8 syntax only.
+It runs in the sandbox. Standard library and Python 3.8 syntax only. It never raises anything but
+``CodecError``, allocates no more than a small multiple of its input, and calls only constructors of
+built-in types.
 """
 
 from __future__ import annotations
 
 import struct
 
-# Bound before the answer runs, because it may replace them.
-from builtins import (
-    AttributeError,
-    BaseException,
-    Exception,
-    OverflowError,
-    RecursionError,
-    TypeError,
-    ValueError,
-    bool,
-    bytearray,
-    bytes,
-    complex,
-    dict,
-    float,
-    frozenset,
-    hasattr,
-    int,
-    isinstance,
-    issubclass,
-    len,
-    list,
-    object,
-    range,
-    repr,
-    set,
-    slice,
-    str,
-    tuple,
-    type,
-    zip,
-)
-
-from shared.harness.function_values.crossing import (
+from shared.harness.value_encoder import (
     ARGUMENTS,
     COUNT,
-    DICTS,
     DOUBLE,
     FACTORIES,
     FIELDS,
@@ -53,6 +21,7 @@ from shared.harness.function_values.crossing import (
     LATER,
     MAX_DEPTH,
     MEMBER,
+    MUTABLE,
     TYPES,
     Classes,
     CodecError,
@@ -85,11 +54,11 @@ class Decoder:
             CodecError: There is none.
         """
         try:
-            found = self.next()
+            value = self.next()
             for instance in self.waiting:  # which grows
                 set_fields(instance, self.parts())
             self.waiting.clear()
-            return found
+            return value
         except CodecError:
             raise
         except (Exception, RecursionError) as error:
@@ -123,9 +92,9 @@ class Decoder:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise CodecError("nested too deeply")
-        found = [self.next() for _ in range(count)]
+        items = [self.next() for _ in range(count)]
         self.depth -= 1
-        return found
+        return items
 
     def numbered(self, container: Any) -> Any:
         self.objects.append(container)
@@ -137,49 +106,37 @@ class Decoder:
     def double(self) -> float:
         return float(DOUBLE.unpack(self.take(8))[0])
 
+    def data_bytes(self) -> bytes:
+        return self.take(self.count())
+
     def text(self) -> str:
-        return self.take(self.count()).decode("utf-8", "surrogatepass")
+        return self.data_bytes().decode("utf-8", "surrogatepass")
 
     def name(self) -> str:
-        found = self.next()
-        if type(found) is not str:
+        name = self.next()
+        if type(name) is not str:
             raise CodecError("no name")
-        return found
+        return name
 
-    def array(self, code: str) -> tuple[Any, ...]:
+    def array(self) -> tuple[Any, ...]:
+        code = {b"q": "q", b"d": "d"}[self.take(1)]
         count = self.count(8)
         return struct.unpack("<%d%s" % (count, code), self.take(8 * count))
 
-    def array_type(self) -> str:
-        return {b"q": "q", b"d": "d"}[self.take(1)]
-
-    def number_list(self) -> list[Any]:
-        found: list[Any] = self.numbered([])
-        found += self.array(self.array_type())
-        return found
-
     def read_list(self) -> list[Any]:
-        found: list[Any] = self.numbered([])
-        found += self.items(self.count())
-        return found
+        container: list[Any] = self.numbered([])
+        container += self.items(self.count())
+        return container
 
     def read_dict(self) -> dict[Any, Any]:
-        found: dict[Any, Any] = self.numbered({})
-        found.update(self.pairs(self.items(2 * self.count(2))))
-        return found
-
-    @staticmethod
-    def pairs(parts: Any) -> Iterable[tuple[Any, Any]]:
-        return zip(parts[::2], parts[1::2])
+        container: dict[Any, Any] = self.numbered({})
+        container.update(pairs(self.items(2 * self.count(2))))
+        return container
 
     def read_set(self) -> set[Any]:
-        found: set[Any] = self.numbered(set())
-        found.update(self.items(self.count()))
-        return found
-
-    def read_range(self) -> range:
-        start, stop, step = self.items(3)
-        return range(start, stop, step)
+        container: set[Any] = self.numbered(set())
+        container.update(self.items(self.count()))
+        return container
 
     def reference(self) -> Any:
         (number,) = COUNT.unpack(self.take(4))
@@ -194,25 +151,21 @@ class Decoder:
         return dict(values).items()
 
     def numpy(self) -> Any:
-        place = self.reserve()
+        place = len(self.objects)
+        self.numbered(None)  # it is made after its contents
         dtype, shape, values = self.items(3)
         known = type(dtype) is str and dtype[1:2] in tuple("biufcSU")
         if not known or type(values) is not tuple:
             raise CodecError("no array")
         import numpy
 
-        found = numpy.array(values, dtype=dtype).reshape(shape)
-        self.objects[place] = found = self.made(found)
-        return found
+        array = self.made(numpy.array(values, dtype=dtype).reshape(shape))
+        self.objects[place] = array
+        return array
 
     def made(self, array: Any) -> Any:
         """The array to use in place of a decoded one."""
         return array
-
-    def reserve(self) -> int:
-        """Return the number of a container that is made after its contents."""
-        self.objects.append(None)
-        return len(self.objects) - 1
 
     def instance(self) -> Any:
         """Return an instance of a class that both sides have; no code of it runs."""
@@ -221,84 +174,77 @@ class Decoder:
         if kind is None:
             raise CodecError("no class %s" % name)
         if form == FIELDS:
-            found = self.numbered(object.__new__(kind))
-            set_fields(found, self.parts())
+            value = self.numbered(object.__new__(kind))
+            set_fields(value, self.parts())
         elif form == LATER:
-            found = self.numbered(object.__new__(kind))
+            value = self.numbered(object.__new__(kind))
             self.parts()
-            self.waiting.append(found)
+            self.waiting.append(value)
         elif form == MEMBER:
-            found = kind.__members__[self.name()]
+            value = kind.__members__[self.name()]
         elif form == FIELDS_TUPLE:
-            found = tuple.__new__(kind, self.parts())
-            if len(found) != len(kind._fields):
+            value = tuple.__new__(kind, self.parts())
+            if len(value) != len(kind._fields):
                 raise CodecError("no fields")
         elif form == ARGUMENTS and issubclass(kind, BaseException):
-            found = kind.__new__(kind)
-            found.args, fields = self.parts()
-            set_fields(found, fields)
+            value = kind.__new__(kind)
+            value.args, fields = self.parts()
+            set_fields(value, fields)
         else:
             raise CodecError("no form")
-        return found
+        return value
 
     def parts(self) -> tuple[Any, ...]:
-        found = self.next()
-        if type(found) is not tuple:
+        parts = self.next()
+        if type(parts) is not tuple:
             raise CodecError("no parts")
-        return found
+        return parts
 
     def handle(self) -> Any:
         kind, number, truth = HANDLE.unpack(self.take(HANDLE.size))
         return self.handled(kind, number, bool(truth), self.name())
 
-    def own_handle(self) -> Any:
-        """Return an object of this process, which the other one knows by its number."""
-        raise CodecError("a handle of the other side")
-
-    def function(self) -> Any:
-        raise CodecError("a function")
-
-    def iterator(self) -> Any:
-        raise CodecError("an iterator")
-
     def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:
         raise CodecError("a handle")
 
+    def argument(self) -> Any:
+        """Return what tests alone send: a handle, a built-in function, an iterator."""
+        raise CodecError("an argument")
+
+    own_handle = function = iterator = argument
+
     def library(self) -> Any:
         name = self.name()
-        if name == "array":
-            place = self.reserve()
-            ((code, values),) = self.items(1)
-            found = self.objects[place] = library_type(name)(code, list(values))
-            return found
-        if name == "deque" or name in DICTS:
+        if name in MUTABLE:
             return self.library_container(name)
         (parts,) = self.items(1)
-        return BUILDERS[name](*parts)
+        zone = None
+        if name in ("datetime", "time"):
+            *parts, offset = parts
+            zone = zone_of(offset)
+        if not all(type(part) is (str if name == "Decimal" else int) for part in parts):
+            raise CodecError("no number")
+        return library_type(name)(*parts, **({"tzinfo": zone} if zone else {}))
 
     def library_container(self, name: str) -> Any:
-        found = self.numbered(library_type(name)())
+        place, kind = len(self.objects), library_type(name)
+        container = self.numbered(None if name == "array" else kind())
         (parts,) = self.items(1)
         if type(parts) is not tuple:
             raise CodecError("no container")
-        if name == "deque":
-            bounded = library_type(name)(parts[1:], parts[0])
+        if name == "array":
+            code, values = parts
+            container = self.objects[place] = kind(code, list(values))
+        elif name == "deque":
             if parts[0] is not None:  # its bound cannot be set later
-                found = self.replaced(found, bounded)
-            else:
-                found.extend(parts[1:])
+                container = self.objects[place] = kind((), parts[0])
+            container.extend(parts[1:])
         elif name == "defaultdict":
-            found.default_factory = TYPES[parts[0]] if parts[0] in FACTORIES else None
-            fill(found, self.pairs(parts[1:]))
+            container.default_factory = TYPES[parts[0]] if parts[0] in FACTORIES else None
+            fill(container, pairs(parts[1:]))
         else:
-            fill(found, self.pairs(parts))
-        return found
-
-    def replaced(self, old: object, new: Any) -> Any:
-        for number, known in enumerate(self.objects):
-            if known is old:
-                self.objects[number] = new
-        return new
+            fill(container, pairs(parts))
+        return container
 
 
 def update(container: Any, parts: Any) -> None:
@@ -319,7 +265,7 @@ def update(container: Any, parts: Any) -> None:
         elif hasattr(container, "typecode"):
             container[:] = type(container)(container.typecode, list(parts))
         elif isinstance(container, dict):
-            new = dict(Decoder.pairs(parts))
+            new = dict(pairs(parts))
             container.clear()
             fill(container, new.items())
         elif isinstance(container, set):
@@ -335,12 +281,8 @@ def update(container: Any, parts: Any) -> None:
         raise CodecError(str(error)) from None
 
 
-def fill(container: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> None:
-    for key, value in pairs:  # ``update`` of a counter adds, that of ``dict`` loses an order
-        container[key] = value
-
-
-def zone(offset: int | None) -> Any:
+def zone_of(offset: int | None) -> Any:
+    """Return the time zone with an offset from UTC in microseconds."""
     import datetime
 
     if offset is None:
@@ -348,35 +290,15 @@ def zone(offset: int | None) -> Any:
     return datetime.timezone(datetime.timedelta(microseconds=offset))
 
 
-def datetime_of(*parts: Any) -> Any:
-    import datetime
-
-    return datetime.datetime(*parts[:7]).replace(tzinfo=zone(parts[8]), fold=parts[7])
+def pairs(parts: Any) -> Iterable[tuple[Any, Any]]:
+    return zip(parts[::2], parts[1::2])
 
 
-def time_of(*parts: Any) -> Any:
-    import datetime
-
-    return datetime.time(*parts[:4]).replace(tzinfo=zone(parts[5]), fold=parts[4])
-
-
-def number_of(name: str) -> Callable[..., Any]:
-    def build(*parts: Any) -> Any:
-        if not all(type(part) is (str if name == "Decimal" else int) for part in parts):
-            raise CodecError("no number")
-        return library_type(name)(*parts)
-
-    return build
+def fill(container: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> None:
+    for key, value in items:  # ``update`` of a counter adds, that of ``dict`` loses an order
+        container[key] = value
 
 
-BUILDERS: dict[str, Callable[..., Any]] = {
-    **{name: number_of(name) for name in ("Fraction", "Decimal", "date", "timedelta")},
-    "datetime": datetime_of,
-    "time": time_of,
-    **{name: lambda value, name=name: library_type(name)(value) for name in (
-        "UserList", "UserDict", "UserString",
-    )},
-}  # fmt: skip
 DECODERS: dict[int, Callable[[Any], Any]] = {
     ord(tag): method
     for tag, method in {
@@ -386,20 +308,20 @@ DECODERS: dict[int, Callable[[Any], Any]] = {
         "E": lambda _: ...,
         "X": lambda _: NotImplemented,
         "i": Decoder.integer,
-        "I": lambda decoder: int.from_bytes(decoder.take(decoder.count()), "little", signed=True),
+        "I": lambda decoder: int.from_bytes(decoder.data_bytes(), "little", signed=True),
         "f": Decoder.double,
         "c": lambda decoder: complex(decoder.double(), decoder.double()),
         "s": Decoder.text,
-        "b": lambda decoder: decoder.take(decoder.count()),
-        "B": lambda decoder: decoder.numbered(bytearray(decoder.take(decoder.count()))),
+        "b": Decoder.data_bytes,
+        "B": lambda decoder: decoder.numbered(bytearray(decoder.data_bytes())),
         "[": Decoder.read_list,
-        "l": Decoder.number_list,
+        "l": lambda decoder: decoder.numbered(list(decoder.array())),
         "(": lambda decoder: tuple(decoder.items(decoder.count())),
-        "t": lambda decoder: decoder.array(decoder.array_type()),
+        "t": Decoder.array,
         "{": Decoder.read_dict,
         "S": Decoder.read_set,
         "Z": lambda decoder: frozenset(decoder.items(decoder.count())),
-        "r": Decoder.read_range,
+        "r": lambda decoder: range(*decoder.items(3)),
         ":": lambda decoder: slice(*decoder.items(3)),
         "Y": lambda decoder: TYPES[decoder.name()],
         "R": Decoder.reference,
@@ -407,7 +329,8 @@ DECODERS: dict[int, Callable[[Any], Any]] = {
         "L": Decoder.library,
         "A": Decoder.numpy,
         "O": Decoder.instance,
-        "H": lambda decoder: decoder.handle(),
+        "H": Decoder.handle,
+        # Bound late: an answer's decoder has others.
         "h": lambda decoder: decoder.own_handle(),
         "G": lambda decoder: decoder.function(),
         "j": lambda decoder: decoder.iterator(),
