@@ -8,7 +8,7 @@ from aiohttp import web
 
 from services.sandbox.admission import Admission
 from services.sandbox.datasets.judging import judge
-from services.sandbox.datasets.registry import DATASETS, make_plan
+from services.sandbox.datasets.plans import DATASETS, make_plan
 from services.sandbox.description import add_description
 from services.sandbox.execution import Execution
 from services.sandbox.metrics import SandboxMetrics
@@ -177,8 +177,7 @@ class Server:
 
     def _execution(self) -> Execution:
         assert self._chosen is not None, "requests arrive only after start-up"
-        limit = self._settings.submit_output_limit
-        return Execution(self._chosen.runner, self._admission, self._metrics, limit)
+        return Execution(self._chosen.runner, self._admission, self._metrics)
 
 
 def _refused(status: int, message: str, headers: Mapping[str, str]) -> web.Response:

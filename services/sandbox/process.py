@@ -8,83 +8,141 @@ it. A command under a shell's exit code 126 or 127 could not be executed.
 
 import asyncio
 import os
+import resource
 import secrets
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from services.sandbox.slots import EndReason, Order, Report, Slot
+from services.sandbox.isolation import Identity
+from services.sandbox.schemas import CommandResult, CommandStatus
+from services.sandbox.slots import EndReason, Order, Report, Slot, environment
+from services.sandbox.workspace import Workspace
 from shared.harness import wire
+from shared.harness.cases.folders import write_all
 from shared.harness.wire import CallResult, CaseRun, FunctionEnd, RunCasesRequest
 
+MIB = 1024 * 1024
+# With less memory, in bytes, a new interpreter behaves otherwise than a warmed one.
+WARM_MEMORY = 128 * MIB
 # Bytes of the report of function tests.
 MAX_REPORT = 1 << 24
 # Bytes from which a file is written and read beside the event loop.
-LARGE = 1024 * 1024
+LARGE = MIB
 
 T = TypeVar("T")
 
 
+# Commands
+
+
 @dataclass(frozen=True)
 class Command:
-    """A command to spawn.
+    """A command to run.
 
     Attributes:
-        kind: ``python`` if a warmed interpreter may run it.
-        limits: Resource limits as numbers of ``resource.RLIMIT_*`` and values.
         seconds: Wall-clock limit; infinity for none.
-        output_limit: Bytes of stdout, and of stderr.
+        memory: Bytes of its address space; None for no limit.
+        compiles: Whether it is a compiler.
+        script: Whether ``argv`` is an interpreter and a Python file that imports nothing from its
+            folder: a warmed interpreter may run it.
+        data_limit: The bytes that it may write to, in place of a limit of the address space, if it
+            limits its heap itself and reserves more than it uses.
     """
 
-    kind: Literal["exec", "python"]
-    argv: Sequence[str]
-    env: dict[str, str]
-    folder: Path
-    limits: Sequence[tuple[int, int]]
+    argv: list[str]
+    workspace: Workspace
     stdin: bytes
     seconds: float
-    output_limit: int
+    memory: int | None
     compiles: bool = False
+    script: bool = False
+    data_limit: int | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class ProcessResult:
-    """Result of a command; ``return_code`` is None after a timeout and negative after a signal."""
+async def run_command(command: Command, slot: Slot) -> CommandResult:
+    """Run a command; no process of it is left after a return or a cancellation.
 
-    timed_out: bool
-    over_limit: bool
-    disk_limit: bool
-    seconds: float
-    return_code: int | None
-    stdout: bytes
-    stderr: bytes
-
-
-async def run(command: Command, slot: Slot) -> ProcessResult:
-    """Run ``command``; no process of it is left after a return or a cancellation.
+    The status is ``Error`` if the sandbox itself fails.
 
     Raises:
-        OSError: The files could not be created.
-        SlotLostError: The slot ended before the command did.
+        SlotLostError: The slot ended; what the command left must not be used.
     """
-    order = Order(
-        kind=command.kind,
-        seconds=command.seconds,
-        argv=list(command.argv),
-        cwd=str(command.folder),
-        env=command.env,
-        limits=list(command.limits),
-        compiles=command.compiles,
-        output_limit=command.output_limit,
+    if command.seconds <= 0:  # started, it might write something before it is killed
+        status = CommandStatus.TIME_LIMIT_EXCEEDED
+        return CommandResult(status=status, execution_time=0.0, stdout="", stderr="")
+    limit = slot.settings.output_limit_bytes
+    try:
+        with memory_files("stdin", "stdout", "stderr") as files:
+            await _write(files[0], command.stdin)
+            report = await slot.run(_order(command, slot), [os.dup(fd) for fd in files])
+            stdout, stderr = [_decode(await _read(fd, limit)) for fd in files[1:]]
+    except (OSError, ValueError) as error:
+        message = f"the sandbox could not start {' '.join(command.argv)}: {error}"
+        return CommandResult(status=CommandStatus.ERROR, stderr=message)
+    if report.reason is EndReason.OUTPUT_LIMIT:
+        stderr += f"\noutput limit of {limit} bytes exceeded\n"
+    if report.reason is EndReason.DISK_LIMIT:
+        stderr += f"\ndisk limit of {slot.settings.disk_limit_bytes} bytes exceeded\n"
+    late = report.reason is EndReason.TIMEOUT
+    killed = report.status is None and not late
+    return CommandResult(
+        status=CommandStatus.TIME_LIMIT_EXCEEDED if late else CommandStatus.FINISHED,
+        execution_time=report.seconds,
+        return_code=-signal.SIGKILL if killed else report.status,
+        stdout=stdout,
+        stderr=stderr,
     )
-    with memory_files("stdin", "stdout", "stderr") as (stdin, stdout, stderr):
-        await _write(stdin, command.stdin)
-        report = await slot.run(order, [os.dup(fd) for fd in (stdin, stdout, stderr)])
-        streams = [await _read(fd, command.output_limit) for fd in (stdout, stderr)]
-    return _result(report, *streams)
+
+
+def _order(command: Command, slot: Slot) -> Order:
+    folder = command.workspace.path
+    own = environment(slot.isolation, slot.settings, folder)
+    small = command.memory is not None and command.memory < WARM_MEMORY
+    return Order(
+        kind="python" if command.script and not small else "exec",
+        seconds=command.seconds,
+        argv=command.argv,
+        cwd=str(folder),
+        env={**own, "PWD": str(folder), **command.variables},
+        limits=_limits(command, slot),
+        compiles=command.compiles,
+        output_limit=slot.settings.output_limit_bytes,
+    )
+
+
+def _limits(command: Command, slot: Slot) -> list[tuple[int, int]]:
+    """Return numbers of ``resource.RLIMIT_*`` and values.
+
+    RLIMIT_STACK is unchanged: it is also the default stack size of threads, and with a large one
+    every thread creation fails.
+    """
+    limits = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, slot.settings.file_limit_bytes),
+        (resource.RLIMIT_NOFILE, slot.settings.open_files_limit),
+    ]
+    # For the server's own user the limit would include the server's other processes.
+    if slot.isolation.identity is not Identity.SERVER:
+        limits.append((resource.RLIMIT_NPROC, slot.settings.process_limit))
+    if command.data_limit is not None:
+        limits.append((resource.RLIMIT_DATA, command.data_limit))
+    elif command.memory is not None:
+        limits += [(resource.RLIMIT_DATA, command.memory), (resource.RLIMIT_AS, command.memory)]
+    return limits
+
+
+def _decode(stream: bytes) -> str:
+    try:
+        return stream.decode()
+    except UnicodeDecodeError as error:
+        return f"[DecodeError] {error}"
+
+
+# Answers
 
 
 async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
@@ -98,9 +156,7 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
         return await run_functions(request, slot)
     key = secrets.token_bytes(32)
     answer = request.code.encode()
-    spec = wire.encode_spec(
-        key, request.language, request.limits, request.inputs, timed=request.timed
-    ).encode()
+    spec = wire.encode_spec(key, request.language, request.limits, request.inputs).encode()
     order = Order(kind="cases", seconds=request.limits.call)
     with memory_files("request", "results") as (call, results):
         await _write(call, b"%d\n%b%b" % (len(answer), answer, spec))
@@ -126,10 +182,7 @@ async def run_functions(request: RunCasesRequest, slot: Slot) -> CallResult:
         await _write(files[1], tests.encode())
         report = await slot.run(order, [os.dup(fd) for fd in files])
         text = await _read(files[2], MAX_REPORT)
-    result = _function_result(report, text)
-    if not request.timed:
-        result.compile_seconds = None
-    return result
+    return _function_result(report, text)
 
 
 def _function_result(report: Report, text: bytes) -> CallResult:
@@ -157,16 +210,6 @@ def _function_result(report: Report, text: bytes) -> CallResult:
     return result
 
 
-def _result(report: Report, stdout: bytes, stderr: bytes) -> ProcessResult:
-    timed_out = report.reason is EndReason.TIMEOUT
-    status = report.status
-    if status is None and not timed_out:
-        status = -signal.SIGKILL
-    over_limit = report.reason is EndReason.OUTPUT_LIMIT
-    full = report.reason is EndReason.DISK_LIMIT
-    return ProcessResult(timed_out, over_limit, full, report.seconds, status, stdout, stderr)
-
-
 # Unnamed files in memory
 
 
@@ -183,14 +226,8 @@ def memory_files(*names: str) -> Iterator[list[int]]:
 
 async def _write(fd: int, data: bytes) -> None:
     """Write a file and go back to its beginning."""
-    await _call(len(data), lambda: _write_all(fd, data))
+    await _call(len(data), lambda: write_all(fd, data))
     os.lseek(fd, 0, os.SEEK_SET)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
 
 
 async def _read(fd: int, most: int) -> bytes:

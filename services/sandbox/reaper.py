@@ -5,16 +5,13 @@ a container whose init died become children of the server, which kills them.
 """
 
 import asyncio
-import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
+from shared.harness.cases import processes, syscalls
 from shared.service.logs import get_logger
 
-PR_SET_CHILD_SUBREAPER = 36
 SWEEP_SECONDS = 30.0
 PAUSE_SECONDS = 0.0005
 
@@ -27,10 +24,8 @@ class Reaper:
     def __init__(self) -> None:
         self._live: set[int] = set()
         # Existing children belong to the server's process, not to a container.
-        self._before = frozenset(_children())
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-            log.warning("cannot become subreaper", error=os.strerror(ctypes.get_errno()))
+        self._before = frozenset(processes.children())
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
 
     def add(self, pid: int) -> None:
         self._live.add(pid)
@@ -47,8 +42,7 @@ class Reaper:
             await asyncio.to_thread(_kill_all_of, user)
         deadline = asyncio.get_running_loop().time() + SWEEP_SECONDS
         # The group before its leader is reaped and the id is reused.
-        for kill in (os.killpg, os.kill):
-            _kill(kill, pid)
+        processes.kill_group(pid)
         while not _reaped(pid) or self._sweep(pid, orphans):
             if asyncio.get_running_loop().time() > deadline:
                 log.error("processes left running", container=pid)
@@ -60,13 +54,13 @@ class Reaper:
         """Kill and reap what a container left; return whether there was anything."""
         own_session = os.getsid(0)
         found = False
-        for pid in _children():
+        for pid in processes.children():
             if pid in self._live or pid in self._before:
                 continue
-            session = _session(pid)
+            session = next(map(int, processes.stat_of(pid)[3:4]), None)
             if session != container and not (orphans and session != own_session):
                 continue
-            _kill(os.kill, pid)
+            processes.kill(os.kill, pid, signal.SIGKILL)
             _reaped(pid)
             found = True  # its children become children of the server only now: sweep again
         return found
@@ -74,41 +68,7 @@ class Reaper:
 
 def is_stopped(pid: int) -> bool:
     """Whether a process was stopped by a signal."""
-    return _stat_fields(pid)[:1] == ["T"]
-
-
-def _children() -> list[int]:
-    try:
-        lists = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
-    except OSError:
-        lists = []
-    if lists:
-        return [int(pid) for text in lists for pid in text.split()]
-    # A kernel without CONFIG_PROC_CHILDREN: check the parent of every process.
-    own = str(os.getpid())
-    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-    return [pid for pid in pids if _stat_fields(pid)[1:2] == [own]]
-
-
-def _session(pid: int) -> int | None:
-    fields = _stat_fields(pid)
-    return int(fields[3]) if fields else None
-
-
-def _stat_fields(pid: int) -> list[str]:
-    """Return the fields after the command name: state, parent, group, session, …"""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return []
-    return text.rpartition(")")[2].split()
-
-
-def _kill(how: Callable[[int, int], None], pid: int) -> None:
-    try:
-        how(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    return processes.stat_of(pid)[:1] == [b"T"]
 
 
 def _kill_all_of(user: int) -> None:

@@ -5,10 +5,9 @@ import os
 import random
 from dataclasses import dataclass, replace
 
-from services.sandbox.commands import CommandRunner, CommandSpec, memory_limit
 from services.sandbox.isolation import Identity, Isolation
 from services.sandbox.languages import PROGRAM, Commands, commands_of, file_name, installed, refusal
-from services.sandbox.process import run_cases
+from services.sandbox.process import MIB, Command, run_cases, run_command
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import (
     CommandResult,
@@ -42,17 +41,17 @@ LONGEST_MESSAGE = 1000  # of an error, which may quote a path of the request
 
 @dataclass(frozen=True)
 class Program:
-    """A program in its folder, compiled if its language needs that.
+    """A program, compiled if its language needs that.
 
     Attributes:
-        workspace: The folder; it belongs to the server if the program is compiled for later runs.
         compiled: Result of compiling, None for an interpreted language.
         commands: A compiled program runs in any folder that has a copy of it.
+        binary: The compiled program, if it was compiled for later runs.
     """
 
-    workspace: Workspace
     compiled: CommandResult | None
     commands: Commands
+    binary: bytes = b""
 
     @property
     def can_run(self) -> bool:
@@ -70,7 +69,6 @@ class Runner:
         self.isolation = isolation
         self._settings = settings
         self._reaper = reaper
-        self._commands = CommandRunner(settings, isolation)
         self._slots: dict[tuple[int, bool], Slot] = {}
         self.languages = installed(search_path(settings))
         # Process limits count per user on the whole machine: two servers on one machine should use
@@ -114,7 +112,7 @@ class Runner:
             if program is None:
                 program = await self._compile_in(workspace, container, request)
             elif program.can_run:
-                await asyncio.to_thread(workspace.copy_file, program.workspace, PROGRAM)
+                await asyncio.to_thread(workspace.write_program, program.binary, PROGRAM)
             return await self._run_in(workspace, container, request, stdin, program)
 
     async def run_cases(self, request: RunCasesRequest, slot: int) -> CallResult:
@@ -139,26 +137,19 @@ class Runner:
         return CallResult()  # incomplete: the answer ends every slot
 
     async def compile(self, request: RunCodeRequest, slot: int) -> Program:
-        """Compile for later runs; the caller removes the workspace afterwards.
+        """Compile for later runs.
 
         Raises:
-            WorkspaceError: The code cannot be written.
+            WorkspaceError: The code cannot be written, or the program not read.
             SlotLostError: The slot ended in the meantime.
         """
-        try:
-            kept = Workspace.create(self._settings.temp_root)
-        except OSError as error:
-            raise WorkspaceError(str(error)) from error
         container = self._slot(slot)
-        try:
-            async with container.use(writes=True) as workspace:
-                program = await self._compile_in(workspace, container, request)
-                if program.can_run:
-                    await asyncio.to_thread(kept.copy_file, workspace, PROGRAM)
-        except BaseException:
-            await asyncio.shield(asyncio.to_thread(kept.remove))
-            raise
-        return replace(program, workspace=kept)
+        async with container.use(writes=True) as workspace:
+            program = await self._compile_in(workspace, container, request)
+            if not program.can_run:
+                return program
+            binary = await asyncio.to_thread(workspace.read_program, PROGRAM)
+            return replace(program, binary=binary)
 
     @property
     def covered(self) -> list[str]:
@@ -188,7 +179,7 @@ class Runner:
         compiled = None
         if commands.compile is not None:
             # The memory limit applies to the program only: the compiler may need more.
-            spec = CommandSpec(
+            command = Command(
                 commands.compile,
                 workspace,
                 b"",
@@ -197,8 +188,8 @@ class Runner:
                 compiles=True,
                 variables=commands.variables,
             )
-            compiled = await self._commands.execute(spec, slot)
-        return Program(workspace, compiled, commands)
+            compiled = await run_command(command, slot)
+        return Program(compiled, commands)
 
     async def _run_in(
         self,
@@ -211,7 +202,7 @@ class Runner:
         compiled, ran = program.compiled, None
         if program.can_run:
             script = request.language == "python" and not request.files
-            spec = CommandSpec(
+            command = Command(
                 program.commands.run,
                 workspace,
                 stdin,
@@ -221,7 +212,7 @@ class Runner:
                 data_limit=program.commands.data_limit,
                 variables=program.commands.variables,
             )
-            ran = await self._commands.execute(spec, slot)
+            ran = await run_command(command, slot)
         status, message = overall_status([result for result in (compiled, ran) if result])
         files = {}
         if request.fetch_files:
@@ -247,6 +238,12 @@ class Runner:
                 self.isolation, self._settings, self._reaper, user if own else None, modules
             )
         return self._slots[number, large]
+
+
+def memory_limit(megabytes: int) -> int | None:
+    """Convert ``memory_limit_MB`` to bytes; None (no limit) if not positive or above 2^62."""
+    limit = megabytes * MIB
+    return limit if 0 < limit < 2**62 else None
 
 
 def sandbox_error(message: str) -> RunCodeResponse:

@@ -43,16 +43,8 @@ Record = dict[str, Any]
 # A name of the same data set that is used, too.
 _OTHER_NAMES = {"humaneval": "humaneval_python"}
 
-
-def dataset_name(name: str) -> str:
-    """The registered name of a data set."""
-    return _OTHER_NAMES.get(name, name)
-
-
-DatasetName = Annotated[Text, AfterValidator(dataset_name)]
-
-COMPILED: frozenset[Language] = frozenset({"cpp"})
-"""The compiled languages among those that this server runs."""
+DatasetName = Annotated[Text, AfterValidator(lambda name: _OTHER_NAMES.get(name, name))]
+"""The registered name of a data set."""
 
 
 # /run_code

@@ -53,8 +53,6 @@ class SandboxSettings(ServiceSettings):
     """Further paths that programs may read, separated by ``:``."""
     output_limit_bytes: int = Field(8 * MIB, ge=1)
     """Limit of stdout and of stderr; beyond it the run is killed."""
-    submit_output_limit: int = Field(64 * MIB, ge=1)
-    """Characters that all runs of one submit may print together."""
     fetch_limit_bytes: int = Field(96 * MIB, ge=0)
     """Limit of all fetched files of one request."""
     file_limit_bytes: int = Field(512 * MIB, ge=1)

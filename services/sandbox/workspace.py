@@ -19,11 +19,10 @@ from shared.service.logs import get_logger
 # Names of workspaces begin as those of Python's temporary folders, which programs may print.
 PREFIX = "tmp_plumbline_"
 FIRST_UID, LAST_UID = 61000, 64999  # of programs; free by Debian's and systemd's conventions
-# Of file systems without locks of folders, where nothing of the killed can be told and removed.
-_NO_LOCKS = (errno.ENOLCK, errno.EBADF, errno.EOPNOTSUPP, errno.EINVAL)
 IGNORE_MARKER = "IGNORE_THIS_FILE"
 NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW
+MAX_PROGRAM = 256 * 1024 * 1024  # bytes of a compiled program
 # For each of two programs that remove what a program left; what is beyond stays, and is logged.
 _REMOVE_SECONDS = 300
 
@@ -98,9 +97,7 @@ class Workspace:
                 path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=temp_root)).resolve()
                 try:
                     lock = _locked(path, fcntl.LOCK_SH)
-                except OSError as error:
-                    if error.errno not in _NO_LOCKS:
-                        raise
+                except OSError:  # a file system without locks: nobody removes abandoned folders
                     break
         workspace = cls(path, uid, lock)
         workspace._chown(workspace.path)
@@ -138,20 +135,25 @@ class Workspace:
             except (OSError, ValueError, binascii.Error) as error:
                 raise WorkspaceError(f"cannot write file {name!r}: {_reason(error)}") from error
 
-    def copy_file(self, source: "Workspace", name: str) -> None:
-        """Copy a file from the top of another workspace, with its permissions.
+    def write_program(self, program: bytes, name: str) -> None:
+        """Write an executable file.
 
         Raises:
-            WorkspaceError: It does not exist.
             DiskFullError: There is no space for it.
         """
-        path = self.path / name
-        try:
-            with _disk_of(self.path.parent):
-                shutil.copy(source.path / name, path, follow_symlinks=False)
-            self._chown(path)
-        except OSError as error:
-            raise WorkspaceError(f"cannot copy file {name!r}: {_reason(error)}") from error
+        self._write(self.path / name, program)
+        (self.path / name).chmod(0o755)
+
+    def read_program(self, name: str) -> bytes:
+        """Read a compiled program.
+
+        Raises:
+            WorkspaceError: There is no such file.
+        """
+        data = self._read((name,), MAX_PROGRAM)
+        if data is None or len(data) > MAX_PROGRAM:
+            raise WorkspaceError(f"no compiled program of at most {MAX_PROGRAM} bytes")
+        return data
 
     def read_files(self, names: list[str], limit: int) -> dict[str, str]:
         """Read the regular files among ``names`` as base64; symbolic links are not followed.

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.sandbox.datasets.humaneval import HEADER
-from services.sandbox.datasets.registry import make_plan
+from services.sandbox.datasets.plans import HEADER, make_plan
 from services.sandbox.schemas import SubmitRequest
 from tests.sandbox.conftest import Sandbox, StartSandbox
 

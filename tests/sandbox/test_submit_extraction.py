@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.sandbox.datasets.extraction import first_block, in_language, without_entry_point
-from services.sandbox.datasets.humaneval import function_body
-from services.sandbox.datasets.mbpp import answer
+from services.sandbox.datasets.plans import function_body, mbpp_answer
 
 FENCED = re.compile(r"`{3}(.*)\n([\s\S]*?)\n\s*`{3}")
 TEXTS = st.lists(
@@ -90,7 +89,7 @@ def test_entry_points(code: str, language: str, left: str):
     ],
 )
 def test_mbpp_answer(completion: str, code: str):
-    assert answer(completion) == code
+    assert mbpp_answer(completion) == code
 
 
 @pytest.mark.parametrize(

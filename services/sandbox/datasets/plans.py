@@ -1,0 +1,298 @@
+"""Plans of submits: the programs to run for a completion, by dataset name or dataset class.
+
+Source: SandboxFusion 469de08, ``sandbox/datasets``. A plan runs nothing.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
+
+from services.sandbox.datasets.extraction import first_block, in_language
+from services.sandbox.schemas import (
+    FromJson,
+    RunCodeRequest,
+    StdioCase,
+    SubmitRequest,
+    Text,
+)
+from shared.foreign_json import first_errors
+from shared.text import shorten_end
+
+DETAIL_LIMIT = 500
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class DatasetError(Exception):
+    """A request failed; the message is the ``detail`` of the response.
+
+    Attributes:
+        status: 400 if the request is at fault, 500 if the sandbox is.
+    """
+
+    def __init__(self, status: HTTPStatus, detail: str) -> None:
+        super().__init__(shorten_end(detail, DETAIL_LIMIT))
+        self.status = status
+
+
+def bad_request(detail: str) -> DatasetError:
+    return DatasetError(HTTPStatus.BAD_REQUEST, detail)
+
+
+def internal_error(detail: str) -> DatasetError:
+    return DatasetError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
+
+@dataclass(frozen=True)
+class ProgramRun:
+    """Plan of one program that contains its tests, accepted if it exits with 0.
+
+    Attributes:
+        extracted_code: The completion's part of the program.
+    """
+
+    program: RunCodeRequest
+    extracted_code: str
+
+
+@dataclass(frozen=True)
+class StdioRuns:
+    """Plan of one program that runs once per case, on the case's standard input.
+
+    Attributes:
+        run_all: Continue after a failed case.
+        shorten: Shorten long texts of passed cases in the response.
+    """
+
+    program: RunCodeRequest
+    cases: list[StdioCase]
+    run_all: bool
+    shorten: bool
+
+
+Plan = ProgramRun | StdioRuns
+
+
+def make_plan(request: SubmitRequest) -> Plan:
+    """Plan a submit by its dataset or, if that is unknown, by the class ``config.dataset_type``.
+
+    Raises:
+        DatasetError: 400.
+    """
+    if request.dataset in DATASETS:
+        return DATASETS[request.dataset](request)
+    kind = request.config.dataset_type
+    if kind is None:
+        raise bad_request(f"no eval class found for dataset {request.dataset}")
+    if kind not in CLASSES:
+        raise bad_request(f"eval class {kind} not found")
+    return CLASSES[kind](request)
+
+
+def read_record(request: SubmitRequest, model: type[Model]) -> Model:
+    """Validate the record of a submit.
+
+    Raises:
+        DatasetError: 400, the record is missing, a list, or does not match ``model``.
+    """
+    data = request.config.provided_data
+    if not data:
+        raise bad_request(
+            "this server stores no data sets; send the record in config.provided_data"
+        )
+    if isinstance(data, list):
+        raise bad_request("request.config.provided_data should be a dict with str -> str | int")
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise bad_request(_detail(error)) from error
+
+
+def _detail(error: ValidationError) -> str:
+    first = first_errors(error)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"the record: {place}: {first['msg']}"
+
+
+# CommonOJDataset: a program and cases of standard input and output.
+
+COMPILE_TIMEOUT = 10.0
+RUN_TIMEOUT, RUN_TIMEOUT_CPP = 20.0, 10.0
+
+
+def _has_streams(case: StdioCase) -> StdioCase:
+    if "stdin" not in case.input or "stdout" not in case.output:
+        raise PydanticCustomError("streams", "input.stdin and output.stdout are required")
+    return case
+
+
+_StdioCase = Annotated[StdioCase, AfterValidator(_has_streams)]
+
+
+class _StdioTests(BaseModel):
+    test: Annotated[list[_StdioCase], FromJson]
+
+
+def plan_stdio(request: SubmitRequest) -> StdioRuns:
+    """Plan one run of the completion's unchanged code per case of the record."""
+    config = request.config
+    if not config.language:
+        raise bad_request("config.language field must exist for CommonOJDataset, got None")
+    if config.custom_extract_logic:
+        raise bad_request(
+            "config.custom_extract_logic is not supported: it would run foreign code in the "
+            "server's own process; extract the code before you submit"
+        )
+    record = read_record(request, _StdioTests)
+    longest = RUN_TIMEOUT_CPP if config.language == "cpp" else RUN_TIMEOUT
+    return StdioRuns(
+        program=RunCodeRequest(
+            code=in_language(request.completion, config.language),
+            language=config.language,
+            compile_timeout=config.compile_timeout or COMPILE_TIMEOUT,
+            run_timeout=config.run_timeout or longest,
+        ),
+        cases=record.test,
+        run_all=bool(config.extra.get("run_all_cases")),
+        shorten=not config.extra.get("return_full_case"),
+    )
+
+
+# HumanEvalDataset: a function (its body or all of it), and a ``check`` that calls it.
+
+# The original's imports line by line, so that line numbers in tracebacks are the original's. numpy,
+# which loads slowly, is for programs that name it.
+HEADER = """\
+import math
+import re
+import sys
+import copy
+import datetime
+import itertools
+import collections
+import heapq
+import statistics
+import functools
+import hashlib
+import numpy
+import numpy as np
+import string
+from typing import *
+from collections import *
+"""
+
+_NUMPY = "import numpy\nimport numpy as np\n"
+_NAMES_NUMPY = re.compile(r"\b(np|numpy)\b")
+_BODY_END = re.compile(r"\n(?=\S)")
+
+
+class _CheckTests(BaseModel):
+    """Columns with the tests; ``prompt`` is required unless the answer is freeform."""
+
+    test: Text
+    entry_point: Text
+    prompt: Text | None = None
+
+
+def plan_humaneval(request: SubmitRequest) -> ProgramRun:
+    """Plan a program: prompt and completion or, with ``extra.is_freeform``, the extracted code.
+
+    The original does not call ``check`` for unregistered names, and so accepts every program.
+    """
+    config = request.config
+    if "tests" in (config.provided_data or ()):
+        raise bad_request("the record: records with 'tests' (MultiPL-E) are not supported")
+    record = read_record(request, _CheckTests)
+    if config.extra.get("is_freeform"):
+        code = head = _freeform_answer(request)
+    elif record.prompt is None:
+        raise bad_request("the record: prompt: Field required")
+    else:
+        code = function_body(request.completion)
+        head = f"{record.prompt}\n{code}"
+    code_and_tests = f"{head}\n{record.test}\ncheck({record.entry_point})"
+    numpy = _NAMES_NUMPY.search(code_and_tests)
+    header = HEADER if numpy else HEADER.replace(_NUMPY, "\n\n")
+    program = RunCodeRequest(
+        code=f"{header}{code_and_tests}",
+        language="python",
+        compile_timeout=config.compile_timeout or RUN_TIMEOUT,
+        run_timeout=config.run_timeout or RUN_TIMEOUT,
+    )
+    return ProgramRun(program, extracted_code=code)
+
+
+def function_body(completion: str) -> str:
+    """Return the completion up to its first unindented line, not counting line 1."""
+    return _BODY_END.split(completion, maxsplit=1)[0]
+
+
+def _freeform_answer(request: SubmitRequest) -> str:
+    if request.dataset == "humaneval_python":
+        return in_language(request.completion, "python")
+    return function_body(first_block(request.completion, "python"))
+
+
+# MBPPDataset: a function and a list of assertions about it.
+
+END = "[DONE]"
+STOPS = ("\nassert", '\n"""')
+MAIN_GUARD = "if __name__ =="
+
+
+class _Labels(BaseModel):
+    test_setup_code: Text
+
+
+class _AssertionTests(BaseModel):
+    labels: Annotated[_Labels, FromJson]
+    test_list: Annotated[list[Text], FromJson]
+
+
+def plan_mbpp(request: SubmitRequest) -> ProgramRun:
+    """Plan a program: set-up code, extracted code, assertions (only the last if few-shot)."""
+    record = read_record(request, _AssertionTests)
+    tests = record.test_list
+    if request.config.is_fewshot:
+        if not tests:
+            raise bad_request("the record: test_list: is_fewshot needs at least one test")
+        tests = tests[-1:]
+    code = f"{record.labels.test_setup_code}\n{mbpp_answer(request.completion)}"
+    code = code.partition(MAIN_GUARD)[0]
+    return ProgramRun(
+        program=RunCodeRequest(
+            code=code + "".join(f"\n{test}\n" for test in tests),
+            language="python",
+            run_timeout=request.config.run_timeout or RUN_TIMEOUT,
+        ),
+        extracted_code=code,
+    )
+
+
+def mbpp_answer(completion: str) -> str:
+    """Extract the first block before ``[DONE]``, up to its own assertions or docstring."""
+    code = first_block(completion.partition(END)[0], "python")
+    for stop in STOPS:
+        code = code.partition(stop)[0]
+    return code
+
+
+Planner = Callable[[SubmitRequest], Plan]
+"""A dataset class; raises DatasetError (400)."""
+
+DATASETS: dict[str, Planner] = {
+    "code_contests": plan_stdio,
+    "humaneval_python": plan_humaneval,
+    "shadow_humaneval_python": plan_humaneval,
+    "mbpp": plan_mbpp,
+}
+CLASSES: dict[str, Planner] = {
+    "CommonOJDataset": plan_stdio,
+    "HumanEvalDataset": plan_humaneval,
+    "MBPPDataset": plan_mbpp,
+}
