@@ -80,18 +80,10 @@ def show(*values):
 
 @dataclass(frozen=True)
 class Channel:
-    """One way to leave a message.
-
-    Attributes:
-        local: The message can only be left in a process, so nothing keeps it even in an unguarded
-            slot; the program that leaves it finds it itself.
-        ways: The endpoints in which it makes sense.
-    """
+    """One way to leave a message."""
 
     leave: str
     look: str
-    local: bool = False
-    ways: tuple[str, ...] = ("run_code", "run_cases")
 
 
 FILES_LOOK = r"""
@@ -128,49 +120,6 @@ for pid in pids():
 show(sorted(set(map(bytes.decode, found))))
 """  # noqa: E501
 
-MODES = {
-    "modes of folders": "attempt(os.chmod, path, 0o3777)",
-    "closed folders": "attempt(os.chmod, path, 0)",
-}
-
-OWN_STATE_LOOK = r"""
-status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines())
-names = "SigBlk SigIgn SigCgt SigPnd ShdPnd CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp"
-show(
-    os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), sorted(os.sched_getaffinity(0)),
-    [resource.getrlimit(kind) for kind in range(16) if kind != resource.RLIMIT_NPROC],
-    libc.syscall(ctypes.c_long(252), 1, 0),  # ioprio_get
-    libc.personality(ctypes.c_ulong(0xFFFFFFFF)), attempt(os.umask, 0o22),
-    {name: status[name].strip() for name in names.split() if name in status},
-    [read(f"/proc/self/{name}").decode() for name in ("oom_score_adj", "timerslack_ns",
-     "coredump_filter", "comm")], read(f"/proc/{os.getppid()}/comm").decode(),
-    read(f"/proc/{os.getppid()}/oom_score_adj").decode(),
-    {name: value for name, value in os.environ.items() if re.search(PATTERN, value.encode())},
-    bool(re.search(PATTERN, os.getcwd().encode())), signal.getitimer(signal.ITIMER_REAL)[0] > 0,
-    sorted(int(fd) for fd in os.listdir("/proc/self/fd"))[:4], os.getpid() == os.getsid(0),
-    os.getpid() == os.getpgrp(), [os.isatty(fd) for fd in (0, 1, 2)],
-)
-"""
-
-SYSTEM_V = r"""
-key = 0x4D5347
-text = ctypes.create_string_buffer(struct.pack("l", 1) + MESSAGE.encode(), 64)
-shm = libc.shmget(key, 4096, 0o1666)
-libc.shmat.restype = ctypes.c_void_p
-where = libc.shmat(shm, None, 0)
-if shm >= 0 and where not in (None, ctypes.c_void_p(-1).value):
-    ctypes.memmove(where, text, 64)
-libc.semget(key, 7, 0o1666)
-queue = libc.msgget(key, 0o1666)
-libc.msgsnd(queue, text, 40, 0)
-"""
-
-SYSTEM_V_LOOK = r"""
-key = 0x4D5347
-show([getattr(libc, name)(key, *words, 0) >= 0 for name, words in
-      (("shmget", [0]), ("semget", [0]), ("msgget", []))])
-"""
-
 CHANNELS: dict[str, Channel] = {
     "files": Channel(
         r"""
@@ -192,21 +141,8 @@ for path in ("/proc/sys/kernel/domainname", "/proc/sys/kernel/hostname", "/proc/
         FILES_LOOK
         + "\nshow(os.uname().nodename, {'a', 'link'} & set(attempt(os.listdir, '/tmp') or []))\n",
     ),
-    **{
-        name: Channel(f"for path in [*ours(), EXTRA + '/file']:\n    {leave}\n", MODES_LOOK)
-        for name, leave in MODES.items()
-    },
-    "System V IPC": Channel(SYSTEM_V, SYSTEM_V_LOOK),
-    "POSIX semaphores and queues": Channel(
-        r"""
-libc.sem_open.restype = ctypes.c_void_p
-libc.sem_open(b"/" + MESSAGE.encode(), os.O_CREAT, 0o666, 3)
-attempt(lambda: ctypes.CDLL("librt.so.1").mq_open(b"/msg", os.O_CREAT | os.O_RDWR, 0o666, None))
-""",
-        r"""
-queue = attempt(lambda: ctypes.CDLL("librt.so.1").mq_open(b"/msg", os.O_RDWR))
-show(queue, [name for name in attempt(os.listdir, "/dev/shm") or [] if "sem" in name])
-""",
+    "modes of folders": Channel(
+        "for path in [*ours(), EXTRA + '/file']:\n    attempt(os.chmod, path, 0o3777)\n", MODES_LOOK
     ),
     "daemons": Channel(
         r"""
@@ -223,38 +159,6 @@ def become(setup=lambda: None):
 daemon(become)
 daemon(lambda: become(lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)))
 daemon(lambda: become(lambda: [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]))
-""",
-        PROCESSES_LOOK,
-    ),
-    "stopped processes": Channel(
-        r"""
-def stopped(work):
-    out, told = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        libc.prctl(15, MESSAGE[4:18].encode(), 0, 0, 0)
-        os.write(told, b"x")
-        work()
-        signal.pause()
-    os.read(out, 1)
-    os.waitpid(pid, os.WUNTRACED)
-daemon(lambda: stopped(lambda: os.kill(os.getpid(), signal.SIGSTOP)))
-daemon(lambda: stopped(lambda: (libc.ptrace(0, 0, 0, 0), os.kill(os.getpid(), signal.SIGSTOP))))
-""",
-        "show(len([pid for pid in pids() if re.fullmatch(b'[0-9a-f]{14}\\n',"
-        " read(f'/proc/{pid}/comm'))]))",
-    ),
-    "memfd and shared mappings of a daemon": Channel(
-        r"""
-import mmap
-def work():
-    fd = os.memfd_create(MESSAGE)
-    os.write(fd, MESSAGE.encode())
-    shared = mmap.mmap(-1, 4096)
-    shared.write(MESSAGE.encode())
-    return fd, shared
-daemon(work)
 """,
         PROCESSES_LOOK,
     ),
@@ -279,66 +183,6 @@ show(attempt(connected, socket.AF_UNIX, "\0message"),
      attempt(connected, socket.AF_INET, ("127.0.0.1", 45678)),
      "@message" in read("/proc/net/unix").decode())
 """,
-    ),
-    "keyrings": Channel(
-        r"""
-for ring in (-1, -2, -3, -4, -5):
-    libc.syscall(ctypes.c_long(248), b"user", b"message", MESSAGE.encode(), 36, ring)
-""",
-        r"""
-found = [libc.syscall(ctypes.c_long(250), 10, ring, b"user", b"message", 0) > 0
-         for ring in (-1, -2, -3, -4, -5)]
-show(found, b"message" in read("/proc/keys"))
-""",
-    ),
-    "attributes of other processes": Channel(
-        r"""
-# Process 1 only if it is the slot's own.
-for pid in {os.getppid(), 1 if b"python" in read("/proc/1/comm") else os.getppid()}:
-    attempt(os.setpriority, os.PRIO_PROCESS, pid, 7)
-    attempt(os.sched_setaffinity, pid, {0})
-    attempt(os.sched_setscheduler, pid, os.SCHED_BATCH, os.sched_param(0))
-    attempt(resource.prlimit, pid, resource.RLIMIT_NOFILE, (77, 777))
-    libc.syscall(ctypes.c_long(251), 1, pid, (3 << 13) | 1)  # ioprio_set
-    for name, text in (("oom_score_adj", "77"), ("timerslack_ns", "77777"), ("autogroup", "5"),
-                       ("comm", MESSAGE[:12]), ("coredump_filter", "7")):
-        attempt(lambda: open(f"/proc/{pid}/{name}", "w").write(text))
-attempt(os.setpriority, os.PRIO_USER, os.getuid(), 7)
-attempt(os.setpriority, os.PRIO_PGRP, os.getpgid(0), 7)
-""",
-        OWN_STATE_LOOK,
-    ),
-    "own process": Channel(
-        r"""
-os.environ["MESSAGE"] = MESSAGE
-attempt(os.mkdir, MESSAGE); attempt(os.chdir, MESSAGE)
-os.umask(0o77)
-signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
-signal.setitimer(signal.ITIMER_REAL, 1000)
-os.nice(3)
-resource.setrlimit(resource.RLIMIT_NOFILE, (55, 55))
-os.dup2(0, 3)
-attempt(lambda: open("/proc/self/oom_score_adj", "w").write("500"))
-""",
-        OWN_STATE_LOOK,
-        local=True,
-    ),
-    "interpreter": Channel(
-        r"""
-import builtins, types
-builtins.message = MESSAGE
-sys.modules["message"] = types.ModuleType(MESSAGE)
-sys.path.append(MESSAGE)
-sys.setswitchinterval(1.0)
-json.message = MESSAGE
-""",
-        r"""
-import builtins
-show(sorted(dir(builtins)), "message" in sys.modules, sys.path[1:], sys.getswitchinterval(),
-     hasattr(json, "message"), hash("message"), sys.flags, sys.getrecursionlimit())
-""",
-        local=True,
     ),
     "memory": Channel(
         "print(MESSAGE); print(sys.stdin.read()); os.environ['X'] = MESSAGE; kept = MESSAGE * 100",

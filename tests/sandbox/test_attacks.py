@@ -19,29 +19,6 @@ ATTACKS = {
         "        try: os.kill(pid, number)\n"
         "        except OSError: pass\n"
     ),
-    "traces its parents": (
-        "import ctypes, os\n"
-        "libc = ctypes.CDLL(None)\n"
-        "for pid in (1, os.getppid()):\n"
-        "    for request in (16, 0x4206):\n"
-        "        libc.ptrace(request, pid, 0, 0)\n"
-    ),
-    "fills every disk": (
-        "import os\n"
-        "for folder in ('/tmp', '/dev/shm', '.'):\n"
-        "    try:\n"
-        "        for number in range(3):\n"
-        "            with open(f'{folder}/{number}', 'wb', 0) as file:\n"
-        "                for _ in range(120): file.write(bytes(1 << 20))\n"
-        "    except OSError: pass\n"
-    ),
-    "leaves many files": (
-        "import os\n"
-        "for folder in ('/tmp', '/dev/shm', '.'):\n"
-        "    for number in range(10_000):\n"
-        "        try: os.close(os.open(f'{folder}/{number}', os.O_CREAT))\n"
-        "        except OSError: break\n"
-    ),
     "leaves deep and closed folders": (
         "import os\n"
         "for folder in ('/tmp', '/dev/shm', os.getcwd()):\n"
@@ -51,7 +28,6 @@ ATTACKS = {
         "        os.mkdir('closed'); os.mkdir('closed/inner'); os.chmod('closed', 0)\n"
         "    except OSError: pass\n"
     ),
-    "closes its streams": "import os, time\nos.closerange(0, 1000)\nwhile True: time.sleep(1)",
     "writes junk everywhere": (
         "import os, socket\n"
         "for fd in range(1000):\n"
@@ -76,7 +52,7 @@ BOMB = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
 
 
 # They end only by a limit; the others get the time that they need on a busy machine.
-ENDLESS = {"closes its streams", "leaves a crowd"}
+ENDLESS = {"leaves a crowd"}
 SLOTS = 4
 
 
