@@ -13,13 +13,11 @@ import secrets
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from services.sandbox.isolation import Identity
 from services.sandbox.schemas import CommandResult, CommandStatus
 from services.sandbox.slots import EndReason, Order, Report, Slot, environment
-from services.sandbox.workspace import Workspace
 from shared.harness import wire
 from shared.harness.cases.folders import write_all
 from shared.harness.wire import CallResult, CaseRun, FunctionEnd, RunCasesRequest
@@ -38,32 +36,62 @@ T = TypeVar("T")
 # Commands
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command to run.
+def command_order(
+    slot: Slot,
+    argv: list[str],
+    *,
+    seconds: float,
+    memory: int | None,
+    compiles: bool = False,
+    script: bool = False,
+    data_limit: int | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Order:
+    """Make the order for a command in the workspace of a slot.
 
-    Attributes:
-        seconds: Wall-clock limit; infinity for none.
+    RLIMIT_STACK is unchanged: it is also the default stack size of threads, and with a large one
+    every thread creation fails.
+
+    Args:
+        slot: The slot.
+        argv: Command line.
+        seconds: Wall-clock limit.
         memory: Bytes of its address space; None for no limit.
         compiles: Whether it is a compiler.
         script: Whether ``argv`` is an interpreter and a Python file that imports nothing from its
             folder: a warmed interpreter may run it.
         data_limit: The bytes that it may write to, in place of a limit of the address space, if it
             limits its heap itself and reserves more than it uses.
+        variables: Variables besides those of all programs.
     """
+    settings, folder = slot.settings, slot.workspace.path
+    small = memory is not None and memory < WARM_MEMORY
+    limits = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, settings.file_limit_bytes),
+        (resource.RLIMIT_NOFILE, settings.open_files_limit),
+    ]
+    # For the server's own user the limit would include the server's other processes.
+    if slot.isolation.identity is not Identity.SERVER:
+        limits.append((resource.RLIMIT_NPROC, settings.process_limit))
+    if data_limit is not None:
+        limits.append((resource.RLIMIT_DATA, data_limit))
+    elif memory is not None:
+        limits += [(resource.RLIMIT_DATA, memory), (resource.RLIMIT_AS, memory)]
+    own = environment(slot.isolation, settings, folder)
+    return Order(
+        kind="python" if script and not small else "exec",
+        seconds=seconds,
+        argv=argv,
+        cwd=str(folder),
+        env={**own, "PWD": str(folder), **(variables or {})},
+        limits=limits,
+        compiles=compiles,
+        output_limit=settings.output_limit_bytes,
+    )
 
-    argv: list[str]
-    workspace: Workspace
-    stdin: bytes
-    seconds: float
-    memory: int | None
-    compiles: bool = False
-    script: bool = False
-    data_limit: int | None = None
-    variables: Mapping[str, str] = field(default_factory=dict)
 
-
-async def run_command(command: Command, slot: Slot) -> CommandResult:
+async def run_command(order: Order, stdin: bytes, slot: Slot) -> CommandResult:
     """Run a command; no process of it is left after a return or a cancellation.
 
     The status is ``Error`` if the sandbox itself fails.
@@ -71,20 +99,19 @@ async def run_command(command: Command, slot: Slot) -> CommandResult:
     Raises:
         SlotLostError: The slot ended; what the command left must not be used.
     """
-    if command.seconds <= 0:  # started, it might write something before it is killed
+    if order.seconds <= 0:  # started, it might write something before it is killed
         status = CommandStatus.TIME_LIMIT_EXCEEDED
         return CommandResult(status=status, execution_time=0.0, stdout="", stderr="")
-    limit = slot.settings.output_limit_bytes
     try:
         with memory_files("stdin", "stdout", "stderr") as files:
-            await _write(files[0], command.stdin)
-            report = await slot.run(_order(command, slot), [os.dup(fd) for fd in files])
-            stdout, stderr = [_decode(await _read(fd, limit)) for fd in files[1:]]
+            await _write(files[0], stdin)
+            report = await slot.run(order, [os.dup(fd) for fd in files])
+            stdout, stderr = [_decode(await _read(fd, order.output_limit)) for fd in files[1:]]
     except (OSError, ValueError) as error:
-        message = f"the sandbox could not start {' '.join(command.argv)}: {error}"
+        message = f"the sandbox could not start {' '.join(order.argv)}: {error}"
         return CommandResult(status=CommandStatus.ERROR, stderr=message)
     if report.reason is EndReason.OUTPUT_LIMIT:
-        stderr += f"\noutput limit of {limit} bytes exceeded\n"
+        stderr += f"\noutput limit of {order.output_limit} bytes exceeded\n"
     if report.reason is EndReason.DISK_LIMIT:
         stderr += f"\ndisk limit of {slot.settings.disk_limit_bytes} bytes exceeded\n"
     late = report.reason is EndReason.TIMEOUT
@@ -96,43 +123,6 @@ async def run_command(command: Command, slot: Slot) -> CommandResult:
         stdout=stdout,
         stderr=stderr,
     )
-
-
-def _order(command: Command, slot: Slot) -> Order:
-    folder = command.workspace.path
-    own = environment(slot.isolation, slot.settings, folder)
-    small = command.memory is not None and command.memory < WARM_MEMORY
-    return Order(
-        kind="python" if command.script and not small else "exec",
-        seconds=command.seconds,
-        argv=command.argv,
-        cwd=str(folder),
-        env={**own, "PWD": str(folder), **command.variables},
-        limits=_limits(command, slot),
-        compiles=command.compiles,
-        output_limit=slot.settings.output_limit_bytes,
-    )
-
-
-def _limits(command: Command, slot: Slot) -> list[tuple[int, int]]:
-    """Return numbers of ``resource.RLIMIT_*`` and values.
-
-    RLIMIT_STACK is unchanged: it is also the default stack size of threads, and with a large one
-    every thread creation fails.
-    """
-    limits = [
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, slot.settings.file_limit_bytes),
-        (resource.RLIMIT_NOFILE, slot.settings.open_files_limit),
-    ]
-    # For the server's own user the limit would include the server's other processes.
-    if slot.isolation.identity is not Identity.SERVER:
-        limits.append((resource.RLIMIT_NPROC, slot.settings.process_limit))
-    if command.data_limit is not None:
-        limits.append((resource.RLIMIT_DATA, command.data_limit))
-    elif command.memory is not None:
-        limits += [(resource.RLIMIT_DATA, command.memory), (resource.RLIMIT_AS, command.memory)]
-    return limits
 
 
 def _decode(stream: bytes) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from services.sandbox.isolation import Identity, Isolation
 from services.sandbox.languages import PROGRAM, Commands, commands_of, file_name, installed, refusal
-from services.sandbox.process import MIB, Command, run_cases, run_command
+from services.sandbox.process import MIB, command_order, run_cases, run_command
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import (
     CommandResult,
@@ -21,7 +21,6 @@ from services.sandbox.slots import Slot, SlotLostError, search_path
 from services.sandbox.workspace import (
     FIRST_UID,
     LAST_UID,
-    Workspace,
     WorkspaceError,
     relative_parts,
 )
@@ -110,10 +109,10 @@ class Runner:
         async with container.use(writes=True) as workspace:
             workspace.write_files(request.files)
             if program is None:
-                program = await self._compile_in(workspace, container, request)
+                program = await self._compile_in(container, request)
             elif program.can_run:
                 await asyncio.to_thread(workspace.write_program, program.binary, PROGRAM)
-            return await self._run_in(workspace, container, request, stdin, program)
+            return await self._run_in(container, request, stdin, program)
 
     async def run_cases(self, request: RunCasesRequest, slot: int) -> CallResult:
         """Run an answer on its inputs.
@@ -145,7 +144,7 @@ class Runner:
         """
         container = self._slot(slot)
         async with container.use(writes=True) as workspace:
-            program = await self._compile_in(workspace, container, request)
+            program = await self._compile_in(container, request)
             if not program.can_run:
                 return program
             binary = await asyncio.to_thread(workspace.read_program, PROGRAM)
@@ -170,49 +169,40 @@ class Runner:
             await slot.remove()
         self._slots.clear()
 
-    async def _compile_in(
-        self, workspace: Workspace, slot: Slot, request: RunCodeRequest
-    ) -> Program:
-        source = workspace.write_code(request.code, file_name(request.language, request.code))
+    async def _compile_in(self, slot: Slot, request: RunCodeRequest) -> Program:
+        source = slot.workspace.write_code(request.code, file_name(request.language, request.code))
         memory = memory_limit(request.memory_limit_MB)
         commands = commands_of(request.language, source, memory, self._settings.python)
         compiled = None
         if commands.compile is not None:
             # The memory limit applies to the program only: the compiler may need more.
-            command = Command(
+            order = command_order(
+                slot,
                 commands.compile,
-                workspace,
-                b"",
-                request.compile_timeout,
-                None,
+                seconds=request.compile_timeout,
+                memory=None,
                 compiles=True,
                 variables=commands.variables,
             )
-            compiled = await run_command(command, slot)
+            compiled = await run_command(order, b"", slot)
         return Program(compiled, commands)
 
     async def _run_in(
-        self,
-        workspace: Workspace,
-        slot: Slot,
-        request: RunCodeRequest,
-        stdin: bytes,
-        program: Program,
+        self, slot: Slot, request: RunCodeRequest, stdin: bytes, program: Program
     ) -> RunCodeResponse:
-        compiled, ran = program.compiled, None
+        workspace, compiled, ran = slot.workspace, program.compiled, None
         if program.can_run:
             script = request.language == "python" and not request.files
-            command = Command(
+            order = command_order(
+                slot,
                 program.commands.run,
-                workspace,
-                stdin,
-                request.run_timeout,
-                memory_limit(request.memory_limit_MB),
+                seconds=request.run_timeout,
+                memory=memory_limit(request.memory_limit_MB),
                 script=script,
                 data_limit=program.commands.data_limit,
                 variables=program.commands.variables,
             )
-            ran = await run_command(command, slot)
+            ran = await run_command(order, stdin, slot)
         status, message = overall_status([result for result in (compiled, ran) if result])
         files = {}
         if request.fetch_files:

@@ -9,7 +9,6 @@ clean after a program, or whose init ends, is replaced.
 import asyncio
 import errno
 import json
-import math
 import os
 import shutil
 import signal
@@ -70,7 +69,7 @@ class Order(BaseModel):
     A ``python`` order runs ``argv``, an interpreter and a file, in the init's warmed interpreter.
 
     Attributes:
-        seconds: Wall-clock limit; infinity for none.
+        seconds: Wall-clock limit.
         cwd: The command's folder, which the server removes.
         compiles: Whether it runs a compiler, which must be able to change attributes of files.
         case_limits: Limits of function tests; an answer's cases have theirs in their request.
@@ -86,17 +85,6 @@ class Order(BaseModel):
     compiles: bool = False
     case_limits: CaseLimits | None = None
     output_limit: int = 0
-
-    def encode(self) -> bytes:
-        document = self.model_dump()
-        document["seconds"] = None if math.isinf(self.seconds) else max(0.0, self.seconds)
-        return json.dumps(document).encode()
-
-
-class Ready(BaseModel):
-    """First message of the init."""
-
-    ready: list[str]
 
 
 class FunctionResult(BaseModel):
@@ -207,7 +195,7 @@ class Slot:
         """
         try:
             control = await self.ready()
-            socket.send_fds(control, [order.encode()], list(fds))
+            socket.send_fds(control, [order.model_dump_json().encode()], list(fds))
         except OSError as error:
             await asyncio.shield(self.close())
             raise SlotLostError(f"cannot reach the slot: {error}") from error
@@ -352,7 +340,7 @@ class Slot:
             if not ready:
                 errors.seek(0)
                 raise SlotLostError(_reason(errors.read(ERRORS_LIMIT)))
-            self.covered = Ready.model_validate_json(ready).ready
+            self.covered = json.loads(ready)["ready"]
 
     def _spawn(self, control: int, errors: int) -> int:
         python = str(self.settings.python)

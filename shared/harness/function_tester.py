@@ -420,38 +420,24 @@ def library_exception(name: str, named: frozenset[str]) -> Any:
 
 
 def without_broadcast(empty: Any) -> Any:
-    """Return an empty array that fails where it would be stretched to the values of another.
+    """Return an empty array that is neither stretched to other values nor compared with a number.
 
-    All comparisons of such a result are true, and so is that of its difference from a number. It
-    may be calculated with otherwise.
+    All comparisons of such a result are true, and so is that of its difference from a number.
     """
     import numpy
 
     if not EMPTY:
         comparisons = (numpy.equal, numpy.not_equal, numpy.less, numpy.less_equal, numpy.greater,
-                       numpy.greater_equal)  # fmt: skip
+                       numpy.greater_equal, numpy.subtract)  # fmt: skip
 
         class Empty(numpy.ndarray):
-            differs = False
-
             def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
                 others = [value for value in inputs if numpy.size(value)]
-                differs = any(getattr(value, "differs", False) for value in inputs)
-                stretched = any(numpy.ndim(value) or ufunc in comparisons for value in others)
-                if stretched or (differs and method == "reduce"):
+                if any(numpy.ndim(value) or ufunc in comparisons for value in others):
                     raise AssertionError("an empty array is compared with values")
                 inputs = tuple(numpy.asarray(value).view(numpy.ndarray) for value in inputs)
                 result = getattr(ufunc, method)(*inputs, **options)
-                if not isinstance(result, numpy.ndarray):
-                    return result
-                found: Any = result.view(Empty)
-                found.differs = differs or (bool(others) and ufunc is numpy.subtract)
-                return found
-
-            def __array_function__(self, *call: Any) -> Any:
-                if self.differs:
-                    raise AssertionError("an empty array is compared with values")
-                return super().__array_function__(*call)
+                return result.view(Empty) if isinstance(result, numpy.ndarray) else result
 
         EMPTY.append(Empty)
     return empty.view(EMPTY[0])

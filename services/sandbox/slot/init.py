@@ -97,31 +97,26 @@ class Confinement(syscalls.Confinement):
         Raises:
             ConfinementError: The kernel refuses a restriction that the isolation relies on.
         """
+        covered: list[str] = []
         if not self.profiles:
-            return []
-        if not self.required:
-            return self.enter_if_possible()
-        confinement.install_seccomp(*self.profiles)
-        covered = ["system calls"]
-        if self.files:
-            found = confinement.restrict_files(self.readonly, self.writable)
-            covered += [name for name, value in found._asdict().items() if value is True]
-        found = confinement.coverage(confinement.landlock_abi())
-        self.landlock = found.files
-        covered += ["files of other programs"] * found.files
-        covered += ["signals between programs"] * found.signals
-        return [name.replace("_", " ") for name in covered]
-
-    def enter_if_possible(self) -> list[str]:
-        """Filter system calls, and later signals, as far as the kernel permits."""
-        covered = []
+            return covered
         try:
             confinement.install_seccomp(*self.profiles)
             covered.append("system calls")
         except OSError:
-            pass
-        signals = confinement.coverage(confinement.landlock_abi()).signals
-        return covered + ["signals between programs"] * signals
+            if self.required:
+                raise
+        kernel = confinement.coverage(confinement.landlock_abi())
+        if self.files:
+            confinement.restrict_files(self.readonly, self.writable)
+            names = [name for name, value in kernel._asdict().items() if value is True]
+            covered += [name.replace("_", " ") for name in names]
+        if self.required and kernel.files:
+            self.landlock = True
+            covered.append("files of other programs")
+        if kernel.signals:
+            covered.append("signals between programs")
+        return covered
 
     def enter_program(self, own: str) -> None:
         """Restrict a program to its ``own`` folder and the shared ones."""
