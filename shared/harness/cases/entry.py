@@ -119,9 +119,9 @@ def script(path: str) -> Program:
 def fork_zygote(
     folder: str,
     user: int | None,
-    private: tuple[int, ...] = (),
-    confinement: syscalls.Confinement = syscalls.NO_CONFINEMENT,
-    shared: Sequence[SharedFolder] = (),
+    private: tuple[int, ...],
+    confinement: syscalls.Confinement,
+    shared: Sequence[SharedFolder],
     group: int | None = None,
 ) -> tuple[Supervisor | None, Program | None]:
     """Fork the zygote; return the supervisor, or in each case its program.

@@ -182,9 +182,6 @@ class Confinement:
         """Forbid to change attributes of files, once the compiler has run."""
 
 
-NO_CONFINEMENT = Confinement()
-
-
 class CallFilter(Confinement):
     """Filter of system calls where the harness arrives as files: what outlives a case is refused.
 

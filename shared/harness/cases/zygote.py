@@ -289,7 +289,7 @@ def compile_answer(source: bytes, path: str) -> types.CodeType:
 
 
 def load_modules(source: bytes, prelude: bytes) -> None:
-    """Load what an answer imports at its top, before its limits hold; hide what it does not."""
+    """Load what an answer imports at its top, before its limits hold; hide our own."""
     for name in imported(prelude + b"\n" + source):
         try:
             __import__(name)
