@@ -72,6 +72,7 @@ class PendingAnswers:
         # In the order of their arrival; those that are not in _waiting anymore are skipped.
         self._unsubmitted: dict[str, _Waiting] = {}
         self._abandoned: set[str] = set()
+        self._last_event: str | None = None
         self._work = asyncio.Event()
 
     @property
@@ -81,7 +82,11 @@ class PendingAnswers:
 
     def start(self) -> list[asyncio.Task[None]]:
         """Start the tasks that follow the session; they work until they are cancelled."""
-        work = (self._submit_forever(), self._follow_forever(), self._look_forever())
+        work = (
+            self._submit_forever(),
+            self._repeat(self._follow),
+            self._repeat(self._look, _LOOK_EVERY),
+        )
         return [asyncio.create_task(task) for task in work]
 
     def ask(self, sample: RewardSample, problem: KnownProblem, listener: Listener) -> None:
@@ -128,13 +133,12 @@ class PendingAnswers:
         for waiting in batch:
             waiting.submitted = True  # from here on it may be in Redis
         states = await self._states(batch)
-        if missing := [w for w, state in zip(batch, states, strict=True) if state == _NO_PROBLEM]:
-            records = {w.problem.name.key: w.problem for w in missing}
+        pairs = zip(batch, states, strict=True)
+        if missing := {w.problem.name.key: w.problem for w, s in pairs if s == _NO_PROBLEM}:
             await self._ledger.bring(
-                {key: self._problems.record(problem) for key, problem in records.items()}
+                {key: self._problems.record(problem) for key, problem in missing.items()}
             )
-            again = iter(await self._states(missing))
-            states = [next(again) if state == _NO_PROBLEM else state for state in states]
+            states = await self._states(batch)  # idempotent
         for waiting, state in zip(batch, states, strict=True):
             # Deleted by an operator in between: the next look submits it again.
             if self._unsubmitted.get(waiting.sample.key) is waiting:
@@ -154,18 +158,11 @@ class PendingAnswers:
 
     # Following
 
-    async def _follow_forever(self) -> None:
-        last: str | None = None
-
-        async def follow() -> None:
-            nonlocal last
-            if last is None:
-                last = await self._ledger.last_event()
-            last, samples = await self._ledger.events(last, _BLOCK)
-            await self._collect(samples)
-
-        while True:
-            await self._guarded(follow)
+    async def _follow(self) -> None:
+        if self._last_event is None:
+            self._last_event = await self._ledger.last_event()
+        self._last_event, samples = await self._ledger.events(self._last_event, _BLOCK)
+        await self._collect(samples)
 
     async def _collect(self, samples: Iterable[str]) -> None:
         """Deliver the verdicts on those samples that are waited for, and settle them."""
@@ -177,11 +174,6 @@ class PendingAnswers:
         # Another replica was faster, and may have settled them.
         if missed := [sample for sample in wanted if sample not in answers]:
             await self._look_at(missed)
-
-    async def _look_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_EVERY)
-            await self._guarded(self._look)
 
     async def _look(self) -> None:
         """Find what the stream did not tell about the samples that have waited for a while."""
@@ -211,6 +203,11 @@ class PendingAnswers:
         answered = Answered(answer, cached, time.monotonic() - waiting.since)
         for listener in waiting.listeners:
             listener(answered)
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], every: float = 0.0) -> None:
+        while True:
+            await asyncio.sleep(every)
+            await self._guarded(work)
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work, or pause while Redis is unavailable."""

@@ -82,7 +82,6 @@ class RewardService:
         metrics: Its metrics.
         scorer: Scores completions.
         programs: Runs programs of tools.
-        commands: Connection to Redis, shared by all tasks.
         stop: Set when a task of the service has ended, which only a bug can cause.
     """
 
@@ -92,7 +91,6 @@ class RewardService:
     metrics: RewardMetrics
     scorer: Scorer
     programs: Programs
-    commands: PipelinedRedis
     stop: asyncio.Event
     _pending: PendingAnswers
     _janitor: Janitor
@@ -148,7 +146,6 @@ class RewardService:
                 metrics,
                 Scorer(settings, problems, pending, metrics, log),
                 Programs(config, sandbox, max_deadline=settings.max_deadline),
-                commands,
                 asyncio.Event(),
                 pending,
                 Janitor(ledger, upkeep, every=upkeep_every),

@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 SIGNALS = (Kind.KILL, Kind.TERMINATE, Kind.FREEZE)
 # Names of processes, and how often each is drawn. "command" is supervisor and runner in one, and
-# its end is the session's.
+# its end is the session's. Without "prefork" every restart takes seconds, so fewer faults fit in.
 VICTIMS = {
     "command": 1,
     "redis": 6,
@@ -36,7 +36,7 @@ VICTIMS = {
     "slot": 6,
     "aggregator": 6,
     "generator": 4,
-    "prefork": 1,
+    "prefork": 0.2,
 }
 _WEIGHTS = {Kind.KILL: 10, Kind.TERMINATE: 3, Kind.FREEZE: 3, Kind.RIVAL: 1, Kind.CUT: 1}
 # Seconds; a judge's lease lives for 10.

@@ -1,4 +1,7 @@
-"""Reward functions of further trainers: slime, AReaL, verifiers. Settings: the environment."""
+"""Reward functions of further trainers: slime, AReaL, verifiers. Settings: the environment.
+
+All of them raise RefusedError and NotJudgedError, as :meth:`Client.score`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,9 +23,6 @@ async def slime_reward(args: object, sample: Any, **_: object) -> float | list[f
 
     ``--custom-rm-path plumbline_reward.other_trainers.slime_reward``, with references in the
     column of ``--label-key``.
-
-    Raises:
-        RefusedError, NotJudgedError: As :meth:`Client.score`.
     """
     samples = sample if isinstance(sample, list) else [sample]
     scores = await _scores(
@@ -38,9 +38,6 @@ def areal_reward(
 
     AReaL's ``AsyncRewardWrapper`` turns what takes longer than its own ``timeout_seconds`` (15)
     into 0: give it more than ``PLUMBLINE_REWARD_TIMEOUT``.
-
-    Raises:
-        RefusedError, NotJudgedError: As :meth:`Client.score`.
     """
     item = judged_item(_truth(data), completion_text(completions), data.get("data_source"))
     return Client().submit(item).result().score
@@ -55,9 +52,6 @@ async def verifiers_reward(
     """Score a rollout for verifiers: ``vf.Rubric(funcs=[verifiers_reward])``.
 
     The reference is ``info["ground_truth"]`` or ``answer``.
-
-    Raises:
-        RefusedError, NotJudgedError: As :meth:`Client.score`.
     """
     row = {"answer": answer, **(info or {})}
     item = judged_item(_truth(row), completion_text(completion), row.get("data_source"))

@@ -6,16 +6,21 @@ Settings of the client are further arguments, in verl's configuration under
 """
 
 import asyncio
+import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from plumbline_reward.client import Client
 from plumbline_reward.errors import NotJudgedError
-from plumbline_reward.fallback import Fallback, loaded, numbers
 from plumbline_reward.responses import Verdict
 from plumbline_reward.rows import is_code, judged_item
 
+Fallback = str | Callable[..., Any]
+"""``verl``, ``package.module:function``, or a function with the arguments of verl's functions."""
+
+_VERL = "verl.utils.reward_score:default_compute_score"
 _VALIDATION_SPLITS = ("validation", "valid", "val", "eval", "test")
 
 
@@ -50,11 +55,11 @@ async def compute_score(
         TypeError: There is no such setting.
     """
     if fallback is not None and not is_code(ground_truth):
-        function = loaded(fallback)
+        function = _loaded(fallback)
         row = _row(data_source, solution_str, ground_truth, extra_info)
         if inspect.iscoroutinefunction(function):
-            return numbers(await function(**row))
-        return numbers(await asyncio.to_thread(function, **row))
+            return _fallback_numbers(await function(**row))
+        return _fallback_numbers(await asyncio.to_thread(function, **row))
     client = Client(purpose=purpose or _purpose(extra_info), **settings)
     last_turn = (extra_info or {}).get("last_turn")
     response = last_turn if isinstance(last_turn, str) else solution_str
@@ -81,7 +86,7 @@ def compute_score_sync(
     """
     if fallback is not None and not is_code(ground_truth):
         row = _row(data_source, response, ground_truth, extra_info)
-        return numbers(loaded(fallback)(**row))["score"]
+        return _fallback_numbers(_loaded(fallback)(**row))["score"]
     client = Client(purpose=purpose or "validation", **settings)
     (verdict,) = client.score([judged_item(ground_truth, response, data_source)])
     if verdict is None:
@@ -105,6 +110,45 @@ def _purpose(extra_info: Mapping[str, object] | None) -> str:
     split = (extra_info or {}).get("split")
     validation = isinstance(split, str) and split.lower() in _VALIDATION_SPLITS
     return "validation" if validation else "train"
+
+
+@lru_cache
+def _loaded(fallback: Fallback) -> Callable[..., Any]:
+    """The function of a fallback.
+
+    Raises:
+        ValueError: There is no such function.
+    """
+    if not isinstance(fallback, str):
+        return fallback
+    name = _VERL if fallback == "verl" else fallback
+    module, separator, attribute = name.rpartition(":")
+    if not separator:
+        raise ValueError(f"fallback: {name!r} is neither verl nor module:function")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"fallback: {name!r} cannot be loaded ({error})") from None
+    if not callable(function):
+        raise ValueError(f"fallback: {name!r} is not a function")
+    return function  # type: ignore[no-any-return]
+
+
+def _fallback_numbers(result: object) -> dict[str, float]:
+    """Convert what a fallback returns: a number is the score; of a mapping score and acc count.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    values: Mapping[str, Any] = result if isinstance(result, Mapping) else {"score": result}
+    try:
+        score = float(values["score"])
+        acc = float(values.get("acc", score >= 1.0))
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"fallback: it returned {result!r}, neither number nor score") from None
+    zeros = dict.fromkeys(("cases_passed", "cases_total", "judge_seconds", "queue_seconds"), 0.0)
+    rates = {"score": score, "acc": acc, "accepted": acc, "pass_ratio": score}
+    return {**rates, "judged": 1.0, **zeros, "cached": 0.0}
 
 
 def _numbers(verdict: Verdict) -> dict[str, float]:
