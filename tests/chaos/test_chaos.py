@@ -1,4 +1,4 @@
-"""Two rounds of faults, and an end of the harness from outside."""
+"""A round of faults, and an end of the harness from outside."""
 
 import os
 import signal
@@ -30,12 +30,12 @@ def started(command: Sequence[str], folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.nightly
-def test_two_rounds_without_a_violation(tmp_path: Path) -> None:
-    faults = ["--seed", "310", "--rounds", "2", "--faults", "kill,terminate"]
+def test_a_round_without_a_violation(tmp_path: Path) -> None:
+    faults = ["--seed", "310", "--rounds", "1", "--faults", "kill,terminate"]
     process = started([*_CHAOS, *faults, "--keep", str(tmp_path / "kept")], tmp_path)
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert "2 rounds" in output
+    assert "1 rounds" in output
     assert output.endswith("0 lost, 0 doubled, 0 changed\n")
     assert not list(tmp_path.iterdir())
 
