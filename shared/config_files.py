@@ -65,7 +65,8 @@ def _apply(place: str, base: object, overrides: Sequence[str], *, missing: bool 
     removed = [override for override in overrides if override.startswith("~")]
     given = [override.lstrip("+") for override in overrides if override not in removed]
     for override in given:
-        remember_address(override.partition("=")[2])  # a parser's message may quote half of it
+        # A parser's message may quote half of an address, also of one in a list.
+        remember_address(override.partition("=")[2].strip("[]\"' "))
         if "=" not in override:
             raise ConfigError(f"override {override!r} is not key=value (e.g. judge.workers=4)")
     if not isinstance(base, DictConfig):
