@@ -1,11 +1,10 @@
 """Recorded cases of a sample, which the index does not hold: from the ledger or a run's folder."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field
+from dataclasses import dataclass
 
 from services.aggregator.index.overview import IndexedRun
+from services.aggregator.index.queries import PageQuery
 from services.aggregator.marks import CaseMarks
 from shared import artifacts
 from shared.case_records import SampleCases, failing_first, readable_tests
@@ -23,16 +22,8 @@ Cases = tuple[RecordedCases | None, Sequence[CaseRecord]]
 ReadCases = Callable[[IndexedRun, SampleId], Cases]
 
 
-class CasesQuery(BaseModel):
-    """Position in the cases of a sample."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    offset: int = Field(default=0, ge=0, lt=2**31)
-    limit: int = Field(default=50, ge=1, le=200)
-
-
-class CasePage(BaseModel):
+@dataclass(frozen=True, slots=True)
+class CasePage:
     """Recorded cases of a sample, those that failed first, then by place.
 
     ``recorded`` says which cases were recorded: None if none were when the sample was judged.
@@ -40,20 +31,18 @@ class CasePage(BaseModel):
     ``marks`` are those of the cases, in their order.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     recorded: RecordedCases | None
-    total: Annotated[int, Field(ge=0)]
+    total: int
     cases: list[CaseRecord]
     marks: list[CaseMarks]
-    next: Annotated[int, Field(ge=0)] | None
+    next: int | None
 
     @classmethod
     def of(
         cls,
         recorded: RecordedCases | None,
         cases: Sequence[CaseRecord],
-        query: CasesQuery,
+        query: PageQuery,
         language: str,
     ) -> "CasePage":
         end = query.offset + query.limit

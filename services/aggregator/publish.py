@@ -4,6 +4,7 @@ import gzip
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 
 from pydantic import ValidationError
@@ -114,7 +115,7 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     _write_record(folder, record)
     write_report(open_run(folder.url), folder, artifacts.REPORT)
     if meta.config.wandb.enabled:
-        wandb = log_results(folder, record, metrics, meta.config.wandb)
+        wandb = log_results(folder, record)
         _write_record(folder, record.model_copy(update={"wandb": wandb}))
     ledger.publish(record.state, results, record.canaries)
     return record.state
@@ -264,7 +265,11 @@ def _write_cases(
         folder.remove([artifacts.CASES])
         return None
     lines, samples = 0, Counter[RecordedCases]()
-    tests = _TestsOf(ledger)
+
+    @lru_cache(maxsize=1)  # a problem's samples follow each other
+    def tests_of(dataset: str, problem_id: str) -> GroundTruth | None:
+        return readable_tests(ledger.problem(dataset, problem_id))
+
     with (
         folder.replacing(artifacts.CASES, "wb") as file,
         # The same cases make the same bytes.
@@ -273,7 +278,7 @@ def _write_cases(
         for sample, stored in ledger.cases(plan.samples()):
             found = SampleCases.unpacked(stored)
             samples[found.recorded] += 1
-            for case in found.of(sample, tests.of(sample)):
+            for case in found.of(sample, tests_of(sample.dataset, sample.problem_id)):
                 packed.write(case.model_dump_json().encode() + b"\n")
                 lines += 1
     return CasesRecord(
@@ -282,22 +287,6 @@ def _write_cases(
         samples=dict(samples),
         samples_without=judged - samples.total(),
     )
-
-
-class _TestsOf:
-    """Tests of samples' problems. The last ones are kept: a problem's samples follow each other."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._problem: tuple[str, str] | None = None
-        self._tests: GroundTruth | None = None
-
-    def of(self, sample: SampleId) -> GroundTruth | None:
-        """Return the tests; None if there are none that can be read."""
-        if self._problem != (sample.dataset, sample.problem_id):
-            self._problem = sample.dataset, sample.problem_id
-            self._tests = readable_tests(self._ledger.problem(*self._problem))
-        return self._tests
 
 
 def _with_many_answers(facts: Mapping[str, ProblemFacts]) -> set[str]:

@@ -65,20 +65,33 @@ def choose(
     """Choose samples at random, as many of each status as the quota asks for.
 
     When a status has too few, the others (also those without a quota, but never ``api_error``) fill
-    the gap in proportion to their remaining samples, by the largest remainder method. Memory grows
-    with the quota, not with the number of samples.
+    the gap in proportion to their remaining samples, by the largest remainder method.
 
     Args:
         statuses: All samples of one data set, each once.
         quota: Number of samples wanted of each status.
         seed: Samples of a status are taken in the order of the SHA-256 of seed and key.
     """
-    strata = _strata(statuses, sum(quota.values()), seed)
-    met = {status: min(quota.get(status, 0), one.samples) for status, one in strata.items()}
-    spare = {status: one.samples - met[status] for status, one in strata.items()}
+    # api_error is excluded: infrastructure failures say nothing about a model.
+    strata: dict[FinalStatus, list[SampleId]] = {
+        status: [] for status in FinalStatus if status is not FinalStatus.API_ERROR
+    }
+    for sample, status in statuses:
+        if status in strata:
+            strata[status].append(sample)
+    met = {status: min(quota.get(status, 0), len(strata[status])) for status in strata}
+    spare = {status: len(strata[status]) - met[status] for status in strata}
     filled = apportion(sum(quota.values()) - sum(met.values()), spare)
     chosen = {status: met[status] + filled[status] for status in strata}
-    samples = [s for status in strata for s in sorted(strata[status].first(chosen[status]))]
+
+    def order(sample: SampleId) -> str:
+        return sha256(f"{seed}\n{sample.key}")
+
+    samples = [
+        sample
+        for status, members in strata.items()
+        for sample in sorted(heapq.nsmallest(chosen[status], members, key=order))
+    ]
     return SampleChoice(tuple(samples), dict(quota), _nonzero(chosen), _nonzero(filled))
 
 
@@ -96,38 +109,6 @@ def apportion(number: int, available: Mapping[FinalStatus, int]) -> Counts:
     for status in by_remainder[: number - sum(counts.values())]:
         counts[status] += 1
     return counts
-
-
-class _Stratum:
-    """The samples of one status: how many, and the first ``most`` of them by their hashes."""
-
-    def __init__(self, most: int) -> None:
-        self.samples = 0
-        self._most = most
-        self._first: list[tuple[int, SampleId]] = []  # a heap with the last one on top
-
-    def add(self, order: int, sample: SampleId) -> None:
-        self.samples += 1
-        if len(self._first) < self._most:
-            heapq.heappush(self._first, (-order, sample))
-        elif self._first:
-            heapq.heappushpop(self._first, (-order, sample))
-
-    def first(self, number: int) -> list[SampleId]:
-        return [sample for _, sample in sorted(self._first, reverse=True)[:number]]
-
-
-def _strata(
-    statuses: Iterable[tuple[SampleId, FinalStatus]], most: int, seed: int
-) -> dict[FinalStatus, _Stratum]:
-    # api_error is excluded: infrastructure failures say nothing about a model.
-    strata: dict[FinalStatus, _Stratum] = {
-        status: _Stratum(most) for status in FinalStatus if status is not FinalStatus.API_ERROR
-    }
-    for sample, status in statuses:
-        if stratum := strata.get(status):
-            stratum.add(int(sha256(f"{seed}\n{sample.key}"), 16), sample)
-    return strata
 
 
 def _nonzero(counts: Counts) -> Counts:

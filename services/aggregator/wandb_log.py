@@ -9,27 +9,24 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from shared import artifacts
-from shared.analysis.statistics import MetricValue, flat_metrics
 from shared.artifacts import OutputFolder
 from shared.config import WandbConfig
 from shared.errors import OutputError, ServiceError
 from shared.process_environment import PROXY_VARIABLES
 from shared.redaction import redact, without_secrets
-from shared.run_record import JsonObject, RunRecord, WandbRecord
+from shared.run_record import RunRecord, WandbRecord
 from shared.schemas import sha256
 from shared.service.logs import get_logger
 from shared.service.tokens import read_token
 
 Mode = Literal["online", "offline"]
-Summary = Mapping[str, Mapping[str, MetricValue]]
 
 log = get_logger(__name__)
 _KEY = "WANDB_API_KEY"
@@ -39,43 +36,7 @@ _REMEDY = "; check WANDB_API_KEY, WANDB_BASE_URL and the network where the aggre
 _PROCESS = "services.aggregator.wandb_process"
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class WandbJob(_Message):
-    """Input of the child process: the results of one run.
-
-    Attributes:
-        mode: Upload, or write files for a later upload.
-        project: W&B project.
-        entity: Owner of the project; None for the owner of the API key.
-        name: Name of the W&B run.
-        run_id: Id of the W&B run; a run that is published again keeps it (idempotent).
-        folder: The run's output folder, in which W&B creates its own.
-        config: The resolved config.
-        metrics: Metrics by key.
-        artifact: Name of the W&B artifact that holds the files.
-        files: Local path of each file by its name in the artifact.
-        qa_logs: Paths of the files that are QA logs.
-        timeout: Seconds after which the process is killed.
-    """
-
-    mode: Literal["online", "offline"]
-    project: str
-    entity: str | None
-    name: str
-    run_id: str
-    folder: str
-    config: JsonObject
-    metrics: dict[str, float]
-    artifact: str
-    files: dict[str, str]
-    qa_logs: list[str]
-    timeout: float
-
-
-class WandbDone(_Message):
+class WandbDone(BaseModel, frozen=True):
     """Output of the child process: ``path`` of an offline run, ``url`` of an online one."""
 
     version: str
@@ -83,29 +44,24 @@ class WandbDone(_Message):
     url: str | None
 
 
-def log_results(
-    folder: OutputFolder, record: RunRecord, summary: Summary, config: WandbConfig
-) -> WandbRecord:
+def log_results(folder: OutputFolder, record: RunRecord) -> WandbRecord:
     """Log metrics, config, QA samples and files of a published run.
 
     Args:
         folder: The run's output folder, with its artifacts.
-        record: The content of ``run.json``.
-        summary: ``{dataset: {metric: value}}``.
-        config: Project, mode and time limit.
+        record: The content of its ``run.json``.
 
     Returns:
         The record for ``run.json``: the location of the results, or the errors with remedies.
     """
     errors: dict[str, str] = {}
     try:
-        modes = _modes(config)
+        modes = _modes(record.config.wandb)
     except ServiceError as error:
         return WandbRecord(mode="none", online_error=str(error))
     for mode in modes:
         try:
-            logged = _logged(folder, record, summary, config, mode)
-            return logged.model_copy(update=errors)
+            return _logged(folder, record, mode).model_copy(update=errors)
         except (ServiceError, OutputError, OSError) as error:
             reason = " ".join(str(error).split())
             log.warning("cannot log results to W&B", run=record.run, mode=mode, reason=reason)
@@ -113,13 +69,14 @@ def log_results(
     return WandbRecord(mode="none").model_copy(update=errors)
 
 
-def metric_keys(summary: Summary) -> dict[str, float]:
-    """Name metrics ``eval/<dataset>/<metric>``; an interval becomes two metrics."""
-    return {
-        f"eval/{dataset}/{metric}": value
-        for dataset, metrics in summary.items()
-        for metric, value in flat_metrics(metrics).items()
-    }
+def run_id(run: str) -> str:
+    """Id of the W&B run; a run that is published again keeps it (idempotent)."""
+    return sha256(run)[:16]
+
+
+def logged_files(record: RunRecord) -> list[str]:
+    """Names of the files that are logged, QA logs last."""
+    return [*artifacts.FILES, *(log.file for log in record.qa_logs.values())]
 
 
 def _modes(config: WandbConfig) -> list[Mode]:
@@ -146,9 +103,7 @@ def _key() -> str | None:
         raise ServiceError(str(error)) from None
 
 
-def _logged(
-    folder: OutputFolder, record: RunRecord, summary: Summary, config: WandbConfig, mode: Mode
-) -> WandbRecord:
+def _logged(folder: OutputFolder, record: RunRecord, mode: Mode) -> WandbRecord:
     if mode == "online" and not _key():
         raise ServiceError(f"{_KEY} is not set for the aggregator; or use wandb.mode=offline")
     if mode == "offline" and not folder.local:
@@ -157,13 +112,15 @@ def _logged(
         )
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(folder.path) if folder.local else Path(scratch) / "run"
-        job = _job(_fetched(folder, record, place), place, record, summary, config, mode)
         if folder.local:
-            _remove_earlier(place, job.run_id)
-        done = _run_process(job, Path(scratch), config.timeout)
+            _remove_earlier(place, run_id(record.run))
+        else:
+            for name in logged_files(record):
+                folder.download(name, place / name)
+        done = _run_process(mode, place, Path(scratch), record.config.wandb.timeout)
     return WandbRecord(
         mode=mode,
-        run_id=job.run_id,
+        run_id=run_id(record.run),
         wandb=done.version,
         url=done.url,
         path=done.path,
@@ -171,62 +128,23 @@ def _logged(
     )
 
 
-def _job(
-    files: dict[str, str],
-    place: Path,
-    record: RunRecord,
-    summary: Summary,
-    config: WandbConfig,
-    mode: Mode,
-) -> WandbJob:
-    return WandbJob(
-        mode=mode,
-        project=config.project,
-        entity=config.entity,
-        name=config.name or record.name or record.run,
-        run_id=sha256(record.run)[:16],
-        folder=str(place),
-        config=record.config.model_dump(mode="json"),
-        metrics=metric_keys(summary),
-        artifact=_artifact_name(record.run),
-        files=files,
-        qa_logs=[path for name, path in files.items() if name.startswith(artifacts.QA_LOGS)],
-        timeout=config.timeout,
-    )
-
-
-def _fetched(folder: OutputFolder, record: RunRecord, place: Path) -> dict[str, str]:
-    """Return local paths of the run's files by name; files of a remote folder are downloaded."""
-    names = [*artifacts.FILES, *(log.file for log in record.qa_logs.values())]
-    if not folder.local:
-        for name in names:
-            folder.download(name, place / name)
-    return {name: str(place / name) for name in names}
-
-
-def _artifact_name(run: str) -> str:
-    """Replace invalid characters: W&B allows 128 letters, digits, ``-``, ``_`` and ``.``."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in run)[-128:]
-
-
-def _remove_earlier(place: Path, run_id: str) -> None:
+def _remove_earlier(place: Path, name: str) -> None:
     """Remove the files of earlier attempts to log this run, and the copies they refer to."""
-    for earlier in (place / "wandb").glob(f"*run-*-{run_id}"):
+    for earlier in (place / "wandb").glob(f"*run-*-{name}"):
         shutil.rmtree(earlier, ignore_errors=True)
     shutil.rmtree(place / "wandb" / "data", ignore_errors=True)
 
 
-def _run_process(job: WandbJob, scratch: Path, timeout: float) -> WandbDone:
-    (scratch / "job.json").write_text(job.model_dump_json(), encoding="utf-8")
+def _run_process(mode: Mode, place: Path, scratch: Path, timeout: float) -> WandbDone:
     # Files instead of pipes, which an orphaned server of the library would keep open.
     stdout, stderr = scratch / "stdout", scratch / "stderr"
     with stdout.open("wb") as out, stderr.open("wb") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", _PROCESS, str(scratch / "job.json")],
+            [sys.executable, "-m", _PROCESS, mode, str(place)],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            env=_environment(job, scratch),
+            env=_environment(place, scratch),
             start_new_session=True,  # its process group includes the library's server, for killpg
         )
     try:
@@ -250,12 +168,11 @@ def _lines(path: Path) -> list[str]:
     ]
 
 
-def _environment(job: WandbJob, scratch: Path) -> dict[str, str]:
+def _environment(place: Path, scratch: Path) -> dict[str, str]:
     hidden = {"WANDB_RUN_ID", "WANDB_MODE", "WANDB_RESUME", "WANDB_NAME", "WANDB_DIR"}
     # Data waiting for upload stays with the run; caches are temporary.
-    data = Path(job.folder) / "wandb" / "data"
     own = {
-        "WANDB_DATA_DIR": str(data),
+        "WANDB_DATA_DIR": str(place / "wandb" / "data"),
         "WANDB_CACHE_DIR": str(scratch / "cache"),
         "WANDB_CONFIG_DIR": str(scratch / "config"),
         "WANDB_ERROR_REPORTING": "false",  # how the library is used and fails, sent to its maker

@@ -1,23 +1,27 @@
-"""Child process that runs the Weights & Biases library: one job in, one line of JSON out.
+"""Child process that runs the Weights & Biases library on a run's folder; prints a line of JSON.
 
 The library starts threads and a server, and may wait for the network for a long time. The parent
-process enforces a time limit. Usage: ``python -m services.aggregator.wandb_process JOB.json``.
-
+process enforces a time limit. Usage: ``python -m services.aggregator.wandb_process MODE FOLDER``.
 The library reports what it could not upload (metrics or files that a full or broken server refused)
 only in its own log, and ends as if all went well, so that log is read.
 """
 
 import json
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 import wandb
 from pydantic import BaseModel, ValidationError
 from wandb.errors import Error
 
 from services.aggregator.qa_logs import QaRecord
-from services.aggregator.wandb_log import WandbDone, WandbJob
+from services.aggregator.wandb_log import Mode, WandbDone, logged_files, run_id
+from shared import artifacts
+from shared.analysis.statistics import MetricValue, flat_metrics
+from shared.run_record import RunRecord
 
 _COLUMNS = (
     *("dataset", "problem_id", "sample_index", "final_status", "accepted", "pass_ratio"),
@@ -30,31 +34,32 @@ _COLUMNS = (
 _RETRIES = 3
 
 
-def main(path: str) -> None:
-    job = WandbJob.model_validate_json(Path(path).read_text("utf-8"))
+def main(mode: Mode, folder: Path) -> None:
     try:
-        done = _log(job)
+        done = _log(mode, folder)
     except Error as error:
         sys.exit(" ".join(str(error).split()))
     print(done.model_dump_json())
 
 
-def _log(job: WandbJob) -> WandbDone:
+def _log(mode: Mode, folder: Path) -> WandbDone:
+    record = RunRecord.model_validate_json((folder / artifacts.RUN).read_text("utf-8"))
+    summary = json.loads((folder / artifacts.SUMMARY).read_text("utf-8"))
+    config, online = record.config.wandb, mode == "online"
     run = wandb.init(
-        project=job.project,
-        entity=job.entity,
-        name=job.name,
-        id=job.run_id,
-        mode=job.mode,
-        dir=job.folder,
-        config=job.config,
-        resume="allow" if job.mode == "online" else None,
-        settings=_settings(job.timeout),
+        project=config.project,
+        entity=config.entity,
+        name=config.name or record.name or record.run,
+        id=run_id(record.run),
+        mode=mode,
+        dir=str(folder),
+        config=record.config.model_dump(mode="json"),
+        resume="allow" if online else None,
+        settings=_settings(config.timeout),
     )
-    table = wandb.Table(list(_COLUMNS), list(_rows(job.qa_logs)))
-    run.log({**job.metrics, "qa_logs": table})
-    run.log_artifact(_artifact(job))
-    online = job.mode == "online"
+    logs = [folder / log.file for log in record.qa_logs.values()]
+    run.log({**metric_keys(summary), "qa_logs": wandb.Table(list(_COLUMNS), list(_rows(logs)))})
+    run.log_artifact(_artifact(record, folder))
     place = Path(run.dir).parent
     done = WandbDone(
         version=wandb.__version__,
@@ -124,16 +129,27 @@ def _parsed(line: str) -> _LogLine | None:
         return None
 
 
-def _artifact(job: WandbJob) -> wandb.Artifact:
-    artifact = wandb.Artifact(job.artifact, type="results")
-    for name, path in job.files.items():
-        artifact.add_file(path, name=name)
+def metric_keys(summary: Mapping[str, Mapping[str, MetricValue]]) -> dict[str, float]:
+    """Name metrics ``eval/<dataset>/<metric>``; an interval becomes two metrics."""
+    return {
+        f"eval/{dataset}/{metric}": value
+        for dataset, metrics in summary.items()
+        for metric, value in flat_metrics(metrics).items()
+    }
+
+
+def _artifact(record: RunRecord, folder: Path) -> wandb.Artifact:
+    # W&B allows 128 letters, digits, "-", "_" and ".".
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", record.run)[-128:]
+    artifact = wandb.Artifact(name, type="results")
+    for file in logged_files(record):
+        artifact.add_file(str(folder / file), name=file)
     return artifact
 
 
-def _rows(paths: Sequence[str]) -> Iterator[list[object]]:
+def _rows(paths: Iterable[Path]) -> Iterator[list[object]]:
     for path in paths:
-        for line in Path(path).read_text("utf-8").split("\n"):
+        for line in path.read_text("utf-8").split("\n"):
             if line:
                 yield _row(QaRecord.model_validate_json(line))
 
@@ -147,4 +163,4 @@ def _row(record: QaRecord) -> list[object]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(cast(Mode, sys.argv[1]), Path(sys.argv[2]))

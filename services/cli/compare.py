@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from services.cli.options import RunFolders
-from shared.artifacts import OutputFolder
 from shared.errors import ConfigError, OutputError
 from shared.files import write_text
-from shared.redaction import redact
 
 if TYPE_CHECKING:
     from services.cli.hacking import HackingReport
     from shared.analysis.acceptance import AcceptanceReport
-    from shared.analysis.compare import Comparison, ComparisonDocument
+    from shared.analysis.compare import ComparisonDocument
     from shared.analysis.gate import GateReport
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="File for the results as JSON.")]
@@ -33,10 +30,6 @@ def compare(
         bool, typer.Option("--force", help="Warn if the protocols differ, and compare anyway.")
     ] = False,
     json_file: JsonFile = None,
-    html: Annotated[
-        str | None,
-        typer.Option("--html", help="File for the comparison as one self-contained page."),
-    ] = None,
 ) -> None:
     """Compare runs with the first one: differences, confidence intervals, detectable effects."""
     # Imported here because numpy takes long to import, and other commands do not need it.
@@ -67,20 +60,8 @@ def compare(
         if show_flips:
             tables.print_flips(console, one)
     final_sets = tables.print_final_sets(console, [first, *others])
-    if html:
-        _write_page(html, comparisons)
     if json_file:
         write_json(json_file, comparison_document(comparisons, final_sets))
-
-
-def _write_page(url: str, comparisons: "Sequence[Comparison]") -> None:
-    # Imported here because the runner's image has no services/aggregator.
-    from services.aggregator.comparison.page import write_comparison
-
-    folder, name = OutputFolder.of_file(url, "comparison.html")
-    for note in write_comparison(comparisons, folder, name):
-        print(f"note: {redact(note)}", file=sys.stderr)
-    print(f"{folder.shown.rstrip('/')}/{name}")
 
 
 def write_json(

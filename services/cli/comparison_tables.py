@@ -141,7 +141,7 @@ def print_flips(console: Console, comparison: Comparison) -> None:
     for one in comparison.datasets:
         for word, pairs in (("gained", one.paired.gained), ("lost", one.paired.lost)):
             for pair in pairs:
-                table.add_row(*_flip(pair, word))
+                table.add_row(_text(one.paired.dataset), *_flip(pair, word))
     console.print()
     if table.row_count:
         console.print(table)
@@ -249,11 +249,9 @@ def _print_unpaired(console: Console, comparison: Comparison, one: DatasetCompar
 
 
 def _flip(pair: Pair, word: str) -> list[Text]:
-    sample = pair.sample
     return [
-        _text(sample.dataset),
-        _text(sample.problem_id),
-        _text(str(sample.sample_index)),
+        _text(pair.problem_id),
+        _text(str(pair.sample_index)),
         Text(word, style="green" if word == "gained" else "red"),
         _text(_verdict(pair.first)),
         _text(_verdict(pair.second)),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.analysis.measurement import dataset_hashes
+from shared.analysis import measurement
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
 
@@ -34,26 +34,20 @@ def changes(latest_first: Sequence[FinishedRun]) -> dict[tuple[str, str], Change
     seeds may differ. Runs without artifacts, and those whose sandboxes cannot be trusted, are left
     out. Verdicts are read for the intervals of the latest runs, until ``_MOST_SAMPLES`` were read.
     """
-    before: dict[str, tuple[FinishedRun, float]] = {}
-    pairs: list[tuple[FinishedRun, str, FinishedRun, float]] = []
-    for run in reversed(latest_first):
-        if run.record.distrust:
-            continue
-        hashes = dataset_hashes(run.record)
-        for dataset, metrics in run.summary.items():
-            share = metrics.get("accepted_at_1")
-            if not isinstance(share, int | float):
-                continue
-            measured = hashes.get(dataset)
-            if measured is None:
-                continue
-            if earlier := before.get(measured):
-                pairs.append((run, dataset, earlier[0], share - earlier[1]))
-            before[measured] = run, share
+    pairs = measurement.changes(
+        (
+            run,
+            measurement.dataset_hashes(run.record),
+            {name: metrics.get("accepted_at_1") for name, metrics in run.summary.items()},
+            True,
+        )
+        for run in reversed(latest_first)
+        if not run.record.distrust
+    )
     verdicts = _Verdicts()
     return {
         (run.folder.url, dataset): Change(difference, verdicts.interval(dataset, earlier, run))
-        for run, dataset, earlier, difference in reversed(pairs)
+        for run, dataset, earlier, difference in reversed([*pairs])
     }
 
 

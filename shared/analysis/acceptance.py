@@ -15,7 +15,12 @@ from shared.analysis.evidence import (
     Check,
     Evidence,
     Mark,
+    Result,
     Rule,
+    check_all,
+    failure,
+    passed,
+    warning,
 )
 from shared.analysis.silent_failures import SIGNS
 from shared.analysis.statistics import Metrics, ratio
@@ -32,6 +37,7 @@ _KINDS_OF_METRICS = {
     str(group): keys(group, planned=True) for group in (Group.QUALITY, Group.COST, Group.ERROR)
 }
 _PER_SOLVED = "cost_per_solved_"
+_PREPARE = "plumb data prepare --config configs/data.yaml, and run on its files"
 _PROTOCOL = (
     "actor_rollout_ref.rollout.temperature", "actor_rollout_ref.rollout.top_p",
     "actor_rollout_ref.rollout.top_k", "actor_rollout_ref.rollout.do_sample",
@@ -59,39 +65,35 @@ class AcceptanceReport:
 
 def report(evidence: Evidence, folder: str, without: Sequence[Check] = ()) -> AcceptanceReport:
     """Check everything but ``without``."""
-    findings = [
-        one for check, rule in _RULES.items() if check not in without for one in rule(evidence)
-    ]
-    marks = [one.mark for one in findings]
+    rules = {check: rule for check, rule in _RULES.items() if check not in without}
+    findings = check_all(rules, evidence)
+    marks = [finding.mark for finding in findings]
     outcome = next((mark for mark in (Mark.FAILURE, Mark.WARNING) if mark in marks), Mark.PASS)
     return AcceptanceReport(evidence.record.run, folder, outcome, findings)
 
 
-def _state(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _state(evidence: Evidence) -> Iterator[Result]:
     record = evidence.record
     for line in evidence.unreadable:
-        step = "publish the run again by repeating its command"
-        yield AcceptanceFinding(Check.STATE, Mark.FAILURE, line, step)
+        yield failure(line, "publish the run again by repeating its command")
     if record.state is RunState.FAILED:
         step = "make room or fix the folder, then repeat the run's command: it only publishes"
-        text = "failed: the artifacts could not be written"
-        yield AcceptanceFinding(Check.STATE, Mark.FAILURE, text, step)
+        yield failure("failed: the artifacts could not be written", step)
     elif not record.state.published:
-        step = "repeat the run's command to finish it"
-        yield AcceptanceFinding(Check.STATE, Mark.FAILURE, str(record.state), step)
+        yield failure(str(record.state), "repeat the run's command to finish it")
     elif record.stopped:
         step = "run all problems, without --until-decided, into another folder"
-        yield AcceptanceFinding(Check.STATE, Mark.FAILURE, record.stopped.described, step)
+        yield failure(record.stopped.described, step)
     elif not evidence.unreadable:
-        yield AcceptanceFinding(Check.STATE, Mark.PASS, str(record.state))
+        yield passed(str(record.state))
 
 
-def _sets(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _sets(evidence: Evidence) -> Iterator[Result]:
     planned = {one.dataset: one.problems for one in evidence.record.datasets}
     for name, wanted in BASELINE_SETS.items():
         if name not in planned:
             step = f"add {name}.parquet to data.eval_files (plumb data prepare makes it)"
-            yield AcceptanceFinding(Check.SETS, Mark.FAILURE, "not in the run", step, name)
+            yield failure("not in the run", step, name)
             continue
         found, mark, step = f"{planned[name]} of {wanted} problems", Mark.PASS, ""
         limit = evidence.config.data.limit
@@ -99,15 +101,15 @@ def _sets(evidence: Evidence) -> Iterator[AcceptanceFinding]:
             lacks = wanted - planned[name]
             few = 0 < lacks <= _LEFT_OUT * wanted
             mark = Mark.WARNING if few else Mark.FAILURE
-            step = "plumb data prepare --config configs/data.yaml, and run on its files"
+            step = _PREPARE
             if few:
                 step = f"see dropped_{name}.jsonl and data.exclude_quality for those left out"
             if limit is not None and limit <= planned[name]:
                 found, step = f"{found} (data.limit={limit})", "run with data.limit=null"
-        yield AcceptanceFinding(Check.SETS, mark, found, step, name)
+        yield Result(mark, found, step, name)
 
 
-def _verdicts(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _verdicts(evidence: Evidence) -> Iterator[Result]:
     samples = {one.dataset: one.samples for one in evidence.record.datasets}
     for name in evidence.datasets:
         counts = evidence.answers.get(name, AnswerCounts())
@@ -118,31 +120,29 @@ def _verdicts(evidence: Evidence) -> Iterator[AcceptanceFinding]:
             mark = Mark.FAILURE if share > _UNJUDGED else Mark.WARNING
             found += f" ({share:.1%} api_error)"
             step = "repeat the run's command to retry them; unjudged in run.json has the reasons"
-        yield AcceptanceFinding(Check.VERDICTS, mark, found, step, name)
+        yield Result(mark, found, step, name)
 
 
-def _canaries(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    canaries, check = evidence.record.canaries, Check.CANARIES
+def _canaries(evidence: Evidence) -> Iterator[Result]:
+    canaries = evidence.record.canaries
     if canaries is None:
         step = "set judge.canaries.enabled=true, and judge again (plumb rejudge RUN)"
-        yield AcceptanceFinding(check, Mark.WARNING, "none were sent", step)
+        yield warning("none were sent", step)
         return
     sent = sum(one.sent for one in canaries.sandboxes)
     right = sum(one.right for one in canaries.sandboxes)
     found = f"{right} of {sent} judged as they must be"
     if canaries.distrust:
-        step = "mend the sandbox, check it with plumb doctor, then plumb rejudge RUN"
-        text = f"{found}: {canaries.distrust[0]}"
-        yield AcceptanceFinding(check, Mark.FAILURE, text, step)
+        step = "fix the sandbox, check it with plumb doctor, then plumb rejudge RUN"
+        yield failure(f"{found}: {canaries.distrust[0]}", step)
     elif canaries.lost or any(one.unjudged for one in canaries.sandboxes):
-        step = "check the sandboxes with plumb doctor"
-        text = f"{found}, {canaries.lost} rounds lost"
-        yield AcceptanceFinding(check, Mark.WARNING, text, step)
+        lost = f"{found}, {canaries.lost} rounds lost"
+        yield warning(lost, "check the sandboxes with plumb doctor")
     else:
-        yield AcceptanceFinding(check, Mark.PASS, found)
+        yield passed(found)
 
 
-def _judge(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _judge(evidence: Evidence) -> Iterator[Result]:
     """What the verdicts follow: rules, interpreter, packages, processor."""
     record, rules = evidence.record, evidence.config.judge.rules
     found = []
@@ -153,42 +153,35 @@ def _judge(evidence: Evidence) -> Iterator[AcceptanceFinding]:
         differences = record.environments[0].deciding(other)
         found += [f"{what} is {one} and {two}" for what, one, two in differences]
     if found:
-        yield AcceptanceFinding(Check.JUDGE, Mark.WARNING, "; ".join(found), REJUDGE)
+        yield warning("; ".join(found), REJUDGE)
     if record.sandbox is not None and record.sandbox.lacking:
-        text = f"programs cannot import {', '.join(record.sandbox.lacking)}"
-        step = "judge again without PLUMBLINE_SANDBOX_PYTHON"
-        yield AcceptanceFinding(Check.JUDGE, Mark.WARNING, text, step)
+        lacking = f"programs cannot import {', '.join(record.sandbox.lacking)}"
+        yield warning(lacking, "judge again without PLUMBLINE_SANDBOX_PYTHON")
     elif not found:
-        text = f"rules {rules}, {first.describe()}" if first else f"rules {rules}"
-        yield AcceptanceFinding(Check.JUDGE, Mark.PASS, text)
+        yield passed(f"rules {rules}, {first.describe()}" if first else f"rules {rules}")
 
 
-def _metrics(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _metrics(evidence: Evidence) -> Iterator[Result]:
     for name in evidence.datasets:
         metrics = evidence.summary.get(name)
         if metrics is None:
-            step = "repeat the run's command: it publishes the summary"
-            yield AcceptanceFinding(Check.METRICS, Mark.FAILURE, "no summary", step, name)
-            continue
-        yield _of_metrics(name, metrics)
+            yield failure("no summary", "repeat the run's command: it publishes the summary", name)
+        else:
+            yield _of_metrics(name, metrics)
 
 
-def _of_metrics(name: str, metrics: Metrics) -> AcceptanceFinding:
+def _of_metrics(name: str, metrics: Metrics) -> Result:
     none_solved = not metrics.get("accepted_at_1")
     wanted = [metric for kind in _KINDS_OF_METRICS.values() for metric in kind]
     absent = [metric for metric in wanted if metric not in metrics]
+    if absent:
+        step = "publish the run with this version: repeat its command"
+        return failure(f"missing: {', '.join(absent)}", step, name)
     unknown = [
         metric
         for metric in wanted
-        if metric in metrics
-        and metrics[metric] is None
-        and not (none_solved and metric.startswith(_PER_SOLVED))
+        if metrics[metric] is None and not (none_solved and metric.startswith(_PER_SOLVED))
     ]
-    kinds = ", ".join(_KINDS_OF_METRICS)
-    if absent:
-        found = f"missing: {', '.join(absent)}"
-        step = "publish the run with this version: repeat its command"
-        return AcceptanceFinding(Check.METRICS, Mark.FAILURE, found, step, name)
     if unknown:
         step = "repeat the run's command if samples have no verdict"
         if any("token" in metric or "time" in metric for metric in unknown):
@@ -196,76 +189,65 @@ def _of_metrics(name: str, metrics: Metrics) -> AcceptanceFinding:
                 "recorded completions need output_tokens (or data.tokenizer) and gen_time; a "
                 "server must report usage"
             )
-        found = f"unknown: {', '.join(unknown)}"
-        return AcceptanceFinding(Check.METRICS, Mark.WARNING, found, step, name)
-    found = f"{kinds}: all {len(wanted)}" + (", none per solved" if none_solved else "")
-    return AcceptanceFinding(Check.METRICS, Mark.PASS, found, dataset=name)
+        return warning(f"unknown: {', '.join(unknown)}", step, name)
+    found = f"{', '.join(_KINDS_OF_METRICS)}: all {len(wanted)}"
+    return passed(found + (", none per solved" if none_solved else ""), name)
 
 
-def _data(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _data(evidence: Evidence) -> Iterator[Result]:
     locked = evidence.record.data_lock
     if locked is None or locked.path is None:
         step = "set data.lock=data_manifests/manifest.lock.json"
-        text = "not checked against a lock"
-        yield AcceptanceFinding(Check.DATA, Mark.WARNING, text, step)
+        yield warning("not checked against a lock", step)
     elif locked.differences:
         more = f" (and {len(locked.differences) - 1} more)" if len(locked.differences) > 1 else ""
         step = "run again without --allow-unlocked, on data as plumb data prepare wrote them"
-        text = f"unlocked: {locked.differences[0]}{more}"
-        yield AcceptanceFinding(Check.DATA, Mark.WARNING, text, step)
+        yield warning(f"unlocked: {locked.differences[0]}{more}", step)
     else:
-        yield AcceptanceFinding(Check.DATA, Mark.PASS, f"as in {locked.path}")
+        yield passed(f"as in {locked.path}")
 
 
-def _manifests(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _manifests(evidence: Evidence) -> Iterator[Result]:
     data = evidence.data
     if isinstance(data, str):
-        step = "name the data files with --data"
-        yield AcceptanceFinding(Check.MANIFESTS, Mark.WARNING, f"not at hand: {data}", step)
+        yield warning(f"not at hand: {data}", "name the data files with --data")
         return
-    prepare = "plumb data prepare --config configs/data.yaml, and run on its files"
     for line in data.differences:
-        yield AcceptanceFinding(Check.MANIFESTS, Mark.FAILURE, line, prepare)
+        yield failure(line, _PREPARE)
     for name in evidence.datasets:
         listed = data.problems.get(name)
         if listed is None:
-            found = f"no {name}.jsonl in {data.folder}"
-            yield AcceptanceFinding(Check.MANIFESTS, Mark.FAILURE, found, prepare, name)
+            yield failure(f"no {name}.jsonl in {data.folder}", _PREPARE, name)
             continue
         unlisted = sorted(evidence.answers.get(name, AnswerCounts()).problems - listed)
         if unlisted:
             found = f"{len(unlisted)} problems of the run are not listed ({unlisted[0]}, …)"
-            yield AcceptanceFinding(Check.MANIFESTS, Mark.FAILURE, found, prepare, name)
+            yield failure(found, _PREPARE, name)
         else:
-            found = f"{len(listed)} problems listed"
-            yield AcceptanceFinding(Check.MANIFESTS, Mark.PASS, found, dataset=name)
+            yield passed(f"{len(listed)} problems listed", name)
 
 
-def _audit(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    data, check = evidence.data, Check.AUDIT
+def _audit(evidence: Evidence) -> Iterator[Result]:
+    data = evidence.data
     if isinstance(data, str):
-        step = "name the data files with --data"
-        yield AcceptanceFinding(check, Mark.WARNING, f"not at hand: {data}", step)
+        yield warning(f"not at hand: {data}", "name the data files with --data")
         return
-    if data.open_overlaps:
-        shown_pair = data.open_overlaps[0]
-        found = f"{len(data.open_overlaps)} unreviewed overlaps between sets ({shown_pair}, …)"
+    if overlaps := data.open_overlaps:
+        found = f"{len(overlaps)} unreviewed overlaps between sets ({overlaps[0]}, …)"
         step = "remove them, or list them in a file for --allow, then plumb data prepare"
-        yield AcceptanceFinding(check, Mark.FAILURE, found, step)
+        yield failure(found, step)
     if not data.has_report:
         step = "plumb data prepare --config configs/data.yaml"
-        found = f"no audit_report.md in {data.folder}"
-        yield AcceptanceFinding(check, Mark.FAILURE, found, step)
+        yield failure(f"no audit_report.md in {data.folder}", step)
     if not data.training:
-        step = "prepare one with role: train, or plumb data contamination --against CORPUS"
         found = "no training set among the manifests: leakage from training data was not checked"
-        yield AcceptanceFinding(check, Mark.WARNING, found, step)
+        step = "prepare one with role: train, or plumb data contamination --against CORPUS"
+        yield warning(found, step)
     if data.has_report and not data.open_overlaps:
-        found = f"no unreviewed overlap between sets, {data.reviewed_overlaps} reviewed"
-        yield AcceptanceFinding(check, Mark.PASS, found)
+        yield passed(f"no unreviewed overlap between sets, {data.reviewed_overlaps} reviewed")
 
 
-def _qa_logs(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _qa_logs(evidence: Evidence) -> Iterator[Result]:
     for name in BASELINE_SETS:
         wanted, log = QUOTAS[name].total, evidence.record.qa_logs.get(name)
         if log is None:
@@ -273,7 +255,7 @@ def _qa_logs(evidence: Evidence) -> Iterator[AcceptanceFinding]:
             if name not in evidence.datasets:
                 step = f"add {name}.parquet to data.eval_files"
             found = f"0 of {wanted}"
-            yield AcceptanceFinding(Check.QA_LOGS, Mark.FAILURE, found, step, name)
+            yield failure(found, step, name)
             continue
         records = evidence.qa_records.get(log.file, 0)
         found, mark, step = f"{records} of {wanted}", Mark.PASS, ""
@@ -285,54 +267,51 @@ def _qa_logs(evidence: Evidence) -> Iterator[AcceptanceFinding]:
                 step = f"raise qa_logs.quotas.{name} to {wanted}, and repeat the run's command"
             elif records < sum(log.chosen.values()):
                 step = f"repeat the run's command: it writes {log.file} again"
-        yield AcceptanceFinding(Check.QA_LOGS, mark, found, step, name)
+        yield Result(mark, found, step, name)
 
 
-def _wandb(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    logged, check = evidence.record.wandb, Check.WANDB
+def _wandb(evidence: Evidence) -> Iterator[Result]:
+    logged = evidence.record.wandb
     if not evidence.config.wandb.enabled and logged is None:
         step = "repeat the run's command with wandb.enabled=true, or leave it out: --without wandb"
-        yield AcceptanceFinding(check, Mark.FAILURE, "not logged", step)
+        yield failure("not logged", step)
     elif logged is None or logged.mode == "none":
         reason = (logged and (logged.online_error or logged.offline_error)) or "no record of it"
-        step = "repeat the run's command when that is mended: it logs again"
-        yield AcceptanceFinding(check, Mark.FAILURE, f"not logged: {reason}", step)
+        step = "repeat the run's command when that is fixed: it logs again"
+        yield failure(f"not logged: {reason}", step)
     elif logged.mode == "offline":
         step = logged.sync or "wandb sync the folder wandb/offline-run-…"
-        yield AcceptanceFinding(check, Mark.WARNING, "logged offline, not uploaded", step)
+        yield warning("logged offline, not uploaded", step)
     else:
-        yield AcceptanceFinding(check, Mark.PASS, logged.url or "logged")
+        yield passed(logged.url or "logged")
 
 
-def _protocol(evidence: Evidence) -> Iterator[AcceptanceFinding]:
-    check, record = Check.PROTOCOL, evidence.record
+def _protocol(evidence: Evidence) -> Iterator[Result]:
     ours, baseline = evidence.config.protocol().leaves, Config().protocol().leaves
-    for path in _PROTOCOL:
-        if ours.get(path) != baseline.get(path):
-            found = f"{path} is {shown(ours.get(path))}, the baseline's {shown(baseline.get(path))}"
-            step = f"run with {path}={shown(baseline.get(path))}"
-            yield AcceptanceFinding(check, Mark.WARNING, found, step)
+    differing = [path for path in _PROTOCOL if ours.get(path) != baseline.get(path)]
+    for path in differing:
+        value = shown(baseline.get(path))
+        found = f"{path} is {shown(ours.get(path))}, the baseline's {value}"
+        yield warning(found, f"run with {path}={value}")
+    record = evidence.record
     recorded = record.completions is not None or evidence.config.generation.backend == "replay"
     if recorded and record.parent is None:
-        found = "recorded answers: how they were generated is not known"
         step = "generate them: plumb run --base-url URL --model NAME"
-        yield AcceptanceFinding(check, Mark.WARNING, found, step)
-    elif all(ours.get(path) == baseline.get(path) for path in _PROTOCOL):
-        yield AcceptanceFinding(check, Mark.PASS, "greedy, one answer per problem")
+        yield warning("recorded answers: how they were generated is not known", step)
+    elif not differing:
+        yield passed("greedy, one answer per problem")
 
 
-def _final_sets(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _final_sets(evidence: Evidence) -> Iterator[Result]:
     final = evidence.config.data.final_sets
     others = [name for name in evidence.datasets if name not in final]
+    where = " or ".join(others) or "a set that is not final"
     for use in evidence.final_sets:
-        where = " or ".join(others) or "a set that is not final"
-        yield AcceptanceFinding(
-            Check.FINAL_SETS,
-            Mark.WARNING if use.tuned else Mark.PASS,
-            use.describe(),
-            f"choose on {where}, and report the final set once" if use.tuned else "",
-            use.dataset,
-        )
+        if use.tuned:
+            step = f"choose on {where}, and report the final set once"
+            yield warning(use.describe(), step, use.dataset)
+        else:
+            yield passed(use.describe(), use.dataset)
 
 
 _RULES: Mapping[Check, Rule] = {

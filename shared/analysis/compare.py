@@ -24,7 +24,7 @@ from shared.analysis.statistics import share_over_problems
 from shared.environment import REJUDGE
 from shared.errors import DataError
 from shared.final_sets import FinalSetUse
-from shared.schemas import ProblemFacts, SampleId
+from shared.schemas import ProblemFacts
 from shared.statuses import FinalStatus
 
 _SHOWN = 5
@@ -34,7 +34,8 @@ _SHOWN = 5
 class Pair:
     """A sample with a verdict in both runs."""
 
-    sample: SampleId
+    problem_id: str
+    sample_index: int
     first: SampleVerdict
     second: SampleVerdict
 
@@ -91,8 +92,10 @@ class PairedSamples:
 
     def pair(self, place: int) -> Pair:
         first, second = (int(row) for row in self.rows[place])
+        sample = self.verdicts[0].sample(self.dataset, first)
         return Pair(
-            self.verdicts[0].sample(self.dataset, first),
+            sample.problem_id,
+            sample.sample_index,
             self.runs[0].verdict(self.dataset, first),
             self.runs[1].verdict(self.dataset, second),
         )
@@ -293,7 +296,17 @@ class Comparison:
     mismatches: list[Mismatch]
     unknown: list[Mismatch]
     noted: list[Mismatch]
-    unshared: list[UnsharedDataset]
+
+    @property
+    def unshared(self) -> list[UnsharedDataset]:
+        """The data sets of only one of the runs."""
+        shared = {one.paired.dataset for one in self.datasets}
+        return [
+            UnsharedDataset(run.label, name)
+            for run in (self.first, self.second)
+            for name in run.verdicts
+            if name not in shared
+        ]
 
     @property
     def warnings(self) -> list[str]:
@@ -359,12 +372,6 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
         mismatches=[*settings.protocol, *judged],
         unknown=settings.unknown,
         noted=settings.noted,
-        unshared=[
-            UnsharedDataset(run.label, name)
-            for run in (first, second)
-            for name in run.verdicts
-            if name not in names
-        ],
     )
 
 
@@ -468,14 +475,6 @@ class RunDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class FlipDocument:
-    problem_id: str
-    sample_index: int
-    first: SampleVerdict
-    second: SampleVerdict
-
-
-@dataclass(frozen=True, slots=True)
 class DatasetDocument:
     """``statuses`` counts pairs by the first run's status, then by the second's."""
 
@@ -491,8 +490,8 @@ class DatasetDocument:
     slices: dict[str, dict[str, SliceDifference]]
     samples_gained: int
     samples_lost: int
-    gained: list[FlipDocument]
-    lost: list[FlipDocument]
+    gained: list[Pair]
+    lost: list[Pair]
 
 
 @dataclass(frozen=True, slots=True)
@@ -570,8 +569,8 @@ def dataset_document(compared: DatasetComparison, *, flips: bool) -> DatasetDocu
         slices=compared.slices,
         samples_gained=int((paired.flipped > 0).sum()),
         samples_lost=int((paired.flipped < 0).sum()),
-        gained=[flip_document(pair) for pair in paired.gained] if flips else [],
-        lost=[flip_document(pair) for pair in paired.lost] if flips else [],
+        gained=paired.gained if flips else [],
+        lost=paired.lost if flips else [],
     )
 
 
@@ -585,8 +584,3 @@ def _status_counts(paired: PairedSamples) -> dict[FinalStatus, dict[FinalStatus,
         for row, first in enumerate(STATUSES)
         if paired.statuses[row].any()
     }
-
-
-def flip_document(pair: Pair) -> FlipDocument:
-    sample = pair.sample
-    return FlipDocument(sample.problem_id, sample.sample_index, pair.first, pair.second)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from shared.analysis.statistics import Metrics
 from shared.config import Config
@@ -166,5 +167,34 @@ class Evidence:
                 *(name for name in own if name not in BASELINE_SETS)]  # fmt: skip
 
 
-Rule = Callable[[Evidence], Iterator[AcceptanceFinding]]
-"""A check: yields its findings, for each data set or for the run."""
+class Result(NamedTuple):
+    """An outcome of a rule, as in :class:`AcceptanceFinding`."""
+
+    mark: Mark
+    found: str
+    next_step: str = ""
+    dataset: str = ""
+
+
+Rule = Callable[[Evidence], Iterator[Result]]
+"""A check: yields its results, for each data set or for the run."""
+
+
+def passed(found: str, dataset: str = "") -> Result:
+    return Result(Mark.PASS, found, dataset=dataset)
+
+
+def warning(found: str, next_step: str, dataset: str = "") -> Result:
+    return Result(Mark.WARNING, found, next_step, dataset)
+
+
+def failure(found: str, next_step: str, dataset: str = "") -> Result:
+    return Result(Mark.FAILURE, found, next_step, dataset)
+
+
+def check_all(rules: Mapping[Check, Rule], evidence: Evidence) -> list[AcceptanceFinding]:
+    return [
+        AcceptanceFinding(check, *result)
+        for check, rule in rules.items()
+        for result in rule(evidence)
+    ]

@@ -5,15 +5,18 @@ Model and seeds are left out: they are what such runs differ in.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import TypeVar
 
 from pydantic import JsonValue
 
+from shared.analysis.statistics import MetricValue
 from shared.config import Config
 from shared.config_differences import protocol_on
 from shared.run_record import DatasetRecord, RunRecord
 
+T = TypeVar("T")
 _HASH_DIGITS = 16
 # Settings that say which problems a run has: their hash says more.
 _SELECTING = ("data.limit", "data.exclude_quality")
@@ -38,6 +41,30 @@ def dataset_hashes(record: RunRecord) -> dict[str, str]:
     return {
         one.dataset: _hash({one.dataset: _measured(record, one, config)}) for one in record.datasets
     }
+
+
+def changes(
+    runs: Iterable[tuple[T, Mapping[str, str], Mapping[str, MetricValue], bool]],
+) -> Iterator[tuple[T, str, T, float]]:
+    """Compare accepted@1 of each run with the last run before it that measured the same.
+
+    Args:
+        runs: The earliest first: the run, the hash of each data set's measurement, the score on
+            each data set, and whether later runs may be compared with it.
+
+    Yields:
+        Run, data set, the run before, and the difference of the scores.
+    """
+    before: dict[str, tuple[T, float]] = {}
+    for run, hashes, shares, is_baseline in runs:
+        for dataset, share in shares.items():
+            measured = hashes.get(dataset)
+            if measured is None or not isinstance(share, int | float):
+                continue
+            if earlier := before.get(measured):
+                yield run, dataset, earlier[0], share - earlier[1]
+            if is_baseline:
+                before[measured] = run, share
 
 
 def _measured(record: RunRecord, dataset: DatasetRecord, config: str) -> JsonValue:

@@ -2,7 +2,6 @@
 
 import string
 import sys
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -281,48 +280,27 @@ def judges_answers(method: JudgeMethod) -> bool:
 
 
 class Columns:
-    """Columns of a data set's verdicts in the order of their arrival; numbers, not objects."""
+    """Rows of a data set's verdicts, in any order."""
 
     def __init__(self) -> None:
-        self._places: dict[str, int] = {}  # of the problems, in the order of their first verdict
-        self._integers = array("q")
-        self._numbers = array("d")
-        self._details: dict[int, str] = {}
-        self._rows = 0
+        self._rows: dict[tuple[str, int], VerdictRow] = {}
+        self._details: dict[tuple[str, int], str] = {}
 
     def add(self, verdict: Verdict) -> None:
         """Add a verdict; a later one of the same sample takes its place."""
-        problem_id, index, status, accepted, ratio, *cases, seconds = VerdictRow.of(verdict)
-        place = self._places.setdefault(problem_id, len(self._places))
-        self._integers.extend((place, index, _PLACES[status], accepted, *cases))
-        self._numbers.extend((ratio, seconds))
+        key = verdict.problem_id, verdict.sample_index
+        self._rows[key] = VerdictRow.of(verdict)
+        self._details.pop(key, None)
         if verdict.detail is not None:
-            self._details[self._rows] = sys.intern(str(verdict.detail))
-        self._rows += 1
+            self._details[key] = sys.intern(str(verdict.detail))
 
     def sorted(self) -> DatasetVerdicts:
         """The columns by problem id and index."""
-        names = sorted(self._places)
-        ranks = np.empty(len(names), dtype=np.int64)
-        ranks[[self._places[name] for name in names]] = np.arange(len(names))
-        integers = np.frombuffer(self._integers, dtype=np.int64).reshape(self._rows, -1)
-        numbers = np.frombuffer(self._numbers, dtype=float).reshape(self._rows, -1)
-        problem, index = ranks[integers[:, 0]], integers[:, 1]
-        order = np.lexsort((index, problem))  # stable
-        again = (np.diff(problem[order]) == 0) & (np.diff(index[order]) == 0)
-        rows = order[np.append(~again, True)]
-        found = {int(row): place for place, row in enumerate(rows) if int(row) in self._details}
-        return DatasetVerdicts(
-            problem_ids=names,
-            problem=problem[rows],
-            sample_index=index[rows],
-            status=integers[rows, 2],
-            accepted=integers[rows, 3].astype(bool),
-            pass_ratio=numbers[rows, 0],
-            cases=integers[rows, 4:],
-            judge_time=numbers[rows, 1],
-            details={place: self._details[row] for row, place in found.items()},
-        )
+        keys = sorted(self._rows)
+        details = {
+            place: self._details[key] for place, key in enumerate(keys) if key in self._details
+        }
+        return DatasetVerdicts.of([self._rows[key] for key in keys], details)
 
 
 def _listed(run: ComparedRun) -> str:

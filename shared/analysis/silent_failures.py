@@ -7,7 +7,19 @@ leaves a trace in the counts of the answers. docs/acceptance.md has the limits.
 from collections.abc import Iterator, Mapping
 
 from shared.analysis.catalogue import BY_KEY
-from shared.analysis.evidence import AcceptanceFinding, AnswerCounts, Check, Evidence, Mark, Rule
+from shared.analysis.evidence import (
+    AcceptanceFinding,
+    AnswerCounts,
+    Check,
+    Evidence,
+    Mark,
+    Result,
+    Rule,
+    check_all,
+    failure,
+    passed,
+    warning,
+)
 from shared.analysis.statistics import ratio, wilson_interval
 from shared.analysis.typical import METRICS, TypicalMetric, TypicalRange, typical_range
 from shared.statuses import FinalStatus
@@ -29,8 +41,7 @@ def silent_failures(evidence: Evidence) -> list[AcceptanceFinding]:
     """The signs of silent failures in a run that has just ended, which need not be a baseline."""
     return [
         one
-        for rule in SIGNS.values()
-        for one in rule(evidence)
+        for one in check_all(SIGNS, evidence)
         # All answers may be right: they may be reference solutions. The size may be unknown.
         if one.mark is Mark.FAILURE
         or (one.mark is Mark.WARNING and one.dataset and not _all_right(evidence, one))
@@ -42,15 +53,13 @@ def _all_right(evidence: Evidence, finding: AcceptanceFinding) -> bool:
     return finding.check is Check.ONE_STATUS and _most_common(counts) is FinalStatus.SUCCESS
 
 
-def _model(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _model(evidence: Evidence) -> Iterator[Result]:
     if looks_random(evidence.record.generator):
-        found = "the server's self-check says random weights"
         step = "set actor_rollout_ref.rollout.load_format=auto, and check the model's files"
-        yield AcceptanceFinding(Check.MODEL, Mark.FAILURE, found, step)
+        yield failure("the server's self-check says random weights", step)
     else:
         size = "--size adds typical ranges" if evidence.size is None else f"{evidence.size:g} B"
-        name = evidence.record.served_model or "unnamed"
-        yield AcceptanceFinding(Check.MODEL, Mark.PASS, f"{name}, {size}")
+        yield passed(f"{evidence.record.served_model or 'unnamed'}, {size}")
 
 
 def looks_random(generator: object) -> bool:
@@ -60,7 +69,7 @@ def looks_random(generator: object) -> bool:
     return generator.get("looks_random") is True or any(map(looks_random, generator.values()))
 
 
-def _zero(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _zero(evidence: Evidence) -> Iterator[Result]:
     judged = {name: one for name, one in _judged(evidence) if one.judged}
     accepted = {name: one.statuses[FinalStatus.SUCCESS] for name, one in judged.items()}
     nothing = not any(accepted.values())
@@ -76,10 +85,10 @@ def _zero(evidence: Evidence) -> Iterator[AcceptanceFinding]:
             if evidence.summary.get(name, {}).get("pass_ratio_mean") == 0:
                 found += ", and no test passed"
             step = "read answers in qa_logs: extraction, format of the tests, load_format"
-        yield AcceptanceFinding(Check.ZERO, mark, found, step, name)
+        yield Result(mark, found, step, name)
 
 
-def _one_status(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _one_status(evidence: Evidence) -> Iterator[Result]:
     for name, one in _judged(evidence):
         status = _most_common(one)
         share = ratio(one.statuses[status], one.judged) or 0.0
@@ -91,7 +100,7 @@ def _one_status(evidence: Evidence) -> Iterator[AcceptanceFinding]:
         ):
             mark = Mark.WARNING
             step = _STEPS[status]
-        yield AcceptanceFinding(Check.ONE_STATUS, mark, found, step, name)
+        yield Result(mark, found, step, name)
 
 
 _STEPS: Mapping[FinalStatus, str] = {
@@ -112,45 +121,42 @@ def _expected(evidence: Evidence, name: str, status: FinalStatus) -> bool:
     return typical is not None and typical.high > _ONE_STATUS
 
 
-def _truncated(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _truncated(evidence: Evidence) -> Iterator[Result]:
+    length = evidence.config.actor_rollout_ref.rollout.response_length
+    step = f"raise actor_rollout_ref.rollout.response_length ({length}), or set generation.stop"
     for name, one in _judged(evidence):
-        if not one.finished:
-            found = "not recorded why answers end"
-            yield AcceptanceFinding(Check.TRUNCATED, Mark.PASS, found, dataset=name)
-            continue
-        length = evidence.config.actor_rollout_ref.rollout.response_length
-        step = f"raise actor_rollout_ref.rollout.response_length ({length}), or set generation.stop"
-        yield _share(Check.TRUNCATED, name, one.truncated, one.finished, _TRUNCATED, step)
+        if one.finished:
+            yield _share(name, one.truncated, one.finished, _TRUNCATED, step)
+        else:
+            yield passed("not recorded why answers end", name)
 
 
-def _without_code(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _without_code(evidence: Evidence) -> Iterator[Result]:
+    step = "read answers in qa_logs: the prompt (data.templates)"
     for name, one in _judged(evidence):
-        step = "read answers in qa_logs: the prompt (data.templates)"
-        yield _share(Check.WITHOUT_CODE, name, one.without_code, one.judged, _WITHOUT_CODE, step)
+        yield _share(name, one.without_code, one.judged, _WITHOUT_CODE, step)
 
 
-def _timeouts(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _timeouts(evidence: Evidence) -> Iterator[Result]:
+    step = "check the sandbox with plumb doctor; judge again with a longer sandbox.timeout"
     for name, one in _judged(evidence):
-        step = "check the sandbox with plumb doctor; judge again with a longer sandbox.timeout"
-        yield _share(
-            Check.TIMEOUTS, name, one.statuses[FinalStatus.TIMEOUT], one.judged, _TIMEOUTS, step
-        )
+        yield _share(name, one.statuses[FinalStatus.TIMEOUT], one.judged, _TIMEOUTS, step)
 
 
-def _modules(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _modules(evidence: Evidence) -> Iterator[Result]:
+    step = "check the sandbox's modules with plumb doctor (docs/judging.md#modules)"
     for name, one in _judged(evidence):
         lacking = one.missing_modules
-        found, mark, step = "no answer failed for a missing module", Mark.PASS, ""
-        if lacking:
-            mark = Mark.WARNING
-            names = [f"{module} ({count})" for module, count in lacking.most_common(_NAMED)]
-            listed = ", ".join([*names, *(["…"] if len(lacking) > _NAMED else [])])
-            found = f"{lacking.total()} of {one.judged} failed for a missing module: {listed}"
-            step = "check the sandbox's modules with plumb doctor (docs/judging.md#modules)"
-        yield AcceptanceFinding(Check.MODULES, mark, found, step, name)
+        if not lacking:
+            yield passed("no answer failed for a missing module", name)
+            continue
+        names = [f"{module} ({count})" for module, count in lacking.most_common(_NAMED)]
+        listed = ", ".join([*names, *(["…"] if len(lacking) > _NAMED else [])])
+        count = f"{lacking.total()} of {one.judged} failed for a missing module"
+        yield warning(f"{count}: {listed}", step, name)
 
 
-def _typical(evidence: Evidence) -> Iterator[AcceptanceFinding]:
+def _typical(evidence: Evidence) -> Iterator[Result]:
     if evidence.size is None:
         return
     for name in evidence.datasets:
@@ -168,24 +174,16 @@ def _typical(evidence: Evidence) -> Iterator[AcceptanceFinding]:
                 within += 1
         if within or not known:
             found = f"{within} of {known} figures within" if known else "no range is known"
-            yield AcceptanceFinding(Check.TYPICAL, Mark.PASS, found, dataset=name)
+            yield passed(found, name)
 
 
-def _unusual(
-    dataset: str, metric: TypicalMetric, value: float, typical: TypicalRange
-) -> AcceptanceFinding:
+def _unusual(dataset: str, metric: TypicalMetric, value: float, typical: TypicalRange) -> Result:
     usual = f"{100 * typical.low:.0f}-{100 * typical.high:.0f} %"
     low = (value < typical.low) == bool(BY_KEY[metric].higher_is_better)
     step = "read answers in qa_logs: the chat template, extraction, load_format"
     if not low:
         step = "look for the set in the training data: plumb data contamination"
-    return AcceptanceFinding(
-        Check.TYPICAL,
-        Mark.WARNING,
-        f"{metric} {value:.1%}; {typical.of}: {usual}",
-        step,
-        dataset,
-    )
+    return warning(f"{metric} {value:.1%}; {typical.of}: {usual}", step, dataset)
 
 
 def _judged(evidence: Evidence) -> Iterator[tuple[str, AnswerCounts]]:
@@ -199,18 +197,15 @@ def _most_common(counts: AnswerCounts) -> FinalStatus:
     return max(judged, key=lambda status: counts.statuses[status])
 
 
-def _share(
-    check: Check, dataset: str, part: int, whole: int, limit: float, step: str
-) -> AcceptanceFinding:
+def _share(dataset: str, part: int, whole: int, limit: float, step: str) -> Result:
     """A share of answers that is suspicious above a limit."""
     share = ratio(part, whole) or 0.0
     # Of few answers only a share that is hardly chance tells something.
     least, _ = wilson_interval(share, whole) or (0.0, 1.0)
-    suspicious = share > limit and (whole >= _FEW or least > limit)
     found = f"{part} of {whole}" + (f" ({share:.1%})" if part else "")
-    found += f", above {limit:.0%}" if suspicious else ""
-    mark = Mark.WARNING if suspicious else Mark.PASS
-    return AcceptanceFinding(check, mark, found, step if suspicious else "", dataset)
+    if share > limit and (whole >= _FEW or least > limit):
+        return warning(f"{found}, above {limit:.0%}", step, dataset)
+    return passed(found, dataset)
 
 
 SIGNS: Mapping[Check, Rule] = {

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from sqlite3 import Connection
 from urllib.parse import quote
 
@@ -14,21 +15,14 @@ from pydantic import TypeAdapter
 from redis import Redis
 from yarl import URL
 
-from services.aggregator.api import answers, routes
-from services.aggregator.api.models import (
-    RunDetail,
-    RunList,
-    SampleDetail,
-)
+from services.aggregator.api import routes
+from services.aggregator.api.runs import RunDetail, RunSummary, SampleDetail
 from services.aggregator.app import make_app
 from services.aggregator.cases import CasePage
-from services.aggregator.index.facets import Facets
-from services.aggregator.index.failures import FailureGroups
 from services.aggregator.index.overview import IndexedRun, PassRatioCounts
-from services.aggregator.index.pages import SamplePage
+from services.aggregator.index.samples import Facets, FailureGroups, SamplePage
 from services.aggregator.ingest import Ingester
 from services.aggregator.marks import Difference
-from shared.analysis.metrics import SampleResult, summarize
 from shared.case_records import SampleCases
 from shared.ledger import Ledger
 from shared.run_record import OutageReport, RunnerReport, RunState
@@ -97,7 +91,8 @@ async def client(redis: Redis, ledger: Ledger) -> AsyncIterator[TestClient]:
 
 
 async def test_the_runs(client: TestClient) -> None:
-    (run,) = RunList.model_validate(await ask(client, "/api/runs")).root.values()
+    (found,) = (await ask(client, "/api/runs")).values()
+    run = TypeAdapter(RunSummary).validate_python(found)
     assert (run.run, run.name, run.state, run.model) == ("run-1", "mine", "running", "org/model")
     assert run.started_at == NOW - 50
     assert run.verdicts == 5
@@ -105,7 +100,7 @@ async def test_the_runs(client: TestClient) -> None:
         "d1": {"success": 1, "timeout": 1, "api_error": 1, "wrong_answer": 1},
         "d2": {"success": 1},
     }
-    assert run.progress.model_dump() == {
+    assert asdict(run.progress) == {
         "planned": 7,
         "generated": 6,
         "judged": 4,
@@ -122,7 +117,7 @@ async def test_the_health_of_a_run(redis: Redis, ledger: Ledger) -> None:
 
     async def found() -> RunDetail:
         async with served(redis) as client:
-            return RunDetail.model_validate(await ask(client, "/api/runs/run-1"))
+            return TypeAdapter(RunDetail).validate_python(await ask(client, "/api/runs/run-1"))
 
     run = await found()
     assert (run.summary.seconds_left, run.summary.stopped_at) == (40.0, None)
@@ -163,11 +158,11 @@ async def test_the_cases_of_a_sample(redis: Redis, ledger: Ledger) -> None:
 
 async def the_cases_are_shown(client: TestClient) -> None:
     there = "/api/runs/run-1/samples/d1/p5/0/cases"
-    first = CasePage.model_validate(await ask(client, f"{there}?limit=4"))
+    first = TypeAdapter(CasePage).validate_python(await ask(client, f"{there}?limit=4"))
     assert (first.recorded, first.total, first.next) == ("all", 7, 4)
     assert [one.case_index for one in first.cases] == [3, 5, 6, 0]
     assert first.marks[3].difference == Difference([(0, 0, 1)], [(0, 0, 1)])
-    rest = CasePage.model_validate(await ask(client, f"{there}?limit=4&offset=4"))
+    rest = TypeAdapter(CasePage).validate_python(await ask(client, f"{there}?limit=4&offset=4"))
     assert [one.case_index for one in rest.cases] == [1, 2, 4]
     assert rest.next is None
     # The problem has one test; of the other cases it tells nothing.
@@ -183,22 +178,8 @@ async def the_cases_are_shown(client: TestClient) -> None:
     await ask(client, "/api/runs/none/samples/d1/p5/0/cases", 404)
 
 
-async def test_a_run_that_is_done_has_no_speed(client: TestClient, redis: Redis) -> None:
-    ledger = begin(redis, [problem("p1")], "run-0", name="done")
-    judge(ledger, SampleId("d1", "p1"), judged_at=time.time())
-    ledger.finish(NOW)
-    ledger.set_state(RunState.COMPLETE)
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
-        found = await ask(client, "/api/runs")
-    assert list(found) == ["run-0", "run-1"]
-    run = found["run-0"]
-    assert (run["seconds_left"], run["stopped_at"], run["finished_at"]) == (None, None, NOW)
-
-
 async def test_a_run(client: TestClient, ledger: Ledger) -> None:
-    run = RunDetail.model_validate(await ask(client, "/api/runs/run-1"))
+    run = TypeAdapter(RunDetail).validate_python(await ask(client, "/api/runs/run-1"))
     assert run.versions == {"python": "3.11"}
     assert run.config["actor_rollout_ref"]["model"]["path"] == "org/model"
     assert run.facts["seed"] == 3
@@ -245,18 +226,6 @@ async def test_the_code_that_was_judged(
     assert sample["code"] == code
 
 
-async def test_the_live_figures_are_those_of_the_summary(
-    client: TestClient, ledger: Ledger
-) -> None:
-    run = RunDetail.model_validate(await ask(client, "/api/runs/run-1"))
-    samples = [SampleId("d1", f"p{i}") for i in range(4)]
-    pairs = zip(ledger.verdicts(samples), ledger.completions(samples), strict=True)
-    summary = summarize([SampleResult.of(v, g) for v, g in pairs], None)
-    d1 = run.datasets["d1"]
-    assert d1.accepted_at_1 == summary["accepted_at_1"]
-    assert d1.accepted_at_1_ci95 == summary["accepted_at_1_ci95"]
-
-
 SELECTIONS = {
     "": ["p0", "p1", "p2", "p3", "q"],
     "status=timeout": ["p1"],
@@ -286,18 +255,15 @@ async def test_which_samples(client: TestClient) -> None:
 
 # Each with the words that its refusal has.
 INVALID_FILTERS = {
-    "status=timeout,fine": "status: 'fine' is none of success, wrong_answer",
+    "status=timeout,fine": "status.1: Input should be 'success', 'wrong_answer'",
     "status=": "status",
-    "dataset=a,,b": "dataset: a value is empty",
-    "tag=a%5Cb": "tag: a backslash escapes",
-    "tag=" + ",".join(map(str, range(51))): "tag: more than 50 values",
-    "extraction=fence": "extraction: 'fence' is none of",
-    "in=prompt,code": "in: 'code' is none of prompt, completion, stderr",
-    "tokens=5": "tokens: not a range; write MIN..MAX, MIN.. or ..MAX",
-    "tokens=..": "tokens: not a range",
-    "cpu=9..1": "cpu: the range is reversed",
-    "memory=nan..": "memory: not a range",
-    "memory=1e999..": "memory: a bound is too large",
+    "dataset=a,,b": "a value is empty",
+    "tag=" + ",".join(map(str, range(51))): "more than 50 values",
+    "extraction=fence": "extraction.0: Input should be",
+    "in=prompt,code": "in.1: Input should be 'prompt', 'completion' or 'stderr'",
+    "tokens=5": "not a range; write MIN..MAX, MIN.. or ..MAX",
+    "tokens=..": "not a range",
+    "cpu=a..": "cpu",
     "flipped=yes": "flipped",
     "group=x": "group",
     "text=" + "x" * 201: "text",
@@ -336,28 +302,10 @@ async def test_facets_and_failures(client: TestClient) -> None:
     assert groups.samples >= group.samples
 
 
-async def test_texts_are_found(client: TestClient) -> None:
-    async def found(query: str) -> list[str]:
-        page = await ask(client, f"/api/runs/run-1/samples?{query}")
-        return [row["problem_id"] for row in page["samples"]]
-
-    everything = await found("limit=200")
-    assert await found("text=PRINT(") == everything
-    assert await found("text=print(&in=prompt,stderr") == []
-    assert await found("text=solve+p1.&in=prompt") == ["p1"]
-    assert await found("text=e+p1") == ["p1"]
-    for text in ('""*', "%27%20OR%201", "NEAR(a%20b)", "%00%00%00", "a%22%20OR%20%22print"):
-        await found(f"text={text}")
-    await ask(client, "/api/runs/run-1/samples?text=p1", 400)
-
-
 INVALID_QUERIES = [
     *("limit=0", "limit=201", "limit=x", "limit=" + "9" * 400, "status=fine", "sort=detail"),
     *("order=up", "nonsense=1", "q=" + "x" * 201, "limit=1&limit=2"),
-    *("cursor=x", "cursor=%00", "cursor=W10", "cursor=bnVsbA", "cursor=WzEsMiwzLHt9XQ"),
-    "cursor=WyJcdWQ4MDAiLCJhIiwwLDFd",  # ["\ud800", "a", 0, 1]
-    "cursor=WyJhIiwiYiIsMCwxZTUwMDAwXQ%3D%3D%3D%3D",
-    "cursor=WyJhIiwiYiIsMCw5OTk5OTk5OTk5OTk5OTk5OTk5OTk5XQ",  # an integer beyond 2^63
+    *("offset=x", "offset=-1", "offset=" + "9" * 30),
 ]
 
 
@@ -372,14 +320,16 @@ async def test_invalid_queries_are_refused(client: TestClient) -> None:
 
 
 async def test_a_sample(client: TestClient, ledger: Ledger) -> None:
-    sample = SampleDetail.model_validate(await ask(client, "/api/runs/run-1/samples/d1/p2/0"))
+    sample = TypeAdapter(SampleDetail).validate_python(
+        await ask(client, "/api/runs/run-1/samples/d1/p2/0")
+    )
     assert (sample.prompt, sample.difficulty) == ("Solve p2.", "")
     assert sample.messages is None
     prompts = {"d1": {"template": "Do: {prompt}", "sha256": ""}}
     put_meta(ledger, prompts=prompts, system_prompt={"text": "Be brief.", "sha256": ""})
     async with served(ledger.redis) as late:
         answer = await ask(late, "/api/runs/run-1/samples/d1/p2/0")
-    sent = SampleDetail.model_validate(answer)
+    sent = TypeAdapter(SampleDetail).validate_python(answer)
     assert [(one.role, one.content) for one in sent.messages or []] == [
         ("system", "Be brief."), ("user", "Do: Solve p2.")
     ]  # fmt: skip
@@ -421,7 +371,8 @@ async def test_hostile_names_are_only_names(redis: Redis) -> None:
         for name, run in runs.items():
             quoted = quote(name, safe="")
             assert list((await at(run, ""))["datasets"]) == [name]
-            query = f"dataset={quoted}&difficulty={quoted}&q={quote(name[:60], safe='')}"
+            value = quote(quoted, safe="")  # a value of a list is encoded once more
+            query = f"dataset={value}&difficulty={value}&q={quote(name[:60], safe='')}"
             (row,) = (await at(run, f"/samples?{query}"))["samples"]
             sample = await at(run, f"/samples/{quoted}/{quoted}/2")
             for place in (row, sample):
@@ -501,7 +452,7 @@ async def test_few_samples_are_read_at_once(
     """A large one keeps other threads from running, that of the event loop too."""
     ingester = Ingester(redis)
     ingester.catch_up()
-    read, at_once = answers.sample_detail, [0, 0]
+    read, at_once = SampleDetail.of, [0, 0]
 
     def slow(connection: Connection, run: IndexedRun, sample: SampleId) -> SampleDetail | None:
         at_once[0] += 1
@@ -510,7 +461,7 @@ async def test_few_samples_are_read_at_once(
         at_once[0] -= 1
         return read(connection, run, sample)
 
-    monkeypatch.setattr(answers, "sample_detail", slow)
+    monkeypatch.setattr(SampleDetail, "of", slow)
     async with TestClient(TestServer(make_app(redis, ingester))) as client:
         path = "/api/runs/run-1/samples/d1/p1/0"
         found = await asyncio.gather(*(ask(client, path) for _ in range(8)))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -10,12 +10,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
 from services.aggregator.app import make_app
-from services.aggregator.comparison.cache import Comparisons
-from services.aggregator.comparison.source import read_run
+from services.aggregator.comparison import Comparisons, read_run
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import find_run
 from services.aggregator.ingest import Ingester
-from services.aggregator.report.samples import Bounds, load_index
+from services.aggregator.report.contents import load_index
 from shared.analysis.compare import compare_runs, comparison_document
 from shared.analysis.runs import read_runs
 from shared.ledger import Ledger
@@ -162,13 +161,13 @@ async def test_a_run_that_goes_on_or_is_deleted_meanwhile(
 
 
 def test_what_is_cached_and_for_how_long(ingester: Ingester) -> None:
-    now = 0.0
-    comparisons = Comparisons(clock=lambda: now)
+    comparisons = Comparisons()
     with ingester.database.read() as connection:
         runs = [find_run(connection, name) for name in ("a", "b")]
         assert all(runs)
         (first,) = comparisons.of(connection, runs)
-        assert comparisons.of(connection, runs) == [first]
+        (again,) = comparisons.of(connection, runs)
+        assert again.datasets is first.datasets
         (swapped,) = comparisons.of(connection, runs[::-1])
         assert (swapped.first.place, swapped.second.label) == ("b", "B")
         three = comparisons.of(connection, [*runs, *runs[:1]])
@@ -181,7 +180,7 @@ def test_another_data_set_is_paired_by_the_digests_of_its_problems(redis: Redis)
     ingester = Ingester(redis)
     ingester.catch_up()
     with ingester.database.read() as connection:
-        runs = [read_run(connection, find_run(connection, name), "A") for name in ("a", "b")]
+        runs = [read_run(connection, find_run(connection, name)) for name in ("a", "b")]
     (one,) = compare_runs(*runs).datasets
     assert not one.paired.same_data
     assert one.paired.problem_ids == ["1_A. p", "2_A. p"]
@@ -197,11 +196,11 @@ def test_from_the_index_it_is_the_same_as_from_the_folders(tmp_path) -> None:
     indexed = []
     for run in folders:
         database = open_database()
-        name = load_index(run.run, database, Bounds())
+        name = load_index(run.run, database)
         with database.read() as connection:
             found = find_run(connection, name)
             assert found is not None
-            indexed.append(read_run(connection, found, run.label))
+            indexed.append(replace(read_run(connection, found), label=run.label))
         database.close()
     from_folders, from_index = (
         json.loads(json.dumps(asdict(comparison_document([compare_runs(*runs)], flips=False))))

@@ -353,16 +353,6 @@ def test_a_folder_at_another_filesystem(redis: Redis, tmp_path: Path) -> None:
             memory.rm("/viewed", recursive=True)
 
 
-async def test_two_hundred_small_runs(tmp_path: Path) -> None:
-    for number in range(200):
-        write_run(tmp_path / f"r{number:03}", {"d1": "+-"}, change={"started_at": 1e9 + number})
-    async with viewed(tmp_path) as view:
-        view.refresh()
-        runs = await ask(view.client, "/api/runs")
-    assert len(runs) == 200
-    assert {run["verdicts"] for run in runs.values()} == {2}
-
-
 def test_the_ledger_comes_first(redis: Redis, tmp_path: Path) -> None:
     """A run is shown from Redis as long as it is there, from its folder afterwards."""
     ledger = published(redis, tmp_path / "run")

@@ -74,13 +74,8 @@ async def test_runs_of_one_protocol_are_a_trend_with_published_figures(
     [loaded] = read_runs([str(early)])
     for name, one in runs[0]["datasets"].items():
         metrics = loaded.run.summary[name]
-        for figure in ("accepted_at_1", "accepted_at_1_ci95", "pass_ratio_mean_ci95"):
-            assert one[figure] == metrics[figure]
-        assert one["tokens_per_solved"] == metrics["total_spend_per_solved_tokens"]
-        # 12 samples of 200 tokens and 2.5 s each, in the seconds in which the set had work.
-        assert one["tokens_per_second"] == pytest.approx(12 * 200 / metrics["work_seconds"])
-        assert one["samples_per_second"] == pytest.approx(12 / metrics["work_seconds"])
-        assert one["judge_seconds"] == pytest.approx(12 * 2.5)
+        assert one["metrics"].keys() >= {"accepted_at_1", "accepted_at_1_ci95", "throughput"}
+        assert one["metrics"].items() <= metrics.items()
     assert found["groups"][0]["runs"] == 2
     assert found["history"]["others"] == []
 
@@ -104,9 +99,7 @@ async def test_a_run_in_progress_shows_what_there_is(redis: Redis, tmp_path: Pat
     [run] = (await history(redis))["history"]["runs"]
     one = run["datasets"]["humaneval"]
     assert run["name"] is None
-    assert (one["planned"], one["judged"], one["accepted_at_1"]) == (12, 6, 0.5)
-    assert one["pass_ratio_mean_ci95"] is None
-    assert one["tokens_per_solved"] == pytest.approx(6 * 200 / 3)
+    assert (one["planned"], one["judged"], one["metrics"]["accepted_at_1"]) == (12, 6, 0.5)
 
 
 async def test_two_runs_with_one_name_and_one_start_are_two_points(

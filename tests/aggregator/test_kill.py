@@ -14,7 +14,8 @@ from redis import Redis
 
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import all_runs
-from services.aggregator.index.pages import SampleQuery, samples_page
+from services.aggregator.index.queries import SampleQuery
+from services.aggregator.index.samples import samples_page
 from services.aggregator.ingest import Ingester
 from shared.ledger import Ledger, VerdictEvent
 from shared.schemas import SampleId

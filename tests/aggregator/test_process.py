@@ -133,20 +133,6 @@ def test_it_publishes_though_the_index_cannot_be_written(
         process.wait()
 
 
-def test_a_folder_that_another_one_uses(redis_server: RedisServer, tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    index = {"PLUMBLINE_INDEX_DIR": str(tmp_path / "index")}
-    first = Aggregator(redis_server.url, tmp_path / "a", **index)
-    try:
-        second = Aggregator(redis_server.url, tmp_path / "b", **index)
-        assert second.process.wait(60) == 2
-        assert "another aggregator uses this index folder" in second.log.read_text()
-    finally:
-        first.process.kill()
-        first.process.wait()
-
-
 def test_a_judged_run_is_published_without_waiting_for_the_next_check(
     redis: Redis, redis_server: RedisServer, tmp_path: Path
 ) -> None:

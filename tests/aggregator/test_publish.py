@@ -226,30 +226,12 @@ def test_a_missing_verdict_makes_the_run_incomplete(ledger: Ledger, tmp_path: Pa
     assert (run["complete"], run["samples_unjudged"]) == (False, 1)
 
 
-def test_a_missing_verdict_counts_in_the_summary(ledger: Ledger, tmp_path: Path) -> None:
-    judge_all(ledger, P3)
-    publish(ledger)
-    d1 = read(tmp_path, artifacts.SUMMARY)["d1"]
-    assert (d1["total_samples"], d1["api_errors"]) == (3, 1)
-    assert d1["coverage"] == pytest.approx(2 / 3)
-
-
 def test_publishing_twice_writes_the_same(ledger: Ledger, tmp_path: Path) -> None:
     judge_all(ledger)
     publish(ledger)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     publish(ledger)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
-
-
-def test_publishing_to_memory(ledger: Ledger) -> None:
-    judge_all(ledger)
-    put_meta(ledger, output="memory://published")
-    publish(ledger)
-    folder = artifacts.OutputFolder("memory://published")
-    run = folder.read_json(artifacts.RUN)
-    assert run is not None
-    assert run["complete"] is True
 
 
 def test_a_folder_that_cannot_be_written(ledger: Ledger, redis: Redis, tmp_path: Path) -> None:

@@ -145,16 +145,6 @@ def test_tests_are_shortened(
     assert len(long[0]) < 2050
 
 
-def test_publishing_again_writes_the_same(redis: Redis, tmp_path: Path) -> None:
-    ledger, _ = open_run(redis, str(tmp_path), problems())
-    publish(ledger)
-    path = tmp_path / artifacts.QA_LOGS / "d1_4.jsonl"
-    before, run = path.read_bytes(), (tmp_path / artifacts.RUN).read_bytes()
-    publish(ledger)
-    assert path.read_bytes() == before
-    assert (tmp_path / artifacts.RUN).read_bytes() == run
-
-
 def test_another_quota_takes_the_place_of_the_old_log(redis: Redis, tmp_path: Path) -> None:
     ledger, config = open_run(redis, str(tmp_path), problems())
     publish(ledger)
@@ -178,12 +168,6 @@ def test_a_data_set_with_a_slash_and_a_folder_elsewhere(redis: Redis) -> None:
     run = folder.read_json(artifacts.RUN)
     assert run is not None
     assert run["qa_logs"]["org/set"]["chosen"] == {"success": 2}
-
-
-def test_a_run_whose_problems_have_many_samples_of_one_status(redis: Redis, tmp_path: Path) -> None:
-    ledger, _ = open_run(redis, str(tmp_path), problems(8), qa_logs={})
-    publish(ledger)
-    assert len(records(tmp_path, "d1_20.jsonl")) == 6
 
 
 # The configuration.
@@ -210,14 +194,6 @@ def test_a_data_sets_name_may_be_longer_than_a_files() -> None:
     assert all(len(name) < 240 and name.endswith("_5.jsonl") for name in long)
     assert len(set(long)) == 2
     assert file_name("a/b", 5) == "a%2Fb_5.jsonl"
-
-
-def test_a_quota_of_ones_own_leaves_the_others() -> None:
-    config = load_config(
-        None, ["qa_logs.quotas.mine.timeout=2", "qa_logs.quotas.default.success=1"]
-    )
-    totals = [config.qa_logs.quota(name).total for name in ("mine", "other", "humaneval")]
-    assert totals == [2, 1, 20]
 
 
 def test_a_status_without_a_quota_is_named() -> None:

@@ -73,30 +73,6 @@ def test_apportioned_numbers_are_whole_and_near_their_share(
             assert abs(counts[status] - number * there / total) < 1
 
 
-def test_another_seed_chooses_others() -> None:
-    statuses = run(success=40)
-    choices = {choose(statuses.items(), quota(success=5), seed).samples for seed in range(20)}
-    assert len(choices) > 10
-
-
 def test_a_choice_that_is_the_same_everywhere() -> None:
     choice = choose(run(success=20).items(), quota(success=3), 7)
     assert [s.problem_id for s in choice.samples] == ["success03", "success09", "success12"]
-
-
-def test_a_short_status_is_filled_from_the_others_in_proportion() -> None:
-    statuses = run(success=31, wrong_answer=11, empty_output=10, api_error=50)
-    choice = choose(statuses.items(), quota(success=1, wrong_answer=1, timeout=10), 0)
-    assert choice.filled == quota(success=6, wrong_answer=2, empty_output=2)
-    assert choice.chosen == quota(success=7, wrong_answer=3, empty_output=2)
-    assert choice.wanted == quota(success=1, wrong_answer=1, timeout=10)
-
-
-def test_empty_output_does_not_fill_what_is_not_short() -> None:
-    choice = choose(run(success=2, empty_output=5).items(), quota(success=2), 0)
-    assert choice.chosen == quota(success=2)
-    assert choice.filled == {}
-
-
-def test_nothing_but_api_errors_is_no_choice() -> None:
-    assert choose(run(api_error=5).items(), quota(success=2), 0).samples == ()

@@ -1,10 +1,8 @@
 """``report.html``: its data, and its escaping of everything that is not text."""
 
-import gzip
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -15,19 +13,17 @@ from redis import Redis
 from services.aggregator.app import make_app
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
+from services.aggregator.report.contents import Bounds, compact
 from services.aggregator.report.page import bundle, write_report
-from services.aggregator.report.samples import Bounds
-from services.aggregator.report.script_json import compact
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import open_run
 from shared.run_record import RunState
-from shared.schemas import CaseRecord, JudgedCode, SampleId
+from shared.schemas import JudgedCode, SampleId
 from shared.statuses import ExtractionReason, FinalStatus
 from tests.aggregator.reports import ANSWER, allowed, data_of, finished, rows_of
 from tests.aggregator.runs import ask
-from tests.page import plain
 from tests.shared.ledgers import generation, put_meta, verdict
 
 
@@ -165,74 +161,6 @@ def test_the_middle_of_a_long_text_is_left_out(many: Path) -> None:
     texts = next(row["texts"] for row in rows_of(data_of(page)).values())
     assert "characters left out" in texts["generation"]["completion"]
     assert texts["code"]["text"] == "print(1 < 2)"
-
-
-@pytest.fixture
-def recorded(redis: Redis, tmp_path: Path) -> Path:
-    """A run's folder with 60 recorded cases of each of 60 samples."""
-    ledger = plain.begin(redis, "run-1", str(tmp_path / "recorded"))
-    plain.judge_some(ledger, 0, len(plain.samples()))
-    publish(ledger)
-    return tmp_path / "recorded"
-
-
-def cases_of(row: dict[str, Any], data: Any) -> tuple[int, list[dict[str, Any]]]:
-    """Number of recorded cases of a sample, and those that the page has."""
-    table = row["texts"]["cases"]
-    return table["total"], [
-        dict(zip([*data["case_columns"], "marks"], one, strict=True)) for one in table["rows"]
-    ]
-
-
-def test_recorded_cases_those_that_failed_first(recorded: Path) -> None:
-    page, notes = report(recorded, case_characters=3)
-    data = data_of(page)
-    assert data["recorded"] == "all"
-    lines = gzip.decompress((recorded / artifacts.CASES).read_bytes()).splitlines()
-    known = {
-        (case.sample, case.case_index): case for case in map(CaseRecord.model_validate_json, lines)
-    }
-    for sample, row in rows_of(data).items():
-        total, cases = cases_of(row, data)
-        assert (total, len(cases)) == (60, 50)
-        failing = [] if row["accepted"] else [20, 40]
-        assert [one["case_index"] for one in cases][: len(failing) + 2] == [*failing, 59, 0]
-        for one in cases:
-            case = known[sample, one["case_index"]]
-            assert (one["status"], one["exit_code"]) == (case.status, case.exit_code)
-            assert one["actual"] is None or "characters left out" in one["actual"]
-    count = len(rows_of(data))
-    assert notes[0] == (
-        f"{50 * count} of {60 * count} recorded cases are included, of {count} samples, those that "
-        "failed first; cases.jsonl.gz has all."
-    )
-
-
-def test_cases_up_to_the_bound(recorded: Path) -> None:
-    without = len(report(recorded, case_bytes=0)[0].read_bytes())
-    page, notes = report(recorded, case_bytes=100_000)
-    data = data_of(page)
-    tables = {one: cases_of(row, data) for one, row in rows_of(data).items()}
-    assert {total for total, _ in tables.values()} == {60}
-    with_cases = [one for one, (_, cases) in tables.items() if cases]
-    assert 2 <= len(with_cases) < len(tables)
-    assert {sample.dataset for sample in with_cases} == {sample.dataset for sample in tables}
-    assert 80_000 < len(page.read_bytes()) - without < 100_200
-    assert f"of {len(with_cases)} samples" in notes[0]
-
-
-def test_without_a_record_there_are_no_cases(published: Path) -> None:
-    data = data_of(published / artifacts.REPORT)
-    assert data["recorded"] is None
-    assert {cases_of(row, data)[0] for row in rows_of(data).values()} == {0}
-
-
-def test_an_invalid_record_of_cases_leaves_the_old_page(recorded: Path) -> None:
-    before = (recorded / artifacts.REPORT).read_bytes()
-    (recorded / artifacts.CASES).write_bytes(gzip.compress(b'{"dataset": 3}\n{}\n'))
-    with pytest.raises(OutputError, match=r"cases\.jsonl\.gz:1"):
-        write_report(open_run(str(recorded)), OutputFolder(str(recorded)), artifacts.REPORT)
-    assert (recorded / artifacts.REPORT).read_bytes() == before
 
 
 def test_a_folder_of_an_earlier_version(published: Path) -> None:

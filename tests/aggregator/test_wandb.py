@@ -21,11 +21,8 @@ from redis import Redis
 
 from services.aggregator import wandb_log
 from services.aggregator.publish import publish
-from services.aggregator.wandb_log import metric_keys
-from services.aggregator.wandb_process import library_failure
+from services.aggregator.wandb_process import library_failure, metric_keys
 from shared import artifacts
-from shared.config import load_config
-from shared.errors import ConfigError
 from shared.run_record import RunState
 from tests.aggregator.test_qa_logs import open_run, problems
 from tests.aggregator.wandb_server import Fault, WandbServer, wandb_server
@@ -233,18 +230,6 @@ def test_a_folder_elsewhere_has_no_offline_files(redis: Redis, stand_in) -> None
     assert "need a local output folder" in run["wandb"]["offline_error"]
 
 
-def test_a_folder_elsewhere_is_uploaded(
-    redis: Redis, stand_in, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stand_in(RECORDING)
-    monkeypatch.setenv("WANDB_API_KEY", KEY)
-    ledger, _ = open_run(redis, "memory://wandb-upload", problems(), wandb={"enabled": True})
-    publish(ledger)
-    run = artifacts.OutputFolder("memory://wandb-upload").read_json(artifacts.RUN)
-    assert run is not None
-    assert run["wandb"]["mode"] == "online"
-
-
 @pytest.mark.parametrize("section", [{"enabled": False}, {"enabled": True, "mode": "disabled"}])
 def test_switched_off(redis: Redis, tmp_path: Path, stand_in, section: dict[str, Any]) -> None:
     stand_in(BREAKS)
@@ -253,21 +238,6 @@ def test_switched_off(redis: Redis, tmp_path: Path, stand_in, section: dict[str,
     run = json.loads((tmp_path / "out" / artifacts.RUN).read_text())
     assert run["wandb"] in (None, {"mode": "none"})
     assert not (tmp_path / "out" / "wandb").exists()
-
-
-def test_metric_keys() -> None:
-    summary = {"a": {"rate": 0.5, "rate_ci95": [0.4, 0.6], "cost": None, "n": 3}, "b": {}}
-    assert metric_keys(summary) == {
-        "eval/a/rate": 0.5,
-        "eval/a/rate_ci95_low": 0.4,
-        "eval/a/rate_ci95_high": 0.6,
-        "eval/a/n": 3,
-    }
-
-
-def test_an_unknown_mode() -> None:
-    with pytest.raises(ConfigError, match=r"wandb\.mode"):
-        load_config(None, ["wandb.mode=sometimes"])
 
 
 # The library itself.
@@ -455,12 +425,6 @@ def test_an_upload_that_fails(
     assert (note["mode"], note["sync"]) == ("offline", f"wandb sync {note['path']}")
     (kept,) = (tmp_path / "out" / "wandb").glob("*run-*")  # nothing is left of the upload
     assert kept == Path(note["path"])
-
-
-def test_the_baseline_takes_part(no_key: None) -> None:
-    config = load_config("configs/phase0_eval.yaml").wandb
-    assert (config.enabled, config.mode) == (True, "auto")
-    assert (config.project, config.name) == ("rlvr_coding_model", None)
 
 
 @pytest.mark.parametrize(

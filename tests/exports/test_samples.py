@@ -4,7 +4,7 @@ import pytest
 
 from services.data.records import write_dataset
 from shared import artifacts
-from shared.errors import DataError, OutputError
+from shared.errors import DataError
 from shared.outlines import ProblemOutline
 from tests.exports.conftest import Exported, problems
 
@@ -63,24 +63,3 @@ def test_data_that_is_another(finished: Exported) -> None:
     assert "humaneval is not the data set that the run was made with" in note
     with pytest.raises(DataError, match="not the data set that the run was made with"):
         finished.load(str(finished.data))
-
-
-def test_a_torn_last_line_is_a_note(finished: Exported) -> None:
-    with (finished.run / artifacts.VERDICTS).open("a") as file:
-        file.write('{"dataset": "huma')
-    (note,) = finished.load().notes
-    assert "torn last line" in note
-
-
-@pytest.mark.parametrize("name", [artifacts.VERDICTS, artifacts.GENERATIONS])
-def test_a_damaged_file(finished: Exported, name: str) -> None:
-    (finished.run / name).write_text("{}\n")
-    with pytest.raises(OutputError, match=f"{name}:1"):
-        finished.load()
-
-
-def test_a_config_of_another_version(finished: Exported) -> None:
-    run = finished.run / artifacts.RUN
-    run.write_text(run.read_text().replace('"top_p"', '"top_q"'))
-    with pytest.raises(OutputError, match=r"top_q.* read it with the Plumbline that wrote it"):
-        finished.load()

@@ -4,8 +4,7 @@ import json
 
 from sandbox_fusion import RunCodeResponse
 
-from services.aggregator.api.answers import extracted
-from services.aggregator.api.models import ExtractedCode
+from services.aggregator.api.runs import ExtractedCode, extracted
 from services.judge.judging import judge_answer
 from services.judge.requests import Attempts, RunCode
 from shared.extraction import Extraction, extract, extract_verl

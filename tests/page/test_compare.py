@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -10,10 +9,6 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 from redis import Redis
 
-from services.aggregator.comparison.page import write_comparison
-from shared.analysis.compare import compare_runs, comparison_document
-from shared.analysis.runs import read_runs
-from shared.artifacts import OutputFolder
 from tests.cli.commands import plumb
 from tests.page import compared
 from tests.page.conftest import Visit
@@ -32,8 +27,6 @@ VIEWS = {
     "four": "#/compare?runs=base,tuned,other,moving",
     "problems": "#/problems/codecontests_valid",
     "problem": "#/problem/codecontests_valid/1500_B.%20Pairs",
-    "file": "comparison.html",
-    "file_flip": "comparison.html#/compare?runs=A%2CB" + FLIP,
 }
 
 
@@ -47,24 +40,19 @@ def printed(runs: Path) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def runs(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the published runs, and in it their comparison as a file."""
+    """The folder of the published runs, with what `plumb compare` says of two of them."""
     folder = tmp_path_factory.mktemp("runs")
     compared.wait(compared.fill(books, str(folder)))
-    files = ("--html", "comparison.html", "--json", "found.json")
-    done = plumb("compare", "base", "tuned", *files, folder=folder)
+    done = plumb("compare", "base", "tuned", "--json", "found.json", folder=folder)
     assert done.code == 0, done.stderr
     (folder / "printed.txt").write_text(done.stdout)
     return folder
 
 
 @pytest.fixture(scope="module")
-def urls(address: str, runs: Path) -> dict[str, str]:
+def urls(address: str) -> dict[str, str]:
     """The address of each view."""
-    homes = {False: f"{address}/", True: (runs / "comparison.html").as_uri()}
-    return {
-        view: homes[where.startswith("comparison.html")] + where.removeprefix("comparison.html")
-        for view, where in VIEWS.items()
-    }
+    return {view: f"{address}/{where}" for view, where in VIEWS.items()}
 
 
 def show(page: Page, url: str) -> None:
@@ -104,7 +92,7 @@ def test_every_view_is_readable_and_what_is_drawn_and_pressed_has_a_name(
 
 def test_every_control_is_reached_by_keyboard(urls: dict[str, str], visit: Visit) -> None:
     page, _watch = visit()
-    for view in ("choice", "flip", "four", "problems", "problem", "file"):
+    for view in ("choice", "flip", "four", "problems", "problem"):
         show(page, urls[view])
         expect(page.locator("main")).not_to_contain_text("Loading")
         if view == "four":
@@ -303,14 +291,13 @@ def test_slices_show_their_flips(address: str, visit: Visit) -> None:
     assert watch.errors == []
 
 
-@pytest.mark.parametrize("view", ["pair", "file"])
 def test_the_page_the_json_and_scipy_agree_to_the_last_printed_digit(
-    view: str, urls: dict[str, str], visit: Visit, runs: Path, printed: dict[str, list[str]]
+    urls: dict[str, str], visit: Visit, runs: Path, printed: dict[str, list[str]]
 ) -> None:
     stats = pytest.importorskip("scipy.stats")
     found = json.loads((runs / "found.json").read_text())["comparisons"][0]["datasets"]
     page, watch = visit()
-    show(page, urls[view])
+    show(page, urls["pair"])
     for dataset, one in found.items():
         accepted = one["accepted_at_1"]
         low, high = accepted["ci95"]
@@ -328,36 +315,3 @@ def test_the_page_the_json_and_scipy_agree_to_the_last_printed_digit(
         words = printed[dataset]
         assert expected[5:8] == [words[5], " ".join(words[6:9]), words[9]]
     assert watch.errors == []
-
-
-def test_the_api_answers_what_is_computed_from_the_folders(
-    address: str, visit: Visit, runs: Path
-) -> None:
-    page, _watch = visit()
-    answer = page.request.get(f"{address}/api/compare?runs=base,tuned,other").json()
-    first, *others = read_runs([str(runs / name) for name in ("base", "tuned", "other")])
-    document = comparison_document([compare_runs(first, one) for one in others], flips=False)
-    expected = json.loads(json.dumps([asdict(one) for one in document.comparisons]))
-    assert answer["comparisons"] == expected
-
-
-def test_the_file_needs_no_network_and_is_the_same_each_time(
-    runs: Path, visit: Visit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(runs)
-    file = runs / "comparison.html"
-    first, second = read_runs(["base", "tuned"])
-    assert write_comparison([compare_runs(first, second)], OutputFolder("."), "again.html") == []
-    assert (runs / "again.html").read_bytes() == file.read_bytes()
-    page, watch = visit()
-    show(page, file.as_uri())
-    expect(page.locator("h1")).to_have_text("Compare 2 runs")
-    page.get_by_role("region", name="Samples").locator("tr.row a").first.click()
-    expect(
-        page.locator(".opened article").get_by_label("Code that was judged, base")
-    ).to_be_visible()
-    page.locator(".opened summary").click()
-    expect(page.get_by_label("Prompt", exact=True)).to_contain_text("Mirror signs")
-    page.get_by_label("Data set").select_option("humaneval")
-    expect(page.locator("h2", has_text="Samples of")).to_have_text("Samples of humaneval")
-    assert_quiet(page, watch, file.as_uri())

@@ -11,7 +11,6 @@ from redis import Redis
 from shared.run_record import RunState
 from tests.conftest import RedisServer
 from tests.page import trained
-from tests.page.compared import until_known
 from tests.page.conftest import Visit
 from tests.page.quiet import assert_quiet
 from tests.page.readable import assert_readable
@@ -216,15 +215,4 @@ def test_a_report_has_no_history(report: str, visit: Visit) -> None:
     page, watch = visit()
     page.goto(f"{report}#/history")
     expect(page.locator("main")).to_contain_text("has no history")
-    assert watch.errors == []
-
-
-def test_a_run_of_which_nothing_is_known_says_so(address: str, visit: Visit, books: Redis) -> None:
-    page, watch = visit()
-    trained.begin(books, "empty", "x", name="empty", model="m", begun=-1.0)
-    until_known(address, "empty")
-    page.goto(f"{address}/#/run/empty/performance")
-    expect(page.locator(".part")).to_contain_text("cannot be told")
-    page.goto(f"{address}/#/history")
-    expect(page.locator("h1")).to_have_text("History")
     assert watch.errors == []

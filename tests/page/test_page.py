@@ -24,7 +24,7 @@ from tests.page.choices import choose
 from tests.page.compared import until_known
 from tests.page.conftest import Visit
 from tests.page.keyboard import assert_reached_by_keyboard
-from tests.page.readable import CONTRAST, Looks, assert_readable_in
+from tests.page.readable import Looks, assert_readable_in
 from tests.shared.ledgers import problem
 
 pytestmark = pytest.mark.browser
@@ -206,15 +206,6 @@ def test_the_prompt_is_shown_as_it_was_sent(address: str, report: str, visit: Vi
     assert watch.errors == []
 
 
-def test_contrast_is_really_measured(address: str, visit: Visit) -> None:
-    page, _watch = visit()
-    show(page, f"{address}/")
-    page.evaluate("document.querySelector('h1').style.color = '#999'")
-    poor = [text for text in page.evaluate(CONTRAST) if text["ratio"] < text["least"]]
-    assert [text["words"] for text in poor] == ["Runs"]
-    assert poor[0]["ratio"] == pytest.approx(2.849, abs=0.001)
-
-
 def test_every_control_is_reached_by_keyboard_shows_it_and_has_a_name(
     urls: dict[str, str], visit: Visit
 ) -> None:
@@ -292,24 +283,6 @@ def test_the_filtered_samples_are_downloaded(view: str, urls: dict[str, str], vi
     assert len(rows) == int(counts[-1])
 
 
-def test_filters_stay_in_the_address(address: str, visit: Visit) -> None:
-    page, _watch = visit()
-    show(page, f"{address}/{VIEWS['run']}")
-    choose(page, "Status", "runtime_error")
-    choose(page, "Data set", "humaneval")
-    page.get_by_label("Order").select_option("desc")
-    page.get_by_label("Search").fill("5")
-    problems = page.locator("tr.row a")
-    expect(problems).to_have_text(["humaneval_054", "humaneval_005"])
-    page.reload()
-    expect(problems).to_have_text(["humaneval_054", "humaneval_005"])
-    expect(page.get_by_role("button", name="Data set: ")).to_contain_text("humaneval")
-    problems.first.click()
-    expect(page.locator("h1")).to_have_text("humaneval_054")
-    page.go_back()
-    expect(problems).to_have_text(["humaneval_054", "humaneval_005"])
-
-
 def scrolled_to(page: Page, place: float) -> None:
     give_up = time.monotonic() + 60
     while abs(page.evaluate("scrollY") - place) > 50:
@@ -333,25 +306,6 @@ def test_a_sample_opens_at_its_top_and_back_returns_to_the_place(
     expect(page.locator("h1")).to_have_text("done")
     scrolled_to(page, place)
     page.go_forward()
-    expect(page.locator("h1")).to_have_text("codecontests_valid_040")
-    scrolled_to(page, 0)
-
-
-def test_the_place_in_a_view_is_not_taken_for_that_of_the_next(address: str, visit: Visit) -> None:
-    page, _watch = visit()
-    show(page, f"{address}/{VIEWS['run']}")
-    page.locator("tr.row a").nth(40).click()
-    expect(page.locator("h1")).to_have_text("codecontests_valid_040")
-    page.go_back()
-    expect(page.locator("h1")).to_have_text("done")
-    held: list[Route] = []
-    page.route("**/samples/codecontests_valid/**", lambda route: held.append(route), times=1)
-    page.evaluate("history.forward()")
-    while not held:
-        page.wait_for_timeout(10)
-    page.evaluate("scrollTo(0, 700)")  # the list of samples still stands
-    page.wait_for_timeout(300)
-    held[0].continue_()
     expect(page.locator("h1")).to_have_text("codecontests_valid_040")
     scrolled_to(page, 0)
 
@@ -491,18 +445,6 @@ def test_runs_are_found_by_text_and_chosen_by_keyboard(address: str, visit: Visi
     assert watch.errors == []
 
 
-def test_a_link_to_a_sample_can_be_given_away(address: str, visit: Visit) -> None:
-    page, _watch = visit()
-    show(page, f"{address}/{SAMPLE}")
-    for _ in range(2):
-        expect(page.locator("h1")).to_have_text("codecontests_valid_001")
-        expect(page.get_by_label("Expected")).to_have_text("6\nsame\n", use_inner_text=False)
-        expect(page.locator("pre .keyword").first).to_have_text("def")
-        expect(page.locator(".lost")).to_have_text(["3\n"])
-        expect(page.get_by_role("link", name="Next sample")).to_be_visible()
-        page.reload()
-
-
 def test_a_view_that_comes_too_late_is_not_shown(address: str, visit: Visit) -> None:
     page, _watch = visit()
     held: list[Route] = []
@@ -597,34 +539,6 @@ def test_a_run_shows_its_health(address: str, books: Redis, visit: Visit) -> Non
     assert watch.errors == []
 
 
-def test_a_run_that_is_being_published_is_followed_to_its_end(address: str, visit: Visit) -> None:
-    page, watch = visit()
-
-    def before_publishing(route: Route) -> None:
-        answer = route.fetch()
-        document = answer.json()
-        document["summary"]["state"] = "judged"
-        route.fulfill(response=answer, json=document)
-
-    page.route("**/api/runs/done", before_publishing, times=1)
-    show(page, f"{address}/#/run/done")
-    expect(page.locator("main")).to_contain_text("incomplete, begun")
-    assert watch.errors == []
-
-
-@pytest.mark.nightly
-def test_a_view_that_takes_long_says_so(address: str, visit: Visit) -> None:
-    page, watch = visit()
-    held: list[Route] = []
-    page.route("**/api/runs/done", lambda route: held.append(route), times=1)
-    page.goto(f"{address}/#/run/done")
-    expect(page.locator("main")).to_have_text("Loading …")
-    held[0].continue_()
-    expect(page.locator("h1")).to_have_text("done")
-    expect(page.locator("main")).not_to_contain_text("Loading")
-    assert watch.errors == []
-
-
 @pytest.fixture
 def own(redis_server: RedisServer, tmp_path: Path, books: Redis) -> Iterator[Aggregator]:
     """An aggregator that may be killed."""
@@ -634,49 +548,6 @@ def own(redis_server: RedisServer, tmp_path: Path, books: Redis) -> Iterator[Agg
     yield aggregator
     aggregator.process.kill()
     aggregator.process.wait()
-
-
-def test_the_list_of_runs_tells_of_an_aggregator_that_went_away(
-    own: Aggregator, visit: Visit
-) -> None:
-    page, _watch = visit()
-    page.clock.install()
-    page.goto(own.url)
-    link = page.get_by_role("link", name="broken")
-    link.focus()
-    with page.expect_response("**/api/runs"):
-        page.clock.run_for(10_000)  # the list is asked for every few seconds
-    expect(link).to_be_focused()
-    own.process.kill()
-    own.process.wait()
-    page.clock.run_for(10_000)
-    expect(page.locator("#notice")).to_contain_text("does not answer since")
-    expect(link).to_be_focused()
-    expect(page.locator("main")).not_to_contain_text(" left")
-
-
-def test_an_answer_that_is_refused_is_asked_for_again(
-    address: str, books: Redis, visit: Visit
-) -> None:
-    """As a proxy does: the figures come all the same."""
-    page, _watch = visit()
-    plain.judge_some(plain.begin(books, "refused", ""), 0, 7)
-    asked: list[Route] = []
-
-    def refuse_once(route: Route) -> None:
-        asked.append(route)
-        if len(asked) == 2:
-            route.fulfill(status=503, json={"error": "too many"})
-        else:
-            route.continue_()
-
-    page.route("**/api/runs/refused", refuse_once)
-    show(page, f"{address}/#/run/refused")
-    give_up = time.monotonic() + 60
-    while len(asked) < 3:
-        assert time.monotonic() < give_up
-        page.wait_for_timeout(50)
-    expect(page.locator("#notice")).to_be_empty()
 
 
 @pytest.mark.nightly
@@ -722,22 +593,6 @@ def test_an_aggregator_that_went_away_is_told_and_found_again(
         again.process.kill()
         again.process.wait()
     assert watch.errors == []
-
-
-def test_the_samples_come_right_after_one_chart(address: str, visit: Visit) -> None:
-    """What decides comes first: all intervals and the first samples are on the first screens."""
-    for width, most in ((1280, 700), (390, 1100)):
-        page, _watch = visit(width)
-        show(page, f"{address}/{VIEWS['run']}")
-        assert page.locator("svg:visible:not(.interval)").count() == 0
-        assert (page.locator(".samples").bounding_box() or {})["y"] < most
-    page, _watch = visit(2560)
-    show(page, f"{address}/{VIEWS['run']}")
-    chart, samples = page.locator(".intervals").bounding_box(), page.locator(".samples")
-    beside = samples.bounding_box()
-    assert chart and beside
-    assert chart["x"] + chart["width"] < beside["x"] < 1600
-    assert beside["x"] + beside["width"] > 2400
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -808,20 +663,6 @@ def test_an_update_disturbs_no_reader(address: str, books: Redis, visit: Visit) 
     assert (link.bounding_box() or {})["y"] == pytest.approx(place, abs=5)
     assert page.evaluate("document.querySelector('.intervals').same")
     assert watch.errors == []
-
-
-def test_samples_judged_after_the_page_was_opened_are_listed(
-    address: str, books: Redis, visit: Visit
-) -> None:
-    page, _ = visit()
-    ledger = plain.begin(books, "early", "")
-    until_known(address, "early")
-    page.goto(f"{address}/#/run/early")
-    expect(page.locator("main")).to_contain_text("No such sample.")
-    plain.judge_some(ledger, 0, 3)
-    expect(page.locator("tr.row")).to_have_count(3)
-    plain.judge_some(ledger, 3, 5)
-    expect(page.locator("tr.row")).to_have_count(5)
 
 
 @pytest.mark.nightly

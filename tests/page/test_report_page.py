@@ -8,13 +8,12 @@ from playwright.sync_api import Page, expect
 from redis import Redis
 
 from services.aggregator.publish import publish
+from services.aggregator.report.contents import Bounds
 from services.aggregator.report.page import write_report
-from services.aggregator.report.samples import Bounds
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.finished_run import open_run
 from tests.aggregator.reports import finished
-from tests.page import plain
 from tests.page.choices import choose
 from tests.page.conftest import Visit
 
@@ -114,22 +113,4 @@ def test_nothing_is_wider_than_the_window(visit: Visit, report: Path) -> None:
         for width in (390, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, fragment
-    assert errors == []
-
-
-def test_recorded_cases_of_a_sample(visit: Visit, redis: Redis, tmp_path: Path) -> None:
-    ledger = plain.begin(redis, "run-1", str(tmp_path / "out"))
-    plain.judge_some(ledger, 0, 6)
-    publish(ledger)
-    path = tmp_path / "out" / artifacts.REPORT
-    page, errors = opened(visit, path, "#/run/run-1/codecontests_valid/codecontests_valid_001/0")
-    cases = page.get_by_role("group", name="Cases")
-    rows = cases.locator("tr").filter(has=page.locator("th[scope=row]"))
-    expect(rows).to_have_count(50)
-    assert [one.split()[0] for one in rows.all_inner_texts()[:4]] == ["20", "40", "59", "0"]
-    expect(page.locator(".cases")).to_contain_text("60 recorded, of")
-    expect(page.locator(".cases")).to_contain_text("has 50 of them; the run's cases.jsonl.gz has")
-    cases.get_by_text("Texts of case 20").click()
-    expect(cases.get_by_role("group", name="Standard error")).to_have_text("KeyError: 7\n")
-    expect(page.get_by_role("button", name="More cases")).to_be_hidden()
     assert errors == []

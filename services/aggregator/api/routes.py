@@ -9,51 +9,65 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from aiohttp import web
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import to_json
 from redis.exceptions import RedisError
 
-from services.aggregator.api import answers
-from services.aggregator.api.models import (
-    RunList,
-)
-from services.aggregator.api.openapi import ROUTES, document
-from services.aggregator.api.trend_models import (
+from services.aggregator.api.runs import RunDetail, RunSummary, SampleDetail, latest_runs
+from services.aggregator.cases import CasePage, ReadCases
+from services.aggregator.comparison import (
+    Comparisons,
+    FlipPage,
     GateAnswer,
-    GateQuery,
-    HistoryQuery,
+    flip_page,
+    run_names,
 )
-from services.aggregator.api.trends import Trends
-from services.aggregator.cases import CasePage, CasesQuery, ReadCases
-from services.aggregator.comparison.answers import flip_page, run_names
-from services.aggregator.comparison.cache import Comparisons
-from services.aggregator.comparison.models import CompareQuery, FlipsQuery, GridQuery
 from services.aggregator.folders.watch import FoldersStatus, RunFolders
-from services.aggregator.index.across import grid, problem_answers
+from services.aggregator.index.across import Grid, ProblemAnswers, grid, problem_answers
 from services.aggregator.index.database import Database, IndexDamagedError
-from services.aggregator.index.facets import facets
-from services.aggregator.index.failures import FailuresQuery, failure_groups
-from services.aggregator.index.filters import SampleFilter
-from services.aggregator.index.overview import (
-    IndexedRun,
-    all_figures,
-    all_runs,
-    find_run,
+from services.aggregator.index.history import (
+    HistoryAnswer,
+    TrendRun,
+    history_answer,
+    scores,
+    trend_run,
 )
-from services.aggregator.index.pages import CursorError, SampleQuery, samples_page
-from services.aggregator.index.performance import performance
+from services.aggregator.index.overview import IndexedRun, all_figures, all_runs, find_run
+from services.aggregator.index.performance import Performance, performance
+from services.aggregator.index.queries import (
+    CompareQuery,
+    FailuresQuery,
+    FlipsQuery,
+    GateQuery,
+    GridQuery,
+    HistoryQuery,
+    PageQuery,
+    Query,
+    SampleFilter,
+    SampleQuery,
+)
 from services.aggregator.index.records import read_sample
 from services.aggregator.index.run_cache import RunCache
-from shared.analysis.compare import Comparison, comparison_document
+from services.aggregator.index.samples import (
+    Facets,
+    FailureGroups,
+    SamplePage,
+    facets,
+    failure_groups,
+    samples_page,
+)
+from shared.analysis.compare import Comparison, ComparisonDocument, comparison_document
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import DataError
 from shared.schemas import SampleId, describe, is_encodable
+from shared.service import openapi
 from shared.service.logs import get_logger
+from shared.service.openapi import Route
 from shared.service.server import Handler, json_error, json_http_errors
 
 log = get_logger(__name__)
 
-_MOST_RUNS = 2000  # in the list of all runs
+_MOST_RUNS = 2000  # in the list of all runs, and cached of their trends
 _THREADS = 8
 # Samples that are read at once: each may have many MiB, for which its thread keeps all others from
 # running, the event loop too.
@@ -68,8 +82,36 @@ _HEADERS = {
 }
 
 T = TypeVar("T")
-Query = TypeVar("Query", bound=BaseModel)
+QueryT = TypeVar("QueryT", bound=Query)
 RunReader = Callable[[sqlite3.Connection, IndexedRun], T]
+
+_RUN = "/api/runs/{run}"
+_SAMPLE = f"{_RUN}/samples/{{dataset}}/{{problem_id}}/{{sample_index}}"
+ROUTES: tuple[Route, ...] = (
+    Route("/api/runs", "list_runs", "All runs by id", dict[str, RunSummary]),
+    Route("/api/folders", "list_folders", "Folders with finished runs", FoldersStatus),
+    Route(_RUN, "show_run", "A run with config, facts and live figures", RunDetail),
+    Route(f"{_RUN}/samples", "list_samples", "Judged samples", SamplePage, query=SampleQuery),
+    Route(f"{_RUN}/facets", "count_choices", "Samples by each choice", Facets, query=SampleFilter),
+    Route(f"{_RUN}/failures", "group_failures", "Failures", FailureGroups, query=FailuresQuery),
+    Route(f"{_SAMPLE}/cases", "list_cases", "Recorded cases", CasePage, query=PageQuery),
+    Route(_SAMPLE, "show_sample", "A sample with all of its texts", SampleDetail),
+    Route(f"{_RUN}/performance", "show_performance", "Load over time", Performance),
+    Route("/api/history", "show_history", "Runs by measurement", HistoryAnswer, query=HistoryQuery),
+    Route("/api/gate", "show_gate", "The gate's verdict on a run", GateAnswer, query=GateQuery),
+    Route(
+        "/api/compare", "compare_runs", "Runs against one", ComparisonDocument, query=CompareQuery
+    ),
+    Route("/api/compare/flips", "list_flips", "Samples of two runs", FlipPage, query=FlipsQuery),
+    Route("/api/compare/grid", "show_grid", "Problems by runs", Grid, query=GridQuery),
+    Route(
+        "/api/problems/{dataset}/{problem_id}",
+        "show_problem",
+        "A problem with the answers of all runs",
+        ProblemAnswers,
+    ),
+    Route("/api/openapi.json", "describe", "This document"),
+)
 
 
 def add_api(
@@ -113,8 +155,9 @@ class _Api:
         self._database = database
         self._figures = RunCache(all_figures)
         self._performance = RunCache(performance)
-        self._comparisons = Comparisons()
-        self._trends = Trends(policy, self._comparisons)
+        self._trends = RunCache(trend_run, most=_MOST_RUNS)
+        self._policy = policy.name if policy else None
+        self._comparisons = Comparisons(policy)
         self._reading = asyncio.Semaphore(_READ_AT_ONCE)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
 
@@ -123,15 +166,15 @@ class _Api:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def list_runs(self, _request: web.Request) -> web.Response:
-        def read(connection: sqlite3.Connection) -> tuple[RunList, int]:
+        def read(connection: sqlite3.Connection) -> tuple[dict[str, RunSummary], int]:
             runs = all_runs(connection)
-            shown = answers.latest_runs(runs, _MOST_RUNS)
-            scores = self._trends.scores(connection)
-            found = {run.run: answers.run_summary(run, scores.get(run.run)) for run in shown}
-            return RunList(found), len(runs) - len(shown)
+            shown = latest_runs(runs, _MOST_RUNS)
+            known = scores(self._trend_runs(connection, runs))
+            return {run.run: RunSummary.of(run, known[run.run]) for run in shown}, len(runs)
 
-        found, left_out = await self._snapshot(read)
-        response = _answer(found)
+        summaries, total = await self._snapshot(read)
+        response = _answer(summaries)
+        left_out = total - len(summaries)
         if left_out:
             response.headers["Plumbline-Runs-Left-Out"] = str(left_out)
         return response
@@ -142,19 +185,14 @@ class _Api:
     async def show_run(self, request: web.Request) -> web.Response:
         return _answer(
             await self._read(
-                request, lambda db, run: answers.run_detail(db, run, self._figures.of(db, run))
+                request, lambda db, run: RunDetail.of(db, run, self._figures.of(db, run))
             )
         )
 
     async def list_samples(self, request: web.Request) -> web.Response:
         query = _query(request, SampleQuery)
 
-        try:
-            return _answer(
-                await self._read(request, lambda db, run: samples_page(db, run.id, query))
-            )
-        except CursorError as error:
-            raise _bad_request(f"cursor: {error}") from None
+        return _answer(await self._read(request, lambda db, run: samples_page(db, run.id, query)))
 
     async def count_choices(self, request: web.Request) -> web.Response:
         wanted = _query(request, SampleFilter)
@@ -169,16 +207,16 @@ class _Api:
         sample = _sample(request)
 
         def read(connection: sqlite3.Connection, run: IndexedRun) -> bytes:
-            found = answers.sample_detail(connection, run, sample)
+            found = SampleDetail.of(connection, run, sample)
             if found is None:
                 raise _no_sample(run, sample)
-            return found.model_dump_json().encode()  # in the thread: it may have many MiB
+            return to_json(found)  # in the thread: it may have many MiB
 
         async with self._reading:
             return _json(await self._read(request, read))
 
     async def list_cases(self, request: web.Request) -> web.Response:
-        sample, query = _sample(request), _query(request, CasesQuery)
+        sample, query = _sample(request), _query(request, PageQuery)
 
         def read(connection: sqlite3.Connection, run: IndexedRun) -> IndexedRun:
             if read_sample(connection, run.id, sample) is None:
@@ -187,7 +225,7 @@ class _Api:
 
         run = await self._read(request, read)
         async with self._reading:
-            language = answers.language_of(run, sample.dataset)
+            language = run.language(sample.dataset)
             found = await self._in_thread(
                 lambda: CasePage.of(*self._read_cases(run, sample), query, language)
             )
@@ -199,10 +237,12 @@ class _Api:
     async def show_history(self, request: web.Request) -> web.Response:
         query = _query(request, HistoryQuery)
 
+        def read(connection: sqlite3.Connection) -> HistoryAnswer:
+            runs = self._trend_runs(connection, all_runs(connection))
+            return history_answer(runs, query.protocol, self._policy)
+
         try:
-            return _answer(
-                await self._snapshot(lambda db: self._trends.history(db, query.protocol))
-            )
+            return _answer(await self._snapshot(read))
         except LookupError:
             hint = "/api/history lists those that there are"
             raise _not_found(f"no run has the protocol {query.protocol!r}; {hint}") from None
@@ -212,7 +252,7 @@ class _Api:
 
         def read(connection: sqlite3.Connection) -> GateAnswer:
             baseline, run = (_found(connection, name) for name in (query.baseline, query.run))
-            return self._trends.gate(connection, baseline, run)
+            return self._comparisons.gate(connection, baseline, run)
 
         return _answer(await self._snapshot(read))
 
@@ -227,8 +267,6 @@ class _Api:
     async def list_flips(self, request: web.Request) -> web.Response:
         query = _query(request, FlipsQuery)
         names = run_names(query.runs, most=2)
-        if not all(is_encodable(one) for one in (query.dataset, query.q or "", query.bucket or "")):
-            raise _bad_request("a parameter is not UTF-8")
         return _answer(
             await self._compare(
                 names, lambda db, compared, runs: flip_page(db, compared[0], runs, query)
@@ -252,12 +290,19 @@ class _Api:
         return _answer(found)
 
     async def describe(self, _request: web.Request) -> web.Response:
-        return web.json_response(document())
+        return web.json_response(openapi.document("Plumbline aggregator", ROUTES))
 
     async def _read(self, request: web.Request, read: RunReader[T]) -> T:
         """Read the run named in the path from one snapshot of the index."""
         name = request.match_info["run"]
         return await self._snapshot(lambda db: read(db, _found(db, name)))
+
+    def _trend_runs(
+        self, connection: sqlite3.Connection, runs: Sequence[IndexedRun]
+    ) -> list[TrendRun]:
+        """The runs with their figures, the earliest first."""
+        trends = [self._trends.of(connection, run) for run in runs]
+        return sorted(trends, key=lambda trend: (trend.started_at, trend.run.run))
 
     async def _compare(
         self,
@@ -293,15 +338,15 @@ def _found(connection: sqlite3.Connection, name: str) -> IndexedRun:
 
 
 def _answer(value: object) -> web.Response:
-    """What a query returned, a model or a dataclass, as JSON."""
-    return _json(to_json(value))
+    """A dataclass, what it holds, or a model as JSON."""
+    return _json(to_json(value, inf_nan_mode="null"))
 
 
 def _json(body: bytes) -> web.Response:
     return web.Response(body=body, content_type="application/json")
 
 
-def _query(request: web.Request, model: type[Query]) -> Query:
+def _query(request: web.Request, model: type[QueryT]) -> QueryT:
     fields = dict(request.query)
     if twice := sorted({name for name in request.query if len(request.query.getall(name)) > 1}):
         raise _bad_request(f"{twice[0][:50]}: given more than once")

@@ -4,12 +4,11 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.aggregator.comparison.models import GridQuery
 from services.aggregator.index.overview import IndexedRun
 from services.aggregator.index.problems import ProblemKey, read_outline
+from services.aggregator.index.queries import GridQuery
 from shared.analysis.statistics import pass_at_k
 from shared.outlines import ProblemOutline
-from shared.run_record import RunMeta
 from shared.statuses import FinalStatus
 
 _KS = (1, 5, 10, 100)
@@ -81,7 +80,7 @@ def problem_answers(
     connection: sqlite3.Connection, runs: Sequence[IndexedRun], problem: ProblemKey
 ) -> ProblemAnswers | None:
     """Read all answers to a problem; None if no run has any."""
-    latest = sorted(runs, key=lambda run: (run.meta() or RunMeta()).started_at or 0, reverse=True)
+    latest = sorted(runs, key=lambda run: run.meta.started_at or 0, reverse=True)
     answers = {run.run: answers_of(connection, run.id, problem) for run in latest}
     latest = [run for run in latest if answers[run.run]]
     if not latest:
@@ -111,14 +110,13 @@ def _in_run(
     outline: ProblemOutline | None,
     shown: ProblemOutline | None,
 ) -> ProblemInRun:
-    meta = run.meta() or RunMeta()
     judged = sum(one.final_status is not FinalStatus.API_ERROR for one in answers)
     accepted = sum(one.accepted for one in answers)
     return ProblemInRun(
         run=run.run,
-        name=meta.name or None,
-        model=meta.model or meta.config.actor_rollout_ref.model.path or None,
-        temperature=meta.config.actor_rollout_ref.rollout.temperature,
+        name=run.meta.name or None,
+        model=run.model,
+        temperature=run.meta.config.actor_rollout_ref.rollout.temperature,
         judged=judged,
         accepted=accepted,
         pass_at={k: pass_at_k(judged, accepted, k) for k in _KS if k <= judged},

@@ -8,53 +8,51 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import JsonValue, ValidationError
+from pydantic import ValidationError
 
 from services.aggregator.index.overview import IndexedRun, published_metrics
 from services.aggregator.index.records import run_record
-from shared.analysis.measurement import dataset_hashes, measurement_hash
-from shared.analysis.statistics import ratio, share_over_problems
+from shared.analysis.differences import Mismatch, run_differences
+from shared.analysis.measurement import changes, dataset_hashes, measurement_hash
+from shared.analysis.statistics import Metrics, MetricValue, share_over_problems
 from shared.run_record import RunRecord, RunState
 from shared.schemas import describe
 from shared.statuses import FinalStatus
 
-_RATE_COLUMNS = (
-    "SELECT dataset, count(*), sum(accepted), count(DISTINCT problem_id), avg(pass_ratio), "
-    "sum(output_tokens), count(output_tokens), sum(total_judge_time) FROM samples "
-    f"WHERE run_id = ? AND final_status <> '{FinalStatus.API_ERROR}' GROUP BY dataset"
+# Runs of one trend, other measurements with their differences, and names of runs in lists.
+_MOST_RUNS, _MOST_OTHERS, _MOST_NAMED = 500, 20, 20
+_MOST_DIFFERENCES = 30
+# Metrics of a trend.
+_TREND = (
+    *("accepted_at_1", "accepted_at_1_ci95", "accepted_at_1_bounds", "pass_ratio_mean"),
+    *("throughput", "avg_total_gen_tokens", "avg_total_judge_time"),
+    *("total_spend_per_solved_tokens", "total_spend_per_solved_judge_time"),
+)
+_SO_FAR = (
+    "SELECT dataset, count(*), sum(accepted), count(DISTINCT problem_id), avg(pass_ratio) "
+    f"FROM samples WHERE run_id = ? AND final_status <> '{FinalStatus.API_ERROR}' GROUP BY dataset"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetTrend:
-    """Figures of one data set in one run, as published; of a run in progress, those so far.
+    """Samples of one data set in one run, and its metrics as published.
 
-    Attributes:
-        planned: Number of samples.
-        judged: Number of samples that were judged.
-        accepted_at_1: As in ``phase0_summary.json``, with its interval and its bounds.
-        pass_ratio_mean: Likewise, with its interval, which a run in progress does not have.
-        tokens_per_problem: Output tokens.
-        tokens_per_solved: Output tokens of all samples, by accepted sample.
-        judge_seconds_per_solved: Seconds in the sandbox, likewise.
-        judge_seconds: Seconds in the sandbox of all samples.
-        tokens_per_second: Output tokens by active second of the run.
-        samples_per_second: Judged samples by active second of the run.
+    Of a run in progress ``metrics`` has accepted@1 and the mean pass ratio so far.
     """
 
     planned: int
     judged: int
-    accepted_at_1: float | None = None
-    accepted_at_1_ci95: list[float] | None = None
-    accepted_at_1_bounds: list[float] | None = None
-    pass_ratio_mean: float | None = None
-    pass_ratio_mean_ci95: list[float] | None = None
-    tokens_per_problem: float | None = None
-    tokens_per_solved: float | None = None
-    judge_seconds_per_solved: float | None = None
-    judge_seconds: float | None = None
-    tokens_per_second: float | None = None
-    samples_per_second: float | None = None
+    metrics: Metrics = field(default_factory=dict)
+
+    @property
+    def accepted_at_1(self) -> float | None:
+        share = self.metrics.get("accepted_at_1")
+        return None if isinstance(share, list) else share
+
+    def interval(self, name: str) -> list[float] | None:
+        ends = self.metrics.get(name)
+        return ends if isinstance(ends, list) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +73,12 @@ class TrendRun:
     @property
     def started_at(self) -> float:
         """When it began (Unix); 0 if that is unknown or cannot be right."""
-        found = self.record.started_at if self.record else None
-        return found if found is not None and math.isfinite(found) and found > 0 else 0.0
+        started = self.record.started_at if self.record else None
+        return started if started is not None and math.isfinite(started) and started > 0 else 0.0
+
+    @property
+    def name(self) -> str | None:
+        return (self.record.name if self.record else "") or None
 
 
 def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
@@ -85,103 +87,29 @@ def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
         record = run_record(connection, run)
     except ValidationError as error:
         return TrendRun(run, unreadable=describe(error))
-    published = published_metrics(connection, run)
-    trends = (
-        {name: _published(run, name, one, record) for name, one in published.items()}
-        if published
-        else _so_far(connection, run, record)
-    )
+    metrics: dict[str, Metrics] = {
+        name: {key: values[key] for key in _TREND if key in values}
+        for name, values in published_metrics(connection, run).items()
+    } or _so_far(connection, run)
+    trends = {
+        name: DatasetTrend(run.samples_planned_of(name), run.judged(name), metrics.get(name, {}))
+        for name in run.datasets
+    }
     return TrendRun(run, measurement_hash(record), record, trends, dataset_hashes(record))
 
 
-def _published(run: IndexedRun, name: str, found: JsonValue, record: RunRecord) -> DatasetTrend:
-    metrics = found if isinstance(found, dict) else {}
-    statuses = run.statuses.get(name, {})
-    judged = sum(statuses.values()) - statuses.get(FinalStatus.API_ERROR, 0)
-    seconds = _number(metrics, "work_seconds")
-    per_problem, problems = _number(metrics, "avg_total_gen_tokens"), _number(metrics, "throughput")
-    judging = _number(metrics, "avg_total_judge_time")
-    tokens = None if per_problem is None or problems is None else per_problem * problems
-    at_work = None if judging is None or problems is None else judging * problems
-    return DatasetTrend(
-        planned=run.planned.get(name, (0, 0))[1],
-        judged=judged,
-        accepted_at_1=_number(metrics, "accepted_at_1"),
-        accepted_at_1_ci95=_interval(metrics, "accepted_at_1_ci95"),
-        accepted_at_1_bounds=_interval(metrics, "accepted_at_1_bounds"),
-        pass_ratio_mean=_number(metrics, "pass_ratio_mean"),
-        pass_ratio_mean_ci95=_interval(metrics, "pass_ratio_mean_ci95"),
-        tokens_per_problem=per_problem,
-        tokens_per_solved=_number(metrics, "total_spend_per_solved_tokens"),
-        judge_seconds_per_solved=_number(metrics, "total_spend_per_solved_judge_time"),
-        judge_seconds=None if at_work is None or seconds is None else at_work * seconds,
-        tokens_per_second=tokens,
-        samples_per_second=ratio(judged, seconds or 0.0),
-    )
-
-
-def _so_far(
-    connection: sqlite3.Connection, run: IndexedRun, record: RunRecord
-) -> dict[str, DatasetTrend]:
-    """Figures of a run that is not published, from its samples."""
-    seconds = _seconds(record)
-    trends = {
-        name: DatasetTrend(run.planned.get(name, (0, 0))[1], judged=0) for name in run.datasets
-    }
-    for name, judged, accepted, problems, passed, tokens, counted, judging in connection.execute(
-        _RATE_COLUMNS, (run.id,)
-    ):
+def _so_far(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metrics]:
+    metrics: dict[str, Metrics] = {}
+    for name, judged, accepted, problems, ratio in connection.execute(_SO_FAR, (run.id,)):
         share, interval = share_over_problems(accepted, judged, problems)
-        # As in the published figures: a sum of which a part is unknown is none.
-        tokens = float(tokens) if counted == judged else None
-        trends[name] = DatasetTrend(
-            planned=run.planned.get(name, (0, 0))[1],
-            judged=judged,
-            accepted_at_1=share,
-            accepted_at_1_ci95=interval,
-            pass_ratio_mean=passed,
-            tokens_per_problem=None if tokens is None else ratio(tokens, problems),
-            tokens_per_solved=None if tokens is None else ratio(tokens, accepted),
-            judge_seconds_per_solved=ratio(judging, accepted),
-            judge_seconds=judging,
-            tokens_per_second=None if tokens is None else ratio(tokens, seconds or 0.0),
-            samples_per_second=ratio(judged, seconds or 0.0),
-        )
-    return trends
-
-
-def _seconds(record: RunRecord) -> float | None:
-    """Active seconds of the run; None if none, or not a number, is recorded."""
-    found = record.active_seconds
-    return found if math.isfinite(found) and found > 1e-6 else None
-
-
-def _number(metrics: Mapping[str, JsonValue], name: str) -> float | None:
-    value = metrics.get(name)
-    known = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if known and isinstance(value, int | float) else None
-
-
-def _interval(metrics: Mapping[str, JsonValue], name: str) -> list[float] | None:
-    value = metrics.get(name)
-    if not isinstance(value, list) or len(value) != 2:
-        return None
-    ends = [float(end) for end in value if isinstance(end, int | float) and math.isfinite(end)]
-    return ends if len(ends) == 2 else None
-
-
-def by_protocol(runs: Sequence[TrendRun]) -> dict[str, list[TrendRun]]:
-    """Runs by their measurement: that of the latest run first."""
-    groups: dict[str, list[TrendRun]] = {}
-    for one in reversed(runs):
-        if one.protocol is not None:
-            groups.setdefault(one.protocol, []).append(one)
-    return {protocol: found[::-1] for protocol, found in groups.items()}
+        values: dict[str, MetricValue] = {"accepted_at_1": share, "accepted_at_1_ci95": interval}
+        metrics[name] = {**values, "pass_ratio_mean": ratio}
+    return metrics
 
 
 @dataclass(frozen=True, slots=True)
 class RunScore:
-    """accepted@1 of a data set, as in :class:`DatasetTrend`.
+    """accepted@1 of a data set, with its interval and bounds.
 
     ``difference`` is that to the last published run before that measured the same; model and seeds
     may differ. Runs whose sandboxes cannot be trusted are not taken for it.
@@ -195,22 +123,166 @@ class RunScore:
 
 def scores(runs: Sequence[TrendRun]) -> dict[str, dict[str, RunScore]]:
     """Scores by run and data set; the runs are sorted by the time they began."""
-    before: dict[str, float] = {}
-    found: dict[str, dict[str, RunScore]] = {}
-    for one in runs:
-        state = one.run.state
-        counts = state is not None and state.published and state is not RunState.UNTRUSTED
-        for name, trend in one.datasets.items():
-            if (share := trend.accepted_at_1) is None:
-                continue
-            measured = one.measured.get(name, "")
-            earlier = before.get(measured)
-            found.setdefault(one.run.run, {})[name] = RunScore(
-                share,
-                trend.accepted_at_1_ci95,
-                trend.accepted_at_1_bounds if trend.judged < trend.planned else None,
-                None if earlier is None else share - earlier,
+    since = {
+        (run.run.run, dataset): difference
+        for run, dataset, _, difference in changes(
+            (
+                run,
+                run.measured,
+                {name: trend.accepted_at_1 for name, trend in run.datasets.items()},
+                _is_baseline(run),
             )
-            if counts and measured:
-                before[measured] = share
-    return found
+            for run in runs
+        )
+    }
+    return {
+        run.run.run: {
+            name: RunScore(
+                trend.accepted_at_1,
+                trend.interval("accepted_at_1_ci95"),
+                trend.interval("accepted_at_1_bounds") if trend.judged < trend.planned else None,
+                since.get((run.run.run, name)),
+            )
+            for name, trend in run.datasets.items()
+            if trend.accepted_at_1 is not None
+        }
+        for run in runs
+    }
+
+
+def _is_baseline(run: TrendRun) -> bool:
+    state = run.run.state
+    return state is not None and state.published and state is not RunState.UNTRUSTED
+
+
+# Answers of the API.
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRun:
+    """A run in a trend, which began at a Unix time."""
+
+    run: str
+    name: str | None
+    model: str | None
+    started_at: float | None
+    datasets: Mapping[str, DatasetTrend]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryGroup:
+    """Runs of one measurement, in brief; ``models`` and ``names`` are the latest few."""
+
+    protocol: str
+    runs: int
+    datasets: list[str]
+    models: list[str]
+    names: dict[str, str]
+
+    @classmethod
+    def of(cls, protocol: str, runs: Sequence[TrendRun]) -> "HistoryGroup":
+        latest = runs[::-1]
+        models = dict.fromkeys(run.record.served_model for run in latest if run.record)
+        return cls(
+            protocol=protocol,
+            runs=len(runs),
+            datasets=list(dict.fromkeys(name for run in latest for name in run.run.datasets)),
+            models=[name for name in models if name][:_MOST_NAMED],
+            names={run.run.run: run.name or run.run.run for run in latest[:_MOST_NAMED]},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OtherGroup:
+    """Runs of another measurement, with what differs; ``more`` differences are not listed."""
+
+    group: HistoryGroup
+    differences: list[Mismatch]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Runs of one measurement, the earliest first, and those of others apart from them.
+
+    ``left_out`` counts the earliest runs if there are too many.
+    """
+
+    group: HistoryGroup
+    runs: list[HistoryRun]
+    left_out: int
+    others: list[OtherGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryAnswer:
+    """All measurements, that of the latest run first, and the history of the one asked for.
+
+    ``unreadable`` says of runs by id why their record cannot be read. ``policy`` is the name of the
+    gate's policy, None if there is none.
+    """
+
+    groups: list[HistoryGroup]
+    history: History | None
+    unreadable: dict[str, str]
+    policy: str | None
+
+
+def history_answer(
+    runs: Sequence[TrendRun], protocol: str | None, policy: str | None
+) -> HistoryAnswer:
+    """Group all runs, and show those of one measurement.
+
+    Args:
+        runs: Sorted by the time they began.
+        protocol: Hash of the measurement; None for none.
+        policy: Name of the gate's policy.
+
+    Raises:
+        LookupError: There is no such measurement.
+    """
+    groups: dict[str, list[TrendRun]] = {}
+    for run in reversed(runs):
+        if run.protocol is not None:
+            groups.setdefault(run.protocol, []).insert(0, run)
+    shown = {name: HistoryGroup.of(name, members) for name, members in groups.items()}
+    return HistoryAnswer(
+        groups=list(shown.values()),
+        history=None if protocol is None else _history(protocol, groups, shown),
+        unreadable={run.run.run: run.unreadable for run in runs if run.unreadable},
+        policy=policy,
+    )
+
+
+def _history(
+    protocol: str, groups: Mapping[str, list[TrendRun]], shown: Mapping[str, HistoryGroup]
+) -> History:
+    runs = groups[protocol]
+    others = [name for name in groups if name != protocol][:_MOST_OTHERS]
+    return History(
+        group=shown[protocol],
+        runs=[
+            HistoryRun(
+                run.run.run,
+                run.name,
+                run.record.served_model if run.record else None,
+                run.started_at or None,
+                run.datasets,
+            )
+            for run in runs[-_MOST_RUNS:]
+        ],
+        left_out=max(0, len(runs) - _MOST_RUNS),
+        others=[_other(shown[name], runs[-1], groups[name][-1]) for name in others],
+    )
+
+
+def _other(group: HistoryGroup, here: TrendRun, there: TrendRun) -> OtherGroup:
+    assert here.record is not None
+    assert there.record is not None
+    names = [name for name in here.run.datasets if name in there.run.datasets]
+    settings = run_differences(here.record, there.record, names, [])
+    first, second = (", ".join(run.run.datasets) or "none" for run in (here, there))
+    differing = [Mismatch("data sets", first, second)] * (first != second)
+    differing += [*settings.protocol, *settings.unknown]
+    more = max(0, len(differing) - _MOST_DIFFERENCES)
+    return OtherGroup(group, differing[:_MOST_DIFFERENCES], more)

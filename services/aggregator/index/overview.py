@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from shared.analysis.statistics import share_over_problems
+from shared.analysis.statistics import Metrics, share_over_problems
 from shared.run_record import JsonObject, RunMeta, RunState
 from shared.statuses import FinalStatus
 
@@ -62,14 +62,31 @@ class IndexedRun:
         """The run's metadata as stored in the ledger."""
         return dict(json.loads(self.stored_facts))
 
-    def meta(self) -> RunMeta | None:
-        """Parse the run's metadata; None if another version wrote it in a different format."""
+    @property
+    def meta(self) -> RunMeta:
+        """The run's metadata, parsed; empty if another version wrote it in a different format."""
         return _meta(self.stored_facts)
+
+    @property
+    def model(self) -> str | None:
+        return self.meta.model or self.meta.config.actor_rollout_ref.model.path or None
+
+    def language(self, dataset: str) -> str:
+        """The language of a data set's programs."""
+        return self.meta.config.judge.for_dataset(dataset).language
 
     @property
     def changing(self) -> bool:
         """Whether more is to come."""
         return self.reading or self.state is None or not self.state.final
+
+    def samples_planned_of(self, dataset: str) -> int:
+        return self.planned.get(dataset, (0, 0))[1]
+
+    def judged(self, dataset: str) -> int:
+        """Number of a data set's samples with a verdict on the answer."""
+        counts = self.statuses.get(dataset, {})
+        return sum(counts.values()) - counts.get(FinalStatus.API_ERROR, 0)
 
     @property
     def samples_planned(self) -> int:
@@ -148,12 +165,12 @@ def _run(row: sqlite3.Row, counts: _Counts) -> IndexedRun:
 
 
 @lru_cache(maxsize=_CACHED_META)
-def _meta(facts: str) -> RunMeta | None:
+def _meta(facts: str) -> RunMeta:
     """Parse a run's metadata; the list of runs needs that of all of them every few seconds."""
     try:
         return RunMeta.model_validate(json.loads(facts))
     except ValidationError:
-        return None
+        return RunMeta()
 
 
 def results(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:
@@ -165,12 +182,11 @@ def results(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:
 def notes(connection: sqlite3.Connection, run: IndexedRun) -> list[str]:
     """Read what of a run's folder cannot be shown, and whether the run stopped early."""
     (found,) = connection.execute("SELECT notes FROM runs WHERE id = ?", (run.id,)).fetchone()
-    meta = run.meta()
-    stopped = meta and meta.stopped
+    stopped = run.meta.stopped
     return [*([f"{stopped.described}; no baseline"] if stopped else []), *json.loads(found)]
 
 
-def published_metrics(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:
+def published_metrics(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metrics]:
     """Read only the ``metrics`` of a run: its slices are many times as large."""
     if run.state is None or not run.state.published:
         return {}

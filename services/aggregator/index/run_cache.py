@@ -1,4 +1,4 @@
-"""Cache of what is computed from all samples of a run."""
+"""Cache of what is computed from all samples of a run, or of several."""
 
 import sqlite3
 import threading
@@ -12,40 +12,47 @@ T = TypeVar("T")
 
 
 class RunCache(Generic[T]):
-    """Computes a value of a run again when the run has changed; thread-safe.
+    """Computes a value of runs again when one of them has changed; thread-safe.
 
-    The value of a run that is going on is kept for ``max_age`` seconds, whatever changes.
+    The value of a run that is in progress is kept for ``max_age`` seconds, whatever changes. The
+    values that were used least recently are dropped.
 
     Args:
-        compute: Computes the value from a snapshot of the index; one at a time.
+        compute: Computes the value from a snapshot of the index and the runs; one at a time.
         max_age: Seconds.
-        most: Number of runs.
+        most: Weight of all values together.
+        weight: Weight of a value.
         clock: Seconds since any moment.
     """
 
     def __init__(
         self,
-        compute: Callable[[sqlite3.Connection, IndexedRun], T],
+        compute: Callable[..., T],
         *,
         max_age: float = 2.0,
         most: int = 50,
+        weight: Callable[[T], int] = lambda _value: 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._compute, self._max_age, self._most, self._clock = compute, max_age, most, clock
-        self._made: dict[int, tuple[int, float, T]] = {}  # by run: version, when, value
+        self._compute, self._max_age, self._clock = compute, max_age, clock
+        self._most, self._weight = most, weight
+        # By the runs' ids: versions, time, value.
+        self._made: dict[tuple[int, ...], tuple[tuple[int, ...], float, T]] = {}
         self._lock = threading.Lock()
 
-    def of(self, connection: sqlite3.Connection, run: IndexedRun) -> T:
-        """The value of a run that was just read from the same snapshot."""
+    def of(self, connection: sqlite3.Connection, *runs: IndexedRun) -> T:
+        """The value of runs that were just read from the same snapshot."""
+        key, versions = tuple(run.id for run in runs), tuple(run.version for run in runs)
         with self._lock:
-            if run.id in self._made:
-                version, at, value = self._made[run.id]
-                young = run.changing and self._clock() - at < self._max_age
-                if version == run.version or young:
-                    return value
-            value = self._compute(connection, run)
-            self._made.pop(run.id, None)
-            self._made[run.id] = run.version, self._clock(), value
-            if len(self._made) > self._most:
-                del self._made[next(iter(self._made))]
-            return value
+            made = self._made.pop(key, None)
+            young = any(run.changing for run in runs) and (
+                made is not None and self._clock() - made[1] < self._max_age
+            )
+            if made is None or not (made[0] == versions or young):
+                made = versions, self._clock(), self._compute(connection, *runs)
+            self._made[key] = made  # the last one
+            weight = sum(self._weight(value) for _, _, value in self._made.values())
+            while weight > self._most and len(self._made) > 1:
+                _, _, dropped = self._made.pop(next(iter(self._made)))
+                weight -= self._weight(dropped)
+            return made[2]

@@ -8,7 +8,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
 from pydantic import JsonValue
 
@@ -30,11 +29,13 @@ from shared.schemas import (
     is_encodable,
     without_surrogates,
 )
-from shared.statuses import FinalStatus
 
 _KEY = ("dataset", "problem_id", "sample_index")
 _OF_SAMPLE = "run_id = ? AND dataset = ? AND problem_id = ? AND sample_index = ?"
-_FIND = f"SELECT {', '.join(COLUMNS)} FROM samples WHERE {_OF_SAMPLE}"
+_FIND = (
+    "SELECT completion_sha256, finished_at, judged_at, final_status FROM samples "
+    f"WHERE {_OF_SAMPLE}"
+)
 _PUT = (
     f"INSERT INTO samples (run_id, {', '.join(COLUMNS)}) "
     f"VALUES (?, {', '.join('?' for _ in COLUMNS)}) ON CONFLICT DO UPDATE SET "
@@ -71,25 +72,6 @@ class DroppedRunError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedSample:
-    """A judged sample as the index keeps it: its row, the texts that are searched, its record."""
-
-    row: SampleRow
-    texts: SampleTexts = field(default_factory=SampleTexts)
-    record: bytes = b""
-    infra_failures: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, verdict: Verdict, generation: Generation | None, facts: ProblemFacts) -> Self:
-        return cls(
-            SampleRow.of(verdict, generation, facts),
-            SampleTexts.of(verdict, generation),
-            Record(verdict=verdict, generation=generation).packed(),
-            [failure.kind for failure in verdict.infra_failures],
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Batch:
     """Entries of a run's stream, with the current verdicts and completions of their samples.
 
@@ -105,19 +87,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SampleChange:
-    """A sample's new row, the row it replaces, and the kinds of the verdict's failures."""
+    """A sample's new row, what of it is new, and the kinds of the verdict's failures."""
 
     row: SampleRow
-    before: SampleRow | None
+    new_generation: bool
+    new_verdict: bool
     infra_failures: Sequence[str] = ()
-
-    @property
-    def new_generation(self) -> bool:
-        return self.before is None or _generation(self.before) != _generation(self.row)
-
-    @property
-    def new_verdict(self) -> bool:
-        return self.before is None or _verdict(self.before) != _verdict(self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +232,11 @@ class IndexWriter:
             facts = _prepare(connection, run.id, verdicts)
             for verdict, generation in samples:
                 known = facts.get((verdict.dataset, verdict.problem_id), ProblemFacts())
-                sample = IndexedSample.of(verdict, generation, known)
-                if not _storable(sample.row) or _row(connection, run.id, verdict.sample):
+                row = SampleRow.of(verdict, generation, known)
+                if not _storable(row) or _before(connection, run.id, verdict.sample):
                     left_out.append(verdict.sample)
                     continue
-                self._put(connection, run.id, sample)
+                self._put(connection, run.id, row, verdict, generation)
                 added += 1
                 completions += generation is not None
             connection.execute(
@@ -335,10 +310,20 @@ class IndexWriter:
                     _remove(connection, run.id, sample)
                     continue
                 known = facts.get((sample.dataset, sample.problem_id), ProblemFacts())
-                one = IndexedSample.of(verdict, batch.generations.get(sample), known)
-                before = _row(connection, run.id, sample)
-                self._put(connection, run.id, one)
-                changes.append(SampleChange(one.row, before, one.infra_failures))
+                generation = batch.generations.get(sample)
+                row = SampleRow.of(verdict, generation, known)
+                before = _before(connection, run.id, sample)
+                self._put(connection, run.id, row, verdict, generation)
+                made = (row.completion_sha256, row.finished_at)
+                judged = (row.completion_sha256, row.judged_at, row.final_status)
+                changes.append(
+                    SampleChange(
+                        row,
+                        new_generation=before is None or before[:2] != made,
+                        new_verdict=before is None or (before[0], *before[2:]) != judged,
+                        infra_failures=[failure.kind for failure in verdict.infra_failures],
+                    )
+                )
             connection.execute(
                 "UPDATE runs SET position = ?, events = events + ?, version = version + 1 "
                 "WHERE id = ?",
@@ -346,11 +331,25 @@ class IndexWriter:
             )
         return AppliedBatch(new, changes)
 
-    def _put(self, connection: sqlite3.Connection, run_id: int, sample: IndexedSample) -> None:
-        (number,) = connection.execute(_PUT, (run_id, *sample.row.columns())).fetchone()
-        connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (number, sample.record))
+    def _put(
+        self,
+        connection: sqlite3.Connection,
+        run_id: int,
+        row: SampleRow,
+        verdict: Verdict,
+        generation: Generation | None,
+    ) -> None:
+        number = put_row(connection, run_id, row)
+        record = Record(verdict=verdict, generation=generation).packed()
+        connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (number, record))
         if self._searched:
-            put_texts(connection, number, sample.texts)
+            put_texts(connection, number, SampleTexts.of(verdict, generation))
+
+
+def put_row(connection: sqlite3.Connection, run_id: int, row: SampleRow) -> int:
+    """Write the row of a sample, in place of an earlier one; return its id."""
+    (number,) = connection.execute(_PUT, (run_id, *row.columns())).fetchone()
+    return int(number)
 
 
 def _prepare(
@@ -362,9 +361,12 @@ def _prepare(
     return read_facts(connection, run_id, {(one.dataset, one.problem_id) for one in verdicts})
 
 
-def _row(connection: sqlite3.Connection, run_id: int, sample: SampleId) -> SampleRow | None:
-    found = connection.execute(_FIND, (run_id, *_values(sample))).fetchone()
-    return None if found is None else SampleRow.model_validate(dict(found))
+def _before(
+    connection: sqlite3.Connection, run_id: int, sample: SampleId
+) -> tuple[object, ...] | None:
+    """Completion, its time, time of the verdict and status of a sample's present row."""
+    row = connection.execute(_FIND, (run_id, *_values(sample))).fetchone()
+    return None if row is None else tuple(row)
 
 
 def _remove(connection: sqlite3.Connection, run_id: int, sample: SampleId) -> None:
@@ -398,14 +400,6 @@ def _check_there(connection: sqlite3.Connection, run: KnownRun) -> None:
     found = connection.execute("SELECT run FROM runs WHERE id = ?", (run.id,)).fetchone()
     if found is None or found[0].startswith(_HIDDEN):
         raise DroppedRunError(run.run)
-
-
-def _generation(row: SampleRow) -> tuple[str, float | None]:
-    return row.completion_sha256, row.finished_at
-
-
-def _verdict(row: SampleRow) -> tuple[str, float | None, FinalStatus]:
-    return row.completion_sha256, row.judged_at, row.final_status
 
 
 def _public(value: JsonValue) -> JsonValue:

@@ -97,10 +97,8 @@ function wanted(query, besides = null) {
 }
 
 export const only = () => id;
-export const home = () => ["run", id];
-export const compared = () => [];
 export const compare = async () => {
-  throw new Error("This file is the report of one run; plumb compare --html writes a comparison.");
+  throw new Error("This file is the report of one run; plumb view compares runs.");
 };
 export const flips = compare;
 export const notes = () => data.notes;
@@ -123,9 +121,8 @@ export async function samples(name, query) {
   const order = ORDERS[query.sort];
   if (order) found.sort((a, b) => (order(a) < order(b) ? -1 : order(a) > order(b) ? 1 : 0));
   if (query.order === "desc") found.reverse();
-  const from = Number(query.cursor ?? 0);
-  const to = from + query.limit;
-  return { samples: found.slice(from, to), next_cursor: to < found.length ? String(to) : null };
+  const to = query.offset + query.limit;
+  return { samples: found.slice(query.offset, to), next: to < found.length ? to : null };
 }
 
 export async function facets(name, query) {
@@ -181,19 +178,8 @@ function find(name, dataset, problem, index) {
   return row;
 }
 
-export async function cases(...id) {
-  const { total, rows: found } = find(...id).texts?.cases ?? { total: 0, rows: [] };
-  const shown = found.map((values) =>
-    Object.fromEntries(data.case_columns.map((column, i) => [column, values[i]])),
-  );
-  return {
-    recorded: data.recorded,
-    total,
-    cases: shown,
-    marks: found.map((values) => values[data.case_columns.length]),
-    next: null,
-  };
-}
+// A report has the first failed case of a sample, which is in its verdict.
+export const cases = async () => ({ recorded: null, total: 0, cases: [], marks: [], next: null });
 
 export async function sample(name, dataset, problem, index) {
   const { texts, ...verdict } = find(name, dataset, problem, index);

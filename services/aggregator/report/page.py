@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from services.aggregator.index.database import Database, open_database
-from services.aggregator.report.contents import Contents
-from services.aggregator.report.samples import Bounds
+from services.aggregator.report.contents import Bounds, Contents
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
@@ -42,7 +41,7 @@ def write_report(
     """Write the report of a finished run; the same run and version produce the same bytes.
 
     Samples are loaded into a temporary index on the local disk, so memory holds little more than
-    the texts that are shown.
+    what is shown.
 
     Args:
         run: The run; only its folder is read.
@@ -56,13 +55,12 @@ def write_report(
     Raises:
         OutputError: The run cannot be read, or the page or the index cannot be written.
     """
-    before, after = page_frame()
+    before, after = _frame()
     with _temporary_index(name) as database:
         contents = Contents(run, database, bounds)
         with folder.replacing(name) as file:
             file.write(before)
-            for part in contents.json():
-                file.write(part)
+            file.write(contents.json)
             file.write(after)
     return contents.notes
 
@@ -84,9 +82,9 @@ def _temporary_index(name: str) -> Iterator[Database]:
 
 
 @cache
-def page_frame(api: Path = _API) -> tuple[str, str]:
-    """Return the HTML before and after the data; ``api`` replaces the API client."""
-    modules = {path.stem: path for path in _STATIC.glob("*.js")} | {"api": api}
+def _frame() -> tuple[str, str]:
+    """Return the HTML before and after the data."""
+    modules = {path.stem: path for path in _STATIC.glob("*.js")} | {"api": _API}
     script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "app")
     style = (_STATIC / "style.css").read_text("utf-8")
     policy = _POLICY.format(script=_hash(script), style=_hash(style))

@@ -18,8 +18,6 @@ async function get(path) {
 // A report replaces this module: `only` returns its single run, `notes` describe omitted data, `searched` is whether
 // the texts of all samples are there to be searched.
 export const only = () => null;
-export const home = () => []; // address of the view without one
-export const compared = () => []; // the runs of a file that holds a comparison
 export const notes = () => [];
 export const searched = () => true;
 export const runs = () => get("api/runs");

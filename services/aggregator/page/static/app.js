@@ -1,9 +1,9 @@
 // Router: shows the view for the current location hash, with breadcrumbs and notices.
 import * as api from "./api.js";
 import { showCompare } from "./compare.js";
-import { el, name, plain, warn } from "./dom.js";
+import { decoded, el, name, plain, warn } from "./dom.js";
 import { showHistory } from "./history.js";
-import { decoded, runAddress } from "./listing.js";
+import { runAddress } from "./listing.js";
 import { showProblem, showProblems } from "./problem.js";
 import { showRun } from "./run.js";
 import { showRuns } from "./runs.js";
@@ -36,7 +36,7 @@ let saving = null;
 function where() {
   const [path, query = ""] = location.hash.slice(1).split("?");
   const parts = path.split("/").filter(Boolean).map(decoded);
-  if (!parts.length) parts.push(...api.home());
+  if (!parts.length && api.only()) parts.push("run", api.only());
   return { parts, query: new URLSearchParams(query) };
 }
 

@@ -7,6 +7,7 @@ import {
   column,
   columns,
   controls,
+  decoded,
   el,
   figure,
   name,
@@ -21,7 +22,7 @@ import {
 } from "./dom.js";
 import { sliced } from "./figures.js";
 import { flipsList } from "./flips.js";
-import { compareAddress, decoded, listOf, runAddress, runLabel } from "./listing.js";
+import { compareAddress, listOf, runAddress, runLabel } from "./listing.js";
 import { interval, percent, points, range, significant } from "./numbers.js";
 import { problemsByRuns } from "./problem.js";
 
@@ -64,9 +65,7 @@ function legend(runs) {
       el(
         "dd",
         {},
-        api.compared().length
-          ? [name(run.name), ", ", name(run.folder)]
-          : el("a", { href: runAddress(run.folder) }, name(run.name)),
+        el("a", { href: runAddress(run.folder) }, name(run.name)),
         run.model ? [", model ", name(run.model)] : null,
         run.notes.map((note) => el("div", { class: "incomplete" }, name(note))),
       ),
@@ -337,12 +336,9 @@ function grid(ids, labels, dataset) {
 }
 
 export async function showCompare(main, _parts, query) {
-  const asked = (query.get("runs") ?? listOf(api.compared()))
-    .split(",")
-    .filter(Boolean)
-    .map(decoded);
+  const asked = (query.get("runs") ?? "").split(",").filter(Boolean).map(decoded);
   const all = await api.runs();
-  const choose = api.compared().length ? "" : chooser(asked, all);
+  const choose = chooser(asked, all);
   if (asked.length < 2) {
     const text =
       Object.keys(all).length < 2
@@ -359,7 +355,7 @@ export async function showCompare(main, _parts, query) {
     main.replaceChildren(el("h1", {}, "Compare"), why, choose);
     return () => {};
   }
-  const ids = api.compared().length ? asked : found.runs.map((run) => run.folder);
+  const ids = found.runs.map((run) => run.folder);
   const notes = api.notes().map((note) => soft(name(note)));
   const title = titles(found.runs);
   const overviews = found.comparisons
@@ -441,7 +437,7 @@ async function details(ids, found, query) {
       chosen,
       ...matrix(shown, one.datasets[dataset], list.show),
       slices(shown, one.datasets[dataset].slices, list.show),
-      ids.length > 2 && !api.compared().length ? grid(ids, Object.values(title), dataset) : "",
+      ids.length > 2 ? grid(ids, Object.values(title), dataset) : "",
       ...list.parts,
     );
     return list.filled;

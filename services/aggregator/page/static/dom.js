@@ -145,3 +145,12 @@ export function repeat(work) {
 export function warn(error) {
   renew(document.getElementById("notice"), error ? name(error.message ?? error) : "");
 }
+
+// Percent-decoded part of an address; a malformed one is returned unchanged.
+export function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

@@ -1,5 +1,5 @@
 // Filters of samples: the form, what its parameters mean, and which of them are set.
-import { button, controls, el, name, select } from "./dom.js";
+import { button, controls, decoded, el, name, select } from "./dom.js";
 
 export const CHOICES = {
   status: ["Status", "final_status"],
@@ -36,15 +36,16 @@ export const FILTERS = [
 
 const UNKNOWN = "-";
 const escaped = (value) =>
-  value === null ? UNKNOWN : value.replace(/[\\,]/g, "\\$&").replace(/^-$/, "\\-");
+  value === null ? UNKNOWN : value === UNKNOWN ? "%2D" : encodeURIComponent(value);
 
 // A list of values as a parameter, and back; null is a value that is not known.
 export const joined = (values) => values.map(escaped).join(",");
 
-export function listed(text) {
-  const items = text ? (text.match(/(?:[^,\\]|\\[^]?)+/g) ?? []) : [];
-  return items.map((item) => (item === UNKNOWN ? null : item.replace(/\\([^])/g, "$1")));
-}
+export const listed = (text) =>
+  (text ?? "")
+    .split(",")
+    .filter(Boolean)
+    .map((item) => (item === UNKNOWN ? null : decoded(item)));
 
 // Bounds of a range, null for none.
 export function bounds(text) {

@@ -152,16 +152,9 @@ export function flipsList({ runs, labels, dataset, query, link }) {
         "div",
         {},
         el("h3", {}, `${labels[i]}: `, status(found.verdict ?? [one.first, one.second][i])),
-        api.compared().length ? null : el("a", { href }, `Whole sample in ${labels[i]}`),
+        el("a", { href }, `Whole sample in ${labels[i]}`),
       );
     });
-    if (both.some((found) => found.missing))
-      return [
-        sides(heads),
-        soft(
-          "This file has the figures of this sample alone; the runs' generations.jsonl and verdicts.jsonl have its texts.",
-        ),
-      ];
     const prompt = el("details", {}, el("summary", {}, "Prompt"));
     const open = () => prompt.append(el("div", {}, asked(both[0], one)));
     prompt.addEventListener("toggle", open, { once: true });

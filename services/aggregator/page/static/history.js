@@ -27,11 +27,11 @@ const number = (digits) => {
   return (value) => (known(value) ? value.toLocaleString("en-GB", form) : "–");
 };
 const COSTS = [
-  ["Samples a second", "samples_per_second", number(2)],
-  ["Output tokens a second", "tokens_per_second", number(0)],
-  ["Tokens per solved", "tokens_per_solved", number(0)],
-  ["Judging per solved, s", "judge_seconds_per_solved", number(3)],
-  ["Judging in all, s", "judge_seconds", number(1)],
+  ["Problems a second", "throughput", number(2)],
+  ["Tokens per problem", "avg_total_gen_tokens", number(0)],
+  ["Tokens per solved", "total_spend_per_solved_tokens", number(0)],
+  ["Judging per solved, s", "total_spend_per_solved_judge_time", number(3)],
+  ["Judging per problem, s", "avg_total_judge_time", number(3)],
 ];
 const natural = new Intl.Collator("en", { numeric: true }).compare;
 const ORDERS = { time: "time begun", model: "model" };
@@ -72,48 +72,50 @@ function links(run, base) {
 // Figures of a data set, whose name may be that of anything.
 const own = (run, key) => (Object.hasOwn(run.datasets, key) ? run.datasets[key] : null);
 
+const score = (found) => found?.metrics.accepted_at_1;
+
 // A run whose figures may still change, or cover only some of its samples.
 const partial = (found) => found.judged < found.planned;
 
 function trend(key, runs, base) {
   const found = runs.map((run) => own(run, key));
   const picked = el("p", { class: "picked number", role: "status" });
-  const figures = (one) => `${percent(one?.accepted_at_1)}, ${interval(one?.accepted_at_1_ci95)}`;
+  const figures = (one) => `${percent(score(one))}, ${interval(one?.metrics.accepted_at_1_ci95)}`;
   const pick = (i) => {
     const one = found[i];
     picked.replaceChildren(...links(runs[i], base), one ? `: ${figures(one)}` : "");
   };
   const points = runs.map((run, i) => {
     const one = found[i];
-    const [low, high] = one?.accepted_at_1_ci95 ?? [null, null];
+    const [low, high] = one?.metrics.accepted_at_1_ci95 ?? [null, null];
     const kind = run.run === base.run ? "baseline" : one && partial(one) ? "partial" : "";
-    return { title: `${title(run)}: ${figures(one)}`, value: one?.accepted_at_1, low, high, kind };
+    return { title: `${title(run)}: ${figures(one)}`, value: score(one), low, high, kind };
   });
   const rows = () =>
     runs.map((run, i) => {
       const one = found[i];
-      const bounds = one && partial(one) ? range(one.accepted_at_1_bounds, percent) : null;
+      const bounds = one && partial(one) ? range(one.metrics.accepted_at_1_bounds, percent) : null;
       return [
         el("span", {}, links(run, base)),
         run.model ? name(run.model) : "–",
         moment(run.started_at),
         one ? `${one.judged} of ${one.planned}` : "–",
-        [percent(one?.accepted_at_1), bounds && el("div", { class: "incomplete" }, bounds)],
-        interval(one?.accepted_at_1_ci95),
-        number(3)(one?.pass_ratio_mean),
-        ...COSTS.map(([, cost, form]) => form(one?.[cost])),
+        [percent(score(one)), bounds && el("div", { class: "incomplete" }, bounds)],
+        interval(one?.metrics.accepted_at_1_ci95),
+        number(3)(one?.metrics.pass_ratio_mean),
+        ...COSTS.map(([, cost, form]) => form(one?.metrics[cost])),
       ];
     });
   const ends = [runs[0], runs.at(-1)].map((run) => plain(title(run)).slice(-16));
   const costs = COSTS.slice(0, 4).map(([label, cost, form]) => {
     const points = runs.map((run, i) => ({
-      title: `${title(run)}: ${form(found[i]?.[cost])}`,
-      value: found[i]?.[cost],
+      title: `${title(run)}: ${form(found[i]?.metrics[cost])}`,
+      value: found[i]?.metrics[cost],
     }));
     return el("div", {}, overRuns({ label, form, fromZero: true, pick, ends, points }));
   });
   const headings = ["run", "model", "begun", "judged", "accepted@1", "95 % interval", "pass ratio"];
-  const baseline = own(base, key)?.accepted_at_1;
+  const baseline = score(own(base, key));
   return el(
     "article",
     { class: "card trend" },

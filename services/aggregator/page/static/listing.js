@@ -3,7 +3,6 @@ import * as api from "./api.js";
 import { name } from "./dom.js";
 
 export const PAGE = 50;
-const PAGES_AT_ONCE = 4; // of which only the end is needed
 
 // Of a sample; `query` is the list that it was opened from, so that a link has the ones before and after it.
 export const address = (run, row, query = "") =>
@@ -36,15 +35,6 @@ export const problemAddress = (dataset, problem) =>
 
 export const problemsAddress = (dataset) => `#/problems/${encodeURIComponent(dataset)}`;
 
-// Percent-decoded part of an address; a malformed one is returned unchanged.
-export function decoded(part) {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
-}
-
 // Of run ids, of which the first is the baseline.
 export const listOf = (runs) => runs.map(encodeURIComponent).join(",");
 export const compareAddress = (runs, query = {}) =>
@@ -56,51 +46,25 @@ export function pageOf(query) {
   return Number.isSafeInteger(page) && page > 0 ? page - 1 : 0;
 }
 
-// A list with the filters and the order of `query`. A page begins where the one before ended; the address of a later
-// page has the place of its beginning, and the pages before it are read when they are asked for.
+// A list with the filters and the order of `query`, in pages from 0 on.
 export function listing(run, query) {
   const {
     page: _page,
-    cursor,
     cases: _cases,
     ...wanted
   } = Object.fromEntries([...query].filter(([, value]) => value));
-  const cursors = [null];
-  if (cursor && pageOf(query)) cursors[pageOf(query)] = cursor;
-  const read = (limit, cursor) =>
-    api.samples(run, { ...wanted, limit, ...(cursor ? { cursor } : {}) });
-  const ask = (limit, from) => read(limit, cursors[from]);
-  // The nearest page up to `page` whose beginning is known: that page itself, if there are so many.
-  const reached = async (page) => {
-    let near = page;
-    while (cursors[near] === undefined) near -= 1;
-    while (near < page) {
-      const steps = Math.min(PAGES_AT_ONCE, page - near);
-      const found = await ask(PAGE * steps, near);
-      if (found.next_cursor === null) {
-        const end = near + Math.max(0, Math.ceil(found.samples.length / PAGE) - 1);
-        return end === near ? near : reached(end);
-      }
-      near += steps;
-      cursors[near] = found.next_cursor;
-    }
-    return near;
+  const read = (limit, offset) => api.samples(run, { ...wanted, limit, offset });
+  const at = async (page) => {
+    const found = await read(PAGE, PAGE * page);
+    return { page, rows: found.samples, more: found.next !== null };
   };
-  const at = async (asked) => {
-    const page = await reached(asked);
-    const found = await ask(PAGE, page);
-    cursors[page + 1] = found.next_cursor ?? undefined;
-    return { page, rows: found.samples, more: found.next_cursor !== null };
-  };
-  const queryOf = (page) => {
-    const place = page && cursors[page] ? { page: page + 1, cursor: cursors[page] } : {};
-    return String(new URLSearchParams({ ...wanted, ...place }));
-  };
+  const queryOf = (page) =>
+    String(new URLSearchParams({ ...wanted, ...(page ? { page: page + 1 } : {}) }));
   // Every sample of the list, for a download.
-  const all = async (rows = [], from = null) => {
-    const found = await read(200, from);
+  const all = async (rows = []) => {
+    const found = await read(200, rows.length);
     rows.push(...found.samples);
-    return found.next_cursor === null ? rows : all(rows, found.next_cursor);
+    return found.next === null ? rows : all(rows);
   };
   return { run, at, all, queryOf };
 }

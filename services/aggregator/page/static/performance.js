@@ -31,7 +31,6 @@ function charts(found) {
     one("Waiting to be judged", "generated and not judged", found.waiting, "second"),
     one("Programs in the sandbox", programs, found.programs, "second", slots),
     one(`Time-outs ${per}`, "verdicts that are time-outs", found.timeouts, "second"),
-    one("Judge workers", "workers that gave a verdict", found.workers, "second"),
   ]
     .filter((parts) => parts.length)
     .map((parts) => el("div", {}, parts));

@@ -195,25 +195,24 @@ async function showCases(place, verdict, id, query) {
   const rows = el("tbody");
   const more = button("More cases", () => next().catch(warn));
   let offset = 0;
-  let shown = 0;
   const next = async () => {
     const page = await api.cases(...id, onlyFailed ? { offset, limit: 200 } : { offset });
     const marks = new Map(page.cases.map((one, i) => [one, page.marks[i]]));
     const wanted = onlyFailed ? page.cases.filter(isFailed) : page.cases;
     rows.append(...wanted.flatMap((one) => caseRows(one, marks.get(one))));
     offset = wanted.length < page.cases.length ? null : page.next;
-    shown += wanted.length;
     more.hidden = offset === null;
     return page;
   };
   const { recorded, total } = await next();
   const failing = `${failures} cases of ${verdict.cases_total} failed`;
   if (!recorded) {
-    const why = `${failing}. The run kept the texts of the first one alone; output.cases=failed keeps all.`;
+    const why = api.only()
+      ? `${failing}. This file has the first one alone.`
+      : `${failing}. The run kept the texts of the first one alone; output.cases=failed keeps all.`;
     if (failures > 1) place.append(soft(why));
     return;
   }
-  const owed = !onlyFailed ? total : ["all", "failed"].includes(recorded) ? failures : 0; // of all that are recorded
   const other = onlyFailed
     ? el("a", { href: here([]) }, "All recorded cases")
     : failures
@@ -231,10 +230,7 @@ async function showCases(place, verdict, id, query) {
     ),
     soft("Cases are counted from 0, as in the run's files and exports. ", other),
     RECORDED[recorded] ? soft(RECORDED[recorded]) : null,
-    shown ? [el("div", region, table(head, rows)), more] : null,
-    offset === null && shown < owed
-      ? soft(`This file has ${shown} of them; the run's cases.jsonl.gz has all.`)
-      : null,
+    rows.rows.length ? [el("div", region, table(head, rows)), more] : null,
   ];
   renew(place, parts);
 }

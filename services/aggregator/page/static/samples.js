@@ -87,7 +87,7 @@ export function samplesTable(run, query) {
   }
   const look = (page) => show(page).then(() => count().catch(() => (total.textContent = "")));
   const filter = () => {
-    for (const key of ["page", "cursor"]) query.delete(key);
+    query.delete("page");
     list = listing(run, query);
     mark();
     filters.list(); // at once, also where no answer comes

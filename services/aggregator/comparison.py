@@ -1,0 +1,265 @@
+"""Comparisons of runs in the index: pairs, flips, and the gate's verdicts, cached."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
+
+import numpy as np
+from pydantic import ValidationError
+
+from services.aggregator.index.overview import IndexedRun, published_metrics
+from services.aggregator.index.problems import read_problems
+from services.aggregator.index.queries import FlipsQuery
+from services.aggregator.index.records import run_record
+from services.aggregator.index.run_cache import RunCache
+from shared.analysis.compare import (
+    Comparison,
+    Pair,
+    PairedSamples,
+    compare_runs,
+)
+from shared.analysis.contests import Ints
+from shared.analysis.gate import Finding, GateReport, Outcome, evaluate
+from shared.analysis.gate_policy import NamedPolicy
+from shared.analysis.runs import (
+    STATUSES,
+    Bools,
+    ComparedRun,
+    DatasetVerdicts,
+    VerdictRow,
+    label,
+)
+from shared.errors import DataError, OutputError
+from shared.run_record import RunRecord
+from shared.schemas import describe
+
+MOST_RUNS = 10
+# Of all runs, and of all pairs: each takes about 100 bytes.
+_CACHED_SAMPLES = 500_000
+_CACHED_GATES = 5000
+_SHOWN_FINDINGS = 100
+
+_ROWS = (
+    f"SELECT {', '.join(VerdictRow._fields)} FROM samples WHERE run_id = ? AND dataset = ? "
+    "ORDER BY problem_id, sample_index"
+)
+_DETAIL = (
+    "SELECT detail FROM samples WHERE run_id = ? AND dataset = ? AND problem_id = ? "
+    "AND sample_index = ?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FlipPage:
+    """Pairs of samples, by problem and index; ``next`` is the offset of the following page."""
+
+    total: int
+    flips: list[Pair]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    """The gate's verdict on a run; ``outcome`` is None where ``reason`` says why there is none."""
+
+    policy: str | None
+    outcome: Outcome | None
+    reason: str | None
+    findings: list[Finding]
+
+
+class Comparisons:
+    """Compares runs of the index, and checks them against a policy.
+
+    Args:
+        policy: Rules of the gate; None without a policy.
+    """
+
+    def __init__(self, policy: NamedPolicy | None = None) -> None:
+        self._policy = policy
+        self._runs = RunCache(read_run, most=_CACHED_SAMPLES, weight=_samples)
+        self._pairs = RunCache(self._pair, most=_CACHED_SAMPLES, weight=_paired)
+        self._gates = RunCache(self._report, most=_CACHED_GATES)
+
+    def of(self, connection: sqlite3.Connection, runs: Sequence[IndexedRun]) -> list[Comparison]:
+        """Compare each run with the first one.
+
+        Raises:
+            DataError: Two runs have no data set in common, or settings of another version.
+        """
+        first, *others = runs
+        return [
+            _labelled(self._pairs.of(connection, first, other), label(place))
+            for place, other in enumerate(others, 1)
+        ]
+
+    def gate(
+        self, connection: sqlite3.Connection, baseline: IndexedRun, run: IndexedRun
+    ) -> GateAnswer:
+        """Check a run against a baseline.
+
+        Rules for data sets that neither run has are left out: one policy serves all runs.
+        """
+        if self._policy is None:
+            return GateAnswer(None, None, "no policy: set PLUMBLINE_GATE_POLICY", [])
+        try:
+            report = self._gates.of(connection, baseline, run)
+        except (DataError, OutputError) as error:
+            return GateAnswer(self._policy.name, None, str(error), [])
+        findings = sorted(report.findings, key=lambda one: one.outcome is not report.outcome)
+        return GateAnswer(self._policy.name, report.outcome, None, findings[:_SHOWN_FINDINGS])
+
+    def _pair(
+        self, connection: sqlite3.Connection, first: IndexedRun, second: IndexedRun
+    ) -> Comparison:
+        ours, theirs = (self._runs.of(connection, run) for run in (first, second))
+        return compare_runs(ours, replace(theirs, label=label(1)))
+
+    def _report(
+        self, connection: sqlite3.Connection, baseline: IndexedRun, run: IndexedRun
+    ) -> GateReport:
+        assert self._policy is not None
+        comparison = self._pairs.of(connection, baseline, run)
+        present = {*comparison.first.verdicts, *comparison.second.verdicts}
+        rules = self._policy.policy
+        own = {name: one for name, one in rules.datasets.items() if name in present}
+        return evaluate(rules.model_copy(update={"datasets": own}), comparison)
+
+
+def run_names(text: str, most: int = MOST_RUNS, least: int = 2) -> list[str]:
+    """Split a list of run ids, which are percent-encoded within it.
+
+    Raises:
+        DataError: Fewer runs than ``least`` or more than ``most``, or one twice.
+    """
+    names = [unquote(name) for name in text.split(",") if name]
+    if len(names) < least:
+        raise DataError("runs: one run cannot be compared; give two or more, separated by commas")
+    if len(names) > most:
+        raise DataError(f"runs: {len(names)} runs; give at most {most}")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DataError(f"runs: {twice[:200]!r} is given twice; leave it out once")
+    return names
+
+
+def read_run(connection: sqlite3.Connection, run: IndexedRun) -> ComparedRun:
+    """Load a run with the verdicts that it has so far, without their details.
+
+    Raises:
+        DataError: Another version wrote its settings in a different form.
+    """
+    record = _record(connection, run)
+    return ComparedRun(
+        label=label(0),
+        name=record.name or run.run,
+        place=run.run,
+        record=record,
+        verdicts={name: _verdicts(connection, run.id, name) for name in sorted(run.statuses)},
+        problems=read_problems(connection, run.id),
+        summary=published_metrics(connection, run),
+    )
+
+
+def _verdicts(connection: sqlite3.Connection, run_id: int, dataset: str) -> DatasetVerdicts:
+    cursor = connection.cursor()
+    cursor.row_factory = None  # tuples: a row of names takes three times as long
+    return DatasetVerdicts.of(cursor.execute(_ROWS, (run_id, dataset)).fetchall())
+
+
+def _record(connection: sqlite3.Connection, run: IndexedRun) -> RunRecord:
+    try:
+        return run_record(connection, run)
+    except ValidationError as error:
+        raise DataError(
+            f"run {run.run!r} cannot be compared: another version recorded its settings "
+            f"({describe(error)})"
+        ) from None
+
+
+def _labelled(comparison: Comparison, second: str) -> Comparison:
+    return replace(comparison, second=replace(comparison.second, label=second))
+
+
+def _samples(run: ComparedRun) -> int:
+    return sum(map(len, run.verdicts.values()))
+
+
+def _paired(comparison: Comparison) -> int:
+    return sum(len(one.paired) for one in comparison.datasets)
+
+
+def flip_page(
+    connection: sqlite3.Connection,
+    compared: Comparison,
+    runs: Sequence[IndexedRun],
+    query: FlipsQuery,
+) -> FlipPage:
+    """A page of the pairs of two runs.
+
+    Raises:
+        DataError: The runs do not have the data set in common, or not the slice.
+    """
+    datasets = {one.paired.dataset: one.paired for one in compared.datasets}
+    if (paired := datasets.get(query.dataset)) is None:
+        known = ", ".join(datasets)
+        raise DataError(f"dataset: {query.dataset!r} is not in both runs; {known} are")
+    places = _select_pairs(paired, query)
+    end = query.offset + query.limit
+
+    def shown(pair: Pair) -> Pair:
+        sample = (query.dataset, pair.problem_id, pair.sample_index)
+        first, second = (_read_detail(connection, run.id, sample) for run in runs)
+        return replace(
+            pair,
+            first=replace(pair.first, detail=first),
+            second=replace(pair.second, detail=second),
+        )
+
+    return FlipPage(
+        total=len(places),
+        flips=[shown(paired.pair(int(place))) for place in places[query.offset : end]],
+        next=end if end < len(places) else None,
+    )
+
+
+def _read_detail(
+    connection: sqlite3.Connection, run_id: int, sample: tuple[str, str, int]
+) -> str | None:
+    """The detail of a sample's verdict; None if it has none, or is gone."""
+    row = connection.execute(_DETAIL, (run_id, *sample)).fetchone()
+    return None if row is None else row[0]
+
+
+def _select_pairs(paired: PairedSamples, query: FlipsQuery) -> Ints:
+    """The places of the pairs that a query asks for, in their order."""
+    statuses = paired.columns(lambda verdicts: verdicts.status)
+    chosen = {
+        "flips": paired.flipped != 0,
+        "gained": paired.flipped > 0,
+        "lost": paired.flipped < 0,
+        "changed": statuses[0] != statuses[1],
+        "all": np.ones(len(paired), dtype=bool),
+    }[query.kind]
+    for status, column in zip((query.first, query.second), statuses, strict=True):
+        if status is not None:
+            chosen = chosen & (column == STATUSES.index(status))
+    problems = np.ones(len(paired.problem_ids), dtype=bool)
+    if query.q:
+        text = query.q.lower()
+        problems &= np.array([text in name.lower() for name in paired.problem_ids], dtype=bool)
+    if query.dimension is not None:
+        problems &= _in_slice(paired, query.dimension, query.bucket)
+    return np.flatnonzero(chosen & problems[paired.problem])
+
+
+def _in_slice(paired: PairedSamples, dimension: str, bucket: str | None) -> Bools:
+    buckets = paired.buckets.get(dimension)
+    if buckets is None:
+        known = ", ".join(paired.buckets)
+        raise DataError(f"dimension {dimension!r} does not exist; there are {known}")
+    if bucket is None or bucket not in buckets:
+        raise DataError(f"{dimension} has no bucket {bucket!r}; /api/compare lists them")
+    chosen = np.zeros(len(paired.problem_ids), dtype=bool)
+    chosen[buckets[bucket]] = True
+    return chosen

@@ -1,0 +1,166 @@
+"""Samples of a run that match a filter: pages of them, counts by choice, groups of failures."""
+
+import json
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass
+
+from services.aggregator.index.queries import (
+    CHOICES,
+    FailuresQuery,
+    SampleFilter,
+    SampleQuery,
+    Sort,
+    conditions,
+    without_choices,
+)
+from services.aggregator.index.rows import COLUMNS, SampleRow
+
+MOST_VALUES = 100
+# Columns that ``samples_found`` covers, where they are not named as the order.
+_SORTS: dict[Sort, tuple[str, ...]] = {
+    "problem": ("dataset", "problem_id", "sample_index"),
+    "status": ("final_status",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePage:
+    """A page of samples; ``next`` is the offset of the following one, None on the last."""
+
+    samples: list[SampleRow]
+    next: int | None
+
+
+def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery) -> SamplePage:
+    """Select one page of a run's samples."""
+    where, values = conditions(run_id, query)
+    keys = (*_SORTS.get(query.sort, (query.sort,)), "id")
+    order = ", ".join(f"{key} {query.order}" for key in keys)
+    # The page is chosen in the index that covers filters and keys.
+    rows = connection.execute(
+        f"SELECT {', '.join(f'one.{name}' for name in COLUMNS)} FROM ("
+        f"SELECT id AS number FROM samples WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
+        ") AS page CROSS JOIN samples AS one ON one.id = page.number",
+        (*values, query.limit + 1, query.offset),
+    ).fetchall()
+    samples = [SampleRow.model_validate(dict(row)) for row in rows[: query.limit]]
+    return SamplePage(samples, query.offset + query.limit if len(rows) > query.limit else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCount:
+    """Samples with a value, null where it is not known."""
+
+    value: str | None
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """Samples by value under all filters but the one of this choice, the most frequent first.
+
+    At most 100 of ``total`` values, and those that are chosen.
+    """
+
+    total: int
+    counts: list[ValueCount]
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """Number of samples that match all filters, and the counts of each choice."""
+
+    samples: int
+    facets: dict[str, Facet]
+
+
+def facets(connection: sqlite3.Connection, run_id: int, wanted: SampleFilter) -> Facets:
+    """Count the samples of a run by every choice.
+
+    One scan of the covering index counts the samples by the values of all choices, under the other
+    filters; the combinations are few and are counted here.
+    """
+    where, values = without_choices(run_id, wanted)
+    columns = ", ".join(CHOICES.values())
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    counts: dict[str, Counter[str | None]] = {name: Counter() for name in CHOICES}
+    total = 0
+    for *row, samples in cursor.execute(
+        f"SELECT {columns}, count(*) FROM samples WHERE {' AND '.join(where)} GROUP BY {columns}",
+        values,
+    ):
+        kinds = {name: _values(name, value) for name, value in zip(CHOICES, row, strict=True)}
+        missed = [
+            name
+            for name in CHOICES
+            if (chosen := getattr(wanted, name)) and not set(chosen) & set(kinds[name])
+        ]
+        total += 0 if missed else samples
+        if len(missed) > 1:
+            continue  # counts nowhere: each facet leaves out one choice
+        for name in missed or CHOICES:
+            for value in kinds[name]:
+                counts[name][value] += samples
+    return Facets(
+        total, {name: _facet(counts[name], getattr(wanted, name) or ()) for name in CHOICES}
+    )
+
+
+def _values(choice: str, value: str | None) -> list[str | None]:
+    """The values of a column; what is not known is None. A sample may have several tags."""
+    return (json.loads(value or "[]") if choice == "tag" else [value or None]) or [None]
+
+
+def _facet(counts: Counter[str | None], chosen: tuple[str | None, ...]) -> Facet:
+    ordered = sorted(counts.items(), key=lambda count: (-count[1], count[0] or ""))
+    # A value that is chosen is listed, even if no sample has it under the other filters.
+    listed = dict(ordered[:MOST_VALUES]) | {value: counts[value] for value in chosen}
+    return Facet(len(counts), [ValueCount(*count) for count in listed.items()])
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Samples whose failures have one signature; ``id`` is the value of the filter ``group``.
+
+    The examples are the first and the last one indexed.
+    """
+
+    id: str
+    signature: str
+    samples: int
+    examples: list[SampleRow]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroups:
+    """The largest of ``total`` groups of ``samples`` failures."""
+
+    samples: int
+    total: int
+    groups: list[FailureGroup]
+
+
+def failure_groups(
+    connection: sqlite3.Connection, run_id: int, query: FailuresQuery
+) -> FailureGroups:
+    """Group the failures that match a filter, the largest group first."""
+    where, values = conditions(run_id, query)
+    counted = connection.execute(
+        "SELECT failure_id, count(*), min(id), max(id) "
+        f"FROM samples WHERE {where} AND failure_id IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1",
+        values,
+    ).fetchall()
+    groups = []
+    for failure, samples, *ends in counted[: query.limit]:
+        examples = [_row(connection, number) for number in sorted({*ends})]
+        groups.append(FailureGroup(failure, examples[0].failure or "", samples, examples))
+    return FailureGroups(sum(row[1] for row in counted), len(counted), groups)
+
+
+def _row(connection: sqlite3.Connection, number: int) -> SampleRow:
+    row = connection.execute(
+        f"SELECT {', '.join(COLUMNS)} FROM samples WHERE id = ?", (number,)
+    ).fetchone()
+    return SampleRow.model_validate(dict(row))
