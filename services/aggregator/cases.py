@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pydantic_core import to_json
+
 from services.aggregator.index.overview import IndexedRun
 from services.aggregator.index.queries import PageQuery
 from services.aggregator.marks import CaseMarks
@@ -13,10 +15,7 @@ from shared.json_lines import read_lines
 from shared.ledger import Ledger
 from shared.run_record import CasesRecord
 from shared.schemas import CaseRecord, RecordedCases, SampleId
-from shared.statuses import FinalStatus
 
-# Lines of cases that begin otherwise have to be parsed to know their sample.
-_BEGIN = b'{"dataset":"'
 Cases = tuple[RecordedCases | None, Sequence[CaseRecord]]
 """Which cases of a sample were recorded, None if none, and these."""
 ReadCases = Callable[[IndexedRun, SampleId], Cases]
@@ -80,26 +79,15 @@ def folder_cases(run: IndexedRun, sample: SampleId) -> Cases:
     # A run that was resumed with another setting has several.
     recorded: RecordedCases | None = next(iter(kinds), None) if len(kinds) < 2 else "failed"
     path = f"{run.folder.rstrip('/')}/{artifacts.CASES}"
-    begin, found = _begin_of(sample), list[CaseRecord]()
+    key = {
+        "dataset": sample.dataset,
+        "problem_id": sample.problem_id,
+        "sample_index": sample.sample_index,
+    }
+    begin, found = to_json(key).removesuffix(b"}") + b",", list[CaseRecord]()
     for number, line in read_lines(path):
-        if line.startswith(begin) or not line.startswith(_BEGIN):
-            case = record_of(CaseRecord, f"{path}:{number}", line)
-            if case.sample == sample:
-                found.append(case)
-                continue
-        if found:  # a sample's cases follow each other
+        if line.startswith(begin):
+            found.append(record_of(CaseRecord, f"{path}:{number}", line))
+        elif found:  # a sample's cases follow each other
             break
     return recorded, found
-
-
-def _begin_of(sample: SampleId) -> bytes:
-    """Return how the lines of a sample's cases begin, as :class:`CaseRecord` writes them."""
-    case = CaseRecord(
-        dataset=sample.dataset,
-        problem_id=sample.problem_id,
-        sample_index=sample.sample_index,
-        case_index=0,
-        status=FinalStatus.SUCCESS,
-    )
-    names = case.model_dump_json(include={"dataset", "problem_id", "sample_index"})
-    return names.removesuffix("}").encode() + b","

@@ -1,6 +1,5 @@
 """Export of a finished run to the file formats of other projects."""
 
-from collections.abc import Callable, Iterator
 from enum import StrEnum
 
 from services.exports import evalplus, inspect_log, tables
@@ -28,16 +27,7 @@ class ExportTable(StrEnum):
     CASES = "cases"
 
 
-_WRITERS: dict[ExportFormat, Callable[[RunSamples, OutputFolder], Iterator[str]]] = {
-    ExportFormat.INSPECT: inspect_log.write,
-    ExportFormat.EVALPLUS: evalplus.write,
-    ExportFormat.HF_PARQUET: tables.write_parquet,
-    ExportFormat.CSV: tables.write_csv,
-}
-_CASE_WRITERS: dict[ExportFormat, Callable[[FinishedRun, OutputFolder], Iterator[str]]] = {
-    ExportFormat.HF_PARQUET: tables.write_case_parquet,
-    ExportFormat.CSV: tables.write_case_csv,
-}
+_TABLES = {ExportFormat.HF_PARQUET: "parquet", ExportFormat.CSV: "csv"}
 
 
 def export_samples(kind: ExportFormat, samples: RunSamples, folder: OutputFolder) -> list[str]:
@@ -55,7 +45,10 @@ def export_samples(kind: ExportFormat, samples: RunSamples, folder: OutputFolder
             f"{samples.run.folder.url}: {'; '.join(samples.notes)}; the format {kind} needs the "
             f"prompts ({ExportFormat.HF_PARQUET} and {ExportFormat.CSV} do without)"
         )
-    return list(_WRITERS[kind](samples, folder))
+    if kind in _TABLES:
+        return [tables.write_samples(samples, folder, _TABLES[kind])]
+    write = inspect_log.write if kind is ExportFormat.INSPECT else evalplus.write
+    return list(write(samples, folder))
 
 
 def export_cases(kind: ExportFormat, run: FinishedRun, folder: OutputFolder) -> list[str]:
@@ -65,8 +58,8 @@ def export_cases(kind: ExportFormat, run: FinishedRun, folder: OutputFolder) -> 
         OutputError: The folder cannot be written, or the record of cases is invalid.
         DataError: The run recorded no cases, or the format has no place for them.
     """
-    if kind not in _CASE_WRITERS:
+    if kind not in _TABLES:
         raise DataError(
-            f"the format {kind} has no place for single cases; use {' or '.join(_CASE_WRITERS)}"
+            f"the format {kind} has no place for single cases; use {' or '.join(_TABLES)}"
         )
-    return list(_CASE_WRITERS[kind](run, folder))
+    return [tables.write_cases(run, folder, _TABLES[kind])]

@@ -1,7 +1,7 @@
 """Samples of a finished run for export (answer, verdict, prompt), and the names of its files."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -153,14 +153,6 @@ def _questions(
         )
         for problem in known
     }
-
-
-def by_problem(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
-    """Yield the samples of each problem, in the order of first occurrence."""
-    groups: dict[str, list[Sample]] = {}
-    for sample in samples:
-        groups.setdefault(sample.generation.problem_id, []).append(sample)
-    yield from groups.values()
 
 
 # Names of files and tasks, which the readers of other projects parse

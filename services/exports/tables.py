@@ -7,7 +7,7 @@ splits, and then ignores the other files.
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -24,16 +24,8 @@ from shared.statuses import NOT_RUN
 _Row = dict[str, Any]
 _BATCH = 256
 
-_CASE = pa.struct(
-    [
-        ("case_index", pa.int64()),
-        ("status", pa.string()),
-        ("input", pa.string()),
-        ("expected", pa.string()),
-        ("actual", pa.string()),
-        ("stderr", pa.string()),
-    ]
-)
+_CASE_TEXTS = [(name, pa.string()) for name in ("status", "input", "expected", "actual", "stderr")]
+_CASE = pa.struct([("case_index", pa.int64()), *_CASE_TEXTS])
 _BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_error", NOT_RUN)
 _COLUMNS: list[tuple[str, pa.DataType]] = [
     ("run", pa.string()),
@@ -75,11 +67,7 @@ _CASE_COLUMNS: list[tuple[str, pa.DataType]] = [
     ("problem_id", pa.string()),
     ("sample_index", pa.int64()),
     ("case_index", pa.int64()),
-    ("status", pa.string()),
-    ("input", pa.string()),
-    ("expected", pa.string()),
-    ("actual", pa.string()),
-    ("stderr", pa.string()),
+    *_CASE_TEXTS,
     ("exit_code", pa.int64()),
     ("duration", pa.float64()),
     ("cpu_time", pa.float64()),
@@ -104,46 +92,39 @@ def case_table(run: FinishedRun) -> pa.Table:
     return pa.Table.from_batches(_batches(_case_rows(run), _CASE_SCHEMA), schema=_CASE_SCHEMA)
 
 
-def write_parquet(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
-    """Write all samples into one parquet file; yields its name."""
-    yield _write_parquet(folder, "samples", _sample_rows(samples), _SCHEMA)
+def write_samples(samples: RunSamples, folder: OutputFolder, ending: str) -> str:
+    """Write all samples into one file, ``parquet`` or ``csv``; return its name."""
+    return _write(folder, f"samples.{ending}", _sample_rows(samples), _SCHEMA)
 
 
-def write_csv(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
-    """Write all samples into one CSV file (RFC 4180, UTF-8); lists and records are JSON."""
-    yield _write_csv(folder, "samples", _sample_rows(samples), _SCHEMA)
+def write_cases(run: FinishedRun, folder: OutputFolder, ending: str) -> str:
+    """Write all recorded cases into one file, ``parquet`` or ``csv``; return its name.
+
+    Raises:
+        DataError: The run recorded none.
+    """
+    if not run.folder.exists(artifacts.CASES):
+        raise DataError(
+            f"{run.folder.shown}: the run recorded no cases; judge it again with them: "
+            f"plumb rejudge {run.folder.shown} output.cases=all"
+        )
+    return _write(folder, f"cases.{ending}", _case_rows(run), _CASE_SCHEMA)
 
 
-def write_case_parquet(run: FinishedRun, folder: OutputFolder) -> Iterator[str]:
-    """Write all recorded cases into one parquet file; yields its name."""
-    yield _write_parquet(folder, "cases", _recorded(run), _CASE_SCHEMA)
-
-
-def write_case_csv(run: FinishedRun, folder: OutputFolder) -> Iterator[str]:
-    """Write all recorded cases into one CSV file; yields its name."""
-    yield _write_csv(folder, "cases", _recorded(run), _CASE_SCHEMA)
-
-
-def _write_parquet(
-    folder: OutputFolder, table: str, rows: Iterator[_Row], schema: pa.Schema
-) -> str:
-    name = f"{table}.parquet"
-    with folder.replacing(name, "wb") as file, pq.ParquetWriter(file, schema) as parquet:
-        for batch in _batches(rows, schema):
-            parquet.write_batch(batch)
-    return name
-
-
-def _write_csv(folder: OutputFolder, table: str, rows: Iterable[_Row], schema: pa.Schema) -> str:
-    name = f"{table}.csv"
+def _write(folder: OutputFolder, name: str, rows: Iterator[_Row], schema: pa.Schema) -> str:
     with folder.replacing(name, "wb") as file:
-        # newline="" keeps the CRLF that RFC 4180 and the csv module use.
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-        writer = csv.writer(text)
-        writer.writerow(schema.names)
-        for row in rows:
-            writer.writerow(_cell(row[column]) for column in schema.names)
-        text.detach()  # the folder closes the file
+        if name.endswith(".parquet"):
+            with pq.ParquetWriter(file, schema) as parquet:
+                for batch in _batches(rows, schema):
+                    parquet.write_batch(batch)
+        else:  # RFC 4180, UTF-8; lists and records are JSON
+            # newline="" keeps the CRLF that RFC 4180 and the csv module use.
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+            writer = csv.writer(text)
+            writer.writerow(schema.names)
+            for row in rows:
+                writer.writerow(_cell(row[column]) for column in schema.names)
+            text.detach()  # the folder closes the file
     return name
 
 
@@ -157,9 +138,9 @@ def _sample_rows(samples: RunSamples) -> Iterator[_Row]:
 
     ``accepted`` and ``pass_ratio`` are None for a sample without a verdict.
     """
-    for members in samples.datasets.values():
-        for member in members:
-            yield _sample_row(samples, member)
+    return (
+        _sample_row(samples, member) for members in samples.datasets.values() for member in members
+    )
 
 
 def _sample_row(samples: RunSamples, sample: Sample) -> _Row:
@@ -181,20 +162,6 @@ def _sample_row(samples: RunSamples, sample: Sample) -> _Row:
 def _case_rows(run: FinishedRun) -> Iterator[_Row]:
     for case in run.cases():
         yield {"run": run.record.run, **case.model_dump(mode="json")}
-
-
-def _recorded(run: FinishedRun) -> Iterator[_Row]:
-    """Return the rows of a run that records cases.
-
-    Raises:
-        DataError: It does not.
-    """
-    if not run.folder.exists(artifacts.CASES):
-        raise DataError(
-            f"{run.folder.shown}: the run recorded no cases; judge it again with them: "
-            f"plumb rejudge {run.folder.shown} output.cases=all"
-        )
-    return _case_rows(run)
 
 
 def _cell(value: object) -> object:

@@ -131,43 +131,29 @@ def _check_names(policy: Policy, comparison: Comparison) -> None:
 
 def _incomparable(comparison: Comparison, *, sequential: bool) -> Iterator[Finding]:
     for line in comparison.warnings:
-        yield _premise(
-            "", "comparable", "same protocol", line, holds=False, why="not only the model differs"
-        )
+        yield _unmet("", "comparable", "same protocol", line, "not only the model differs")
     for line in comparison.doubts:
-        yield _premise(
-            "", "comparable", "same protocol", line, holds=False, why="the protocol may differ"
-        )
+        yield _unmet("", "comparable", "same protocol", line, "the protocol may differ")
     for data in comparison.datasets:
         if not data.paired.same_data:
             found = f"{data.accepted_at_1.problems} are the same"
-            yield _premise(
-                data.paired.dataset,
-                "comparable",
-                "all problems",
-                found,
-                holds=False,
-                why="the runs' data differ",
-            )
+            name = data.paired.dataset
+            yield _unmet(name, "comparable", "all problems", found, "the runs' data differ")
     for one in comparison.unshared:
         found = f"only in {one.run}"
-        yield _premise(
-            one.dataset, "comparable", "in both", found, holds=False, why="nothing to pair"
-        )
+        yield _unmet(one.dataset, "comparable", "in both", found, "nothing to pair")
     for run in (comparison.first, comparison.second):
-        grows = sequential and run is comparison.second
-        if not run.record.state.published and not grows:
-            found = f"{run.label} is {run.record.state}"
-            yield _premise("", "finished", "both", found, holds=False, why="numbers may change")
-        if run.record.stopped and not grows:
-            found = f"{run.label}: {run.record.stopped.described}"
+        record, grows = run.record, sequential and run is comparison.second
+        if not record.state.published and not grows:
+            found = f"{run.label} is {record.state}"
+            yield _unmet("", "finished", "both", found, "numbers may change")
+        if record.stopped and not grows:
+            found = f"{run.label}: {record.stopped.described}"
             why = "no baseline" if run is comparison.first else "use --sequential"
-            yield _premise("", "all problems", "both", found, holds=False, why=why)
-        if distrust := run.record.distrust:
+            yield _unmet("", "all problems", "both", found, why)
+        if distrust := record.distrust:
             found = f"{run.label}: {distrust[0]}"
-            yield _premise(
-                "", "trusted", "both", found, holds=False, why="a sandbox failed canaries"
-            )
+            yield _unmet("", "trusted", "both", found, "a sandbox failed canaries")
 
 
 def _sufficient_data(
@@ -175,28 +161,26 @@ def _sufficient_data(
 ) -> Iterator[Finding]:
     name, least, problems = one.paired.dataset, rules.min_coverage, one.accepted_at_1.problems
     covered = {run.label: _coverage(run, name) for run in (comparison.first, comparison.second)}
-    yield _premise(
+    coverage = _unmet(
         name,
         "coverage",
         f"≥ {least:.2%}",
         ", ".join(f"{label} {share:.2%}" for label, share in covered.items()),
-        holds=min(covered.values()) >= least,
-        why="incomplete: finish the run",
+        "incomplete: finish the run",
     )
-    yield _premise(
-        name,
-        "problems",
-        f"≥ {rules.min_problems}",
-        str(problems),
-        holds=problems >= rules.min_problems,
-        why="too few problems",
-    )
+    yield coverage if min(covered.values()) < least else _met(coverage)
+    limit = f"≥ {rules.min_problems}"
+    enough = _unmet(name, "problems", limit, str(problems), "too few problems")
+    yield enough if problems < rules.min_problems else _met(enough)
 
 
-def _premise(dataset: str, rule: str, limit: str, found: str, *, holds: bool, why: str) -> Finding:
-    """Create the finding of a premise; ``why`` is the reason if it does not hold."""
-    outcome = Outcome.PASS if holds else Outcome.UNDECIDED
-    return Finding(dataset, rule, limit, found, outcome, "" if holds else why, premise=True)
+def _unmet(dataset: str, rule: str, limit: str, found: str, why: str) -> Finding:
+    """The finding of a premise that does not hold."""
+    return Finding(dataset, rule, limit, found, Outcome.UNDECIDED, why, premise=True)
+
+
+def _met(premise: Finding) -> Finding:
+    return replace(premise, outcome=Outcome.PASS, why="")
 
 
 def _coverage(run: ComparedRun, dataset: str) -> float:

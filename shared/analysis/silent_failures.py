@@ -4,7 +4,9 @@ Random weights, a missing chat template, an extraction that finds no code, a slo
 leaves a trace in the counts of the answers. docs/acceptance.md has the limits.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from shared.analysis.catalogue import BY_KEY
 from shared.analysis.evidence import (
@@ -21,8 +23,26 @@ from shared.analysis.evidence import (
     warning,
 )
 from shared.analysis.statistics import ratio, wilson_interval
-from shared.analysis.typical import METRICS, TypicalMetric, TypicalRange, typical_range
 from shared.statuses import FinalStatus
+
+TypicalMetric = Literal[
+    "accepted_at_1", "pass_ratio_mean", "exec_success_rate", "syntax_error_rate", "timeout_rate"
+]
+TYPICAL_METRICS: tuple[TypicalMetric, ...] = get_args(TypicalMetric)
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalRange:
+    """Typical lowest and highest value of a metric (shares, 0 to 1), and the models it is from."""
+
+    low: float
+    high: float
+    of: str
+
+    def excludes(self, interval: Sequence[float]) -> bool:
+        """Whether no value of an interval [low, high] is in the range."""
+        return interval[1] < self.low or interval[0] > self.high
+
 
 _FEW = 20
 """Judged samples below which a small share tells nothing."""
@@ -161,7 +181,7 @@ def _typical(evidence: Evidence) -> Iterator[Result]:
         return
     for name in evidence.datasets:
         within = known = 0
-        for metric in METRICS:
+        for metric in TYPICAL_METRICS:
             typical = typical_range(evidence.size, name, metric)
             metrics = evidence.summary.get(name, {})
             value, interval = metrics.get(metric), metrics.get(f"{metric}_ci95")
@@ -206,6 +226,39 @@ def _share(dataset: str, part: int, whole: int, limit: float, step: str) -> Resu
     if share > limit and (whole >= _FEW or least > limit):
         return warning(f"{found}, above {limit:.0%}", step, dataset)
     return passed(found, dataset)
+
+
+def typical_range(size: float, dataset: str, metric: TypicalMetric) -> TypicalRange | None:
+    """The typical range of a metric for models of ``size`` billions of parameters, if known."""
+    if dataset in ("codecontests_valid", "codecontests_test"):
+        low, high = _CODE_CONTESTS_SIZES
+        return _CODE_CONTESTS[metric] if low <= size < high else None
+    if dataset == "humaneval" and metric == "accepted_at_1" and size >= _SMALLEST:
+        return next((found for below, found in _HUMANEVAL if size < below), None)
+    return None
+
+
+# The ranges: docs/acceptance.md has the models and sources.
+
+_CODE_CONTESTS_SIZES = (6.0, 9.0)
+_SEVEN = "7B base models, greedy"
+_CODE_CONTESTS: Mapping[TypicalMetric, TypicalRange] = {
+    "accepted_at_1": TypicalRange(0.03, 0.10, _SEVEN),
+    "pass_ratio_mean": TypicalRange(0.10, 0.25, _SEVEN),
+    "exec_success_rate": TypicalRange(0.50, 0.80, _SEVEN),
+    "syntax_error_rate": TypicalRange(0.05, 0.20, _SEVEN),
+    "timeout_rate": TypicalRange(0.05, 0.15, _SEVEN),
+}
+_SMALLEST = 0.3
+# By the size, in billions of parameters, below which a range holds.
+_HUMANEVAL: tuple[tuple[float, TypicalRange], ...] = (
+    (2.0, TypicalRange(0.10, 0.75, "models of 0.3 to 2 B")),
+    (5.0, TypicalRange(0.15, 0.85, "models of 2 to 5 B")),
+    (10.0, TypicalRange(0.25, 0.90, "models of 5 to 10 B")),
+    (20.0, TypicalRange(0.30, 0.90, "models of 10 to 20 B")),
+    (40.0, TypicalRange(0.50, 0.95, "models of 20 to 40 B")),
+    (float("inf"), TypicalRange(0.55, 0.95, "models of 40 B and more")),
+)
 
 
 SIGNS: Mapping[Check, Rule] = {

@@ -117,8 +117,8 @@ def test_a_link_to_a_page_opens_it(page: Page) -> None:
     expect(first).to_have_text("codecontests_valid_019")
     page.get_by_role("button", name="Previous").click()
     expect(first).to_have_text("humaneval_009")
-    # Without the place of its beginning, and beyond the end, too.
-    page.goto(re.sub(r"&?(page|cursor)=[^&]*", "", page.url) + "&page=9")
+    # Beyond the end, too.
+    page.goto(re.sub(r"&?page=[^&]*", "", page.url) + "&page=9")
     expect(page.locator("main p[role=status]")).to_have_text("Samples 101 to 120")
 
 

@@ -38,21 +38,24 @@ class RunCache(Generic[T]):
         self._most, self._weight = most, weight
         # By the runs' ids: versions, time, value.
         self._made: dict[tuple[int, ...], tuple[tuple[int, ...], float, T]] = {}
+        self._total = 0
         self._lock = threading.Lock()
 
     def of(self, connection: sqlite3.Connection, *runs: IndexedRun) -> T:
         """The value of runs that were just read from the same snapshot."""
         key, versions = tuple(run.id for run in runs), tuple(run.version for run in runs)
         with self._lock:
-            made = self._made.pop(key, None)
+            made = self._made.get(key)
             young = any(run.changing for run in runs) and (
                 made is not None and self._clock() - made[1] < self._max_age
             )
             if made is None or not (made[0] == versions or young):
-                made = versions, self._clock(), self._compute(connection, *runs)
+                value = self._compute(connection, *runs)
+                self._total += self._weight(value) - (self._weight(made[2]) if made else 0)
+                made = versions, self._clock(), value
+            self._made.pop(key, None)
             self._made[key] = made  # the last one
-            weight = sum(self._weight(value) for _, _, value in self._made.values())
-            while weight > self._most and len(self._made) > 1:
+            while self._total > self._most and len(self._made) > 1:
                 _, _, dropped = self._made.pop(next(iter(self._made)))
-                weight -= self._weight(dropped)
+                self._total -= self._weight(dropped)
             return made[2]

@@ -56,6 +56,7 @@ export function listing(run, query) {
   const read = (limit, offset) => api.samples(run, { ...wanted, limit, offset });
   const at = async (page) => {
     const found = await read(PAGE, PAGE * page);
+    if (page && !found.samples.length) return at(Math.floor(page / 2)); // beyond the end
     return { page, rows: found.samples, more: found.next !== null };
   };
   const queryOf = (page) =>
