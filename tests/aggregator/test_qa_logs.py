@@ -173,22 +173,6 @@ def test_a_data_set_with_a_slash_and_a_folder_elsewhere(redis: Redis) -> None:
 # The configuration.
 
 
-@pytest.mark.parametrize(
-    ("dataset", "total"),
-    [
-        ("codecontests_valid", 50),
-        ("codecontests_test", 30),
-        ("humaneval", 20),
-        ("mbpp_reg", 20),
-        ("mine", 20),
-    ],
-)
-def test_the_plans_quotas(dataset: str, total: int) -> None:
-    assert QaLogsConfig().quota(dataset).total == total
-    valid = QaLogsConfig().quota("codecontests_valid")
-    assert list(valid.by_status.values()) == [10, 20, 10, 5, 5]
-
-
 def test_a_data_sets_name_may_be_longer_than_a_files() -> None:
     long = [file_name("ü" * 300 + end, 5) for end in "ab"]
     assert all(len(name) < 240 and name.endswith("_5.jsonl") for name in long)

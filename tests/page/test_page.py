@@ -215,34 +215,6 @@ def test_every_control_is_reached_by_keyboard_shows_it_and_has_a_name(
         assert_reached_by_keyboard(page, view)
 
 
-def test_moves_by_keyboard(address: str, visit: Visit) -> None:
-    page, _watch = visit()
-    show(page, f"{address}/{VIEWS['run']}")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # the link that skips the header
-    assert page.evaluate("document.activeElement.id") == "main"
-    assert page.url.endswith(VIEWS["run"])
-    rows = page.locator("tr.row a")
-    page.keyboard.press("j")
-    expect(rows.nth(0)).to_be_focused()
-    page.keyboard.press("j")
-    expect(rows.nth(1)).to_be_focused()
-    page.keyboard.press("k")
-    expect(rows.nth(0)).to_be_focused()
-    page.keyboard.press("/")
-    expect(page.get_by_label("Search")).to_be_focused()
-    page.keyboard.type("jk/")
-    expect(page.get_by_label("Search")).to_have_value("jk/")
-    expect(page.locator("main p[role=status]")).to_have_text("No such sample.")
-    page.get_by_label("Search").fill("")
-    expect(rows).to_have_count(50)
-    page.locator("h1").click()
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_have_text("codecontests_valid_000")
-    assert page.evaluate("document.activeElement.id") == "main"
-
-
 def test_pages_are_turned_forth_and_back(address: str, visit: Visit) -> None:
     page, _watch = visit()
     show(page, f"{address}/{VIEWS['run']}")
@@ -343,31 +315,6 @@ def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
     page.locator("tr.row a").first.click()
     expect(heading).to_have_text("humaneval_059")
     assert page.get_by_role("link", name="Previous sample").count() == 0
-    assert watch.errors == []
-
-
-@pytest.mark.parametrize("view", ["runs", "run", "report_sample"])
-def test_the_keys_are_listed_in_one_dialog(view: str, urls: dict[str, str], visit: Visit) -> None:
-    page, watch = visit()
-    url = urls[view]
-    show(page, url)
-    page.keyboard.press("Tab")
-    focused = page.evaluate("document.activeElement.className")
-    page.keyboard.press("?")
-    dialog = page.get_by_role("dialog", name="Keys")
-    expect(dialog).to_be_visible()
-    expect(dialog).to_contain_text("show this list")
-    if "codecontests" in url:
-        expect(dialog).to_contain_text("go back to the run")
-    elif "run" not in url.partition("#")[2]:
-        expect(dialog).to_contain_text("go to the next run")
-    page.keyboard.press("Escape")  # closes the dialog, and the sample stays
-    expect(page.locator("dialog")).to_have_count(0)
-    assert page.evaluate("document.activeElement.className") == focused
-    assert page.url == url
-    page.get_by_role("button", name="Keys").click()
-    dialog.get_by_role("button", name="Close").click()
-    expect(page.locator("dialog")).to_have_count(0)
     assert watch.errors == []
 
 

@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from services.aggregator.folders.load import add_run, load_samples, progress, run_facts
 from services.aggregator.folders.scan import FoundRun, NoFolderError, find_runs
@@ -73,23 +74,6 @@ class FoldersStatus:
     waiting: int = 0
     unreadable: Sequence[Unreadable] = ()
     unreadable_total: int = 0
-
-
-@dataclass
-class _Notes:
-    """Messages about one run; the first ones are kept, the others counted."""
-
-    texts: list[str] = field(default_factory=list)
-    more: int = 0
-
-    def add(self, error: Exception) -> None:
-        if len(self.texts) < _MOST_NOTES:
-            self.texts.append(_line(error))
-        else:
-            self.more += 1
-
-    def lines(self) -> list[str]:
-        return [*self.texts, *([f"and {self.more} further lines"] if self.more else [])]
 
 
 class RunFolders:
@@ -210,7 +194,7 @@ class RunFolders:
 
     def _announce(self, found: FoundRun, in_ledger: Collection[str]) -> "_OpenedRun | None":
         """Put a run into the index, still without samples, in the place of its earlier state."""
-        notes = _Notes()
+        notes: list[str] = []
         for before in self._writer.runs().values():
             if before.folder == found.folder:
                 self._writer.hide_run(before)
@@ -219,7 +203,7 @@ class RunFolders:
             self._ids[found.folder] = found.stamp, run.record.run
             if run.record.run in in_ledger:
                 return None
-            facts = run_facts(run, notes.add)
+            facts = run_facts(run, partial(_note, notes))
             name = self._name(run, found.folder)
             number = add_run(self._writer, run, name, found.folder)
             known = KnownRun(number, name, "", "0", run.record.state, found.folder)
@@ -233,10 +217,11 @@ class RunFolders:
         try:
             with self._blaming(one.found, one.notes):
                 if not folder.exists(artifacts.SUMMARY):
-                    one.notes.add(_unfinished(one.run))
+                    _note(one.notes, _unfinished(one.run))
                 if folder.exists(artifacts.VERDICTS) or one.run.record.state.published:
-                    load_samples(one.run, self._writer, one.known, one.notes.add, self._go_on)
-            self._writer.finish_reading(one.known, one.found.stamp, one.notes.lines())
+                    report = partial(_note, one.notes)
+                    load_samples(one.run, self._writer, one.known, report, self._go_on)
+            self._writer.finish_reading(one.known, one.found.stamp, one.notes)
         except (DroppedRunError, _StoppedError):
             return
 
@@ -245,7 +230,7 @@ class RunFolders:
             raise _StoppedError
 
     @contextmanager
-    def _blaming(self, found: FoundRun, notes: _Notes | None = None) -> Iterator[None]:
+    def _blaming(self, found: FoundRun, notes: list[str] | None = None) -> Iterator[None]:
         """Note what reading a run raises; without notes, the run cannot be shown at all."""
         try:
             yield
@@ -256,7 +241,7 @@ class RunFolders:
             if not isinstance(error, PlumblineError | OSError):
                 log.exception("a run cannot be read", folder=shown)
             if notes is not None:
-                notes.add(error)
+                _note(notes, error)
             else:
                 self._failed[found.folder] = found.stamp, Unreadable(shown, _line(error))
 
@@ -286,7 +271,7 @@ class _OpenedRun:
     found: FoundRun
     known: KnownRun
     run: FinishedRun
-    notes: _Notes
+    notes: list[str]
 
 
 def _unfinished(run: FinishedRun) -> PlumblineError:
@@ -297,6 +282,12 @@ def _unfinished(run: FinishedRun) -> PlumblineError:
 
 def _below(folder: str, urls: Iterable[str]) -> bool:
     return any(folder == url or folder.startswith(f"{url.rstrip('/')}/") for url in urls)
+
+
+def _note(notes: list[str], error: Exception) -> None:
+    """Add a message about a run, of which the first ones are kept."""
+    if len(notes) <= _MOST_NOTES:
+        notes.append(_line(error) if len(notes) < _MOST_NOTES else "and further lines")
 
 
 def _line(error: Exception) -> str:

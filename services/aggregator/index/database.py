@@ -128,22 +128,17 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(lock.fileno()).st_nlink == 0:  # removed before it was locked
             raise BlockingIOError
-    except BlockingIOError:
-        raise IndexInUseError(
-            f"{folder}: another aggregator uses this index folder; stop it, or choose another "
-            "PLUMBLINE_INDEX_DIR"
-        ) from None
-    except OSError as error:
-        raise OutputError(
-            f"{folder}: cannot keep an index here ({error}); choose another {setting}"
-        ) from None
-    path = folder / _FILE
-    try:
+        path = folder / _FILE
         if path.exists():
             _discard_unusable(path)
         if not path.exists():
             _create(path)
         return Database(folder, lock, temporary)
+    except BlockingIOError:
+        raise IndexInUseError(
+            f"{folder}: another aggregator uses this index folder; stop it, or choose another "
+            "PLUMBLINE_INDEX_DIR"
+        ) from None
     except (OSError, sqlite3.Error) as error:
         raise OutputError(
             f"{folder}: cannot keep an index here ({error}); choose another {setting}"
