@@ -178,13 +178,11 @@ class IndexCollector(Collector):
         accepted: Tally[str] = Tally()
         for run in runs:
             for dataset in run.datasets:
-                label = self._ingested.dataset_label(dataset)
-                counts = run.statuses.get(dataset, {})
-                errors, verdicts = counts.get(FinalStatus.API_ERROR, 0), sum(counts.values())
-                planned = run.planned.get(dataset, (0, 0))[1]
-                states[label, "judged"] += verdicts - errors
-                states[label, "api_error"] += errors
-                states[label, "open"] += max(0, planned - verdicts)
+                label, judged = self._ingested.dataset_label(dataset), run.judged(dataset)
+                verdicts = sum(run.statuses.get(dataset, {}).values())
+                states[label, "judged"] += judged
+                states[label, "api_error"] += verdicts - judged
+                states[label, "open"] += max(0, run.samples_planned_of(dataset) - verdicts)
                 accepted[label] += run.accepted.get(dataset, 0)
         samples = GaugeMetricFamily(
             "plumbline_samples", "Samples of all runs by state.", labels=["dataset", "state"]
@@ -230,22 +228,19 @@ def _run_progress(
     # One that was interrupted stays in this state, and nobody waits for it.
     chosen = at_work([run.run for run in running])
     running = [run for run in running if run.run in chosen]
+    yield _gauge("runs_running", "Runs that a command is working on.", len(running))
+    untrusted = sum(run.state is RunState.UNTRUSTED for run in runs)
+    text = "Published runs of which a sandbox judged canaries wrongly."
+    yield _gauge("runs_untrusted", text, untrusted)
     verdicts = sum(run.verdicts for run in running)
-    yield GaugeMetricFamily(
-        "plumbline_runs_running", "Runs that a command is working on.", value=len(running)
-    )
-    yield GaugeMetricFamily(
-        "plumbline_runs_untrusted",
-        "Published runs of which a sandbox judged canaries wrongly.",
-        value=sum(run.state is RunState.UNTRUSTED for run in runs),
-    )
     share = ratio(verdicts, sum(run.samples_planned for run in running))
     if share is not None:
-        yield GaugeMetricFamily(
-            "plumbline_run_progress_ratio",
-            "Share of the planned samples of all running runs that have a verdict.",
-            value=min(1.0, share),
-        )
+        text = "Share of the planned samples of all running runs that have a verdict."
+        yield _gauge("run_progress_ratio", text, min(1.0, share))
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"plumbline_{name}", text, value=value)
 
 
 def _queues(queues: Iterable[JudgeQueue]) -> Iterator[Metric]:
@@ -267,11 +262,8 @@ def _queues(queues: Iterable[JudgeQueue]) -> Iterator[Metric]:
 
 
 def _workers(redis: Redis) -> Metric:
-    return GaugeMetricFamily(
-        "plumbline_judge_workers",
-        "RQ workers that send heartbeats; a judge process has several.",
-        value=len(live_workers(redis)),
-    )
+    text = "RQ workers that send heartbeats; a judge process has several."
+    return _gauge("judge_workers", text, len(live_workers(redis)))
 
 
 def _streams(redis: Redis, database: Database) -> Iterator[Metric]:
@@ -279,16 +271,11 @@ def _streams(redis: Redis, database: Database) -> Iterator[Metric]:
     with database.read() as connection:
         indexed = {run.run: run.events for run in all_runs(connection)}
     lag = sum(max(0, run.events - indexed.get(run.run, 0)) for run in ledger)
-    yield GaugeMetricFamily(
-        "plumbline_stream_lag", "Stream entries that are not in the index yet.", value=lag
-    )
+    yield _gauge("stream_lag", "Stream entries that are not in the index yet.", lag)
     newest = max((int(run.last_event.partition("-")[0]) for run in ledger), default=0)
     if newest:
-        yield GaugeMetricFamily(
-            "plumbline_last_verdict_timestamp_seconds",
-            "Unix time of the newest verdict.",
-            value=newest / 1000,
-        )
+        text = "Unix time of the newest verdict."
+        yield _gauge("last_verdict_timestamp_seconds", text, newest / 1000)
 
 
 def _memory(redis: Redis) -> Iterator[Metric]:
@@ -296,22 +283,14 @@ def _memory(redis: Redis) -> Iterator[Metric]:
     used, most = int(info["used_memory"]), int(info["maxmemory"])
     # Buffers of the append-only file and of replicas do not count towards maxmemory.
     counted = used - int(info.get("mem_not_counted_for_evict", 0))
-    yield GaugeMetricFamily(
-        "plumbline_redis_memory_used_bytes",
-        "Memory of Redis that counts towards its maxmemory.",
-        value=counted,
-    )
+    text = "Memory of Redis that counts towards its maxmemory."
+    yield _gauge("redis_memory_used_bytes", text, counted)
     if most:
-        yield GaugeMetricFamily(
-            "plumbline_redis_memory_max_bytes",
-            "Redis' maxmemory, beyond which it refuses writes; absent if it has none.",
-            value=most,
-        )
+        text = "Redis' maxmemory, beyond which it refuses writes; absent if it has none."
+        yield _gauge("redis_memory_max_bytes", text, most)
 
 
 def _leases(queues: Iterable[JudgeQueue]) -> Metric:
-    return GaugeMetricFamily(
-        "plumbline_judge_oldest_lease_seconds",
-        "Time for which a judge has had the job that was started first; 0 if none has one.",
-        value=max(queue.oldest_lease() for queue in queues),
-    )
+    text = "Time for which a judge has had the job that was started first; 0 if none has one."
+    oldest = max(queue.oldest_lease() for queue in queues)
+    return _gauge("judge_oldest_lease_seconds", text, oldest)

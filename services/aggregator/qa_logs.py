@@ -35,6 +35,11 @@ _BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_erro
 # Tests of a record, and characters of each of their texts; the middle is cut.
 _MOST_TESTS, _MOST_CHARS = 3, 2000
 
+_OF_VERDICT = (
+    *("problem_id", "dataset", "sample_index", "pass_ratio", "cases_not_run", "accepted"),
+    *("final_status", "detail", "total_judge_time"),
+)
+
 Counts = dict[FinalStatus, int]
 ShortenedTests = dict[str, str | int | list[str]]
 
@@ -182,20 +187,12 @@ def qa_record(
     """Build the record of one sample; outputs are shortened."""
     case = verdict.first_failed_case
     return QaRecord(
-        problem_id=verdict.problem_id,
-        dataset=verdict.dataset,
-        sample_index=verdict.sample_index,
+        **{name: getattr(verdict, name) for name in _OF_VERDICT},
         prompt=question.prompt,
         messages=question.messages,
         response=generation.completion,
         ground_truth=question.ground_truth,
-        pass_ratio=verdict.pass_ratio,
-        cases_not_run=verdict.cases_not_run,
-        accepted=verdict.accepted,
-        final_status=verdict.final_status,
-        detail=verdict.detail,
         output_tokens=generation.output_tokens,
-        total_judge_time=verdict.total_judge_time,
         error_breakdown={name: verdict.error_breakdown.get(name, 0) for name in _BREAKDOWN},
         execution_output=ExecutionOutput(
             first_failed_case=case and shorten_case(case, _MOST_CHARS)
