@@ -113,31 +113,20 @@ _AVERAGES: dict[str, Quantity] = {
 def summarize(
     results: Samples, run_seconds: float | None, many_answers: Collection[str] = ()
 ) -> dict[str, MetricValue]:
-    """Compute every metric of one data set; ``shared.analysis.catalogue`` declares them.
+    """Compute every metric of one data set; ``shared.analysis.catalogue`` has the formulas.
 
-    Metrics are over judged samples; ``coverage``, ``accepted_at_1_bounds`` and ``api_errors``
-    describe the samples without a verdict. Shares are 0 to 1, times seconds. An undefined metric
-    (no samples, none solved, tokens unknown) is None, never NaN.
-
-    ``samples_cut`` counts the judged samples of which some cases were not run. Their pass ratios,
-    and so all metrics of them, are lower bounds; ``pass_ratio_mean_bounds`` is [low, high] of the
-    exact mean. ``missing_modules`` counts the samples that failed for a module that the sandbox
-    lacks. All other rates but those of error statuses are exact.
+    An undefined metric (no samples, none solved, tokens unknown) is None, never NaN. The pass
+    ratios of ``samples_cut``, and so all metrics of them, are lower bounds.
 
     ``<rate>_ci95`` is a Wilson interval whose n is the number of problems, not of samples: samples
     of one problem are not independent. A mean of values between 0 and 1 over problems varies no
     more than a share does, so the interval is never too narrow for several samples per problem.
-    ``<mean>_ci95``, pass@k included, is a bootstrap over problems. With several samples per
-    problem ``pass_at_1`` is the mean over problems of the share accepted.
-
-    ``accepted_at_1_single_answer`` leaves out problems that have several right outputs but no
-    checker, of which there are ``many_answers_problems``: their right answers may be rejected.
-    ``accepted_at_1_untruncated`` leaves out the ``truncated`` answers.
+    ``<mean>_ci95``, pass@k included, is a bootstrap over problems.
 
     Args:
         results: The samples of one data set; at most one result per sample.
         run_seconds: Seconds in which the run was at work.
-        many_answers: Ids of those problems.
+        many_answers: Ids of the problems that have several right outputs but no checker.
     """
     judged = judged_only(results)
     problems = clusters(judged)

@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 from redis import Redis
 from yarl import URL
 
-from services.aggregator.api import routes
 from services.aggregator.api.runs import RunDetail, RunSummary, SampleDetail
 from services.aggregator.app import make_app
 from services.aggregator.cases import CasePage
@@ -25,7 +24,7 @@ from services.aggregator.ingest import Ingester
 from services.aggregator.marks import Difference
 from shared.case_records import SampleCases
 from shared.ledger import Ledger
-from shared.run_record import OutageReport, RunnerReport, RunState
+from shared.run_record import OutageReport, RunnerReport
 from shared.schemas import CaseResult, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import ask, begin, judge
@@ -424,26 +423,6 @@ async def test_no_answer_may_be_kept_guessed_or_run(client: TestClient) -> None:
             assert answer.headers["Cache-Control"] == "no-store"
             assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
             assert "Access-Control-Allow-Origin" not in answer.headers
-
-
-async def test_the_list_has_the_runs_at_work_and_the_latest(
-    redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(routes, "_MOST_RUNS", 3)
-    for number in range(6):
-        ledger = begin(redis, [problem("p1")], run=f"run-{number}", started_at=NOW + number)
-        if number:
-            judge(ledger, SampleId("d1", "p1"))
-            ledger.set_state(RunState.COMPLETE)
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
-        async with client.get("/api/runs") as answer:
-            assert list(await answer.json()) == ["run-0", "run-4", "run-5"]
-            assert answer.headers["Plumbline-Runs-Left-Out"] == "3"
-        async with client.get("/api/runs/run-1") as answer:
-            assert answer.status == 200
-    ingester.stop()
 
 
 async def test_few_samples_are_read_at_once(

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from redis.exceptions import RedisError
 
-from services.aggregator.api.runs import RunDetail, RunSummary, SampleDetail, latest_runs
+from services.aggregator.api.runs import RunDetail, RunSummary, SampleDetail
 from services.aggregator.cases import CasePage, ReadCases
 from services.aggregator.comparison import (
     Comparisons,
@@ -67,7 +67,7 @@ from shared.service.server import Handler, json_error, json_http_errors
 
 log = get_logger(__name__)
 
-_MOST_RUNS = 2000  # in the list of all runs, and cached of their trends
+_MOST_TRENDS = 2000  # cached
 _THREADS = 8
 # Samples that are read at once: each may have many MiB, for which its thread keeps all others from
 # running, the event loop too.
@@ -155,7 +155,7 @@ class _Api:
         self._database = database
         self._figures = RunCache(all_figures)
         self._performance = RunCache(performance)
-        self._trends = RunCache(trend_run, most=_MOST_RUNS)
+        self._trends = RunCache(trend_run, most=_MOST_TRENDS)
         self._policy = policy.name if policy else None
         self._comparisons = Comparisons(policy)
         self._reading = asyncio.Semaphore(_READ_AT_ONCE)
@@ -166,18 +166,12 @@ class _Api:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def list_runs(self, _request: web.Request) -> web.Response:
-        def read(connection: sqlite3.Connection) -> tuple[dict[str, RunSummary], int]:
+        def read(connection: sqlite3.Connection) -> dict[str, RunSummary]:
             runs = all_runs(connection)
-            shown = latest_runs(runs, _MOST_RUNS)
             known = scores(self._trend_runs(connection, runs))
-            return {run.run: RunSummary.of(run, known[run.run]) for run in shown}, len(runs)
+            return {run.run: RunSummary.of(run, known[run.run]) for run in runs}
 
-        summaries, total = await self._snapshot(read)
-        response = _answer(summaries)
-        left_out = total - len(summaries)
-        if left_out:
-            response.headers["Plumbline-Runs-Left-Out"] = str(left_out)
-        return response
+        return _answer(await self._snapshot(read))
 
     async def list_folders(self, _request: web.Request) -> web.Response:
         return _answer(self._folders.status if self._folders else FoldersStatus())

@@ -1,7 +1,7 @@
 """Answers of the API about a run and a sample of it."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self, cast
 
@@ -221,16 +221,3 @@ def extracted(generation: Generation | None, verdict: Verdict) -> ExtractedCode 
     if generation is None or (code := verdict.code) is None:
         return None
     return ExtractedCode(code.read(generation.completion), code.reason)
-
-
-def latest_runs(runs: Sequence[IndexedRun], most: int) -> Sequence[IndexedRun]:
-    """At most so many runs in their order: those that are not finished, then the latest."""
-    if len(runs) <= most:
-        return runs
-
-    def age(run: IndexedRun) -> tuple[bool, float]:
-        finished = run.state is not None and run.state.final
-        return finished, -(run.meta.started_at or 0.0)
-
-    kept = {run.run for run in sorted(runs, key=age)[:most]}
-    return [run for run in runs if run.run in kept]
