@@ -24,9 +24,7 @@ async def client(redis: Redis) -> AsyncIterator[TestClient]:
         yield client
 
 
-@pytest.mark.parametrize(
-    "route", [r for r in ROUTES if r.answer], ids=lambda r: r.name
-)
+@pytest.mark.parametrize("route", [r for r in ROUTES if r.answer], ids=lambda r: r.name)
 async def test_answers_are_as_described(client: TestClient, route: Route) -> None:
     """The schemas are made from the models, which forbid what they do not name."""
     values = {"run": "run-1", "dataset": "d1", "problem_id": "p1", "sample_index": 0}

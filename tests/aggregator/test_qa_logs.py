@@ -9,7 +9,7 @@ from services.aggregator.publish import publish
 from services.aggregator.qa_logs import file_name
 from shared import artifacts
 from shared.artifacts import OutputFolder
-from shared.config import Config, QaLogsConfig, load_config
+from shared.config import Config, load_config
 from shared.errors import ConfigError
 from shared.ledger import Ledger
 from shared.plan import make_plan

@@ -99,9 +99,7 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{_RUN}/performance", "show_performance", "Load over time", Performance),
     Route("/api/history", "show_history", "Runs by measurement", HistoryAnswer, query=HistoryQuery),
     Route("/api/gate", "show_gate", "The gate's verdict on a run", GateAnswer, query=GateQuery),
-    Route(
-        "/api/compare", "compare_runs", "Runs against one", ComparisonDocument, query=CompareQuery
-    ),
+    Route("/api/compare", "compare_runs", "Compared runs", ComparisonDocument, query=CompareQuery),
     Route("/api/compare/flips", "list_flips", "Samples of two runs", FlipPage, query=FlipsQuery),
     Route("/api/compare/grid", "show_grid", "Problems by runs", Grid, query=GridQuery),
     Route(
