@@ -201,7 +201,7 @@ def test_performance_is_drawn_when_it_is_opened(
     page.get_by_role("link", name="Performance").focus()
     page.keyboard.press("Enter")
     expect(section.locator(".sentence")).to_contain_text("Judging was the slower part")
-    expect(section.locator("svg[role=img]")).to_have_count(7)
+    expect(section.locator("svg[role=img]")).to_have_count(6)
     expect(section).to_contain_text("Time-outs")
     table = section.locator("details", has_text="As a table").nth(3)
     table.locator("summary").click()
