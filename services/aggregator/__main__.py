@@ -1,8 +1,10 @@
 """Entry point of the aggregator: index verdicts, publish finished runs, serve API and page."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
+from aiohttp import web
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -35,16 +37,25 @@ def main() -> int:
 
 def _run(settings: AggregatorSettings) -> None:
     redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
-    asyncio.run(_serve(settings, redis))
+    stop = asyncio.Event()
+    asyncio.run(aggregate(settings, redis, stop, partial(serve, settings=settings, stop=stop)))
 
 
-async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
+async def aggregate(
+    settings: AggregatorSettings,
+    redis: Redis,
+    stop: asyncio.Event,
+    serve_page: Callable[[web.Application], Awaitable[None]],
+) -> None:
+    """Index verdicts and publish runs while ``serve_page`` serves the page.
+
+    ``stop`` is set if one of these tasks fails.
+    """
     policy = default_policy(settings.gate_policy)
     database = open_database(settings.index_dir)
     ingester = Ingester(redis, database)
     in_ledger = partial(list_runs, redis)
     folders = RunFolders(settings.roots.urls, database, in_ledger=in_ledger)
-    stop = asyncio.Event()
     judged = asyncio.Event()
 
     def ingest() -> bool:
@@ -63,7 +74,7 @@ async def _serve(settings: AggregatorSettings, redis: Redis) -> None:
     try:
         access = Access(settings.hosts, settings.bearer, page=True)
         app = make_app(redis, ingester, folders=folders, access=access, policy=policy)
-        await serve(app, settings, stop=stop)
+        await serve_page(app)
         for task in tasks:
             if task.done():
                 task.result()

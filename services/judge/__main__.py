@@ -1,6 +1,6 @@
 """Entry point of a judge worker (``python -m services.judge``): several completions at once."""
 
-import logging
+import asyncio
 import os
 import socket
 import uuid
@@ -20,8 +20,6 @@ def main() -> int:
 
 
 def _work(settings: JudgeSettings) -> None:
-    for name in ("rq.worker", "rq.queue"):
-        logging.getLogger(name).setLevel(logging.WARNING)
     log = get_logger(__name__)
     name = settings.name or f"judge-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
@@ -34,7 +32,7 @@ def _work(settings: JudgeSettings) -> None:
     )
     with HealthServer(settings.host, settings.port, readiness, metrics.registry, settings=settings):
         log.info("ready", worker=name, concurrency=metrics.concurrency)
-        judge.serve()
+        asyncio.run(judge.serve_until_signal())
     log.info("stopped", worker=name, judged=metrics.judged)
 
 

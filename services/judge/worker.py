@@ -6,6 +6,7 @@ renew the leases on jobs, so a loop that is busy comparing large outputs loses n
 """
 
 import asyncio
+import logging
 import signal
 import sys
 import threading
@@ -224,19 +225,22 @@ class JudgeProcess:
             maintains=number == 0,
         )
 
-    def serve(self) -> None:
-        """Work until a signal."""
-        sys.setswitchinterval(_SWITCH)
-        with asyncio.Runner() as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
+    async def serve_until_signal(self) -> None:
+        """Work until SIGTERM or SIGINT."""
         stopping, forced = asyncio.Event(), asyncio.Event()
         for sign in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(
+            asyncio.get_running_loop().add_signal_handler(
                 sign, lambda: (forced if stopping.is_set() else stopping).set()
             )
+        await self.serve(stopping, forced)
+
+    async def serve(self, stopping: asyncio.Event, forced: asyncio.Event | None = None) -> None:
+        """Work until ``stopping`` is set; ``forced`` ends the wait for unfinished jobs."""
+        sys.setswitchinterval(_SWITCH)
+        for name in ("rq.worker", "rq.queue"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        self._loop = asyncio.get_running_loop()
+        forced = forced or asyncio.Event()
         redis = await connect_async(self._settings.redis_url, wait=60)
         commands = PipelinedRedis(redis)
         names = [worker.name for worker in self.workers]

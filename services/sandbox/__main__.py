@@ -1,7 +1,14 @@
-"""Entry point ``python -m services.sandbox``: serve until SIGTERM."""
+"""Entry point ``python -m services.sandbox``: serve until SIGTERM.
+
+With ``--wait`` the process has imported its modules before it reads, from standard input, its log
+file and further environment variables: ``{"log": "…", "environment": {…}}``.
+"""
 
 import asyncio
+import json
+import os
 import sys
+from pathlib import Path
 
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
@@ -10,7 +17,22 @@ from shared.service.server import serve
 
 
 def main() -> int:
+    if sys.argv[1:] == ["--wait"] and not _received_settings():
+        return 0
     return run_service("sandbox", SandboxSettings, _serve)
+
+
+def _received_settings() -> bool:
+    """Read standard input to its end; False if the other side closed it without settings."""
+    text = sys.stdin.read()
+    if not text:
+        return False
+    settings = json.loads(text)
+    os.environ.update(settings["environment"])
+    with Path(settings["log"]).open("ab") as log:
+        for standard in (1, 2):
+            os.dup2(log.fileno(), standard)
+    return True
 
 
 def _serve(settings: SandboxSettings) -> None:

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from shared.files import write_text
@@ -46,14 +45,6 @@ def free_port() -> int:
 
 
 def announce_port(port: int) -> None:
-    """Tell the parent process the bound port, in the ways that the environment names.
-
-    ``PLUMBLINE_PORT_FILE`` is a file to write, ``PLUMBLINE_PORT_FD`` an inherited file descriptor,
-    the writing end of a pipe, which is closed afterwards.
-    """
+    """Write the bound port to the file that ``PLUMBLINE_PORT_FILE`` names."""
     if port_file := os.environ.get("PLUMBLINE_PORT_FILE"):
         write_text(Path(port_file), f"{port}\n")
-    # Removed, because the number may mean another file after it was closed.
-    if descriptor := os.environ.pop("PLUMBLINE_PORT_FD", ""):
-        with suppress(BrokenPipeError), os.fdopen(int(descriptor), "w") as pipe:
-            pipe.write(f"{port}\n")

@@ -1,7 +1,7 @@
 """Service settings from the environment: address, access, Redis URL and user."""
 
 from pathlib import Path
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import (
@@ -165,14 +165,14 @@ def token_setting(value: SecretStr | None, file: Path | None, name: str) -> str 
     return read_token(value.get_secret_value() if value else None, file, name)
 
 
-def load_settings(kind: type[Settings]) -> Settings:
-    """Read the environment.
+def load_settings(kind: type[Settings], **values: Any) -> Settings:  # noqa: ANN401 - of any field
+    """Read the environment; ``values``, by field or variable, take precedence.
 
     Raises:
         ConfigError: A value is invalid; the message names the variable.
     """
     try:
-        return kind()
+        return kind(**values)
     except ValidationError as error:
         raise ConfigError(describe(error)) from None
 

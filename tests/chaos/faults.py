@@ -20,9 +20,7 @@ _PROGRAMS = {
     "redis": "redis-server",
     "judge": "services.judge",
     "sandbox": "services.sandbox",
-    "aggregator": "services.aggregator",
     "generator": "services.generator",
-    "prefork": "services.cli.embedded.preloaded",
 }
 _SIGNALS = {
     Kind.KILL: signal.SIGKILL,
@@ -122,7 +120,7 @@ class Injector:
         try:
             while not ended():
                 now = time.monotonic()
-                if began is None and victims("aggregator", self.command):
+                if began is None and victims("judge", self.command):
                     began = now
                 while due and began is not None and due[0].at <= now - began:
                     self._inject(due.pop(0), now)

@@ -26,17 +26,15 @@ class Kind(StrEnum):
 
 
 SIGNALS = (Kind.KILL, Kind.TERMINATE, Kind.FREEZE)
-# Names of processes, and how often each is drawn. "command" is supervisor and runner in one, and
-# its end is the session's. Without "prefork" every restart takes seconds, so fewer faults fit in.
+# Names of processes, and how often each is drawn. "command" is supervisor, runner, a judge and the
+# aggregator in one, and its end is the session's.
 VICTIMS = {
     "command": 1,
     "redis": 6,
     "judge": 10,
     "sandbox": 6,
     "slot": 6,
-    "aggregator": 6,
     "generator": 4,
-    "prefork": 0.2,
 }
 _WEIGHTS = {Kind.KILL: 10, Kind.TERMINATE: 3, Kind.FREEZE: 3, Kind.RIVAL: 1, Kind.CUT: 1}
 # Seconds; a judge's lease lives for 10.

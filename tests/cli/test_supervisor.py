@@ -1,12 +1,10 @@
 """Supervisor of child processes: restarts, readiness, graceful shutdown; the lock of a folder."""
 
-import asyncio
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,31 +35,28 @@ def child(folder: Path, code: str, *arguments: str, max_restarts: int = 10) -> C
     )
 
 
-async def test_a_killed_child_is_restarted(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_a_killed_child_is_restarted(supervisor: Supervisor, tmp_path: Path) -> None:
     worker = supervisor.start(child(tmp_path, SLEEP))
-    assert worker.process is not None
     killed = worker.process.pid
-    watching = asyncio.create_task(supervisor.watch(poll=0.01))
     os.kill(killed, signal.SIGKILL)
-    async with asyncio.timeout(20):
-        while worker.restarts == 0:
-            await asyncio.sleep(0.01)
-    watching.cancel()
-    with suppress(asyncio.CancelledError):
-        await watching
+    worker.process.wait(20)
+    supervisor.restart_dead()
+    assert worker.restarts == 1
     assert worker.running
     assert worker.process.pid != killed
 
 
 @pytest.mark.parametrize(("code", "restarts"), [(1, 2), (2, 0)])
-async def test_a_child_that_crashes_too_often_or_refuses_its_settings_is_an_error(
+def test_a_child_that_crashes_too_often_or_refuses_its_settings_is_an_error(
     supervisor: Supervisor, tmp_path: Path, code: int, restarts: int
 ) -> None:
     program = f"import sys; print('the reason'); sys.exit({code})"
     supervisor.start(child(tmp_path, program, max_restarts=2))
     with pytest.raises(ServiceError) as caught:
-        async with asyncio.timeout(20):
-            await supervisor.watch(poll=0.01)
+        while True:
+            for crashed in supervisor.children:
+                crashed.process.wait(20)
+            supervisor.restart_dead()
     tries = f" after {restarts} restarts" if restarts else ""
     message = f"worker ended with exit code {code}{tries} ({tmp_path}"
     assert str(caught.value).startswith(message)

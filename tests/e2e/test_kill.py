@@ -19,13 +19,14 @@ _SMALL = (
     "sandbox.timeout=2",
     # The round of a killed judge would be waited for.
     "judge.canaries.enabled=false",
+    # The second judge is a process of its own.
+    "judge.workers=2",
 )
 # For what stops a run before its end, however late a busy machine is with it.
 _SLOW = (*_SMALL, "generation.replay.latency=2")
 
 _PARTS = (
     "services.judge",
-    "services.aggregator",
     "services.sandbox",
     "services.generator",
     "redis",
@@ -144,10 +145,9 @@ def test_an_interrupted_run_ends_its_children_and_goes_on_later(
 @pytest.mark.parametrize(
     ("part", "sign"),
     [
-        ("preloaded", signal.SIGINT),
+        ("services.sandbox", signal.SIGINT),
         ("redis", signal.SIGTERM),
-        pytest.param("preloaded", signal.SIGTERM, marks=pytest.mark.nightly),
-        pytest.param("services.sandbox", signal.SIGINT, marks=pytest.mark.nightly),
+        pytest.param("services.sandbox", signal.SIGTERM, marks=pytest.mark.nightly),
     ],
 )
 def test_a_command_that_is_interrupted_before_its_run_begins_says_so(

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from services.aggregator.api.routes import ROUTES
-from services.cli.embedded.services import OWN_SECRETS, base_environment
+from services.cli.embedded.environment import OWN_SECRETS, base_environment
 from services.data.records import write_dataset
 from tests.aggregator.wandb_server import Fault, wandb_server
 from tests.cli.commands import ROOT
@@ -228,7 +228,6 @@ def test_a_service_has_only_its_own_secrets(monkeypatch: pytest.MonkeyPatch) -> 
     assert found == {
         "sandbox": {"PLUMBLINE_SANDBOX_TOKEN"},
         "judge": {"PLUMBLINE_SANDBOX_TOKEN"},
-        "aggregator": {"PLUMBLINE_AGGREGATOR_TOKEN", "WANDB_API_KEY", *storage},
         "generator": {"PLUMBLINE_GENERATOR_API_KEY", *storage},
         "reward": {"PLUMBLINE_REWARD_TOKEN_FILE", "PLUMBLINE_SANDBOX_TOKEN", *storage},
     }

@@ -7,20 +7,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis
 from redis.exceptions import RedisError
 
-from services.cli.embedded.prefork import INHERITED
 from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, wait_until
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.files import write_text
-from shared.process_environment import PROXY_VARIABLES
-from shared.redaction import without_secrets
 from shared.service.processes import free_port
 
 # Variables that configure engines, Ray and the Hugging Face hub.
@@ -30,20 +27,6 @@ _ENGINE_VARIABLES = (
 )  # fmt: skip
 _GENERATOR_PREFIX = "PLUMBLINE_GENERATOR_"
 _PROGRAMS_PYTHON = "PLUMBLINE_SANDBOX_PYTHON"
-# Variables with secrets that each service gets, by the beginnings of their names.
-# Credentials and addresses of object stores, as the filesystems of fsspec read them, and proxies,
-# whose addresses may have a password.
-_STORAGE = ("AWS_", "FSSPEC_", "GOOGLE_", "GCSFS_", "STORAGE_EMULATOR_", "AZURE_", "OCI", "HF_")
-_OUTSIDE = (*_STORAGE, *PROXY_VARIABLES)
-# Variables with secrets that each service gets, by the beginnings of their names. Sandbox and
-# judges open no files of a run, and the programs under test must not find credentials.
-OWN_SECRETS: Mapping[str, tuple[str, ...]] = {
-    "sandbox": ("PLUMBLINE_SANDBOX_",),
-    "judge": ("PLUMBLINE_SANDBOX_",),
-    "aggregator": ("PLUMBLINE_AGGREGATOR_", "WANDB_", *_OUTSIDE),
-    "generator": (_GENERATOR_PREFIX, *_OUTSIDE),
-    "reward": ("PLUMBLINE_REWARD_", "PLUMBLINE_SANDBOX_", *_OUTSIDE),
-}
 # The tokens in this process's environment belong to services elsewhere. Those of the stack listen
 # on the loopback address, and their clients send none.
 NO_SANDBOX_TOKEN = {"PLUMBLINE_SANDBOX_TOKEN": "", "PLUMBLINE_SANDBOX_TOKEN_FILE": ""}
@@ -83,18 +66,6 @@ class ServiceLaunch:
     ready_timeout: float = 60.0
     grace: float = GRACE_SECONDS
     port: int = 0
-
-
-def base_environment(*own: str) -> dict[str, str]:
-    """Return the environment of an embedded service: a small part of this process's.
-
-    It has no secrets but those whose names begin with one of ``own``.
-    """
-    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    ours = {k: v for k, v in os.environ.items() if k.startswith(("PLUMBLINE_", *own))}
-    passed = without_secrets(ours, keep=own)
-    level = {"LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO")}
-    return kept | passed | level | {"PYTHONUNBUFFERED": "1"}
 
 
 def sandbox_launch() -> ServiceLaunch:
@@ -152,15 +123,6 @@ def _replay_settings(config: Config) -> dict[str, str]:
         "REPLAY_LATENCY": str(replay.latency),
     }
     return {_GENERATOR_PREFIX + name: value for name, value in settings.items() if value}
-
-
-def aggregator_launch(redis_url: str, index: Path) -> ServiceLaunch:
-    """Launch settings of the aggregator."""
-    settings = {
-        "REDIS_URL": redis_url,
-        "PLUMBLINE_INDEX_DIR": str(index),
-    }
-    return ServiceLaunch("aggregator", settings)
 
 
 def reward_launch(config: Config, folder: Path, data: Sequence[str], port: int) -> ServiceLaunch:

@@ -1,13 +1,15 @@
 """Embedded stack: starts the services of one run in order, waits for readiness, shuts them down."""
 
+import asyncio
 import fcntl
 import hashlib
+import json
 import math
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,13 +17,16 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from services.cli.embedded import append_only
-from services.cli.embedded.prefork import Prefork, take_prefork
+from services.cli.embedded.background import Background, Service, preload, run_aggregator, run_judge
+from services.cli.embedded.environment import (
+    OWN_SECRETS,
+    SANDBOX_COMMAND,
+    base_environment,
+    waiting_sandbox,
+)
 from services.cli.embedded.services import (
     NO_SANDBOX_TOKEN,
-    OWN_SECRETS,
     ServiceLaunch,
-    aggregator_launch,
-    base_environment,
     generator_launch,
     launch_redis,
     sandbox_launch,
@@ -34,9 +39,11 @@ from shared.errors import OutputError, ServiceError
 from shared.files import remove_abandoned
 from shared.process_environment import open_directly
 from shared.run_record import SandboxFacts
+from shared.service.logs import configure_logging
 from shared.text import split_urls
 
 STATE = ".plumbline"
+_POLL = 0.2  # seconds between two looks at the services
 _JUDGE_CONCURRENCY = "PLUMBLINE_JUDGE_CONCURRENCY"
 _LEAST_CONCURRENCY = 16
 
@@ -54,6 +61,7 @@ class EmbeddedStack:
         reward_url: Base URL of the reward service, if there is one.
         sandbox: The embedded sandbox's own report at /readyz; None for external ones.
         supervisor: The child processes, Redis first.
+        background: The services in this process.
     """
 
     folder: Path
@@ -64,18 +72,29 @@ class EmbeddedStack:
     reward_url: str | None = None
     sandbox: SandboxFacts | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
+    background: Background | None = None
 
     def port_file(self, name: str) -> Path:
         """Where a service writes its port when it listens."""
         return self.folder / f"{name}.port"
 
     async def watch(self) -> None:
-        """Restart services that die, until cancelled.
+        """Restart child processes that die, until cancelled.
 
         Raises:
-            ServiceError: A service cannot be kept alive.
+            PlumblineError: A child cannot be kept alive, or a service of this process has failed.
         """
-        await self.supervisor.watch()
+        while True:
+            self.supervisor.restart_dead()
+            if self.background is not None:
+                self.background.check()
+            await asyncio.sleep(_POLL)
+
+    def stop(self) -> None:
+        """Shut all services down gracefully, Redis last."""
+        if self.background is not None:
+            self.background.stop()
+        self.supervisor.stop()
 
 
 @contextmanager
@@ -118,19 +137,18 @@ def open_stack(
         if sandboxes is None:
             sandboxes = split_urls(os.environ.get("SANDBOX_URLS", ""))
         stack = EmbeddedStack(folder, output.shown, sandbox_urls=[*sandboxes])
-        try:
-            with closing(take_prefork()) as prefork:
-                _start(stack, config, lock, prefork, meanwhile, generator=generator, reward=reward)
-            yield stack
-        finally:
-            stack.supervisor.stop()
+        with _logging_to(folder / "logs" / "plumb.log"):
+            try:
+                _start(stack, config, lock, meanwhile, generator=generator, reward=reward)
+                yield stack
+            finally:
+                stack.stop()
 
 
 def _start(
     stack: EmbeddedStack,
     config: Config,
     lock: int,
-    prefork: Prefork,
     meanwhile: Callable[[], object],
     *,
     generator: bool,
@@ -151,18 +169,17 @@ def _start(
     if generator:
         launches.append(generator_launch(config, stack.folder))
     for launch in launches:
-        started[launch.module] = _start_service(stack, launch, prefork)
+        started[launch.module] = _start_service(stack, launch)
     meanwhile()
+    preload()
     try:
         wait_for_answer(redis, stack.redis_url)
     except ServiceError as error:
         raise append_only.explain(data, error) from None
     _await_sandbox(stack, started.get("sandbox"))
-    _start_judges(stack, config, prefork)
-    if reward is None:
-        _start_service(stack, aggregator_launch(stack.redis_url, stack.folder / "index"), prefork)
-    else:
-        _start_reward(stack, reward(stack.folder), prefork)
+    _start_judges(stack, config, aggregate=reward is None)
+    if reward is not None:
+        _start_reward(stack, reward(stack.folder))
     if generator:
         timeout = launches[-1].ready_timeout
         stack.generator_url = _url(started["generator"])
@@ -177,59 +194,66 @@ def _await_sandbox(stack: EmbeddedStack, child: ChildProcess | None) -> None:
     stack.sandbox = SandboxFacts.model_validate_json(_ready(child, url))
 
 
-def _start_judges(stack: EmbeddedStack, config: Config, prefork: Prefork) -> None:
+def _start_judges(stack: EmbeddedStack, config: Config, *, aggregate: bool) -> None:
+    """Start a judge in this process with the aggregator, and further judges as processes."""
+    workers = config.judge.workers or 1
+    # Two completions per slot of the sandbox: one runs, and one is being prepared or checked.
+    places = (stack.sandbox and stack.sandbox.concurrency) or 0
+    concurrency = os.environ.get(_JUDGE_CONCURRENCY) or str(
+        max(_LEAST_CONCURRENCY, math.ceil(2 * places / workers))
+    )
     settings = _ledger_and_sandboxes(stack) | {
+        _JUDGE_CONCURRENCY: concurrency,
         "PLUMBLINE_JUDGE_DRAIN_SECONDS": str(GRACE_SECONDS / 2),  # killed, the jobs would be lost
     }
-    workers = config.judge.workers or 1
-    if not os.environ.get(_JUDGE_CONCURRENCY):
-        # Two completions per slot of the sandbox: one runs, and one is being prepared or checked.
-        places = (stack.sandbox and stack.sandbox.concurrency) or 0
-        wanted = max(_LEAST_CONCURRENCY, math.ceil(2 * places / workers))
-        settings[_JUDGE_CONCURRENCY] = str(wanted)
-    for number in range(1, workers + 1):
-        _start_service(stack, ServiceLaunch("judge", settings), prefork, f"judge-{number}")
+    for number in range(2, workers + 1):
+        _start_service(stack, ServiceLaunch("judge", settings), f"judge-{number}")
+    services: list[Service] = [partial(run_judge, settings)]
+    if aggregate:
+        port_file = stack.port_file("aggregator")
+        port_file.unlink(missing_ok=True)
+        services.append(partial(run_aggregator, stack.redis_url, stack.folder / "index", port_file))
+    stack.background = Background(*services)
 
 
 def _ledger_and_sandboxes(stack: EmbeddedStack) -> dict[str, str]:
+    """Settings of the services that use them."""
     own = {} if stack.sandbox is None else NO_SANDBOX_TOKEN
     urls = ",".join(stack.sandbox_urls)
     return {"REDIS_URL": stack.redis_url, "SANDBOX_URLS": urls, **own}
 
 
-def _start_reward(stack: EmbeddedStack, launch: ServiceLaunch, prefork: Prefork) -> None:
+def _start_reward(stack: EmbeddedStack, launch: ServiceLaunch) -> None:
     settings = launch.settings | _ledger_and_sandboxes(stack)
     if stack.sandbox is not None and stack.sandbox.environment is not None:
         settings["PLUMBLINE_REWARD_ENVIRONMENT"] = stack.sandbox.environment.fingerprint
-    child = _start_service(stack, replace(launch, settings=settings), prefork)
+    child = _start_service(stack, replace(launch, settings=settings))
     stack.reward_url = _url(child)
     _ready(child, stack.reward_url, launch.ready_timeout)
 
 
 def _start_service(
-    stack: EmbeddedStack, launch: ServiceLaunch, prefork: Prefork, name: str | None = None
+    stack: EmbeddedStack, launch: ServiceLaunch, name: str | None = None
 ) -> ChildProcess:
-    """Start a service, as a fork where it runs in this interpreter."""
     name = name or launch.module
-    # For whoever looks for the page of the aggregator; the command is told through a pipe.
-    port_file = stack.port_file(name)
-    port_file.unlink(missing_ok=True)
     environment = base_environment(*OWN_SECRETS[launch.module]) | launch.settings
-    environment |= {
-        "HOST": "127.0.0.1",
-        "PORT": str(launch.port),
-        "PLUMBLINE_PORT_FILE": str(port_file),
-    }
+    environment |= {"HOST": "127.0.0.1", "PORT": str(launch.port)}
     child = ChildProcess(
         name,
         [launch.python, "-m", f"services.{launch.module}"],
         stack.folder / "logs" / f"{name}.log",
         environment,
+        port_file=stack.port_file(name),
         death_signal=launch.death_signal,
         grace=launch.grace,
     )
-    forks = launch.python == sys.executable
-    return stack.supervisor.start(child, partial(prefork.fork, launch.module) if forks else None)
+    if launch.module == "sandbox":
+        child.command = SANDBOX_COMMAND
+        # Without the port, which is another one when the sandbox is restarted.
+        received = {k: v for k, v in child.launch_environment().items() if k != "PORT"}
+        child.stdin = json.dumps({"log": str(child.log.absolute()), "environment": received})
+        child.process = waiting_sandbox()
+    return stack.supervisor.start(child)
 
 
 def _url(child: ChildProcess) -> str:
@@ -259,6 +283,17 @@ def state_folder(output: OutputFolder) -> Path:
     # Redis' data on a remote filesystem would be slow and could not be locked.
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "plumbline" / hashlib.sha256(output.shown.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    """Write this process's log, which has those of judge and aggregator, to a file."""
+    with path.open("a", encoding="utf-8") as file:
+        configure_logging("plumb", os.environ.get("LOG_LEVEL", "INFO"), file)
+        try:
+            yield
+        finally:
+            configure_logging("plumb", "WARNING", sys.stderr)
 
 
 @contextmanager

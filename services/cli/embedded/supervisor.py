@@ -4,9 +4,6 @@ Children run in sessions of their own, so that Ctrl-C reaches the parent alone, 
 signals them when the parent dies (PR_SET_PDEATHSIG).
 """
 
-import asyncio
-import os
-import select
 import signal
 import subprocess
 import time
@@ -14,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
 
 from shared.errors import ServiceError
 from shared.service.processes import die_with_parent
@@ -22,29 +18,6 @@ from shared.service.processes import die_with_parent
 GRACE_SECONDS = 5.0
 # A service that runs for weeks may crash more often than one that cannot start.
 _CRASH_LOOP_SECONDS = 300.0
-
-
-class Process(Protocol):
-    """The part of ``subprocess.Popen`` that supervision needs."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def returncode(self) -> int | None: ...
-
-    def poll(self) -> int | None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
-
-    def terminate(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-
-# Starts a child's process in another way than executing its command; the file is its output, the
-# descriptor the writing end of the pipe for its port. None if this way is closed.
-Spawn = Callable[["ChildProcess", IO[bytes], int], Process | None]
 
 
 @dataclass
@@ -57,6 +30,7 @@ class ChildProcess:
         log: File that the output is appended to.
         environment: The complete environment.
         stdin: Text written to standard input.
+        port_file: File in which a service writes the port that it listens on.
         inherited_fds: File descriptors that the child inherits.
         death_signal: Signal that the kernel sends the child when this process dies.
         grace: Seconds between SIGTERM and SIGKILL.
@@ -65,7 +39,7 @@ class ChildProcess:
             is an error.
         restarts: Number of restarts so far.
         process: The running process.
-        port: The port that the child announced; a restarted child listens on it again.
+        port: The port that the child has written; a restarted child listens on it again.
     """
 
     name: str
@@ -73,6 +47,7 @@ class ChildProcess:
     log: Path
     environment: Mapping[str, str]
     stdin: str = ""
+    port_file: Path | None = None
     inherited_fds: Sequence[int] = ()
     death_signal: signal.Signals = signal.SIGTERM
     grace: float = GRACE_SECONDS
@@ -80,75 +55,60 @@ class ChildProcess:
     max_restarts: int = 10
     crash_loop: float = _CRASH_LOOP_SECONDS
     restarts: int = 0
-    process: Process | None = field(default=None, repr=False)
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     port: int | None = None
-    _announcement: IO[bytes] | None = field(default=None, repr=False)
     _restarted_at: list[float] = field(default_factory=list, repr=False)
 
-    def start(self, spawn: Spawn | None = None) -> None:
-        """Start the process: by ``spawn`` if that is possible, else by executing the command.
+    def start(self) -> None:
+        """Start the process, unless it was started and only waits for its standard input.
 
         Raises:
             ServiceError: The program cannot be executed.
         """
-        reader, writer = os.pipe()
-        self._announcement = os.fdopen(reader, "rb", buffering=0)
+        if self.port_file is not None:
+            self.port_file.unlink(missing_ok=True)
+        if not self.running:
+            self.process = self._execute()
+        assert self.process is not None and self.process.stdin is not None
+        # A process that has died is noticed by the supervisor.
+        with suppress(BrokenPipeError), self.process.stdin as stdin:
+            stdin.write(self.stdin.encode())
+
+    def _execute(self) -> subprocess.Popen[bytes]:
         try:
             with self.log.open("ab") as log:
-                self.process = spawn(self, log, writer) if spawn else None
-                self.process = self.process or self._execute(log, writer)
-        finally:
-            os.close(writer)
-
-    def _execute(self, log: IO[bytes], port_fd: int) -> Process:
-        try:
-            process = subprocess.Popen(
-                self.command,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self.launch_environment(port_fd),
-                pass_fds=(*self.inherited_fds, port_fd),
-                start_new_session=True,
-                preexec_fn=die_with_parent(self.death_signal),
-            )
+                return subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=self.launch_environment(),
+                    pass_fds=self.inherited_fds,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent(self.death_signal),
+                )
         except OSError as error:
             raise ServiceError(f"cannot start {self.name}: {error}") from None
-        assert process.stdin is not None
-        process.stdin.write(self.stdin.encode())
-        process.stdin.close()
-        return process
 
-    def launch_environment(self, port_fd: int) -> dict[str, str]:
+    def launch_environment(self) -> dict[str, str]:
         """The environment of a start, with the port of the start before."""
-        port = {} if self.port is None else {"PORT": str(self.port)}
-        return {**self.environment, **port, "PLUMBLINE_PORT_FD": str(port_fd)}
+        environment = dict(self.environment)
+        if self.port_file is not None:
+            environment["PLUMBLINE_PORT_FILE"] = str(self.port_file)
+        if self.port is not None:
+            environment["PORT"] = str(self.port)
+        return environment
 
     def wait_for_port(self, seconds: float = 60.0) -> int:
-        """Wait until the child announces its port.
+        """Wait until the child has written its port.
 
         Raises:
             ServiceError: The child died, or is not ready in time.
         """
-        if not self._read_port(seconds):
-            # The pipe is closed an instant before the process can be waited for.
-            if self.process and self.port is None:
-                with suppress(subprocess.TimeoutExpired):
-                    self.process.wait(1.0)
-            if not self.running:
-                raise ServiceError(f"{self.exit_message()}: {self.last_log_line()}")
-            raise ServiceError(self.not_ready_message(seconds))
-        assert self.port is not None
+        assert self.port_file is not None
+        wait_until(self.port_file.exists, self, seconds)
+        self.port = int(self.port_file.read_text())
         return self.port
-
-    def _read_port(self, seconds: float) -> bool:
-        """Read the announcement, if it arrives in time; whether the port is known."""
-        if self._announcement is not None:
-            ready, _, _ = select.select([self._announcement], [], [], seconds)
-            if ready:
-                text = self._announcement.read(16)
-                self.port = int(text) if text else self.port
-        return self.port is not None
 
     @property
     def running(self) -> bool:
@@ -172,7 +132,6 @@ class ChildProcess:
             raise ServiceError(f"{self.exit_message()}; its log ends: {self.last_log_line()}")
         self._restarted_at.append(now)
         self.restarts += 1
-        self._read_port(0)
         self.start()
         return True
 
@@ -225,26 +184,24 @@ class Supervisor:
     def __init__(self) -> None:
         self.children: list[ChildProcess] = []
 
-    def start(self, child: ChildProcess, spawn: Spawn | None = None) -> ChildProcess:
-        """Start a child, as :meth:`ChildProcess.start` does, and supervise it.
+    def start(self, child: ChildProcess) -> ChildProcess:
+        """Start a child and supervise it.
 
         Raises:
             ServiceError: The program cannot be executed.
         """
-        child.start(spawn)
+        child.start()
         self.children.append(child)
         return child
 
-    async def watch(self, poll: float = 0.2) -> None:
-        """Restart children that die, until cancelled; ``poll`` is in seconds.
+    def restart_dead(self) -> None:
+        """Restart children that have died.
 
         Raises:
             ServiceError: A child cannot be kept alive.
         """
-        while True:
-            for child in self.children:
-                child.restart_if_dead()
-            await asyncio.sleep(poll)
+        for child in self.children:
+            child.restart_if_dead()
 
     def stop(self) -> None:
         """Shut all children down gracefully and in parallel, the first one after the others."""
