@@ -45,7 +45,7 @@ def main() -> None:
         lease_ttl=int(lease_ttl),
         drain_seconds=float(drain),
     )
-    JudgeProcess(redis, settings, name).serve()
+    asyncio.run(JudgeProcess(redis, settings, name).serve_until_signal())
 
 
 if __name__ == "__main__":
