@@ -1,6 +1,5 @@
-"""Terminal tables of comparisons and gate findings, and bars with intervals."""
+"""Terminal tables of comparisons and gate findings."""
 
-import math
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -8,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.display import printable
-from services.cli.layout import bars, plain_table
+from services.cli.layout import plain_table
 from shared.analysis.catalogue import BY_KEY
 from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset_score
 from shared.analysis.gate import Finding, Outcome
@@ -58,10 +57,9 @@ def print_final_sets(console: Console, runs: Sequence[ComparedRun]) -> list[Fina
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Print the differences of two runs as a table, then as bars."""
+    """Print the differences of two runs as a table."""
     console.print()
     console.print(_comparison_table(comparison))
-    _print_difference_bars(console, comparison)
     for one in comparison.datasets:
         _print_cut(console, one)
     for line in comparison.clustering:
@@ -90,28 +88,6 @@ def _flips(one: DatasetComparison) -> str:
 
 def _pass_ratio_name(one: DatasetComparison) -> str:
     return "pass ratio, at least" if one.pass_ratio_bounds else "pass ratio"
-
-
-def _print_difference_bars(console: Console, comparison: Comparison) -> None:
-    """Draw the differences in accepted@1 with their intervals, on one scale."""
-    drawn = [
-        (_text(one.paired.dataset), found.difference, found.ci95, _style(found))
-        for one in comparison.datasets
-        for found in [one.accepted_at_1]
-        if found.difference is not None and found.ci95 is not None
-    ]
-    names = max((name.cell_len for name, *_ in drawn), default=0)
-    if not drawn or (bar := bars(console, names + 4 + len("+100.0") + 2)) is None:
-        return
-    # A multiple of 5 points, so that two comparisons often have the same scale.
-    most = math.ceil(20 * max(abs(end) for _, _, ends, _ in drawn for end in ends)) / 20 or 0.05
-    labels = comparison.first.label, comparison.second.label
-    scale = f"{-100 * most:+.0f} to {100 * most:+.0f} points"
-    console.print(Text(f"\n{labels[1]} minus {labels[0]} in accepted@1, {scale}"))
-    for name, value, ends, style in drawn:
-        name.pad_right(names - name.cell_len)
-        drawing = Text(bar.difference(value, ends, most), style=style)
-        console.print(Text.assemble("  ", name, "  ", drawing, f"  {points(value):>6}"))
 
 
 def _print_cut(console: Console, one: DatasetComparison) -> None:
@@ -150,7 +126,7 @@ def print_flips(console: Console, comparison: Comparison) -> None:
 
 
 def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
-    """Print a table and a chart of accepted@1 of all runs, each against the first."""
+    """Print accepted@1 of all runs, each against the first."""
     runs = [comparisons[0].first, *(one.second for one in comparisons)]
     found = {
         (one.second.label, each.paired.dataset): each.accepted_at_1
@@ -166,8 +142,6 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
             table.add_row(_text(name), *row)
     console.print()
     console.print(table)
-    for name in names:
-        _print_chart(console, name, runs)
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
@@ -219,19 +193,6 @@ def _overview_row(
         return [*row, "", "", ""]
     _, _, difference, its_interval, p_value, _ = _cells(found)
     return [*row, difference, its_interval, p_value]
-
-
-def _print_chart(console: Console, dataset: str, runs: Sequence[ComparedRun]) -> None:
-    _line(console, f"\n{dataset}: accepted@1 with its 95 % interval, 0 to 100 %")
-    labels = max(len(run.label) for run in runs)
-    bar = bars(console, labels + 4 + 2 + len("100.0%"), always=True)
-    for run in runs:
-        own = dataset_score(run, dataset)
-        if own.accepted_at_1 is None or own.ci95 is None:
-            _line(console, f"  {run.label:{labels}}  no verdicts")
-        else:
-            drawn = f"{bar.share(own.accepted_at_1, own.ci95)}  " if bar else ""
-            _line(console, f"  {run.label:{labels}}  {drawn}{percent(own.accepted_at_1)}")
 
 
 def _print_unpaired(console: Console, comparison: Comparison, one: DatasetComparison) -> None:

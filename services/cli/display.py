@@ -15,7 +15,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.layout import bars
 from shared import artifacts
 from shared.analysis.catalogue import MetricInfo, metrics_of
 from shared.analysis.statistics import Metrics
@@ -230,7 +229,6 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     """Print the main metrics, one column per data set, and the folder of the artifacts."""
     console.print()
     console.print(_summary_table(run))
-    _print_bars(console, run)
     record = run.record
     console.print()
     copy = os.environ.get(COPY_VARIABLE)
@@ -274,24 +272,6 @@ def _summary_table(run: FinishedRun) -> Table:
             cells = (_interval_cell(metrics, metric.key) for metrics in found)
             table.add_row("  95 % interval", *cells)
     return table
-
-
-def _print_bars(console: Console, run: FinishedRun) -> None:
-    """Draw accepted@1 of each data set with its interval, where the terminal can."""
-    shares = [
-        (Text(printable(name)), value, interval)
-        for name, metrics in run.summary.items()
-        for value in [metrics.get("accepted_at_1")]
-        for interval in [metrics.get("accepted_at_1_ci95")]
-        if isinstance(value, float | int) and isinstance(interval, list)
-    ]
-    names = max((name.cell_len for name, *_ in shares), default=0)
-    if not shares or (bar := bars(console, names + 4 + len("100.0%"))) is None:
-        return
-    console.print(Text("\naccepted@1 with its 95 % interval, 0 to 100 %"))
-    for name, value, interval in shares:
-        name.pad_right(names - name.cell_len)
-        console.print(Text.assemble(name, "  ", bar.share(value, interval), f"  {value:>6.1%}"))
 
 
 def _print_wandb(console: Console, wandb: WandbRecord | None) -> None:
