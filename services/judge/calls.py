@@ -4,11 +4,11 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from services.judge.methods.base import Task, compute
 from services.judge.programs import failure_detail
-from services.judge.requests import RunCode
+from services.judge.requests import CommandResult, RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
 from services.judge.verdict import BORDERLINE, CaseOutcome, Compiling, wall_clock_lateness
 from shared.checkers import Checker
@@ -23,9 +23,6 @@ from shared.harness.wire import (
 )
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
-
-if TYPE_CHECKING:
-    from sandbox_fusion.models import CommandRunResult, RunCodeResponse
 
 Result = TypeVar("Result")
 
@@ -215,7 +212,7 @@ async def _call(task: Task, request: RunCasesRequest) -> CallResult:
     return result
 
 
-async def run_single(task: Task, program: str, stdin: str) -> "RunCodeResponse":
+async def run_single(task: Task, program: str, stdin: str) -> RunCodeResponse:
     """Run a program once with ``/run_code``, without the harness: limits are wall-clock seconds.
 
     Raises:
@@ -235,7 +232,7 @@ async def run_single(task: Task, program: str, stdin: str) -> "RunCodeResponse":
 
 async def run_singles(
     task: Task, program: str, inputs: Sequence[str], places: Iterable[int]
-) -> dict[int, "RunCodeResponse"]:
+) -> dict[int, RunCodeResponse]:
     """Run a program on some of the inputs, ``_AT_ONCE`` calls at once.
 
     Args:
@@ -249,7 +246,7 @@ async def run_singles(
     """
     slots = asyncio.Semaphore(1 if task.alone else _AT_ONCE)
 
-    async def run(place: int) -> "RunCodeResponse":
+    async def run(place: int) -> RunCodeResponse:
         async with slots:
             return await run_single(task, program, inputs[place])
 
@@ -261,7 +258,7 @@ async def run_singles(
     return {place: work.result() for place, work in tasks.items()}
 
 
-def compiling_of(compiled: "CommandRunResult | None", *, within: bool) -> Compiling | None:
+def compiling_of(compiled: CommandResult | None, *, within: bool) -> Compiling | None:
     """Convert a call's result of compiling; ``within`` if the case's duration includes it."""
     if compiled is None:
         return None
@@ -269,7 +266,7 @@ def compiling_of(compiled: "CommandRunResult | None", *, within: bool) -> Compil
 
 
 def single_outcome(
-    response: "RunCodeResponse",
+    response: RunCodeResponse,
     stdin: str,
     expected: str,
     passes: Checker,
@@ -296,7 +293,7 @@ def single_outcome(
 
 
 def _code(
-    response: "RunCodeResponse", expected: str, passes: Checker
+    response: RunCodeResponse, expected: str, passes: Checker
 ) -> tuple[CaseCode, VerdictDetail | str | None]:
     compiled, run = response.compile_result, response.run_result
     if response.status == "Failed":

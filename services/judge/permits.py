@@ -1,8 +1,8 @@
 """Admission control for sandboxes: a cap on the calls of each one, for all processes together.
 
 A permit is a member of a sorted set in Redis, by the time of its expiry, which its holder renews.
-An exclusive permit reserves its sandbox until the others have left it. After a 503, and after
-connections that break, a sandbox is paused.
+An exclusive permit reserves its sandbox until the others have left it. After a 503 or a broken
+connection a sandbox is paused.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from enum import StrEnum
 from typing import Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -31,19 +30,18 @@ _ASK_AGAIN = (0.05, 0.15)
 # Waiters that a permit given back wakes: the first one may wait for another sandbox.
 _WOKEN = 2
 
-# KEYS: of each sandbox held (permit -> expiry), alone (the exclusive permit), paused, and broken
-# (failures in a row). ARGV: the command, the seconds of a lease, and the command's arguments.
+# KEYS: of each sandbox held (permit -> expiry), alone (the exclusive permit), and paused. ARGV: the
+# command, the seconds of a lease, and the command's arguments.
 _SCRIPT = Script("""
 local COMMAND, LEASE = ARGV[1], tonumber(ARGV[2])
-local RESERVED, LEAST_PAUSE, LONGEST_PAUSE, ALLOWED_FAILURES, KEPT = 2, 0.5, 60, 2, 24 * 3600
-local COUNT = #KEYS / 4
+local RESERVED, LEAST_PAUSE, LONGEST_PAUSE, KEPT = 2, 0.5, 60, 24 * 3600
+local COUNT = #KEYS / 3
 local time = redis.call('TIME')
 local NOW = time[1] + time[2] / 1e6
 
-local function held(n) return KEYS[4 * n - 3] end
-local function alone(n) return KEYS[4 * n - 2] end
-local function paused(n) return KEYS[4 * n - 1] end
-local function broken(n) return KEYS[4 * n] end
+local function held(n) return KEYS[3 * n - 2] end
+local function alone(n) return KEYS[3 * n - 1] end
+local function paused(n) return KEYS[3 * n] end
 local function milliseconds(seconds) return math.ceil(1000 * seconds) end
 
 local function hold(n, permit)
@@ -103,16 +101,9 @@ function commands.renew(...)
   for i = 1, #pairs_, 2 do hold(pairs_[i], pairs_[i + 1]) end
 end
 
--- release SANDBOX PERMIT OUTCOME RETRY_AFTER: no effect after the permit expired.
-function commands.release(n, permit, outcome, retry_after)
-  if not leave(n, permit) or outcome == '' then return end
-  if outcome ~= 'broken' then redis.call('DEL', broken(n)) end
-  if outcome == 'rejected' then pause(n, tonumber(retry_after)) end
-  if outcome == 'broken' then
-    local failures = redis.call('INCR', broken(n))
-    redis.call('EXPIRE', broken(n), KEPT)
-    if failures > ALLOWED_FAILURES then pause(n, 2 ^ (failures - ALLOWED_FAILURES - 1)) end
-  end
+-- release SANDBOX PERMIT PAUSE: no effect after the permit expired.
+function commands.release(n, permit, seconds)
+  if leave(n, permit) and seconds ~= '' then pause(n, tonumber(seconds)) end
 end
 
 -- withdraw PERMIT: of a waiter, which may have been granted it.
@@ -131,37 +122,17 @@ return commands[COMMAND](unpack(ARGV, 3))
 """)
 
 
-class CallOutcome(StrEnum):
-    """Health of a sandbox as observed in one call.
-
-    ``OK``: it answered. ``REJECTED``: it refused the request, possibly with a Retry-After.
-    ``BROKEN``: it sent no response.
-    """
-
-    OK = "ok"
-    REJECTED = "rejected"
-    BROKEN = "broken"
-
-
 class Permit:
     """The right to have one program run by the sandbox at ``url``."""
 
     def __init__(self, name: str, url: str) -> None:
         self.name = name
         self.url = url
-        self.outcome: CallOutcome | None = None
-        self.retry_after = 0.0
+        self.paused: float | None = None
 
-    def report(self, outcome: CallOutcome, retry_after: float = 0.0) -> None:
-        """Report the outcome of the request, which counts when the permit is given back.
-
-        Args:
-            outcome: The outcome; one that is never reported pauses nothing.
-            retry_after: Seconds for which the sandbox gets no further request; for ``REJECTED``.
-        """
-        if self.outcome is not None:
-            raise RuntimeError(f"the outcome of this permit is already reported: {self.outcome}")
-        self.outcome, self.retry_after = outcome, retry_after
+    def pause(self, seconds: float) -> None:
+        """Pause the sandbox for all processes when the permit is given back."""
+        self.paused = seconds
 
 
 class SandboxPool:
@@ -192,7 +163,7 @@ class SandboxPool:
         self._caps = dict.fromkeys(self._sorted, max_concurrency)
         self._lease = lease
         pool = hashlib.sha256("\n".join(self._sorted).encode()).hexdigest()[:16]
-        names = ("held", "alone", "paused", "broken")
+        names = ("held", "alone", "paused")
         self._keys = tuple(
             f"plumbline:permits:{pool}:{name}:{url}" for url in self._sorted for name in names
         )
@@ -271,7 +242,8 @@ class SandboxPool:
     async def _release(self, permit: Permit) -> None:
         del self._held[permit.name]
         place = self._sorted.index(permit.url) + 1
-        await self._run("release", place, permit.name, permit.outcome or "", permit.retry_after)
+        paused = "" if permit.paused is None else permit.paused
+        await self._run("release", place, permit.name, paused)
         for _ in range(min(_WOKEN, len(self._waiting))):
             self._waiting.popleft().set_result(None)
 

@@ -1,25 +1,17 @@
-"""Calls of SandboxFusion with their limits; ``fusion`` makes requests of them."""
+"""Calls of SandboxFusion with their limits, and the results of ``/run_code`` and ``/submit``."""
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
 
 from shared.schemas import InfraFailure
 
-if TYPE_CHECKING:  # loading it takes long, and most calls do not need it
-    from sandbox_fusion import RunCodeResponse
-
 # Cases of one submit that SandboxFusion runs at once (its dataset.max_runner_concurrency).
 _SUBMIT_CONCURRENCY = 3
-
-
-def fetched(response: "RunCodeResponse", name: str) -> bytes:
-    """Return a fetched file; empty if it is missing."""
-    try:
-        return base64.b64decode(response.files.get(name, ""))
-    except ValueError:
-        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +31,21 @@ class RunCode:
     def longest(self) -> float:
         """Longest execution time by the request's own limits."""
         return self.compile_timeout + self.run_timeout
+
+    @property
+    def body(self) -> bytes:
+        return json.dumps(
+            {
+                "code": self.code,
+                "language": self.language,
+                "stdin": self.stdin,
+                "compile_timeout": self.compile_timeout,
+                "run_timeout": self.run_timeout,
+                "memory_limit_MB": self.memory_limit_mb,
+                "files": self.files,
+                "fetch_files": self.fetch_files,
+            }
+        ).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,53 @@ class Submit:
         """Longest execution time of all cases by their own limits."""
         rounds = -(-self.cases // _SUBMIT_CONCURRENCY)
         return 2 * self.timeout * rounds
+
+    @property
+    def body(self) -> bytes:
+        names = ("dataset", "id", "completion", "config")
+        return json.dumps({name: getattr(self, name) for name in names}).encode()
+
+
+class CommandResult(BaseModel):
+    """Result of one command; seconds. A negative ``return_code`` is a signal."""
+
+    status: Literal["Finished", "Error", "TimeLimitExceeded"]
+    execution_time: float | None = None
+    return_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class RunCodeResponse(BaseModel):
+    """Response of ``/run_code``; ``files`` are base64."""
+
+    status: Literal["Success", "Failed", "SandboxError"]
+    message: str = ""
+    compile_result: CommandResult | None = None
+    run_result: CommandResult | None = None
+    files: dict[str, str] = Field(default_factory=dict)
+
+    def file(self, name: str) -> bytes:
+        """Return a fetched file; empty if it is missing."""
+        try:
+            return base64.b64decode(self.files.get(name, ""))
+        except ValueError:
+            return b""
+
+
+class SubmitCase(BaseModel):
+    """Result of one case, with the test as the server has it."""
+
+    passed: bool
+    exec_info: RunCodeResponse
+    test_info: dict[str, Any] | None = None
+
+
+class SubmitResponse(BaseModel):
+    """Response of ``/submit``."""
+
+    accepted: bool
+    tests: list[SubmitCase]
 
 
 @dataclass

@@ -5,7 +5,6 @@ Times are seconds.
 
 import asyncio
 import copy
-import json
 import math
 import random
 import time
@@ -15,14 +14,20 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import aiohttp
 from pydantic import ValidationError
 
 from services.judge.harness.call import run_with_harness
-from services.judge.permits import CallOutcome, Permit
-from services.judge.requests import Attempts, RunCode, Submit
+from services.judge.permits import Permit
+from services.judge.requests import (
+    Attempts,
+    RunCode,
+    RunCodeResponse,
+    Submit,
+    SubmitResponse,
+)
 from shared.address import Address
 from shared.environment import PROGRAM, SandboxEnvironment
 from shared.foreign_json import JsonError
@@ -40,9 +45,6 @@ from shared.schemas import InfraFailure
 from shared.service.bodies import AnswerTooLargeError, read_answer
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
-
-if TYPE_CHECKING:
-    from sandbox_fusion import EvalResult, RunCodeResponse
 
 log = get_logger(__name__)
 
@@ -95,22 +97,21 @@ class SandboxUnavailableError(Exception):
 class _AttemptFailedError(Exception):
     """A failed attempt that may be retried.
 
-    ``busy``: the sandbox was full or unavailable; the request is not the cause.
+    ``busy``: the sandbox was full or unavailable; the request is not the cause. ``pause``: seconds
+    for which the sandbox gets no further request; None for no pause.
     """
 
     def __init__(
         self,
         failure: InfraFailure,
-        outcome: CallOutcome | None,
         *,
         busy: bool = False,
-        retry_after: float = 0.0,
+        pause: float | None = None,
     ) -> None:
         super().__init__(str(failure))
         self.failure = failure
-        self.outcome = outcome
         self.busy = busy
-        self.retry_after = retry_after
+        self.pause = pause
 
 
 class _RejectedError(Exception):
@@ -259,7 +260,7 @@ class SandboxClient:
 
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False
-    ) -> "RunCodeResponse":
+    ) -> RunCodeResponse:
         """Run a program; failed attempts are retried with jittered backoff.
 
         Args:
@@ -271,10 +272,7 @@ class SandboxClient:
             SandboxUnavailableError: No usable response within the budget, or the sandbox rejects
                 the request.
         """
-        from services.judge import fusion  # takes long to load, and few runs need it
-
-        body = fusion.run_code_body(request)
-        send = partial(self._post, "/run_code", body, fusion.read_run_code)
+        send = partial(self._post, "/run_code", request.body, RunCodeResponse.model_validate_json)
         call = _Call("/run_code", request.longest, send, alone)
         return await self._call_with_retries(call, attempts)
 
@@ -356,16 +354,13 @@ class SandboxClient:
 
     async def submit(
         self, request: Submit, attempts: Attempts, *, alone: bool = False
-    ) -> "EvalResult":
+    ) -> SubmitResponse:
         """Judge a completion by the data-set API.
 
         Raises:
             SandboxUnavailableError: As ``run_code``.
         """
-        from services.judge import fusion
-
-        body = json.dumps(fusion.submit_request(request).dict()).encode()
-        send = partial(self._post, "/submit", body, fusion.read_submit)
+        send = partial(self._post, "/submit", request.body, SubmitResponse.model_validate_json)
         call = _Call("/submit", request.longest, send, alone)
         return await self._call_with_retries(call, attempts)
 
@@ -382,7 +377,6 @@ class SandboxClient:
                     with self._outage.request() as began:
                         answer = await self._attempt(permit.url, call)
                     self._outage.succeeded(began)
-                    permit.report(CallOutcome.OK)
                     return answer
                 except _RejectedError as error:
                     if call.path == "/run_cases" and error.status == HTTPStatus.NOT_FOUND:
@@ -390,8 +384,8 @@ class SandboxClient:
                     log.error("sandbox rejects the request", reason=str(error))
                     raise SandboxUnavailableError([*failures, error.failure]) from None
                 except _AttemptFailedError as error:
-                    if error.outcome is not None:
-                        permit.report(error.outcome, error.retry_after)
+                    if error.pause is not None:
+                        permit.pause(error.pause)
                     failed = error
             if failed.busy:
                 self._outage.failed(str(failed))
@@ -401,7 +395,7 @@ class SandboxClient:
             broken += not failed.busy
             slow += failed.failure.kind in _SLOW
             give_up_at = give_up_at or self._clock() + self._retry_budget
-            delay = self._timings.delay(len(failures), failed.retry_after)
+            delay = self._timings.delay(len(failures), failed.pause or 0.0)
             out_of_time = slow >= _MOST_SLOW or self._clock() + delay > give_up_at
             if broken >= self._max_attempts or out_of_time:
                 raise SandboxUnavailableError(failures)
@@ -413,19 +407,19 @@ class SandboxClient:
         try:
             async with asyncio.timeout(deadline):
                 answer = await call.send(url)
-        except (JsonError, AnswerTooLargeError, aiohttp.ContentTypeError) as error:
+        except (JsonError, AnswerTooLargeError) as error:
             failure = InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=str(error))
-            raise _AttemptFailedError(failure, None) from None
+            raise _AttemptFailedError(failure) from None
         except aiohttp.ClientError as error:  # before TimeoutError: some of aiohttp's are both
             failure = InfraFailure(kind=type(error).__name__, text=str(error))
-            raise _AttemptFailedError(failure, CallOutcome.BROKEN, busy=True) from None
+            raise _AttemptFailedError(failure, busy=True, pause=0.0) from None
         except TimeoutError:
             failure = InfraFailure(kind=FailureKind.READ_TIMEOUT, text=f"{deadline:.0f} s")
-            raise _AttemptFailedError(failure, CallOutcome.BROKEN) from None
+            raise _AttemptFailedError(failure, pause=0.0) from None
         if getattr(answer, "status", None) == "SandboxError":
             said = getattr(answer, "message", "")
             failure = InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=redact(said[-1000:])[-200:])
-            raise _AttemptFailedError(failure, None)
+            raise _AttemptFailedError(failure)
         return answer
 
     async def _post(
@@ -474,12 +468,10 @@ def _check_status(status: int, retry_after: float, body: bytes) -> None:
     if status in (*_OUTAGES, HTTPStatus.GATEWAY_TIMEOUT):
         failure = InfraFailure(kind=f"http_{status}", text=excerpt or None)
         busy = status in _OUTAGES
-        raise _AttemptFailedError(failure, CallOutcome.REJECTED, busy=busy, retry_after=retry_after)
+        raise _AttemptFailedError(failure, busy=busy, pause=retry_after)
     if status != 200:
         failure = InfraFailure(kind=f"http_{status}", text=excerpt)
-        raise (
-            _AttemptFailedError(failure, None) if status >= 500 else _RejectedError(failure, status)
-        )
+        raise (_AttemptFailedError(failure) if status >= 500 else _RejectedError(failure, status))
 
 
 def _seconds(header: str | None, most: float) -> float:

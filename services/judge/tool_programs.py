@@ -1,18 +1,14 @@
 """Programs of tools: one call of the sandbox, under the permits that verdicts need as well."""
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from services.judge.programs import failure_detail
-from services.judge.requests import Attempts, RunCode
+from services.judge.requests import Attempts, CommandResult, RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.config import SandboxConfig
 from shared.programs import Program, ProgramAnswer, ProgramResult, ProgramStatus, cut_output
 from shared.schemas import InfraFailure
 from shared.statuses import FailureKind, VerdictDetail
-
-if TYPE_CHECKING:
-    from sandbox_fusion.models import CommandRunResult, RunCodeResponse
 
 # Statuses of a sandbox that does not know the language, or does not take so large a program.
 _REFUSALS = {
@@ -45,7 +41,7 @@ async def run_program(
     return answer_of(response)
 
 
-def answer_of(response: "RunCodeResponse") -> ProgramAnswer:
+def answer_of(response: RunCodeResponse) -> ProgramAnswer:
     """Convert the response to a call."""
     compiled, run = response.compile_result, response.run_result
     if compiled is not None and (compiled.status != "Finished" or compiled.return_code != 0):
@@ -65,9 +61,7 @@ def answer_of(response: "RunCodeResponse") -> ProgramAnswer:
     return _answer(status, run, run.return_code)
 
 
-def _answer(
-    status: ProgramStatus, shown: "CommandRunResult", exit_code: int | None
-) -> ProgramAnswer:
+def _answer(status: ProgramStatus, shown: CommandResult, exit_code: int | None) -> ProgramAnswer:
     stdout, more = cut_output(shown.stdout)
     stderr, more_errors = cut_output(shown.stderr)
     result = ProgramResult(

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sandbox_fusion.models import CommandRunResult, RunCodeResponse
-
 from services.judge.harness.call import RunsCode, run_with_harness
-from services.judge.requests import Attempts, RunCode, fetched
+from services.judge.requests import Attempts, CommandResult, RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxClient
 from shared.harness import wire
 from shared.harness.cases.records import ResultsFile, RunSpec
@@ -70,7 +68,7 @@ class Damaged(HarnessOnly):
             return await self.real.run_code(request, attempts, alone=alone)
 
         response = await self.real.run_code(request, attempts, alone=alone)
-        results = self.damage(fetched(response, wire.RESULTS))
+        results = self.damage(response.file(wire.RESULTS))
         response.files[wire.RESULTS] = base64.b64encode(results).decode()
         return response
 
@@ -93,7 +91,7 @@ class Scripted(HarnessOnly):
         return RunCodeResponse(
             message="",
             status="Success",
-            run_result=CommandRunResult(status="Finished", return_code=0, execution_time=1.0),
+            run_result=CommandResult(status="Finished", return_code=0, execution_time=1.0),
             files={wire.RESULTS: base64.b64encode(_results(request, script)).decode()},
         )
 
@@ -173,10 +171,10 @@ class Simulated(HarnessOnly):
     @staticmethod
     def _single(kind: str, alone: bool) -> RunCodeResponse:
         if kind in ("loops", "slow") or (kind == "waits" and not alone):
-            late = CommandRunResult(status="TimeLimitExceeded", execution_time=1.0)
+            late = CommandResult(status="TimeLimitExceeded", execution_time=1.0)
             return RunCodeResponse(message="", status="Failed", run_result=late)
         code, out = int(kind == "crashes"), "no" if kind == "fails" else "yes"
-        run = CommandRunResult(status="Finished", return_code=code, execution_time=0.1, stdout=out)
+        run = CommandResult(status="Finished", return_code=code, execution_time=0.1, stdout=out)
         return RunCodeResponse(message="", status="Failed" if code else "Success", run_result=run)
 
 

@@ -2,11 +2,9 @@
 
 import json
 
-from sandbox_fusion import RunCodeResponse
-
 from services.aggregator.api.runs import ExtractedCode, extracted
 from services.judge.judging import judge_answer
-from services.judge.requests import Attempts, RunCode
+from services.judge.requests import Attempts, RunCode, RunCodeResponse
 from shared.extraction import Extraction, extract, extract_verl
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import Problem, Verdict, sha256

@@ -1,6 +1,4 @@
 import asyncio
-import contextlib
-import json
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,16 +6,13 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-import sandbox_fusion as sdk
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from sandbox_fusion import RunCodeResponse
 
-from services.judge import fusion
-from services.judge.permits import CallOutcome
 from services.judge.requests import (
     Attempts,
     RunCode,
+    RunCodeResponse,
     Submit,
 )
 from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
@@ -208,22 +203,6 @@ async def test_a_fault_is_tried_again(
     assert all(reason in str(failure) for failure in attempts.failures)
 
 
-@pytest.mark.parametrize("header", ["-7", "nan", "Wed, 21 Oct 2026 07:28:00 GMT"])
-async def test_a_retry_after_that_makes_no_sense_is_passed_over(
-    start: Start, client: Client, pool: OpenPool, header: str
-) -> None:
-    server = await start(said(503, Retry_After=header), GOOD_ANSWER)
-    await (await client(server.url)).run_code(REQUEST, Attempts())
-    assert pool.grants[0].permit.retry_after == 0
-
-
-async def test_a_long_retry_after_is_not_waited_for(start: Start, client: Client) -> None:
-    """It is beyond the budget: no use in waiting until that is spent."""
-    server = await start(said(503, Retry_After="600"))
-    error = await failed(await client(server.url, retry_budget=5), Attempts())
-    assert error.failures == failures("http_503")
-
-
 async def test_a_sandbox_that_is_away_comes_back(start: Start, client: Client) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -282,60 +261,7 @@ async def test_a_sandbox_that_never_answers(start: Start, client: Client) -> Non
     assert {failure.kind for failure in error.failures} == {"read_timeout"}
 
 
-async def test_with_one_sandbox_dead_the_other_one_does_the_work(
-    start: Start, client: Client
-) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        alive = await start(GOOD_ANSWER)
-        both = await client(dead, alive.url, retry_budget=1)
-        assert (await both.run_code(REQUEST, Attempts())).status == "Success"
-
-
 # Permits
-
-
-class Clock:
-    """The client's clock, which stands still but where it is moved on."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.mark.parametrize(
-    ("answer", "outcome"),
-    [
-        (GOOD_ANSWER, CallOutcome.OK),
-        (said(503), CallOutcome.REJECTED),
-        (dropped, CallOutcome.BROKEN),
-        (said(500), None),
-    ],
-)
-async def test_what_the_pool_is_told(
-    start: Start, client: Client, pool: OpenPool, answer: Answer, outcome: CallOutcome | None
-) -> None:
-    server = await start(answer, GOOD_ANSWER)
-    with contextlib.suppress(SandboxUnavailableError):
-        await (await client(server.url)).run_code(REQUEST, Attempts())
-    assert pool.grants[0].permit.outcome == outcome
-    assert pool.held == 0
-
-
-async def test_the_pool_is_told_when_to_come_again(
-    start: Start, client: Client, pool: OpenPool
-) -> None:
-    server = await start(said(503, Retry_After="0.25"), said(503, Retry_After="600"))
-    await failed(await client(server.url, retry_budget=2), Attempts())
-    assert [grant.permit.retry_after for grant in pool.grants] == [0.25, 30]
 
 
 async def test_the_sandbox_that_failed_is_avoided(
@@ -368,43 +294,6 @@ async def test_a_permit_is_held_while_the_sandbox_works_and_not_between_attempts
         await asking
 
 
-async def test_a_call_that_is_cancelled_gives_its_permit_back(
-    start: Start, client: Client, pool: OpenPool
-) -> None:
-    asked, release = asyncio.Event(), asyncio.Event()
-
-    async def hang(_request: web.Request) -> web.StreamResponse:
-        asked.set()
-        await release.wait()
-        return web.Response()
-
-    server = await start(hang)
-    asking = asyncio.create_task((await client(server.url)).run_code(REQUEST, Attempts()))
-    await asked.wait()
-    asking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    release.set()
-    assert pool.held == 0
-    assert pool.grants[0].permit.outcome is None
-
-
-async def test_the_budget_is_counted_from_the_first_trouble(
-    start: Start, client: Client, pool: OpenPool, clock: Clock
-) -> None:
-    """A fleet at work, which makes calls wait for permits, is no sandbox that is away."""
-
-    async def late(_request: web.Request) -> web.StreamResponse:
-        clock.now += 1000
-        return web.Response(status=503)
-
-    server = await start(late, GOOD_ANSWER)
-    answer = await (await client(server.url, retry_budget=5, clock=clock)).run_code(
-        REQUEST, Attempts()
-    )
-    assert answer.status == "Success"
-
-
 # The data-set API
 
 
@@ -419,22 +308,13 @@ async def test_a_submit_and_its_answer(start: Start, client: Client, pool: OpenP
     server = await start(said(503), said(200, body))
     attempts = Attempts()
     answer = await (await client(server.url)).submit(SUBMIT, attempts, alone=True)
-    assert (answer.accepted, answer.extracted_code) == (True, "x")
+    assert answer.accepted
     assert answer.tests[0].passed
-    assert answer.tests[0].exec_info == RunCodeResponse.parse_obj(GOOD)
+    assert answer.tests[0].exec_info == RunCodeResponse.model_validate(GOOD)
     assert server.paths == ["/submit"] * 2
     sent = server.asked[1]
     assert (sent["dataset"], sent["id"], sent["completion"]) == ("d", 0, "c")
     assert sent["config"]["language"] == "python"
     assert attempts == Attempts(2, list(failures("http_503")))
     assert [grant.exclusive for grant in pool.grants] == [True, True]
-    assert pool.grants[1].permit.outcome is CallOutcome.OK
-
-
-def test_a_request_is_as_the_sdk_describes_it() -> None:
-    """But for the limit of memory, which only the server knows."""
-    body = json.loads(fusion.run_code_body(REQUEST))
-    assert body.pop("memory_limit_MB") == REQUEST.memory_limit_mb
-    assert body == json.loads(sdk.RunCodeRequest(**body).json())
-    sent = fusion.submit_request(SUBMIT)
-    assert sent == sdk.SubmitRequest(**sent.dict())
+    assert [grant.permit.paused for grant in pool.grants] == [0, None]

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sandbox_fusion import RunCodeResponse
 
 from services.judge.calls import single_outcome
+from services.judge.requests import RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
 from shared.checkers import exact
 from shared.extraction import extract_verl
@@ -279,7 +279,9 @@ def test_the_same_code_for_every_answer(scorer: Scorer, monkeypatch: pytest.Monk
 def _codes(scorer: Scorer, patch: pytest.MonkeyPatch, answer: dict[str, Any]) -> tuple[int, int]:
     patch.setattr(scorer.utils, "call_sandbox_api", lambda **_: (answer, None))
     found, _ = scorer.utils._process_single_case(0, "in", "x", "url", "code", 1, 1, "python")
-    return int(found), int(single_outcome(RunCodeResponse.parse_obj(answer), "in", "x", exact).code)
+    return int(found), int(
+        single_outcome(RunCodeResponse.model_validate(answer), "in", "x", exact).code
+    )
 
 
 _PIECES = ["```", "```python", "python", "c++", "ö", "x", " ", "\n", "\r\n", "`", "~~~", "1"]

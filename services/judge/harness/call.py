@@ -2,16 +2,13 @@
 
 import base64
 import secrets
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from services.judge.harness.sources import harness_files, source
-from services.judge.requests import Attempts, RunCode, fetched
+from services.judge.requests import Attempts, RunCode, RunCodeResponse
 from shared.harness import wire
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.service.logs import get_logger
-
-if TYPE_CHECKING:
-    from sandbox_fusion import RunCodeResponse
 
 log = get_logger(__name__)
 
@@ -19,7 +16,7 @@ log = get_logger(__name__)
 class RunsCode(Protocol):
     async def run_code(
         self, request: RunCode, attempts: Attempts, *, alone: bool = False
-    ) -> "RunCodeResponse": ...
+    ) -> RunCodeResponse: ...
 
 
 async def run_with_harness(
@@ -45,7 +42,7 @@ async def run_with_harness(
         fetch_files=(wire.RESULTS,),
     )
     response = await sandbox.run_code(call, attempts, alone=alone)
-    result = wire.decode_results(fetched(response, wire.RESULTS), key)
+    result = wire.decode_results(response.file(wire.RESULTS), key)
     if result.end is None:
         run = response.run_result
         log.info(

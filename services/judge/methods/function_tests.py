@@ -9,7 +9,6 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from services.judge import calls
 from services.judge.methods.base import Method, Task
@@ -20,6 +19,7 @@ from services.judge.programs import (
     humaneval_program,
     mbpp_program,
 )
+from services.judge.requests import CommandResult
 from services.judge.verdict import (
     CaseOutcome,
     Compiling,
@@ -35,10 +35,6 @@ from shared.harness.function_tester import HEADER
 from shared.harness.wire import CaseRun, FunctionEnd, FunctionReport, FunctionTests
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
-
-if TYPE_CHECKING:
-    from sandbox_fusion.models import CommandRunResult
-
 
 # CPU seconds of all calls together where each call has the limit, with the reference's own: twice
 # the 60 seconds that EvalPlus allows for the base inputs, and for the plus inputs.
@@ -246,7 +242,7 @@ class _ProgramEnd:
         return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory, killed)
 
     @classmethod
-    def of_single_run(cls, run: "CommandRunResult", *, alone: bool) -> "_ProgramEnd":
+    def of_single_run(cls, run: CommandResult, *, alone: bool) -> "_ProgramEnd":
         late = wall_clock_lateness(run.status == "TimeLimitExceeded", alone=alone)
         stdout, stderr = run.stdout or "", run.stderr or ""
         return cls(run.return_code, late, stdout, stderr, run.execution_time or 0.0)

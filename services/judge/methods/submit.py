@@ -7,12 +7,12 @@ limits are wall-clock seconds, and it does not search for the best block.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from services.judge.calls import single_outcome
 from services.judge.methods.base import Method, Task
 from services.judge.programs import last_line
-from services.judge.requests import Submit
+from services.judge.requests import Submit, SubmitCase, SubmitResponse
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes
 from shared.errors import ConfigError
 from shared.schemas import (
@@ -23,10 +23,6 @@ from shared.schemas import (
     StdioTests,
 )
 from shared.statuses import CaseCode, JudgeMethod
-
-if TYPE_CHECKING:
-    from sandbox_fusion.models import EvalResult, EvalTestCase
-
 
 # Cases of a problem whose number only the server knows, for the time that a call may take.
 _MOST_CASES = 300
@@ -47,7 +43,7 @@ class SubmitMethod(Method):
         return dict(enumerate(_outcomes(response.tests, self._tests, alone=task.alone)))
 
 
-async def _submit(task: Task, tests: GroundTruth) -> "EvalResult":
+async def _submit(task: Task, tests: GroundTruth) -> SubmitResponse:
     name, record, config = _record(task, tests)
     if record is not None:
         config["provided_data"] = record
@@ -101,7 +97,7 @@ def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any] | None,
 
 
 def _outcomes(
-    results: Sequence["EvalTestCase"], tests: GroundTruth, *, alone: bool
+    results: Sequence[SubmitCase], tests: GroundTruth, *, alone: bool
 ) -> list[CaseOutcome]:
     if isinstance(tests, StdioTests):
         cases = zip(results, tests.inputs, tests.outputs, strict=False)
@@ -114,12 +110,12 @@ def _outcomes(
     return ran + rest * (tests.cases - 1)
 
 
-def _outcome(result: "EvalTestCase", stdin: str, expected: str, *, alone: bool) -> CaseOutcome:
+def _outcome(result: SubmitCase, stdin: str, expected: str, *, alone: bool) -> CaseOutcome:
     # SandboxFusion has already compared the output.
     return single_outcome(result.exec_info, stdin, expected, lambda *_: result.passed, alone=alone)
 
 
-def _texts(result: "EvalTestCase") -> tuple[str, str]:
+def _texts(result: SubmitCase) -> tuple[str, str]:
     """Input and expected output of a case, as far as the server tells them."""
     match result.test_info:
         case {"input": {"stdin": str() as stdin}, "output": {"stdout": str() as stdout}}:
