@@ -214,7 +214,7 @@ class _Round:
     def _limits(self, canary: Canary) -> Config:
         judge: dict[str, object] = {
             "method": self._profile.method,
-            "language": self._profile.language,
+            "language": canary.language,
             "checker": None,
             "datasets": {},
             # A second run with wider limits would hide a limit that is too narrow.

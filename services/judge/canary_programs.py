@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from services.judge.verdict import CaseOutcome
 from shared.config import Config, JudgeConfig
-from shared.harness.languages import LANGUAGES, PROGRAMS, Language
+from shared.harness.languages import LANGUAGES, PROGRAMS
 from shared.schemas import Problem, StdioTests, sha256
 from shared.statuses import CaseCode, VerdictDetail
 from shared.text import shorten_end
@@ -23,7 +23,7 @@ _SECONDS, _MEMORY = 10.0, 512
 # Address space of an interpreter before it does anything, in MiB, generously.
 _INTERPRETER = 160
 # More MiB than this some machines refuse to any program.
-_MOST_BELOW, _MOST_TOUCHED = 2048, 128
+_MOST_BELOW = 2048
 _LONG_INPUT = 3 * _MIB // 2
 _LINE = 64
 _WAIT = 0.35
@@ -55,7 +55,7 @@ class CanaryProfile:
     @property
     def strict(self) -> bool:
         """Whether the method has CPU limits, exact checkers, details and a limit of output."""
-        return self.method == "batch"
+        return self.method == "batch" or (self.functions and self.method != "submit")
 
     @property
     def limits_memory(self) -> bool:
@@ -154,9 +154,8 @@ def canaries(profile: CanaryProfile, config: Config) -> list[Canary]:
     builder = _Builder(profile, config)
     if profile.functions:
         return list(builder.functions())
-    if profile.language in _COMPILED:
-        return [builder.compiled(LANGUAGES[profile.language])]
-    return list(builder.programs())
+    compiled = [builder.compiled(profile.language)] if profile.language in _COMPILED else []
+    return [*compiled, *builder.programs()]
 
 
 def _shown(outcome: CaseOutcome) -> str:
@@ -174,10 +173,8 @@ class _Builder:
         # The limit, and what a program below and one above it do. A program is killed at 1.25 times
         # the CPU limit, so 0.76 of it shows a limit that is halved, or time that is counted twice.
         # With limits in wall-clock seconds load decides, so the margins are wider.
-        start = 0.0 if profile.functions else LANGUAGES[profile.language].seconds
-        limit = 0.25 + start
-        self._below = (limit, "work", 0.76 * limit) if self._strict else (4.0, "work", 0.05)
-        self._above = (limit, "work", 3.0 + start) if self._strict else (0.5, "wait", 5.0)
+        self._below = (0.25, "work", 0.19) if self._strict else (4.0, "work", 0.05)
+        self._above = (0.25, "work", 3.0) if self._strict else (0.5, "wait", 5.0)
 
     def programs(self) -> Iterator[Canary]:
         fault = (
@@ -202,18 +199,10 @@ class _Builder:
         again = [CanaryCase(right[0].fault, *texts) for texts in others]
         yield self._stdio("right again", _RIGHT, again)
 
-    def compiled(self, language: Language) -> Canary:
-        """The only one, because each has to be compiled."""
-        right = CanaryCase(f"a right program in {language.title} is not accepted", "add 5\n")
-        cases = [right, *self._memory_cases("", language.runtime_mib or 0), self._exit()]
-        if self._strict:
-            cases += [self._time_below(""), self._time_above("")]
-        for number, case in enumerate(cases):
-            amount = int(float(case.stdin.split()[1])) % 1000
-            cases[number] = replace(case, output=f"{amount + 7} {amount * 7}\n")
-        seconds = self._below[0] if self._strict else None
-        code = _COMPILED[language.name]
-        return self._stdio(language.title, code, cases, seconds, self._memory)
+    def compiled(self, language: str) -> Canary:
+        title = LANGUAGES[language].title
+        case = CanaryCase(f"a right program in {title} is not accepted", "5\n", "12 35\n")
+        return replace(self._stdio(title, _COMPILED[language], [case]), language=language)
 
     def functions(self) -> Iterator[Canary]:
         tests = {"test": _CHECK, "entry_point": "total", "prompt": _PROMPT}
@@ -259,10 +248,9 @@ class _Builder:
         seconds: float | None = None,
         memory: int | None = None,
     ) -> Canary:
-        language = self._profile.language
         seconds = self._seconds if seconds is None else seconds
         memory = max(_MEMORY, self._memory) if memory is None else memory
-        return Canary(name, code, language, tests, cases, seconds, memory)
+        return Canary(name, code, "python", tests, cases, seconds, memory)
 
     def _bytes(self) -> Iterator[CanaryCase]:
         fault = "input or output is not passed on byte by byte"
@@ -278,7 +266,8 @@ class _Builder:
 
     def _limits(self) -> Iterator[CanaryCase]:
         yield from self._memory_cases("done\n")
-        yield self._exit()
+        fault = "an exit code is lost: a right output with exit code 3 is not a runtime error"
+        yield CanaryCase(fault, "exit 3\n", "done\n", CaseCode.RUNTIME_ERROR)
         fault = "a signal is lost: the end of a program that SIGSEGV killed is another one"
         code, detail = CaseCode.RUNTIME_ERROR, "SIGSEGV" if self._strict else None
         yield CanaryCase(fault, "signal 11\n", "done\n", code, detail)
@@ -297,26 +286,19 @@ class _Builder:
         yield self._time_below("done\n")
         yield self._time_above("done\n")  # the last one: a run may allow a single time-out
 
-    def _memory_cases(self, output: str, runtime: int = 0) -> Iterator[CanaryCase]:
-        """Cases below and above the limit, and above the MiB that a runtime has besides."""
+    def _memory_cases(self, output: str) -> Iterator[CanaryCase]:
         if not self._profile.limits_memory:
             return
         limit = self._memory
-        # A runtime may touch what it allocates.
-        most = _MOST_TOUCHED if runtime else _MOST_BELOW
-        below = min(most, int((limit - _INTERPRETER) * 0.8))
+        below = min(_MOST_BELOW, int((limit - _INTERPRETER) * 0.8))
         if below > 0:
             fault = f"memory is refused: {below} MiB under a limit of {limit} MiB"
             yield CanaryCase(fault, f"space {below * _MIB}\n", output)
-        above = limit + limit // 10 + 64 + runtime
+        above = limit + limit // 10 + 64
         fault = f"memory limit not enforced: {above} MiB allocated under a limit of {limit} MiB"
-        programs = self._profile.language == "python" and not self._profile.functions
-        detail = VerdictDetail.MEMORY_LIMIT if self._strict and programs else None
+        strict = self._strict and not self._profile.functions
+        detail = VerdictDetail.MEMORY_LIMIT if strict else None
         yield CanaryCase(fault, f"space {above * _MIB}\n", output, CaseCode.RUNTIME_ERROR, detail)
-
-    def _exit(self) -> CanaryCase:
-        fault = "an exit code is lost: a right output with exit code 3 is not a runtime error"
-        return CanaryCase(fault, "exit 3\n", "done\n", CaseCode.RUNTIME_ERROR)
 
     def _time_below(self, output: str) -> CanaryCase:
         limit, kind, seconds = self._below
@@ -417,141 +399,51 @@ done = subprocess.run(["sh", "-c", "echo $((5 + 6))"], capture_output=True, text
 print(*results, done.stdout.strip())
 """
 
-_CPP = """\
-#include <cstdio>
-#include <cstring>
-#include <ctime>
+# Right programs in the other languages: they print a number plus 7 and times 7.
+_COMPILED = {
+    "cpp": """\
+#include <iostream>
 #include <tuple>
 
 int main() {
-    char kind[16];
-    double amount = 0;
-    if (std::scanf("%15s %lf", kind, &amount) != 2) return 9;
-    std::fprintf(stderr, "working\\n");
-    if (!std::strcmp(kind, "work")) {
-        while (double(std::clock()) / CLOCKS_PER_SEC < amount) {}
-    } else if (!std::strcmp(kind, "space")) {
-        volatile char *space = new char[static_cast<size_t>(amount)];
-        space[0] = 1;
-    }
-    auto [sum, product] = std::tuple{long(amount) % 1000 + 7, long(amount) % 1000 * 7};  // C++17
-    std::printf("%ld %ld\\n", sum, product);
-    std::fflush(stdout);
-    return std::strcmp(kind, "exit") ? 0 : int(amount);
+    long n;
+    std::cin >> n;
+    auto [sum, product] = std::tuple{n + 7, n * 7};  // C++17
+    std::cout << sum << " " << product << "\\n";
 }
-"""
-
-_JAVA = """\
-import java.lang.management.ManagementFactory;
-import java.util.*;
-
+""",
+    "java": """\
 public class Main {
-    static long used() {
-        var system = ManagementFactory.getOperatingSystemMXBean();
-        return ((com.sun.management.OperatingSystemMXBean) system).getProcessCpuTime();
-    }
-
     public static void main(String[] arguments) {
-        Scanner input = new Scanner(System.in);
-        String kind = input.next();
-        double amount = Double.parseDouble(input.next());
-        System.err.println("working");
-        List<byte[]> space = new ArrayList<>();
-        if (kind.equals("work")) {
-            while (used() < amount * 1e9) {}
-        } else if (kind.equals("space")) {
-            for (long left = (long) amount; left > 0; left -= 1 << 30) {
-                space.add(new byte[(int) Math.min(left, 1 << 30)]);
-            }
-        }
-        long number = (long) amount % 1000;
+        var number = new java.util.Scanner(System.in).nextLong();
         System.out.println((number + 7) + " " + number * 7);
-        System.exit(kind.equals("exit") ? (int) amount : 0);
     }
 }
-"""
-
-_NODE = """\
-const [kind, word] = require('fs').readFileSync(0, 'utf8').split(/\\s+/);
-const amount = Number(word), space = [];
-process.stderr.write('working\\n');
-const used = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1e6; };
-if (kind === 'work') while (used() < amount) {}
-if (kind === 'space') {
-  for (let left = amount; left > 0; left -= 2 ** 30) {
-    space.push(new Uint8Array(Math.min(left, 2 ** 30)));
-  }
-}
-const number = Math.trunc(amount) % 1000;
+""",
+    "nodejs": """\
+const number = Number(require('fs').readFileSync(0, 'utf8'));
 console.log(`${number + 7} ${number * 7}`);
-process.exitCode = kind === 'exit' ? amount : 0;
-"""
-
-_RUST = """\
-extern "C" {
-    fn clock() -> i64;
-}
-
+""",
+    "rust": """\
 fn main() {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let amount: f64 = words[1].parse().unwrap();
-    eprintln!("working");
-    let mut space: Vec<u8> = Vec::new();
-    match words[0] {
-        "work" => while (unsafe { clock() } as f64) < amount * 1e6 {},
-        "space" => {
-            space.reserve_exact(amount as usize);
-            space.push(1);
-        }
-        _ => {}
-    }
-    let number = amount as i64 % 1000;
+    let number: i64 = line.trim().parse().unwrap();
     println!("{} {}", number + 7, number * 7);
-    std::process::exit(if words[0] == "exit" { amount as i32 } else { space.len() as i32 / 2 });
 }
-"""
-
-_GO = """\
+""",
+    "go": """\
 package main
 
-import (
-	"fmt"
-	"os"
-	"syscall"
-)
-
-func used() float64 {
-	var usage syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
-	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e9
-}
+import "fmt"
 
 func main() {
-	var kind string
-	var amount float64
-	fmt.Scan(&kind, &amount)
-	fmt.Fprintln(os.Stderr, "working")
-	space := []byte{}
-	switch kind {
-	case "work":
-		for used() < amount {
-		}
-	case "space":
-		space = make([]byte, int(amount))
-		space[0] = 1
-	}
-	number := int(amount) % 1000
+	var number int
+	fmt.Scan(&number)
 	fmt.Println(number+7, number*7)
-	if kind == "exit" {
-		os.Exit(int(amount))
-	}
-	os.Exit(len(space) / (1 << 60))
 }
-"""
-
-_COMPILED = {"cpp": _CPP, "java": _JAVA, "rust": _RUST, "nodejs": _NODE, "go": _GO}
+""",
+}
 
 _PROMPT = "def total(values, step=1):\n"
 _FUNCTION = """\

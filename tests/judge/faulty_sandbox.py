@@ -1,13 +1,12 @@
 """A proxy in front of a real sandbox that injects one fault into every call."""
 
-import asyncio
 import base64
 import copy
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -115,8 +114,6 @@ def of_results(change: Callable[[Result], None]) -> Fault:
         if call.many:
             for case in answer["cases"].values():
                 _change_case(case, change)
-        elif run := answer.get("run_result"):
-            _change_run(answer, run, change)
         return answer
 
     return fault
@@ -132,27 +129,11 @@ def _change_case(case: Body, change: Callable[[Result], None]) -> None:
     case["cpu"] = result.cpu
 
 
-def _change_run(answer: Body, run: Body, change: Callable[[Result], None]) -> None:
-    late = "wall" if run["status"] == "TimeLimitExceeded" else None
-    code = -9 if run["return_code"] is None else run["return_code"]
-    result = Result((run["stdout"] or "").encode(), run["stderr"] or "", code, late)
-    change(result)
-    run["stdout"], run["stderr"] = result.stdout.decode("utf-8", "replace"), result.stderr
-    run["return_code"] = result.exit_code
-    run["status"] = "TimeLimitExceeded" if result.limit else "Finished"
-    good = not result.limit and result.exit_code == 0
-    answer["status"] = "Success" if good else "Failed"
-
-
 def cut_output(most: int) -> Fault:
     def change(result: Result) -> None:
         result.stdout = result.stdout[:most]
 
     return of_results(change)
-
-
-def strip_newline(result: Result) -> None:
-    result.stdout = result.stdout.removesuffix(b"\n")
 
 
 def normalize_newlines(result: Result) -> None:
@@ -179,20 +160,8 @@ def lose_signals(result: Result) -> None:
     result.exit_code = 0 if result.exit_code < 0 and not result.limit else result.exit_code
 
 
-def signal_as_exit_code(result: Result) -> None:
-    result.exit_code = 1 if result.exit_code < 0 else result.exit_code
-
-
-def lose_non_ascii(result: Result) -> None:
-    result.stdout = bytes(byte for byte in result.stdout if byte < 128)
-
-
 def replace_invalid(result: Result) -> None:
     result.stdout = result.stdout.decode("ascii", "replace").encode()
-
-
-def lose_nul(result: Result) -> None:
-    result.stdout = result.stdout.replace(b"\0", b"")
 
 
 def count_twice(result: Result) -> None:
@@ -254,11 +223,7 @@ def after(prefix: str) -> Fault:
 
 
 NO_FORK = after("import os\ndef _no(*_):\n    raise OSError('forbidden')\nos.fork = _no")
-LATIN = after(
-    "import sys\nfor _f in sys.stdin, sys.stdout:\n    _f.reconfigure(encoding='latin-1')"
-)
 OLD_PYTHON = of_code(lambda code: re.sub(r"\bmatch (\w+):", r"match \1 then:", code))
-NO_SUCH_METHOD = of_code(lambda code: code.replace(".bit_count()", ".bit_total()"))
 
 
 # Faults between calls
@@ -270,13 +235,6 @@ async def cut_input(call: Call, send: Send, most: int = 65536) -> Body:
         body["inputs"] = [text.encode()[:most].decode("utf-8", "ignore") for text in body["inputs"]]
     elif body.get("stdin"):
         body["stdin"] = body["stdin"][:most]
-    return await send(body)
-
-
-async def unix_input(call: Call, send: Send) -> Body:
-    body = copy.deepcopy(call.body)
-    if call.many:
-        body["inputs"] = [text.replace("\r\n", "\n") for text in body["inputs"]]
     return await send(body)
 
 
@@ -294,29 +252,6 @@ async def remember_by_input(call: Call, send: Send) -> Body:
     if key not in call.memory:
         call.memory[key] = await send(call.body)
     return dict(call.memory[key])
-
-
-@dataclass
-class CrossTalk:
-    """Two calls that run at the same time get each other's answer."""
-
-    waiting: list[tuple[Body, asyncio.Future[Body]]] = field(default_factory=list)
-
-    async def __call__(self, call: Call, send: Send) -> Body:
-        answer = await send(call.body)
-        if self.waiting:
-            other, handed = self.waiting.pop()
-            handed.set_result(answer)
-            return other
-        future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
-        entry = (answer, future)
-        self.waiting.append(entry)
-        try:
-            return await asyncio.wait_for(future, 0.3)
-        except TimeoutError:
-            if entry in self.waiting:
-                self.waiting.remove(entry)
-            return answer
 
 
 async def shared_folder(call: Call, send: Send) -> Body:
