@@ -28,17 +28,6 @@ def judge(sandbox: SandboxClient) -> JudgeCpp:
     return judge
 
 
-@needs_cpp
-async def test_the_compilers_text_names_the_file_without_its_folder(judge: JudgeCpp) -> None:
-    verdict = await judge("int main() {\n  return missing;\n}")
-    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
-    assert verdict.first_failed_case is not None
-    text = verdict.first_failed_case.stderr or ""
-    assert text.startswith("solution.cpp: In function")
-    assert "solution.cpp:2:10: error: " in text
-    assert "missing" in text
-
-
 COMPILER_BOMBS = {
     "recursive templates": "template<int N> struct A { A<N * 2 + 1> l; A<N * 2 + 2> r; };\n"
     "int main() { A<0> a; }",

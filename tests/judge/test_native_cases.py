@@ -127,20 +127,3 @@ async def test_all_sandboxes_of_a_pool_must_offer_cases(stack: AsyncExitStack, s
     for _ in range(2):
         assert printed(await client.run_cases(REQUEST, Attempts())) == PRINTED
     assert "POST /run_cases" not in sandbox.asked + other.asked
-
-
-async def test_a_failed_call_is_retried_natively(stack: AsyncExitStack, sandbox: Recorded):
-    sandbox.answers = [web.json_response({"detail": "no slot after 30 s"}, status=503)]
-    attempts = Attempts()
-    client = await client_of(stack, sandbox.url)
-    assert printed(await client.run_cases(REQUEST, attempts)) == PRINTED
-    assert [failure.kind for failure in attempts.failures] == ["http_503"]
-    assert sandbox.asked == ["HEAD /run_cases", "POST /run_cases", "POST /run_cases"]
-
-
-async def test_a_useless_response_is_retried(stack: AsyncExitStack, sandbox: Recorded):
-    sandbox.answers = [web.Response(body=b'{"end": "x"}')]
-    attempts = Attempts()
-    client = await client_of(stack, sandbox.url)
-    assert printed(await client.run_cases(REQUEST, attempts)) == PRINTED
-    assert attempts.requests == 2

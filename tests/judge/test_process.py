@@ -6,7 +6,6 @@ import pytest
 from redis import Redis
 
 from shared.config import load_config
-from shared.errors import PlumblineError
 from shared.ledger import Ledger
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
@@ -96,30 +95,3 @@ async def test_without_a_sandbox_the_sample_is_ours(ledger: Ledger, worker: Work
     assert found.final_status is FinalStatus.API_ERROR
     assert (found.detail or "").startswith("sandbox: ClientConnectorError")
     assert found.attempts == len(found.infra_failures) == 1
-
-
-async def test_a_problem_that_the_ledger_lacks_is_a_failed_job(
-    ledger: Ledger, worker: Worker, sandbox_url: str
-) -> None:
-    begin(ledger, sandbox_url)
-    other = SampleId("d1", "other")
-    ledger.record(generation(other, ECHO))
-    await worker.judge_all()
-    assert {type(error) for error in worker.errors} == {PlumblineError}
-    assert "no problem 'other' in 'd1'" in str(worker.errors[0])
-    assert ledger.judged() == set()
-
-
-async def test_the_next_session_may_name_another_sandbox(
-    ledger: Ledger, worker: Worker, sandbox_url: str
-) -> None:
-    """The worker outlives a session; the same run goes on with ``sandbox.url`` put right."""
-    begin(ledger, refused_url())
-    ledger.record(generation(completion=ECHO))
-    await worker.judge_all()
-    begin(ledger, sandbox_url)
-    ledger.rejudge([(P1, generation(completion=ECHO).completion_sha256)])
-    await worker.judge_all()
-    found = ledger.verdict(P1)
-    assert found is not None
-    assert found.final_status is FinalStatus.SUCCESS

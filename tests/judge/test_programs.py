@@ -111,12 +111,6 @@ def test_an_endless_loop_is_a_timeout():
     assert judge_humaneval("while True: pass", timeout=1)[:2] == (TIMEOUT, None)
 
 
-def test_the_traceback_shows_the_line_of_the_answer():
-    stderr = judge_humaneval("def total(v):\n    return v.nothing")[2]
-    assert "return v.nothing" in stderr
-    assert "AttributeError" in stderr
-
-
 def test_mbpp_counts_every_assert():
     code = "def f(n):\n    if n == 3: raise ValueError\n    return 2"
     assert judge_mbpp(code)[0] == [PASSED, WRONG, RUNTIME]

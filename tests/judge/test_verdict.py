@@ -14,7 +14,6 @@ from services.judge.verdict import (
     is_syntax_error,
     lateness,
     settle,
-    spread_compile_error,
     timeouts_left,
     was_killed,
 )
@@ -175,24 +174,6 @@ def test_a_case_without_an_outcome_makes_the_sample_ours() -> None:
     assert not verdict.judged
     assert verdict.error_breakdown["api_error"] == 1
     assert verdict.infra_failures == [InfraFailure(kind="x")]
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ([1, 0, -2], [1, 0, -2]),
-        ([-4, 1, 0], [-4, -4, -4]),
-        ([1, -4, -3, 1], [1, -4, -4, -4]),
-        ([1, -1, -4, -1], [1, -1, -4, -4]),
-        ([-4], [-4]),
-        ([], []),
-    ],
-)
-def test_a_compile_error_holds_for_the_cases_behind_it(before: list[int], after: list[int]) -> None:
-    cases = [CaseOutcome(CaseCode(code), duration=1.0) for code in before]
-    spread = spread_compile_error(cases)
-    assert [int(case.code) for case in spread] == after
-    assert sum(case.duration for case in spread) == len(before)
 
 
 @pytest.mark.parametrize(
