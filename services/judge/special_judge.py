@@ -11,13 +11,11 @@ import base64
 import json
 import re
 import zlib
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
 from importlib.resources import files
-from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from services.judge import calls
@@ -43,7 +41,6 @@ _CASES_KEPT = 20_000
 _TESTLIB = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]testlib\.h[>"].*$', re.MULTILINE)
 _ELF = b"\x7fELF"
 _STARTED = b"!"
-T = TypeVar("T")
 
 
 class CheckerFailedError(SandboxUnavailableError):
@@ -116,9 +113,16 @@ class _Kept:
     A binary fits the compiler and the libraries of the pool's sandboxes.
     """
 
-    binaries: OrderedDict[str, bytes | CheckerFailedError] = field(default_factory=OrderedDict)
-    expected: OrderedDict[str, _Report] = field(default_factory=OrderedDict)
+    binaries: dict[str, bytes | CheckerFailedError] = field(default_factory=dict)
+    expected: dict[str, _Report] = field(default_factory=dict)
     compiling: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+    def trim(self) -> None:
+        """Forget what is too much to keep; it is made again when it is needed."""
+        if len(self.binaries) > _BINARIES_KEPT:
+            self.binaries.clear()
+        if len(self.expected) > _CASES_KEPT:
+            self.expected.clear()
 
 
 _KEPT: WeakKeyDictionary[SandboxClient, _Kept] = WeakKeyDictionary()
@@ -158,8 +162,9 @@ class SpecialJudge:
             places = [p for p in places if p not in long]
         if not places:
             return outcomes
-        runner = _alone(task) if task.alone else _limited(task)
+        runner = _limited(task)
         kept = _KEPT.setdefault(task.sandbox, _Kept())
+        kept.trim()
         program = await self._program(runner, kept)
         cases = [_Case.of(outcomes[place]) for place in places]
         reports = await self._reports(runner, program, kept, cases)
@@ -180,17 +185,18 @@ class SpecialJudge:
         size = sum(case.size for case in cases)
         keys = await compute(lambda: [case.expected_key(checker) for case in cases], size)
         expected = {key: case.with_expected() for key, case in zip(keys, cases, strict=True)}
-        unknown = {key: case for key, case in expected.items() if key not in kept.expected}
+        known = {key: kept.expected[key] for key in expected if key in kept.expected}
+        unknown = {key: case for key, case in expected.items() if key not in known}
         reports = await _run(task, program, [*unknown.values(), *cases])
-        known = {key: _known(kept.expected, key) for key in expected.keys() - unknown.keys()}
-        known |= dict(zip(unknown, map(_sound, reports), strict=False))
-        for report in known.values():
+        for key, report in zip(unknown, reports, strict=False):
+            if isinstance(report, CheckerFailedError):
+                raise report
             if report.outcome is _Outcome.WRONG:
                 raise CheckerFailedError(CheckerFault.REJECTS_EXPECTED, report.comment)
-        for key, report in known.items():
-            _keep(kept.expected, key, report, _CASES_KEPT)
+            known[key] = report
+        kept.expected |= known
         ours = [_on_output(report) for report in reports[len(unknown) :]]
-        return [(one, known[key]) for one, key in zip(ours, keys, strict=True)]
+        return [(report, known[key]) for report, key in zip(ours, keys, strict=True)]
 
     async def _program(self, task: Task, kept: _Kept) -> str:
         driver = source("checking")
@@ -199,10 +205,9 @@ class SpecialJudge:
         text = self._cpp()
         key = sha256(text)
         async with kept.compiling.setdefault(key, asyncio.Lock()):
-            binary = _known(kept.binaries, key) if key in kept.binaries else None
-            if binary is None:
-                binary = await _compile(task, text)
-                _keep(kept.binaries, key, binary, _BINARIES_KEPT)
+            if key not in kept.binaries:
+                kept.binaries[key] = await _compile(task, text)
+            binary = kept.binaries[key]
         kept.compiling.pop(key, None)
         if isinstance(binary, CheckerFailedError):
             raise binary.with_traceback(None)
@@ -211,9 +216,9 @@ class SpecialJudge:
 
     def _cpp(self) -> str:
         """The source with the header in place: a sandbox's compiler gets one file."""
-        here = f'#line 1 "testlib.h"\n{testlib_header()}\n#line 2 "checker.cpp"'
+        here = f'#line 1 "testlib.h"\n{_harness_text("testlib.h")}\n#line 2 "checker.cpp"'
         text = _TESTLIB.sub(lambda _: here, self.source, count=1)
-        return f"{text}\n{_start()}"
+        return f"{text}\n{_harness_text('checker_start.cpp')}"
 
 
 def _length(output: str | None) -> int:
@@ -251,14 +256,7 @@ class _Case:
 
 
 @cache
-def testlib_header() -> str:
-    """Our header of testlib's interface."""
-    return files("services.judge.harness").joinpath("testlib.h").read_text(encoding="utf-8")
-
-
-@cache
-def _start() -> str:
-    name = "checker_start.cpp"
+def _harness_text(name: str) -> str:
     return files("services.judge.harness").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -282,10 +280,6 @@ def _limited(task: Task) -> Task:
         }
     )
     return replace(task, limits=limits, settings=settings)
-
-
-def _alone(task: Task) -> Task:
-    return replace(_limited(task), alone=True)
 
 
 async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
@@ -331,7 +325,9 @@ async def _run(
         rest = CheckerFailedError(CheckerFault.TIMED_OUT)  # it was not asked about the others
         return [_parse(found[i]) if i in found else rest for i in range(len(cases))]
     if doubtful:
-        again = await calls.run_harness(_alone(task), program, [inputs[i] for i in doubtful])
+        again = await calls.run_harness(
+            replace(task, alone=True), program, [inputs[i] for i in doubtful]
+        )
         found |= {doubtful[i]: case for i, case in again.cases.items()}
     return [_parse(found.get(i)) for i in range(len(cases))]
 
@@ -356,17 +352,6 @@ def _parse(case: CaseRun | None) -> _Report | CheckerFailedError:
         return error
 
 
-def _sound(report: _Report | CheckerFailedError) -> _Report:
-    """Return the report on an expected output.
-
-    Raises:
-        CheckerFailedError: The checker broke.
-    """
-    if isinstance(report, CheckerFailedError):
-        raise report
-    return report
-
-
 def _on_output(report: _Report | CheckerFailedError) -> _Report:
     """Return the report on an answer's output; the checker has accepted the expected one."""
     if isinstance(report, CheckerFailedError):
@@ -380,18 +365,3 @@ def _judged(case: CaseOutcome, report: _Report, expected: _Report) -> CaseOutcom
     said = f"checker: {report.comment}" if report.comment else ""
     stderr = "\n".join(text for text in (case.stderr, said) if text)
     return replace(case, code=CaseCode.WRONG_ANSWER, stderr=stderr)
-
-
-# Bounded dictionaries, least recently used first
-
-
-def _known(kept: OrderedDict[str, T], key: str) -> T:
-    kept.move_to_end(key)
-    return kept[key]
-
-
-def _keep(kept: OrderedDict[str, T], key: str, value: T, most: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > most:
-        kept.popitem(last=False)

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from services.judge import special_judge
 from services.judge.sandbox import SandboxClient
 from services.judge.special_judge import CheckerFailedError
 from shared.checkers import CheckerFault
@@ -35,24 +34,11 @@ async def judged(
 
 
 # Each costs a compilation: in C++ a few with different kinds of answers, all in `make test-all`.
-COMPILED = {
-    "permutation without neighbours", "real number, relative or absolute error",
-    "subset with a sum, or NO", "lines compared exactly, blanks at their ends ignored",
-    "plain C++ without testlib",
-}  # fmt: skip
-FEW = [one for one in PROBLEMS if one.python or one.name in COMPILED]
-
-
 @pytest.mark.parametrize(
     "problems",
     [
-        pytest.param([one for one in FEW if one.python], id="Python"),
-        pytest.param([one for one in FEW if one.cpp], id="C++", marks=needs_compiler),
-        pytest.param(
-            [one for one in PROBLEMS if one not in FEW],
-            id="more C++",
-            marks=[needs_compiler, pytest.mark.nightly, pytest.mark.timeout(600)],
-        ),
+        pytest.param([one for one in PROBLEMS if one.python], id="Python"),
+        pytest.param([one for one in PROBLEMS if one.cpp], id="C++", marks=needs_compiler),
     ],
 )
 async def test_all_outputs_are_judged_right(
@@ -67,7 +53,6 @@ async def test_all_outputs_are_judged_right(
         assert all(verdict.judged for verdict in verdicts.values()), problem.name
         return {output: verdict.accepted for output, verdict in verdicts.items()}
 
-    assert len(problems) >= 5
     found = await together(problems, accepted, at_a_time=2)
     right = {
         problem: dict.fromkeys([problem.expected, *problem.right], True)
@@ -136,16 +121,6 @@ async def test_an_output_that_breaks_the_checker_is_wrong(sandbox: SandboxClient
         assert verdict.case_codes == [0], output
 
 
-async def test_an_output_that_no_request_can_carry_is_beyond_the_limit(
-    sandbox: SandboxClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(special_judge, "_MOST_OUTPUT", 100)
-    source = {"checker_source": "def check(input, output, expected): return True"}
-    assert (await judged(sandbox, "x" * 90, **source)).accepted
-    verdict = await judged(sandbox, "\x01" * 90, **source)
-    assert (verdict.final_status, verdict.detail) == ("runtime_error", "output_limit")
-
-
 class StandIn(Scripted):
     __hash__ = object.__hash__
 
@@ -181,31 +156,6 @@ async def test_what_load_may_have_stopped_runs_again_alone(
     verdict = await judged(sandbox, "7", **EVEN)
     assert verdict.case_codes == [1 - code]
     assert sandbox.alone == [False, False, True]
-
-
-@pytest.mark.parametrize(
-    ("second", "fault"),
-    [
-        (case(1, b"", code=0), CheckerFault.NO_RESULT),
-        (case(1, b"!!", code=0), CheckerFault.NO_RESULT),
-        (case(1, b"!", code=-11), CheckerFault.CRASHED),
-        (case(1, b"!", code=0, limit="output"), CheckerFault.CRASHED),
-        (case(1, b"!", code=-9, limit="cpu"), CheckerFault.TIMED_OUT),
-    ],
-)
-async def test_results_of_a_checker_that_are_none(
-    second: tuple[object, ...], fault: CheckerFault
-) -> None:
-    sandbox = StandIn([ANSWERED, [case(0, b"!"), second, ("end", "done")]])
-    failed = (await judged(sandbox, "7", **EVEN)).first_failed_case
-    assert failed is not None
-    assert f"{FailureKind.CHECKER}: {fault}" in (failed.stderr or "")
-    kind, _, *rest = second
-    first = (kind, 0, *rest)
-    sandbox = StandIn([ANSWERED, [first, case(1, b"!"), ("end", "done")]])
-    with pytest.raises(CheckerFailedError) as caught:
-        await judged(sandbox, "7", **EVEN)
-    assert caught.value.fault is fault
 
 
 # Hostile outputs
