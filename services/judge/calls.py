@@ -10,7 +10,14 @@ from services.judge.methods.base import Task, compute
 from services.judge.programs import failure_detail
 from services.judge.requests import CommandResult, RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
-from services.judge.verdict import BORDERLINE, CaseOutcome, Compiling, wall_clock_lateness
+from services.judge.verdict import (
+    BORDERLINE,
+    CaseOutcome,
+    Compiling,
+    lateness,
+    wall_clock_lateness,
+    was_killed,
+)
 from shared.checkers import Checker
 from shared.harness.wire import (
     MAX_INPUTS,
@@ -72,6 +79,37 @@ def case_limits(task: Task) -> CaseLimits:
         processes=settings.max_processes,
         timeouts=settings.max_timeouts or 0,
     )
+
+
+def measured(task: Task, run: CaseRun, compiling: Compiling | None = None) -> CaseOutcome:
+    """Return the measurements of a case as an outcome; the caller sets the code and the output."""
+    killed_at = case_limits(task).cpu
+    return CaseOutcome(
+        CaseCode.PASSED,
+        duration=run.wall,
+        stderr=run.stderr,
+        cpu_time=run.cpu,
+        memory=run.memory,
+        lateness=lateness(run, task.limits.timeout, killed_at, alone=task.alone),
+        killed=was_killed(run, killed_at),
+        exit_code=run.exit_code,
+        compiling=compiling,
+    )
+
+
+def rejected(task: Task, run: HarnessRun[Result]) -> CaseOutcome:
+    """Return the outcome of a program that the compiler rejected, or had no time for."""
+    return CaseOutcome(
+        CaseCode.COMPILE_ERROR,
+        detail=VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None,
+        stderr=run.compile_error,
+        lateness=wall_clock_lateness(run.compile_timeout, alone=task.alone),
+        compiling=run.compiling.get(0),
+    )
+
+
+LOST = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=VerdictDetail.HARNESS_KILLED, killed=True)
+"""The outcome of a case whose harness was killed: by its answer, if it happens again."""
 
 
 async def run_functions(task: Task, answer: str, tests: FunctionTests) -> HarnessRun[CaseRun]:

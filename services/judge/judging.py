@@ -199,7 +199,7 @@ def choose_method(task: Task) -> Method:
     if isinstance(tests, ProgramTests):
         return ProgramMethod(task, tests)
     if not isinstance(tests, StdioTests):
-        return FunctionMethod(task, tests, harness=method is JudgeMethod.BATCH)
+        return FunctionMethod(task, tests)
     if method is JudgeMethod.COMPUTE_SCORE:
         return ComputeScoreMethod(task, tests)
     return (CallMethod if tests.fn_name else BatchMethod)(task, tests)

@@ -55,7 +55,6 @@ METHODS = [
     ("batch", HUMANEVAL, "function"),
     ("batch", MBPP, "function"),
     ("compute_score", STDIO, "compute_score"),
-    ("compute_score", HUMANEVAL, "function"),
 ]
 # Every completion with every method; all pairs of completions, methods and languages.
 CASES = [

@@ -17,10 +17,7 @@ from services.judge.verdict import (
     Lateness,
     Outcomes,
     apply_budget,
-    lateness,
     not_run,
-    wall_clock_lateness,
-    was_killed,
 )
 from shared.checkers import Checker, get_checker
 from shared.extraction import extract
@@ -63,15 +60,19 @@ class BatchMethod(Method):
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
         run = await self._run(task, cases)
         if run.compile_error is not None:
-            return self._not_compiled(run, cases, alone=task.alone)
+            first = calls.rejected(task, run)
+            rest = replace(first, stderr=None, compiling=None)
+            return {
+                place: self._with_texts(place, first if place == cases[0] else rest)
+                for place in cases
+            }
         outcomes = {
             cases[i]: replace(outcome, compiling=run.compiling[i]) if run.compiling else outcome
             for i, outcome in run.cases.items()
         }
         allowed = task.settings.max_timeouts
         for i in run.lost:
-            lost = self._case(cases[i], CaseCode.RUNTIME_ERROR, VerdictDetail.HARNESS_KILLED)
-            outcomes[cases[i]] = replace(lost, killed=True)
+            outcomes[cases[i]] = self._with_texts(cases[i], calls.LOST)
         skipped = {
             place: not_run(self._tests.inputs[place], self._tests.outputs[place])
             for place in cases
@@ -83,26 +84,13 @@ class BatchMethod(Method):
         return outcomes if self._special is None else await self._special.check(task, outcomes)
 
     def _outcome(self, task: Task, place: int, run: CaseRun) -> CaseOutcome:
-        limits = calls.case_limits(task)
-        allowed = limits.cpu
-        late = lateness(run, task.limits.timeout, allowed, alone=task.alone)
-        code, detail = self._code(place, run, late)
-        if run.wall >= STRETCH * limits.wall and detail is VerdictDetail.WALL_GUARD:
+        outcome = calls.measured(task, run)
+        code, detail = self._code(place, run, outcome.lateness)
+        waited = run.wall < STRETCH * calls.case_limits(task).wall
+        if detail is VerdictDetail.WALL_GUARD and not waited:
             detail = None  # the machine had no processor for it: it did not wait by itself
-        return CaseOutcome(
-            code=code,
-            duration=run.wall,
-            detail=detail,
-            input=self._tests.inputs[place],
-            expected=self._tests.outputs[place],
-            actual=self._kept(run.stdout, code, recorded=task.recorded == "all"),
-            stderr=run.stderr,
-            cpu_time=run.cpu,
-            memory=run.memory,
-            lateness=late,
-            killed=was_killed(run, allowed),
-            exit_code=run.exit_code,
-        )
+        actual = self._kept(run.stdout, code, recorded=task.recorded == "all")
+        return self._with_texts(place, replace(outcome, code=code, detail=detail, actual=actual))
 
     def _kept(self, output: bytes, code: CaseCode, *, recorded: bool) -> str | None:
         """Return what later steps need of an output: a long one only for a special judge."""
@@ -127,23 +115,10 @@ class BatchMethod(Method):
             return CaseCode.WRONG_ANSWER, VerdictDetail.NOT_UTF8
         return (CaseCode.PASSED if passed else CaseCode.WRONG_ANSWER), None
 
-    def _not_compiled(
-        self, run: calls.HarnessRun[CaseOutcome], cases: Sequence[int], *, alone: bool
-    ) -> Outcomes:
-        detail = VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None
-        late = wall_clock_lateness(run.compile_timeout, alone=alone)
-        outcomes = {
-            place: replace(self._case(place, CaseCode.COMPILE_ERROR, detail), lateness=late)
-            for place in cases
-        }
-        outcomes[cases[0]] = replace(
-            outcomes[cases[0]], stderr=run.compile_error, compiling=run.compiling.get(0)
+    def _with_texts(self, place: int, outcome: CaseOutcome) -> CaseOutcome:
+        return replace(
+            outcome, input=self._tests.inputs[place], expected=self._tests.outputs[place]
         )
-        return outcomes
-
-    def _case(self, place: int, code: CaseCode, detail: VerdictDetail | None) -> CaseOutcome:
-        stdin, expected = self._tests.inputs[place], self._tests.outputs[place]
-        return CaseOutcome(code, detail=detail, input=stdin, expected=expected)
 
 
 def _passes_for_now(actual: str, expected: str) -> bool:

@@ -1,14 +1,14 @@
 """Function tests (HumanEval, MBPP): the answer in one process, its tests in another.
 
 The tests call the answer's functions with values, so an answer cannot get at them. Where values are
-not enough (see ``shared.function_plan``), or the sandbox is called without the harness, one
-program contains the answer and all tests; the verdict then says ``shared_process``.
+not enough (see ``shared.function_plan``), one program contains the answer and all tests. The
+verdict then has ``shared_process``.
 """
 
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from services.judge import calls
 from services.judge.methods.base import Method, Task
@@ -19,20 +19,16 @@ from services.judge.programs import (
     humaneval_program,
     mbpp_program,
 )
-from services.judge.requests import CommandResult
 from services.judge.verdict import (
     CaseOutcome,
-    Compiling,
     Lateness,
     Outcomes,
     lateness,
-    wall_clock_lateness,
-    was_killed,
 )
 from shared.extraction import called_functions, extract
 from shared.function_plan import plan_of, with_prompt
 from shared.harness.function_tester import HEADER
-from shared.harness.wire import CaseRun, FunctionEnd, FunctionReport, FunctionTests
+from shared.harness.wire import FunctionEnd, FunctionReport, FunctionTests
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
 
@@ -45,21 +41,10 @@ class FunctionMethod(Method):
     name = JudgeMethod.FUNCTION
     checker = "asserts"
 
-    def __init__(
-        self, task: Task, tests: HumanEvalTests | MbppTests, *, harness: bool = True
-    ) -> None:
-        """Extract the answer, and plan the tests.
-
-        Args:
-            task: The completion.
-            tests: The problem's tests.
-            harness: Whether to run in the harness, with limits in CPU seconds; otherwise one
-                program runs directly, with limits in wall-clock seconds.
-        """
-        self._harness = harness
+    def __init__(self, task: Task, tests: HumanEvalTests | MbppTests) -> None:
         self._tests = tests
         self._plan = plan_of(tests)
-        self.shared_process = not harness or self._plan.shared is not None
+        self.shared_process = self._plan.shared is not None
         if isinstance(tests, HumanEvalTests):
             point = tests.entry_point
             self._answer = extract(task.completion, entry_point=point)
@@ -95,11 +80,6 @@ class FunctionMethod(Method):
         broken = CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.TEST_ERROR, stderr=fault)
         return dict.fromkeys(range(len(self._shown)), broken)
 
-    def _lost(self) -> Outcomes:
-        """Return the outcomes of a harness that was killed: by its answer, if it happens again."""
-        lost = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=VerdictDetail.HARNESS_KILLED, killed=True)
-        return dict.fromkeys(range(len(self._shown)), lost)
-
     # In two processes
 
     async def _run_apart(self, task: Task, tests: FunctionTests) -> Outcomes:
@@ -110,47 +90,43 @@ class FunctionMethod(Method):
             tests = replace(tests, prelude=prelude)
         run = await calls.run_functions(task, answer, tests)
         if run.compile_error is not None:
-            return self._not_compiled(run, alone=task.alone)
+            codes = [CaseCode.COMPILE_ERROR] * len(self._shown)
+            outcome = replace(calls.rejected(task, run), actual="")
+            return self._outcomes(outcome, codes, outcome.detail)
         if not run.cases:
-            return self._lost()
+            return dict.fromkeys(range(len(self._shown)), calls.LOST)
         case = run.cases[0]
         report = FunctionReport.decode(case.stdout)
-        ended = _ProgramEnd.of_harness(case, task)
+        outcome = calls.measured(task, case, run.compiling.get(0))
         if report.end is FunctionEnd.LATE:
             late = lateness(replace(case, limit="cpu"), case.cpu, case.cpu, alone=task.alone)
-            ended = replace(ended, lateness=late)
-        return self._outcomes_apart(replace(ended, compiling=run.compiling.get(0)), report)
+            outcome = replace(outcome, lateness=late)
+        return self._outcomes_apart(outcome, case.stderr, report)
 
-    def _outcomes_apart(self, ended: "_ProgramEnd", report: FunctionReport) -> Outcomes:
-        late = ended.lateness is not Lateness.IN_TIME
+    def _outcomes_apart(
+        self, outcome: CaseOutcome, stderr: str, report: FunctionReport
+    ) -> Outcomes:
+        late = outcome.lateness is not Lateness.IN_TIME
         cases = len(self._shown)
         codes = codes_of([CaseCode(code) for code in report.codes], cases, late, None)
-        detail = exit_detail(codes, ended.exit_code if report.lost else 1, ended.stderr, late)
+        detail = exit_detail(codes, outcome.exit_code if report.lost else 1, stderr, late)
         if report.end is FunctionEnd.MISSING:
             detail = VerdictDetail.MISSING_FUNCTION
         elif report.end is FunctionEnd.UNUSABLE:
-            return self._broken(ended.stderr)
-        # The answer's own exit code, if it ended; otherwise it is that of the tests.
-        exit_code = ended.exit_code if report.lost else None
-        returned, traceback, frames = ended.stderr.partition(HEADER)
-        ended = replace(ended, stdout="", stderr=traceback + frames or returned)
-        outcomes = self._outcomes(replace(ended, exit_code=exit_code), codes, detail)
-        failed = next((i for i, one in outcomes.items() if one.code is not CaseCode.PASSED), None)
+            return self._broken(stderr)
+        returned, traceback, frames = stderr.partition(HEADER)
+        outcome = replace(
+            outcome,
+            actual="",
+            stderr=traceback + frames or returned,
+            # The answer's own exit code, if it ended; otherwise it is that of the tests.
+            exit_code=outcome.exit_code if report.lost else None,
+        )
+        outcomes = self._outcomes(outcome, codes, detail)
+        failed = next((i for i, case in outcomes.items() if case.code is not CaseCode.PASSED), None)
         if traceback and failed is not None:
             outcomes[failed] = replace(outcomes[failed], actual=returned.rstrip())
         return outcomes
-
-    def _not_compiled(self, run: calls.HarnessRun[CaseRun], *, alone: bool) -> Outcomes:
-        detail = VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None
-        ended = _ProgramEnd(
-            exit_code=None,
-            lateness=wall_clock_lateness(run.compile_timeout, alone=alone),
-            stdout="",
-            stderr=run.compile_error or "",
-            wall=0.0,
-            compiling=run.compiling.get(0),
-        )
-        return self._outcomes(ended, [CaseCode.COMPILE_ERROR] * len(self._shown), detail)
 
     # In one
 
@@ -160,50 +136,35 @@ class FunctionMethod(Method):
             program = humaneval_program(self._answer, self._tests)
         else:
             program = mbpp_program(self._answer, self._tests)
-        if self._harness:
-            run = await calls.run_harness(task, program, [token])
-            if run.cases:
-                ended = _ProgramEnd.of_harness(run.cases[0], task)
-                ended = replace(ended, compiling=run.compiling.get(0))
-                return self._outcomes_together(ended, token)
-            return self._lost()
-        response = await calls.run_single(task, program, token)
-        if response.run_result is None:
-            lost = CaseOutcome(CaseCode.API_ERROR, detail=VerdictDetail.NO_RUN_RESULT)
-            return dict.fromkeys(range(len(self._shown)), lost)
-        ended = _ProgramEnd.of_single_run(response.run_result, alone=task.alone)
-        return self._outcomes_together(ended, token)
-
-    def _outcomes_together(self, ended: "_ProgramEnd", token: str) -> Outcomes:
-        codes, detail = classify(
-            ended.exit_code,
-            ended.stdout,
-            ended.stderr,
-            token,
-            ended.lateness is not Lateness.IN_TIME,
-            len(self._shown),
-        )
-        stdout = re.sub(rf"\n{token} \[.*\]\n", "", ended.stdout)
-        return self._outcomes(replace(ended, stdout=stdout), codes, detail)
+        run = await calls.run_harness(task, program, [token])
+        if not run.cases:
+            return dict.fromkeys(range(len(self._shown)), calls.LOST)
+        case = run.cases[0]
+        outcome = calls.measured(task, case, run.compiling.get(0))
+        stdout = case.stdout.decode("utf-8", "replace")
+        late = outcome.lateness is not Lateness.IN_TIME
+        codes, detail = classify(case.exit_code, stdout, case.stderr, token, late, len(self._shown))
+        stdout = re.sub(rf"\n{token} \[.*\]\n", "", stdout)
+        return self._outcomes(replace(outcome, actual=stdout), codes, detail)
 
     def _outcomes(
-        self, ended: "_ProgramEnd", codes: Sequence[CaseCode], detail: VerdictDetail | str | None
+        self, outcome: CaseOutcome, codes: Sequence[CaseCode], detail: VerdictDetail | str | None
     ) -> Outcomes:
         # One run for all cases: its time is attributed to the first.
+        later = replace(
+            outcome,
+            duration=0.0,
+            cpu_time=None if outcome.cpu_time is None else 0.0,
+            lateness=Lateness.IN_TIME,
+            killed=False,
+            compiling=None,
+        )
         return {
-            place: CaseOutcome(
+            place: replace(
+                later if place else outcome,
                 code=code,
-                duration=0.0 if place else ended.wall,
                 detail=None if code is CaseCode.PASSED else detail,
                 expected=test,
-                actual=ended.stdout,
-                stderr=ended.stderr,
-                cpu_time=0.0 if place and ended.cpu is not None else ended.cpu,
-                memory=ended.memory,
-                lateness=Lateness.IN_TIME if place else ended.lateness,
-                killed=ended.killed and not place,
-                exit_code=ended.exit_code,
-                compiling=None if place else ended.compiling,
             )
             for place, (code, test) in enumerate(zip(codes, self._shown, strict=True))
         }
@@ -217,32 +178,3 @@ def _for_all_calls(task: Task) -> Task:
         limits=task.limits.model_copy(update=limits),
         settings=task.settings.model_copy(update={"wall_factor": 1.0}),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _ProgramEnd:
-    """Result of the program; times in seconds, memory in bytes."""
-
-    exit_code: int | None
-    lateness: Lateness
-    stdout: str
-    stderr: str
-    wall: float
-    cpu: float | None = None
-    memory: int | None = None
-    killed: bool = False
-    compiling: Compiling | None = None
-
-    @classmethod
-    def of_harness(cls, run: CaseRun, task: Task) -> "_ProgramEnd":
-        killed_at = calls.case_limits(task).cpu
-        late = lateness(run, task.limits.timeout, killed_at, alone=task.alone)
-        stdout = run.stdout.decode("utf-8", "replace")
-        killed = was_killed(run, killed_at)
-        return cls(run.exit_code, late, stdout, run.stderr, run.wall, run.cpu, run.memory, killed)
-
-    @classmethod
-    def of_single_run(cls, run: CommandResult, *, alone: bool) -> "_ProgramEnd":
-        late = wall_clock_lateness(run.status == "TimeLimitExceeded", alone=alone)
-        stdout, stderr = run.stdout or "", run.stderr or ""
-        return cls(run.return_code, late, stdout, stderr, run.execution_time or 0.0)

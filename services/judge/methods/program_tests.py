@@ -11,13 +11,7 @@ from services.judge import calls
 from services.judge.methods.base import Method, Task
 from services.judge.programs import failure_detail
 from services.judge.translated import TRANSLATIONS, is_assertion, program
-from services.judge.verdict import (
-    CaseOutcome,
-    Lateness,
-    Outcomes,
-    lateness,
-    wall_clock_lateness,
-)
+from services.judge.verdict import CaseOutcome, Lateness, Outcomes
 from shared.extraction import Extraction, extract
 from shared.extraction.languages import defines_function
 from shared.harness.wire import CaseRun
@@ -40,40 +34,19 @@ class ProgramMethod(Method):
         task = task.in_language(self._tests.language)
         run = await calls.run_harness(task, self._program, [f"{self._token}\n"])
         if run.compile_error is not None:
-            outcome = self._rejected(task, run.compile_error, timed_out=run.compile_timeout)
+            outcome = calls.rejected(task, run)
         elif run.cases:
-            outcome = self._of_case(task, run.cases[0])
+            outcome = self._judged(calls.measured(task, run.cases[0]), run.cases[0])
         else:
-            detail = VerdictDetail.HARNESS_KILLED
-            outcome = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=detail, killed=True)
-        return {0: replace(outcome, compiling=run.compiling.get(0))}
+            outcome = calls.LOST
+        outcome = replace(outcome, compiling=run.compiling.get(0))
+        return {0: replace(outcome, expected=self._tests.program_tests)}
 
-    def _of_case(self, task: Task, run: CaseRun) -> CaseOutcome:
-        killed_at = calls.case_limits(task).cpu
-        late = lateness(run, task.limits.timeout, killed_at, alone=task.alone)
+    def _judged(self, outcome: CaseOutcome, run: CaseRun) -> CaseOutcome:
         stdout = run.stdout.decode("utf-8", "replace")
-        code, detail = self._code(run.exit_code, stdout, run.stderr, late)
-        return CaseOutcome(
-            code=code,
-            duration=run.wall,
-            detail=detail,
-            expected=self._tests.program_tests,
-            actual=self._without_token(stdout),
-            stderr=run.stderr,
-            cpu_time=run.cpu,
-            memory=run.memory,
-            lateness=late,
-            exit_code=run.exit_code,
-        )
-
-    def _rejected(self, task: Task, text: str, *, timed_out: bool) -> CaseOutcome:
-        return CaseOutcome(
-            CaseCode.COMPILE_ERROR,
-            detail=VerdictDetail.COMPILE_TIMEOUT if timed_out else None,
-            expected=self._tests.program_tests,
-            stderr=text,
-            lateness=wall_clock_lateness(timed_out, alone=task.alone),
-        )
+        code, detail = self._code(run.exit_code, stdout, run.stderr, outcome.lateness)
+        shown = stdout.replace(self._token, "").rstrip("\n")
+        return replace(outcome, code=code, detail=detail, actual=shown)
 
     def _code(
         self, exit_code: int | None, stdout: str, stderr: str, late: Lateness
@@ -88,9 +61,6 @@ class ProgramMethod(Method):
         if TRANSLATIONS[self._tests.language].has_token and not ended:
             return CaseCode.RUNTIME_ERROR, VerdictDetail.EARLY_EXIT
         return CaseCode.PASSED, None
-
-    def _without_token(self, stdout: str) -> str:
-        return stdout.replace(self._token, "").rstrip("\n")
 
 
 def extract_function(task: Task, tests: ProgramTests) -> Extraction:
