@@ -1,5 +1,4 @@
-# Loader of the harness: runs its modules' bytecode if this interpreter's version made it, otherwise
-# their sources, which take several milliseconds to compile. Only a case returns from the harness.
+# Loader of the harness: compiles its modules and runs them. Only a case returns from the harness.
 from __future__ import annotations
 
 import builtins as _builtins
@@ -13,29 +12,15 @@ from builtins import BaseException as _BaseException
 
 
 def _load(folder: str) -> None:
+    with open(folder + "/harness", "rb") as file:
+        texts = _marshal.loads(file.read())
     # An answer may replace built-ins: these modules have a copy of them.
     own = dict(vars(_builtins))
-    for name, code in _codes(folder).items():
+    for name, text in texts.items():
         module = _sys.modules[name] = _types.ModuleType(name)
         module.__dict__["__builtins__"] = own
         module.__dict__["__loader__"] = globals()["__loader__"]
-        exec(code, module.__dict__)
-
-
-def _codes(folder: str) -> dict[str, _types.CodeType]:
-    try:
-        from _frozen_importlib_external import MAGIC_NUMBER
-
-        with open(folder + "/harness.bin", "rb") as file:
-            data = file.read()
-        if data.startswith(MAGIC_NUMBER):
-            codes: dict[str, _types.CodeType] = _marshal.loads(data[len(MAGIC_NUMBER) :])
-            return codes
-    except ImportError:
-        pass
-    with open(folder + "/harness.src", "rb") as file:
-        texts = _marshal.loads(file.read()).items()
-    return {name: compile(text, name + ".py", "exec", dont_inherit=True) for name, text in texts}
+        exec(compile(text, name + ".py", "exec", dont_inherit=True), module.__dict__)
 
 
 _folder = _os.path.dirname(_os.path.abspath(__file__))

@@ -3,7 +3,6 @@
 import base64
 import marshal
 from functools import cache
-from importlib.util import MAGIC_NUMBER
 
 from shared.harness.confinement import AUDIT_ARCHITECTURES, COMMON, LOCAL_SOCKETS, compile_filter
 from shared.harness.sources import harness_sources, module_source
@@ -19,23 +18,14 @@ def source(name: str) -> str:
 
 @cache
 def harness_files(*, functions: bool = False) -> dict[str, str]:
-    """Return the files of the harness, which ``boot.py`` loads.
+    """Return the files of the harness, which ``boot.py`` loads, in base64.
 
-    They are its modules' bytecode for this Python version, their sources, and a filter of system
-    calls for each kind of machine.
+    They are its modules' sources, and a filter of system calls for each kind of machine.
 
     Args:
         functions: Whether the call is one of function tests.
     """
-    texts = harness_sources(functions=functions)
-    codes = {
-        name: compile(text, f"{name}.py", "exec", dont_inherit=True, optimize=0)
-        for name, text in texts.items()
-    }
-    parts = {
-        "harness.bin": MAGIC_NUMBER + marshal.dumps(codes),
-        "harness.src": marshal.dumps(texts, _ANY_VERSION),
-    }
+    parts = {"harness": marshal.dumps(harness_sources(functions=functions), _ANY_VERSION)}
     for machine in AUDIT_ARCHITECTURES:
         parts[f"filter-{machine}"] = compile_filter(COMMON, LOCAL_SOCKETS, machine=machine)
     return {name: base64.b64encode(part).decode() for name, part in parts.items()}
