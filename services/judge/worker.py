@@ -45,9 +45,6 @@ log = get_logger(__name__)
 
 # Leases that must end unrenewed before a worker counts as gone: 30 s, and 12 heartbeats.
 _LEASES_UNTIL_GONE = 3
-# Seconds after which an event loop that does not turn counts as stuck. Its leases expire, so other
-# judges get its jobs.
-_STUCK_AFTER = 300.0
 # Seconds for which a thread may keep the interpreter from the others. By default 5 ms, for which a
 # worker would wait after each reply of Redis.
 _SWITCH = 0.001
@@ -209,7 +206,6 @@ class JudgeProcess:
         self._room = Room(settings.concurrency)
         # A job may be a single completion, and a slow one keeps its worker.
         self.workers = [self._worker(number) for number in range(max(2, settings.concurrency))]
-        self._turned_at = time.monotonic()
 
     def _worker(self, number: int) -> JudgeWorker:
         queues = [keys.REWARD_QUEUE, keys.JUDGE_QUEUE]
@@ -246,7 +242,7 @@ class JudgeProcess:
         names = [worker.name for worker in self.workers]
         judge = SampleJudge(self._settings, commands, self.name, self.metrics, names)
         self._batches = BatchJudge(judge, commands, self.metrics, self._room)
-        upkeep = [asyncio.create_task(self._turn()), asyncio.create_task(judge.report_trouble())]
+        reporting = asyncio.create_task(judge.report_trouble())
         ended = threading.Event()
         with ThreadPoolExecutor(len(self.workers) + 1) as threads:
             for worker in self.workers:
@@ -273,7 +269,7 @@ class JudgeProcess:
             ended.set()
             await beating
             await self._loop.run_in_executor(threads, self._deregister)
-        await cancel_and_wait(*upkeep, force)
+        await cancel_and_wait(reporting, force)
         with suppress(TimeoutError):  # without Redis, permits cannot be returned: they expire
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await judge.close()
@@ -295,21 +291,13 @@ class JudgeProcess:
 
     def _beat(self, ended: threading.Event) -> None:
         while not ended.wait(self._settings.lease_ttl / 4):
-            for worker in self.workers if self._turns() else ():
+            for worker in self.workers:
                 try:
                     worker.beat()
                 except RedisError as error:  # Redis may return before the leases end
                     log.warning("no heartbeat, retrying", worker=worker.name, reason=str(error))
                 except Exception:
                     log.exception("no heartbeat, retrying", worker=worker.name)
-
-    def _turns(self) -> bool:
-        return time.monotonic() - self._turned_at < _STUCK_AFTER
-
-    async def _turn(self) -> None:
-        while True:
-            self._turned_at = time.monotonic()
-            await asyncio.sleep(1.0)
 
 
 class BatchJudge:
