@@ -142,7 +142,6 @@ class _Check:
         self.annotations = {inner for node in self.nodes for inner in _annotation(node)}
         self.names = names
         self.aliases = frozenset[str]()  # variables and parameters that hold one of them
-        self.locals: dict[ast.AST, frozenset[str]] = {}
         self.no_values = frozenset(self.own) - names
         self._add_aliases()
 
@@ -200,8 +199,6 @@ class _Check:
         """Yield pairs of targets and value."""
         if isinstance(node, ast.Assign):
             yield node.targets, node.value
-        elif isinstance(node, ast.NamedExpr):
-            yield [node.target], node.value
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             yield [node.optional_vars], node.context_expr
         elif isinstance(node, ast.For | ast.comprehension):
@@ -210,32 +207,14 @@ class _Check:
         elif isinstance(node, ast.Call) and isinstance(
             own := self.own.get(callee(node) or ""), _Function
         ):
-            parameters = [*own.args.posonlyargs, *own.args.args]
-            yield from (([one], value) for one, value in zip(parameters, node.args, strict=False))
-            for keyword in node.keywords:
-                names = [one for one in parameters if one.arg == keyword.arg]
-                yield names, keyword.value
+            pairs = zip(own.args.args, node.args, strict=False)
+            yield from (([parameter], value) for parameter, value in pairs)
 
     def _is_answer(self, node: ast.AST | None) -> bool:
         """Whether it is the name of something of the answer."""
         if not isinstance(node, ast.Name) or _stores(node):
             return False
-        return node.id in self.aliases or (node.id in self.names and not self._is_local(node))
-
-    def _is_local(self, name: ast.Name) -> bool:
-        """Whether a function around a name binds it."""
-        node: ast.AST = name
-        while node in self.parents:
-            node = self.parents[node]
-            if isinstance(node, _Function):
-                if node not in self.locals:
-                    inner = list(ast.walk(node))
-                    bound = {one.id for one in inner if isinstance(one, ast.Name) and _stores(one)}
-                    bound |= {one.arg for one in inner if isinstance(one, ast.arg)}
-                    self.locals[node] = frozenset(bound)
-                if name.id in self.locals[node]:
-                    return True
-        return False
+        return node.id in self.aliases or node.id in self.names
 
     # Reasons
 
@@ -256,11 +235,8 @@ class _Check:
                 yield from self._of_variable(node)
             elif isinstance(node, ast.Compare) and self._asks_for_identity(node):
                 yield "the tests ask for the identity of an object of the setup"
-            elif isinstance(node, ast.AsyncFor) and self._is_no_value(node.iter):
-                continue
-            elif isinstance(node, ast.comprehension):
-                if node.is_async and not self._is_no_value(node.iter):
-                    yield "the tests have an asynchronous comprehension"
+            elif isinstance(node, ast.comprehension) and node.is_async:
+                yield "the tests have an asynchronous comprehension"
             elif isinstance(node, ast.TryStar | ast.AsyncWith | ast.AsyncFor | ast.MatchClass):
                 yield f"the tests have the statement {type(node).__name__}"
             elif isinstance(node, ast.Global) and self._in_setup(node):
@@ -275,15 +251,10 @@ class _Check:
                     yield f"the tests use a class of the answer: {node.id}"
             elif not self._is_used_as_function(node):
                 yield f"the tests look at a function: {_shown(self.parents[node])}"
-        elif node.id in _STATE_NAMES and node.id not in self.own and not self._is_isolated(node):
+        elif node.id in _STATE_NAMES and node.id not in self.own:
             yield f"the tests use {node.id}"
         elif self.imported.get(node.id, "").partition(".")[0] in _STATE_MODULES:
             yield f"the tests use the module {self.imported[node.id]}"
-
-    def _is_isolated(self, node: ast.Name) -> bool:
-        """Whether it is an ``exec`` with a namespace, which sees no names of the tests."""
-        call = self.parents[node]
-        return node.id == "exec" and isinstance(call, ast.Call) and len(call.args) > 1
 
     def _of_attribute(self, node: ast.Attribute) -> Iterator[str]:
         root = _root(node)
@@ -326,27 +297,24 @@ class _Check:
     def _of_variable(self, node: ast.Assign) -> Iterator[str]:
         """A setup's empty container is there to be filled."""
         value = node.value
-        parts = (getattr(value, name, []) for name in ("elts", "keys", "args"))
+        filled = any(getattr(value, name, None) for name in ("elts", "keys", "args"))
         kinds = (*_HOLDERS, "list", "set", "Counter")
-        filled = any(parts) and last_name(getattr(value, "func", value)) != "defaultdict"
-        container = isinstance(value, ast.List | ast.Dict) or callee(value) in kinds
-        if container and not filled:
-            names = {one.id for one in node.targets if isinstance(one, ast.Name)}
-            uses = (one for one in self.nodes if isinstance(one, ast.Name) and one.id in names)
-            if any(not self._in_setup(one) for one in uses):
+        if (isinstance(value, ast.List | ast.Dict) or callee(value) in kinds) and not filled:
+            names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+            uses = (use for use in self.nodes if isinstance(use, ast.Name) and use.id in names)
+            if not all(map(self._in_setup, uses)):
                 yield f"the tests look at a variable of the setup: {', '.join(sorted(names))}"
 
     def _asks_for_identity(self, node: ast.Compare) -> bool:
-        if not any(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
+        if not any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
             return False
         made = {
-            one.id
-            for assigned in self.setup.body
-            if isinstance(assigned, ast.Assign) and isinstance(assigned.value, ast.Call)
-            for one in assigned.targets
-            if isinstance(one, ast.Name)
+            name
+            for statement in self.setup.body
+            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
+            for name in map(last_name, statement.targets)
         }
-        return any(last_name(one) in made for one in (node.left, *node.comparators))
+        return any(last_name(side) in made for side in (node.left, *node.comparators))
 
     def _in_setup(self, node: ast.AST) -> bool:
         while node in self.parents:
