@@ -174,10 +174,12 @@ def _python_scores(
     scores = []
     defined: set[str] = set()
     for place, (block, source) in enumerate(zip(blocks, sources, strict=True)):
-        driver = _is_driver(sources, place)
-        if not (driver or _runs_alone(source, defined)):
+        alone = _runs_alone(source, defined)
+        whole = source.is_whole or (source.tree is None and source.reads)
+        driver = not (alone and whole) and _is_driver(sources, place)
+        if not (alone or driver):
             scores.append(0)
-        elif driver or source.is_whole or (source.tree is None and source.reads):
+        elif whole or driver:
             scores.append(3 + (not _is_test(text, block, source.code)))
         else:
             scores.append(1 + (source.acts or source.is_full(source.definitions)))

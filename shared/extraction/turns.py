@@ -13,6 +13,15 @@ _TAG = re.compile(
     rf"|<{_NAMES}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>",
     re.IGNORECASE,
 )
+# Parts of tags and tokens: the patterns are slow, and few completions have any.
+_TAG_SIGNS = (
+    *("think>", "thinking>", "thought>", "thoughts>", "reasoning>", "scratchpad>", "reflection>"),
+    *("think]", "think▷", "thought|>"),
+)
+_TOKEN_SIGNS = (
+    *("<|", "<｜", "</s>", "<s>", "inst]", "[done]", "[begin]", "_of_", "<eos>", "<bos>"),
+    "<file_sep>",
+)
 _FENCE = re.compile(r"`{3,}|~{3,}")
 _ANSWER = re.compile(r"^[ \t]*<(?:answer|solution|final_answer)>", re.IGNORECASE | re.MULTILINE)
 
@@ -62,7 +71,8 @@ def answers(text: str) -> list[tuple[int, str]]:
     for start, end in _messages(text):
         message = text[start:end]
         # The opening tag of reasoning may be in the prompt.
-        behind = max((tag.end() for tag in _matches(_TAG, message) if tag["closes"]), default=0)
+        tags = _matches(_TAG, message, _TAG_SIGNS)
+        behind = max((tag.end() for tag in tags if tag["closes"]), default=0)
         behind += len(message[behind:]) - len(message[behind:].lstrip("\n"))
         if message[behind:].strip():
             parts.append((start + behind, message[behind:]))
@@ -81,9 +91,10 @@ def before_next_question(text: str) -> str | None:
     return None
 
 
-def _matches(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+def _matches(pattern: re.Pattern[str], text: str, signs: tuple[str, ...]) -> list[re.Match[str]]:
     """The tags or tokens of a text that are no part of a program or of a sentence."""
-    matches = list(pattern.finditer(text))
+    lower = text.lower()
+    matches = list(pattern.finditer(text)) if any(sign in lower for sign in signs) else []
     fences = [fence.end() for fence in _FENCE.finditer(text)] if matches else []
     return [m for m in matches if not _is_mention(text, m) and not _in_block(text, fences, m.end())]
 
@@ -113,7 +124,7 @@ def _without_reasoning(text: str) -> str:
     It ends at the next closing tag; if there is none, at an ``<answer>`` tag or the end.
     """
     kept, position, opener = [], 0, None
-    for tag in _matches(_TAG, text):
+    for tag in _matches(_TAG, text, _TAG_SIGNS):
         if tag["closes"] and opener:
             kept += [text[position : opener.start()], _blank(text[opener.start() : tag.end()])]
             position, opener = tag.end(), None
@@ -131,7 +142,7 @@ def _messages(text: str) -> list[tuple[int, int]]:
     """The places of the assistant's messages, the last one first."""
     messages: list[tuple[str, int, int]] = []
     role, start = "assistant", 0
-    for token in _matches(_TOKEN, text):
+    for token in _matches(_TOKEN, text, _TOKEN_SIGNS):
         name = _role(token)
         if role in _ANSWERS and text[start : token.start()].strip():
             messages.append((role, start, token.start()))

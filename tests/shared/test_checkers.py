@@ -1,7 +1,6 @@
 """Outputs that each checker accepts."""
 
 import itertools
-import math
 
 import pytest
 from hypothesis import given
@@ -72,24 +71,11 @@ def test_an_unknown_name_is_told_the_valid_ones(spec):
 texts = st.text() | st.text(alphabet="01.-+e \n\tnaif")
 
 
-@pytest.mark.parametrize("spec", SPECS)
-@given(text=texts)
-def test_a_text_equals_itself(spec, text):
-    assert get_checker(spec)(text, text)
-
-
 @given(actual=texts, expected=texts)
 def test_looser_checkers_accept_what_stricter_ones_do(actual, expected):
     accepted = {spec: get_checker(spec)(actual, expected) for spec in SPECS}
     assert accepted["exact"] <= accepted["lines"]
     assert accepted["exact"] <= accepted["tokens"] <= accepted["float"] <= accepted["float:1e-3"]
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 1e-3))
-def test_numbers_within_the_tolerance_agree(expected, tolerance):
-    actual = expected + tolerance * max(1.0, abs(expected)) / 2
-    if math.isfinite(actual):
-        assert get_checker(f"float:{tolerance!r}")(repr(actual), repr(expected))
 
 
 def test_long_outputs_are_compared_to_their_end():

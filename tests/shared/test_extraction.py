@@ -167,32 +167,6 @@ def test_labels_and_closing_lines() -> None:
             assert (found.code, found.reason) == (SOLVE, Reason.FENCED), completion
 
 
-LABELS = {
-    "python": "python Python py PY python3 py3",
-    "pytest": "python py pytest",
-    "cpp": "cpp CPP c++ C++ cc cxx c++17 cpp20",
-    "nodejs": "javascript JavaScript js node nodejs",
-    "typescript": "typescript ts",
-    "go": "go golang",
-    "go_test": "go",
-    "java": "java Java java17",
-    "bash": "bash sh shell",
-    "sql": "sql SQL sqlite",
-    "rust": "rust rs",
-    "R": "R r",
-    "julia": "julia jl",
-    "lean": "lean lean4",
-}
-
-
-def test_labels_of_languages() -> None:
-    for language, labels in LABELS.items():
-        for label in labels.split():
-            completion = f"```text\nno\n```\n\n```{label}\nf(x);\n```\n```text\nno\n```"
-            found = extract(completion, language=language)
-            assert found.code == "f(x);", (language, label)
-
-
 def test_other_languages_need_a_fence() -> None:
     assert extract("echo 1", language="bash").reason is Reason.PROSE_ONLY
     assert extract("#include <iostream>\nint main() {}", language="rust").code == ""

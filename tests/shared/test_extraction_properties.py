@@ -95,16 +95,6 @@ def test_a_bare_program_comes_back_and_once_is_enough(program, before, after):
     assert extract(found.code).code == found.code
 
 
-@given(st.permutations(["a", "b", "c", "d"]), st.integers(0, 3))
-def test_what_is_needed_is_defined_once(order, first):
-    blocks = [f"def {name}():\n    return 1" for name in order]
-    answer = f"def f():\n    return {order[first]}() + {order[-1]}()"
-    completion = "\n".join(f"```python\n{code}\n```" for code in (*blocks, answer))
-    code = extract(completion, entry_point="f").code
-    for name in order:
-        assert code.count(f"def {name}(") == (name in (order[first], order[-1]))
-
-
 @given(anything, languages, st.sampled_from([None, "solve", ""]))
 @settings(max_examples=400)
 def test_never_raises_and_says_what_it_found(completion, language, entry_point):
