@@ -154,8 +154,9 @@ def canaries(profile: CanaryProfile, config: Config) -> list[Canary]:
     builder = _Builder(profile, config)
     if profile.functions:
         return list(builder.functions())
-    compiled = [builder.compiled(profile.language)] if profile.language in _COMPILED else []
-    return [*compiled, *builder.programs()]
+    if profile.language in _COMPILED:
+        return [builder.compiled(profile.language), *builder.limits()]
+    return list(builder.programs())
 
 
 def _shown(outcome: CaseOutcome) -> str:
@@ -189,15 +190,18 @@ class _Builder:
         wrong = [CanaryCase(fault, case.stdin, case.output, code) for case in right]
         yield self._stdio("wrong", _WRONG, wrong)
         yield self._stdio("bytes", _BYTES, list(self._bytes()))
-        yield self._stdio("limits", _LIMITS, list(self._limits()), self._below[0], self._memory)
-        if not self._strict:
-            above = self._time_above("done\n")
-            yield self._stdio("time limit", _LIMITS, [above], self._above[0])
+        yield from self.limits()
         fault = "a right program with threads, processes and a shell is not accepted"
         yield self._stdio("processes", _PROCESSES, [CanaryCase(fault, "6\n", "7 36 7 11\n")])
         others = [("5\nx\n", "one 2\nx\n"), ("1 2 3\ny\n", "3 11\ny\n")]
         again = [CanaryCase(right[0].fault, *texts) for texts in others]
         yield self._stdio("right again", _RIGHT, again)
+
+    def limits(self) -> Iterator[Canary]:
+        yield self._stdio("limits", _LIMITS, list(self._limits()), self._below[0], self._memory)
+        if not self._strict:
+            above = self._time_above("done\n")
+            yield self._stdio("time limit", _LIMITS, [above], self._above[0])
 
     def compiled(self, language: str) -> Canary:
         title = LANGUAGES[language].title

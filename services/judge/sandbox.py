@@ -144,26 +144,6 @@ class Pool(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _PinnedPool:
-    """One sandbox of a pool, with the permits of the whole pool."""
-
-    pool: Pool
-    url: str
-
-    @property
-    def urls(self) -> Sequence[str]:
-        return self.pool.urls
-
-    def limit(self, url: str, calls: int) -> None:
-        self.pool.limit(url, calls)
-
-    def permit(
-        self, *, exclusive: bool = False, avoid: str | None = None, only: str | None = None
-    ) -> AbstractAsyncContextManager[Permit]:
-        return self.pool.permit(exclusive=exclusive, only=only or self.url)
-
-
-@dataclass(frozen=True, slots=True)
 class RetryTimings:
     """Timings of calls and retries.
 
@@ -205,6 +185,7 @@ class SandboxClient:
     ) -> None:
         """``addresses``: those of the pool's URLs that have a user and a password."""
         self.pool: Pool = pool
+        self._only: str | None = None
         self._addresses = {address.url: address for address in addresses}
         self._max_attempts = max_attempts
         self._retry_budget = retry_budget
@@ -238,7 +219,7 @@ class SandboxClient:
     def pinned(self, url: str) -> Self:
         """Return a client that calls only this sandbox of the pool, over the same connections."""
         client = copy.copy(self)
-        client.pool = _PinnedPool(self.pool, url)
+        client._only = url
         # Others may be well, and nothing should wait long for this one.
         client._retry_budget = min(self._retry_budget, _PINNED_BUDGET)
         return client
@@ -371,7 +352,9 @@ class SandboxClient:
         broken = slow = 0
         avoid: str | None = None
         while True:
-            async with self.pool.permit(exclusive=call.alone, avoid=avoid) as permit:
+            async with self.pool.permit(
+                exclusive=call.alone, avoid=avoid, only=self._only
+            ) as permit:
                 attempts.requests += 1
                 try:
                     with self._outage.request() as began:
