@@ -1,11 +1,8 @@
 """Stand-ins for sandboxes with rare faults: hanging, dropped connections, no compiler."""
 
 import base64
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from services.judge.harness.call import RunsCode, run_with_harness
 from services.judge.requests import Attempts, CommandResult, RunCode, RunCodeResponse
@@ -113,18 +110,16 @@ def case(
 
 def _results(request: RunCode, script: Sequence[tuple[object, ...]]) -> bytes:
     key = bytes.fromhex((request.stdin or "").split(" ", 1)[0])
-    with tempfile.TemporaryDirectory() as folder:
-        results = ResultsFile(str(Path(folder, wire.RESULTS)), key)
-        for record in script:
-            if record[0] == "end":
-                results.add(*map(str, record))
-            else:
-                kind, *words, out, err = record
-                assert isinstance(out, bytes)
-                assert isinstance(err, bytes)
-                results.add(str(kind), *words, out=out, err=err)
-        os.close(results.file)
-        return results.text
+    results = ResultsFile("", key)  # its text is written by ``close`` alone
+    for record in script:
+        if record[0] == "end":
+            results.add(*map(str, record))
+        else:
+            kind, *words, out, err = record
+            assert isinstance(out, bytes)
+            assert isinstance(err, bytes)
+            results.add(str(kind), *words, out=out, err=err)
+    return bytes(results.text)
 
 
 @dataclass
