@@ -9,7 +9,8 @@ The last complete block that can be the answer is chosen:
   before all others, alone or with what earlier blocks define, and demonstrations that ask for their
   input and generators of tests come last. A block that does not parse counts as what it attempts.
 - Any other language: a block that defines the function, if any does; of programs one that begins
-  ``main`` and reads input, else one that begins ``main``.
+  ``main`` and reads input, else one that begins ``main``. A C++ program includes headers, and what
+  it uses of other blocks stands before it.
 
 Blocks labelled with the language take precedence over blocks without a label. An unclosed block is
 chosen only if no complete block can be the answer, but before complete blocks that cannot be it.
@@ -23,10 +24,12 @@ earlier version of the answer only imports, definitions and constants are taken.
 """
 
 import ast
+import html
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
+from shared.extraction.cpp_parts import combine_cpp
 from shared.extraction.fences import Block
 from shared.extraction.languages import Language, defines_function
 from shared.extraction.python_source import (
@@ -54,6 +57,9 @@ _GENERATES = re.compile(
     r"\bgenerators?\b|\bgenerat\w+ (?:\w+ ){0,2}(?:tests?|inputs?|cases?|data)\b|\bstress\b"
     r"|\brandom(?:ized)? (?:\w+ )?(?:tests?|inputs?|cases?|data)\b|\bbrute|\bdef gen|\bgen\w*\(",
     re.IGNORECASE,
+)
+_EMPTY_MAIN = re.compile(
+    r"main[ \t]*\([^)\n]{0,80}\)[^{;]{0,40}\{(?:\s++|//[^\n]*+\n|return 0;)*+\}"
 )
 _MOST_BLOCKS = 20  # before and behind the chosen one
 
@@ -102,7 +108,7 @@ def choose(
         codes = [source.code for source in sources]
         scores = _python_scores(text, own, sources, names)
     else:
-        sources, codes = [], [visible(block.code) for block in own]
+        sources, codes = [], [_readable(block.code) for block in own]
         scores = _scores(text, own, codes, language, names)
     closed = (score for score, block in zip(scores, own, strict=True) if block.closed)
     least = max(1, max(closed, default=0) or max(scores))
@@ -121,12 +127,30 @@ def choose(
     reason = ExtractionReason.FENCED if block.label else ExtractionReason.UNLABELLED
     if not block.closed:
         reason = ExtractionReason.UNCLOSED_FENCE
-    elif whole := combine(sources, chosen, names) if len(sources) > 1 else None:
+    elif len(own) > 1 and (whole := _combine(language, sources, codes, chosen, names)):
         return Choice(Extraction(whole, ExtractionReason.COMBINED), named)
     elif not fit:
         reason = ExtractionReason.FRAGMENT
     sure = named and (fit or bool(block.label and not block.closed))
     return Choice(Extraction(code, reason, block.start), sure)
+
+
+def _readable(code: str) -> str:
+    """A block without invisible characters, and without HTML's entities if all of it has them."""
+    code = visible(code)
+    return html.unescape(code) if "&lt;" in code and "<" not in code else code
+
+
+def _combine(
+    language: Language,
+    sources: Sequence[Source],
+    codes: Sequence[str],
+    chosen: int,
+    names: Set[str],
+) -> str | None:
+    if language.is_python:
+        return combine(sources, chosen, names)
+    return combine_cpp(codes, chosen) if language.is_cpp else None
 
 
 # Scores: only the best blocks can be the answer, and none with 0
@@ -143,9 +167,12 @@ def _scores(
         return [1] * len(codes)
 
     def score(block: Block, code: str) -> int:
-        if not programs.main.search(code):
+        if not programs.main.search(code) or _EMPTY_MAIN.search(code):
             return 1
-        return 2 + 2 * bool(programs.reads.search(code)) + (not _is_test(text, block, code))
+        reads = 2 * bool(programs.reads.search(code))
+        # A second ``main`` without headers is an example of what an earlier program defines.
+        whole = 4 * (language.is_cpp and "#include" in code)
+        return 2 + whole + reads + (not _is_test(text, block, code))
 
     return [score(block, code) for block, code in zip(blocks, codes, strict=True)]
 
@@ -255,6 +282,12 @@ def needed_by(
             further = sources[place].missing - answer.bound.keys() - seen
             seen |= further
             wanted += [(name, place) for name in sorted(further)]
+    variables = {name for i, names in taken.items() for name in names & sources[i].variables}
+    if variables:  # and blocks that change them, such as ``values.sort()``
+        bound = variables.union(*(sources[i].bound for i in taken))
+        for i in [i for i in givers if min(taken) < i < chosen and not sources[i].writes]:
+            if sources[i].missing & variables and sources[i].missing <= bound:
+                taken.setdefault(i, set())
     return taken
 
 

@@ -15,6 +15,7 @@ _ATTRIBUTES = re.compile(r"[\s\w.{}=\"':,;/\\#()\[\]+-]*\Z")
 _PREFIX = re.compile(r"[ \t>]*(?:(?:\d{1,3}[.)]|[-*+•])[ \t]+)?\**\Z")
 _BEHIND_CODE = re.compile(r"[ \t]*(?:<[^\n]*|[.*})\]]{1,3})?\Z")
 _CLOSING_TAG = re.compile(r"(?:</[A-Za-z_]{1,20}>|\[/[A-Z]{1,20}\]|```)\s*\Z")
+_FIRST_LINE = ("import ", "from ", "def ", "class ", "@", "async def ", "#include")
 _PROSE = re.compile(
     r"^[ \t]{0,4}(?!(?:from|import|if|for|while|def|class|return|assert|del|not|with|async|await"
     r"|raise|global|yield|match|case)\b)(?:\*\*|#{2,6} |[-*•] |\d{1,2}\. |[A-Z][a-z]+:"
@@ -149,7 +150,9 @@ class _Scanner:
         else:
             code = self._without_rest(code)
         first, newline, rest = code.partition("\n")
-        if not label and newline and self._language.owns(first.strip().lower()):
+        if owned and opener.info.startswith(_FIRST_LINE):
+            start, code = self._text.index(opener.info, opener.at), f"{opener.info}\n{code}"
+        elif not label and newline and self._language.owns(first.strip().lower()):
             label, start, code = first.strip().lower(), start + len(first) + 1, rest
         return Block(label, code, closed, start, opener.line, behind), following
 

@@ -65,6 +65,10 @@ class Language:
     def is_python(self) -> bool:
         return "py" in self.labels
 
+    @property
+    def is_cpp(self) -> bool:
+        return "cpp" in self.labels
+
     def owns(self, label: str) -> bool:
         """Whether a label in lower case, such as "python3" or "c++17", means this language."""
         return label in self.labels or _plain(label) in self.labels

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import html
 import re
 import symtable
 import sys
@@ -40,6 +41,7 @@ _ELIDED = re.compile(
     r"[^\n]*\n*",
     re.IGNORECASE | re.MULTILINE,
 )
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#39|#x27);")
 _INVISIBLE = {
     **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
     **dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"), ""),
@@ -77,11 +79,13 @@ def visible(text: str) -> str:
 
 
 def readable(code: str) -> str:
-    """A block, without indentation or invisible characters if only they spoil it."""
+    """A block, without indentation, invisible characters or entities if only they spoil it."""
     indented = code[:1] in (" ", "\t")
-    if not indented and (code.isascii() or Source(code).is_program):
+    plain = code.isascii() and not _ENTITY.search(code)
+    if not indented and (plain or Source(code).is_program):
         return code
-    versions = (textwrap.dedent(version) for version in (code, visible(code)))
+    seen = visible(code)
+    versions = (textwrap.dedent(version) for version in (code, seen, html.unescape(seen)))
     return next((version for version in versions if Source(version).is_program), code)
 
 
