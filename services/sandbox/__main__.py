@@ -28,7 +28,9 @@ def _received_settings() -> bool:
     if not text:
         return False
     settings = json.loads(text)
-    os.environ.update(settings["environment"])
+    # A sandbox that is restarted has the port of the one before in its environment.
+    port = {name: os.environ[name] for name in ["PORT"] if name in os.environ}
+    os.environ.update(settings["environment"] | port)
     with Path(settings["log"]).open("ab") as log:
         for standard in (1, 2):
             os.dup2(log.fileno(), standard)

@@ -249,9 +249,8 @@ def _start_service(
     )
     if launch.module == "sandbox":
         child.command = SANDBOX_COMMAND
-        # Without the port, which is another one when the sandbox is restarted.
-        received = {k: v for k, v in child.launch_environment().items() if k != "PORT"}
-        child.stdin = json.dumps({"log": str(child.log.absolute()), "environment": received})
+        settings = {"log": str(child.log.absolute()), "environment": child.launch_environment()}
+        child.stdin = json.dumps(settings)
         child.process = waiting_sandbox()
     return stack.supervisor.start(child)
 
