@@ -51,7 +51,7 @@ def main() -> int:
     add("--n", type=int, default=400, help="answers per problem")
     add("--new-tokens", type=int, default=512)
     add("--core-seconds", type=float, default=0.0205, help="s of docs/sizing.md")
-    add("--judge-seconds", type=float, default=0.005, help="j of docs/sizing.md")
+    add("--judge-seconds", type=float, default=0.0031, help="j of docs/sizing.md")
     add("--tokens-per-second", type=float, default=46_179, help="T of docs/sizing.md")
     add("--limit-seconds", type=float, default=590.0)
     add("--cpu-engine", action="store_true")
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace, generator: str, model: str, folder: Path) -
     answers = {one.problem_id: one.completion for one in read_completions(str(options.completions))}
     rate = options.replicas * options.tokens_per_second / options.new_tokens
     cores = math.ceil(rate * options.core_seconds)
-    judges = math.ceil(max(1.25 * cores / _PLACES, rate * options.judge_seconds))
+    judges = math.ceil(1.25 * max(cores / _PLACES, rate * options.judge_seconds))
     print(f"for {rate:.0f} answers/s: {cores} cores of sandbox, {judges} judges", flush=True)
     fleet = {"PLUMBLINE_SANDBOX_CONCURRENCY": str(cores)}
     fleet |= {"PLUMBLINE_JUDGE_CONCURRENCY": str(_PLACES)}
