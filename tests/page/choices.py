@@ -1,5 +1,7 @@
 """The boxes of a choice on a run's page."""
 
+from urllib.parse import quote
+
 from playwright.sync_api import Page, expect
 
 
@@ -15,6 +17,5 @@ def choose(page: Page, label: str, value: str, on: bool = True) -> None:
 
 
 def _quoted(value: str) -> str:
-    """The parameter's form of a value, as a string of CSS."""
-    escaped = value.replace("\\", "\\\\").replace(",", "\\,")
-    return '"' + "".join(f"\\{ord(one):x} " for one in escaped) + '"'
+    """The parameter's form of a value, percent-encoded, as a string of CSS."""
+    return '"' + quote(value, safe="!'()*-._~") + '"'
