@@ -302,14 +302,14 @@ def _token_counts(record: RunRecord) -> Iterator[str]:
 
 
 def _print_canaries(console: Console, record: RunRecord) -> None:
-    """Print how many canaries were judged as they must be, and each finding."""
+    """Print how many canary programs got the expected verdict, and each finding."""
     if record.canaries is None:
         return
     of_all = record.canaries.sandboxes
     right, sent = sum(one.right for one in of_all), sum(one.sent for one in of_all)
     unjudged = sum(one.unjudged for one in of_all)
     unable = sum(one.unable for one in of_all)
-    parts = [f"{right} of {sent} canaries judged as they must be"]
+    parts = [f"{right} of {sent} canary programs got the expected verdict"]
     parts += [f"{unjudged} not judged"] if unjudged else []
     parts += [f"{unable} that the sandbox cannot run"] if unable else []
     parts += [f"{record.canaries.lost} rounds lost"] if record.canaries.lost else []

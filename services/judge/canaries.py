@@ -138,7 +138,7 @@ class CanaryRounds:
 
 
 async def judge_canaries(
-    profile: CanaryProfile, config: Config, client: SandboxClient, url: str
+    profile: CanaryProfile, config: Config, client: SandboxClient, url: str, *, limits: bool = True
 ) -> CanaryReport:
     """Judge the canaries of a profile on one sandbox, by the code that judges samples.
 
@@ -147,8 +147,9 @@ async def judge_canaries(
         config: The run's config, from which the limits are scaled.
         client: Client of the sandbox.
         url: The sandbox's URL, for the report.
+        limits: Try the limits for a language besides Python, too.
     """
-    found = canaries(profile, config)
+    found = canaries(profile, config, limits=limits)
     others, last = found[1:-1], found[1:][-1:]
     round_ = _Round(profile, config, client)
     began, at = time.monotonic(), time.time()

@@ -145,8 +145,10 @@ class Canary:
         )
 
 
-def canaries(profile: CanaryProfile, config: Config) -> list[Canary]:
+def canaries(profile: CanaryProfile, config: Config, *, limits: bool = True) -> list[Canary]:
     """The canaries of a supported profile under a run's limits.
+
+    A language besides Python has one program; with ``limits``, Python programs try the limits.
 
     The first and the last one are the same program with other input. So results that are remembered
     by the program alone, and files that it left behind, come to light.
@@ -155,7 +157,7 @@ def canaries(profile: CanaryProfile, config: Config) -> list[Canary]:
     if profile.functions:
         return list(builder.functions())
     if profile.language in _COMPILED:
-        return [builder.compiled(profile.language), *builder.limits()]
+        return [builder.compiled(profile.language), *(builder.limits() if limits else ())]
     return list(builder.programs())
 
 

@@ -108,7 +108,7 @@ class JudgeMetrics:
         )
         self._canaries = Counter(
             "plumbline_judge_canaries",
-            "Canaries sent to sandboxes, by whether they were judged as they must be.",
+            "Canaries sent to sandboxes, by whether they got the expected verdict.",
             ["sandbox", "outcome"],
             registry=self.registry,
         )

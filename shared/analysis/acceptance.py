@@ -131,7 +131,7 @@ def _canaries(evidence: Evidence) -> Iterator[Result]:
         return
     sent = sum(one.sent for one in canaries.sandboxes)
     right = sum(one.right for one in canaries.sandboxes)
-    found = f"{right} of {sent} judged as they must be"
+    found = f"{right} of {sent} got the expected verdict"
     if canaries.distrust:
         step = "fix the sandbox, check it with plumb doctor, then plumb rejudge RUN"
         yield failure(f"{found}: {canaries.distrust[0]}", step)

@@ -11,7 +11,7 @@ function canaries({ sandboxes, lost }) {
   ];
   const parts = rest.filter(([key]) => sum(key)).map(([key, text]) => `${sum(key)} ${text}`);
   if (lost) parts.push(`${lost} rounds lost`);
-  return [`${sum("right")} of ${sum("sent")} judged as they must be`, ...parts].join(", ");
+  return [`${sum("right")} of ${sum("sent")} got the expected verdict`, ...parts].join(", ");
 }
 
 function values({ summary, config, facts, versions }) {
