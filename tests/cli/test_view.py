@@ -129,7 +129,6 @@ def test_access_is_that_of_the_aggregator(views: Callable[..., View], tmp_path: 
     assert view.ask("healthz")[0] == 200
     open_view = views(str(tmp_path))
     assert open_view.ask("api/runs", Host="evil.example")[0] == 421
-    assert open_view.ask("api/runs", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
     with urllib.request.urlopen(open_view.url, timeout=30) as page:
         assert "default-src 'none'; script-src 'self'" in page.headers["Content-Security-Policy"]
 
