@@ -48,6 +48,9 @@ _SHOWN_PARAMETERS = frozenset(
 )  # fmt: skip
 _PARAMETER = re.compile(r"([?&#;])([^=&#;?]+)=([^&#;]*)")
 _CREDENTIALS = re.compile(r"\b((?:[Bb]earer|[Bb]asic)\s+)(?=\S{0,200}[\dA-Z=_])[\w.~+/=-]{6,}")
+_ASSIGNMENT = re.compile(
+    r"\b((?:token|password|passwd|secret|api_?key|signature)=)[^\s&,;\"'<>]{6,}", re.IGNORECASE
+)
 _KEYS = re.compile(
     r"\b(?:sk-(?=[A-Za-z_-]{0,200}+\d)[\w-]{8,}|hf_[A-Za-z0-9]{8,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|"
     r"gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}|xox[abeprs]-[\w-]{8,})"
@@ -62,9 +65,11 @@ _ADDRESS_VARIABLE = re.compile(r"(?:_URLS?|_PROXY|_ENDPOINT|_ADDRESS)$", re.IGNO
 
 
 def redact(text: str) -> str:
-    """Remove known secrets, credentials of addresses, bearer tokens and usual keys from a text."""
+    """Remove known secrets, credentials of addresses, tokens and usual keys from a text."""
     text = _ADDRESS.sub(lambda address: _redact_list(address[0]), _known.remove(text))
-    return _KEYS.sub(REDACTED, _CREDENTIALS.sub(rf"\1{REDACTED}", text))
+    for pattern in (_CREDENTIALS, _ASSIGNMENT):
+        text = pattern.sub(rf"\1{REDACTED}", text)
+    return _KEYS.sub(REDACTED, text)
 
 
 def redact_address(text: str) -> str:
