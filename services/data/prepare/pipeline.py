@@ -81,7 +81,10 @@ def prepare(
         reviewed=reviewed.allowed,
         stale=tuple(f"{entry.a} and {entry.b}: {entry.reason}" for entry in reviewed.stale),
         # No library versions: the same data must give the same report on every machine.
-        versions={**versions_of(["plumbline"]), "canonical form": CANONICAL_VERSION},
+        versions={
+            "plumbline": versions_of(["plumbline"])["plumbline"],
+            "canonical form": CANONICAL_VERSION,
+        },
         commands=tuple(commands),
     )
     entries = map(_entry, (*reviewed.open, *reviewed.allowed))
