@@ -299,7 +299,7 @@ def test_offline_files_can_be_uploaded_later(
         env = {**os.environ, "WANDB_ERROR_REPORTING": "false", "HOME": str(tmp_path)}
         command = [sys.executable, "-m", *offline_run["sync"].split()]
         done = subprocess.run(
-            command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60
+            command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=180
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert_uploaded(server, offline_run, tmp_path / "out")

@@ -39,7 +39,7 @@ def plumb(*arguments: str, folder: Path, **environment: str) -> Outcome:
         return Outcome(*fork_server().run(list(arguments), folder, given, seconds=60))
     done = subprocess.run(
         [sys.executable, "-m", "services.cli", *arguments],
-        cwd=folder, env=given, capture_output=True, text=True, errors="replace", timeout=60,
+        cwd=folder, env=given, capture_output=True, text=True, errors="replace", timeout=180,
     )  # fmt: skip
     return Outcome(done.returncode, done.stdout, done.stderr)
 

@@ -100,7 +100,7 @@ def test_a_part_killed_before_the_session_begins_is_started_again(
 ) -> None:
     output = tmp_path / "out"
     arguments = plumb.demo_run(output, *_SMALL)[3:]
-    done = plumb.plumb([sys.executable, "-c", _KILLS_EARLY, part, *arguments], timeout=60)
+    done = plumb.plumb([sys.executable, "-c", _KILLS_EARLY, part, *arguments], timeout=180)
     assert done.returncode == 0, done.stderr
     _same(output, undisturbed)
 

@@ -66,7 +66,7 @@ class Desk:
             cwd=self.folder,
             env={**self.environment, **environment},
             capture_output=True,
-            timeout=60,
+            timeout=180,
         )
         self.search.look(f"plumb {arguments[0]}", done.stdout + done.stderr)
         return done

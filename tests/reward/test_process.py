@@ -118,7 +118,7 @@ def test_wrong_settings_end_the_process(redis_server: RedisServer, tmp_path: Pat
             env={**os.environ, "PORT": "0", "REDIS_URL": redis_server.url, **wrong},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         assert done.returncode == 2
         assert said in done.stderr and "Traceback" not in done.stderr
