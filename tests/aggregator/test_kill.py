@@ -79,7 +79,7 @@ def killed_in_the_middle(url: str, folder: Path, chance: random.Random) -> int:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_killed_again_and_again(redis: Redis, redis_server: RedisServer, tmp_path: Path) -> None:
     chance = random.Random(3)
     ledger = begin(redis, [problem(f"p{n}") for n in range(300)])

@@ -19,7 +19,7 @@ from tests.chaos.invariants import Invariant, Undisturbed, Violation
 from tests.e2e import plumb
 from tests.redis_files import latest_writes
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from tests.runner.generators import refused_url
 from tests.sandboxes import own_sandbox
 from tests.shared.ledgers import problem
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 GENERATOR = Login("gen-usr-Q1", "gEn/p@ss#w rd?1")
 SANDBOX = Login("sbx-usr-Q2", "sBx:p/ss@w'rd%2")
