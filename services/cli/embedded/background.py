@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+_STOP_SECONDS = 40.0  # a judge drains and gives up on Redis before
+
 # Works until the event is set.
 Service = Callable[[asyncio.Event], Awaitable[None]]
 
@@ -49,10 +51,13 @@ class Background:
             raise self._error
 
     def stop(self) -> None:
-        """Stop the services, and wait until they have ended."""
+        """Stop the services, and wait until they have ended, or for a limited time.
+
+        Without Redis a judge would retry its heartbeats; the thread ends with the process.
+        """
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
