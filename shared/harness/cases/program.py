@@ -172,7 +172,7 @@ def quietly(function: Callable[[], object]) -> None:
 
 
 def hide_frames(levels: int, calls: int = 0) -> None:
-    """Let the default recursion limit count from the answer's first frame.
+    """Make recursion limits count from the answer's first frame.
 
     Args:
         levels: How many times code below it was executed with ``exec``.
@@ -180,7 +180,17 @@ def hide_frames(levels: int, calls: int = 0) -> None:
     """
     # Before 3.12 ``exec`` counts too.
     frames = calls + levels * (1 if sys.version_info >= (3, 12) else 2)
-    sys.setrecursionlimit(sys.getrecursionlimit() + frames)
+    set_limit, get_limit = sys.setrecursionlimit, sys.getrecursionlimit
+
+    def setrecursionlimit(limit: int) -> None:
+        own = isinstance(limit, int) and 0 < limit < (1 << 31) - frames
+        set_limit(limit + frames if own else limit)
+
+    def getrecursionlimit() -> int:
+        return get_limit() - frames
+
+    set_limit(get_limit() + frames)
+    sys.setrecursionlimit, sys.getrecursionlimit = setrecursionlimit, getrecursionlimit
 
 
 def reopen(name: str) -> None:
