@@ -226,7 +226,7 @@ def flip_page(
 def _read_detail(
     connection: sqlite3.Connection, run_id: int, sample: tuple[str, str, int]
 ) -> str | None:
-    """The detail of a sample's verdict; None if it has none, or is gone."""
+    """The detail of a sample's verdict; None without a detail or without the run."""
     row = connection.execute(_DETAIL, (run_id, *sample)).fetchone()
     return None if row is None else row[0]
 

@@ -286,7 +286,7 @@ def _memory(redis: Redis) -> Iterator[Metric]:
     text = "Memory of Redis that counts towards its maxmemory."
     yield _gauge("redis_memory_used_bytes", text, counted)
     if most:
-        text = "Redis' maxmemory, beyond which it refuses writes; absent if it has none."
+        text = "Redis' maxmemory, beyond which it refuses writes; absent without a limit."
         yield _gauge("redis_memory_max_bytes", text, most)
 
 

@@ -55,7 +55,7 @@ _SHOWN = 10
 _LEFT_OUT = "characters left out"
 # Many mutants never end, so they have limits by the time of their originals.
 _LIMITED = ("judge.problem_limits=true", "judge.confirm_timeouts=false", "judge.max_timeouts=1")
-# An original may not end on some generated inputs; judging goes on with the next ones.
+# An original may not end on some generated inputs; judging continues with the next inputs.
 _INPUTS = (*_LIMITED[:2], "judge.max_timeouts=6", "output.cases=all")
 
 

@@ -72,7 +72,7 @@ class RunRequest:
 
     ``completions`` replaces the generator as the source of completions. ``source`` identifies
     completions that the config does not identify, as part of the run's fingerprint. ``sandboxes``
-    are those that the command line names; if it names none, they come from SANDBOX_URLS.
+    are the addresses on the command line, by default those in SANDBOX_URLS.
     ``quiet`` leaves out the summary at the end. ``early_stop`` ends the run before all samples have
     a verdict.
     """

@@ -40,7 +40,7 @@ _TOO_LARGE = frozenset({FailureKind.SANDBOX_ERROR, FailureKind.UNUSABLE_ANSWER, 
 
 # An answer that kills the harness in every case must not hold the sandbox for long.
 _MOST_LOSSES = 10
-# Calls of one completion at once, where each case is a call of its own.
+# Concurrent calls of one completion, where each case is a separate call.
 _AT_ONCE = 2
 
 

@@ -49,7 +49,7 @@ async def check_needs(
     Success is remembered for this user if the sandboxes' ``environment`` is known.
 
     Returns:
-        Why reference solutions fail, by problem, if the run goes on nevertheless.
+        Why reference solutions fail, by problem, if the run continues.
 
     Raises:
         ConfigError: A sandbox lacks the toolchain of a language or a module, or a problem's own

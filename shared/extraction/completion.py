@@ -138,7 +138,7 @@ class _Search:
         if begun is None:
             return None
         fence = f"```{min(self.language.labels)}\n"
-        # A body needs the prompt's function, unless a block has a function of its own.
+        # A body needs the prompt's function, unless a block defines a function.
         is_body = begun.extraction.reason is ExtractionReason.BODY_ONLY
         choice = self._choose(fence + text, find_blocks(fence + text, self.language)[is_body:])
         if choice is None or choice.extraction.code == begun.extraction.code:

@@ -70,6 +70,6 @@ def delay(attempts: int, retry_after: float | None) -> float:
 
 
 def retry_after_seconds(header: str | None) -> float | None:
-    """Parse the seconds of a ``Retry-After`` header; None if it has none."""
+    """Parse the seconds of a ``Retry-After`` header; None without a number."""
     text = (header or "").strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
