@@ -101,11 +101,6 @@ def test_every_metric_that_is_asked_for_is_exposed_or_recorded(exposed):
     assert asked - exposed - recorded == set()
 
 
-def test_every_service_tells_its_file_descriptors():
-    for registry in of_services():
-        assert {"process_open_fds", "process_max_fds"} <= names_of(registry)
-
-
 def test_every_alert_says_what_to_do():
     alerts = [rule for rule in rules() if "alert" in rule]
     assert len({rule["alert"] for rule in alerts}) == len(alerts) > 5
@@ -141,15 +136,9 @@ _MEMORY = "redis_memory_used_bytes"
 _FULL_AT_4 = {"redis_memory_max_bytes": f"{4 * _GIB}x60"}
 _FULL_AT_5 = {"redis_memory_max_bytes": f"{5 * _GIB}x60"}
 _USED_3_6 = {_MEMORY: f"{3.6 * _GIB:.0f}x60"}
-_FILLING = {_MEMORY: f"{2.2 * _GIB:.0f}+{20 * 2**20}x60"}
-_FILLING_SLOWLY = {_MEMORY: f"{2.2 * _GIB:.0f}+{5 * 2**20}x60"}
-_EMPTYING = {_MEMORY: f"{3 * _GIB}-{2**20}x60"}
-# A run begins with its problems, a GiB in five minutes, and stays so.
-_BEGIN_OF_A_RUN = {_MEMORY: f"0+{_GIB // 5}x5 {_GIB}x60"}
 _ONCE = "0x5 1x60"  # from the sixth minute on
 # The labels of an alert, taken from its first series.
 _LABELS = {
-    "FileDescriptors": ("job", "instance"),
     "RewardRefused": ("code",),
     "RewardHacking": ("sign",),
     "ReplicaRestarting": ("replica",),
@@ -159,11 +148,6 @@ _LABELS = {
 
 def _running(last_verdict):
     return {"runs_running": "1x30", "last_verdict_timestamp_seconds": last_verdict}
-
-
-def _descriptors(job, used):
-    chosen = f'{{job="{job}",instance="a:1"}}'
-    return {f"process_open_fds{chosen}": used, f"process_max_fds{chosen}": "1024x30"}
 
 
 def _share(part, failed, all_of_them=100):
@@ -224,28 +208,12 @@ _TRIED = [
     ("RedisMemoryHigh", 6, True, _USED_3_6 | _FULL_AT_4),
     ("RedisMemoryHigh", 59, False, _USED_3_6 | _FULL_AT_5),
     ("RedisMemoryHigh", 59, False, _USED_3_6),  # no maxmemory
-    ("RedisFillsSoon", 8, False, _FILLING | _FULL_AT_4),
-    ("RedisFillsSoon", 40, True, _FILLING | _FULL_AT_4),
-    ("RedisFillsSoon", 40, False, _FILLING_SLOWLY | _FULL_AT_4),
-    ("RedisFillsSoon", 40, False, _EMPTYING | _FULL_AT_4),
-    ("RedisFillsSoon", 40, False, _FILLING),
-    ("RedisFillsSoon", 14, False, _BEGIN_OF_A_RUN | _FULL_AT_4),
-    ("RedisFillsSoon", 59, False, _USED_3_6 | _FULL_AT_4),
-    ("FileDescriptors", 4, False, _descriptors("judge", "900x30")),
-    ("FileDescriptors", 6, True, _descriptors("judge", "900x30")),
-    ("FileDescriptors", 6, True, _descriptors("sandbox", "900x30")),
-    ("FileDescriptors", 29, False, _descriptors("judge", "500x30")),
-    ("FileDescriptors", 6, False, _descriptors("judge", "900x3 100x30")),
-    ("FileDescriptors", 29, False, _descriptors("another application", "900x30")),
     ("NoJudges", 2, True, {"judge_queue_jobs": "3x30", "judge_workers": "0x30"}),
     ("NoJudges", 4, False, {"judge_queue_jobs": "3x30", "judge_workers": "0x1 1x30"}),
     ("NoJudges", 29, False, {"judge_queue_jobs": "0x30", "judge_workers": "0x30"}),
     ("SandboxFailing", 8, True, {'infra_failures_total{reason="a"}': "0+3x30"}),
     ("SandboxFailing", 29, False, {'infra_failures_total{reason="a"}': "0+1x30"}),
     ("SandboxFailing", 20, False, {'infra_failures_total{reason="a"}': "0x5 50x60"}),
-    ("InfraErrorShare", 20, True, _share("infra_failures", 6)),
-    ("InfraErrorShare", 59, False, _share("infra_failures", 4)),
-    ("InfraErrorShare", 20, True, _share("infra_failures", 1, 0)),
     ("Unjudged", 7, True, {'verdicts_total{status="api_error"}': _ONCE}),
     ("Unjudged", 20, False, {'verdicts_total{status="api_error"}': _ONCE}),
     ("Unjudged", 7, False, {'verdicts_total{status="success"}': _ONCE}),

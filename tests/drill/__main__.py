@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -22,7 +21,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 from redis import Redis
 
 from shared.ledger import Ledger, connect
@@ -78,7 +76,7 @@ def frozen_sandbox(stack: Stack) -> Iterator[None]:
         yield
 
 
-@fault("SandboxFailing", "InfraErrorShare", "Unjudged", made="sandbox that answers 500")
+@fault("SandboxFailing", "Unjudged", made="sandbox that answers 500")
 def broken_sandbox(stack: Stack) -> Iterator[None]:
     with stack.run("judge.retry_budget=2"):
         stack.sandbox.again(str(HERE / "broken_sandbox.py"))
@@ -164,7 +162,7 @@ def locked_index(stack: Stack) -> Iterator[None]:
     ledger.delete()
 
 
-@fault("RedisFillsSoon", "RedisMemoryHigh", made="Redis filled to 88 % of its maxmemory")
+@fault("RedisMemoryHigh", made="Redis filled to 88 % of its maxmemory")
 def full_redis(stack: Stack) -> Iterator[None]:
     with Redis.from_url(stack.redis.url) as redis:
         ballast = [f"ballast:{number}" for number in range(21)]
@@ -186,17 +184,6 @@ def dead_redis(stack: Stack) -> Iterator[None]:
     stack.redis.kill()
     yield
     stack.redis.start_again()
-    yield
-
-
-@fault("FileDescriptors", made="limit of open files lowered (prlimit) to just above those in use")
-def few_descriptors(stack: Stack) -> Iterator[None]:
-    assert stack.aggregator.process is not None
-    process = psutil.Process(stack.aggregator.process.pid)
-    before = process.rlimit(resource.RLIMIT_NOFILE)
-    process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + 4, before[1]))
-    yield
-    process.rlimit(resource.RLIMIT_NOFILE, before)
     yield
 
 
