@@ -16,7 +16,6 @@ from rich.console import Console
 from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
-from services.cli.kubernetes import unready_pods
 from services.runner.outages import Check, JudgesCheck, OutageWatch
 from services.runner.preflight import Needs, check_judges, needs_of, with_faults
 from services.runner.run import Run, Source
@@ -61,8 +60,6 @@ _SANDBOX_CHECKS = ("sandboxes", "judges", "none")
 _RETRIES_OF_EXTERNAL = 1000
 # In which a service that died between the start of all and the session answers again.
 _RESTART_SECONDS = 60.0
-# Between two notes of the same reason.
-_NOTE_SECONDS = 30.0
 T = TypeVar("T")
 
 
@@ -209,49 +206,30 @@ def _missing_verdicts(run: RunRecord) -> str:
 # Services
 
 
-class DependencyWait:
-    """Retries checks of dependencies that are still starting, with one deadline for all of them.
+def waited_for(check: Callable[[], T], progress: ProgressDisplay, poll_seconds: float = 2.0) -> T:
+    """Retry the check of a dependency that may still be starting; each new reason is a note.
 
-    ``PLUMBLINE_WAIT_SECONDS`` sets the time; by default nothing is retried.
+    ``PLUMBLINE_WAIT_SECONDS`` limits the time; by default nothing is retried.
+
+    Raises:
+        ConfigError: The variable is not a number of seconds.
+        UnavailableError: The time has passed.
     """
-
-    def __init__(self, progress: ProgressDisplay, poll_seconds: float = 2.0) -> None:
-        """Read the environment.
-
-        Raises:
-            ConfigError: The variable is not a number of seconds.
-        """
-        self._progress = progress
-        self._poll = poll_seconds
-        self._end = time.monotonic() + _seconds(os.environ.get(WAIT_VARIABLE) or "0")
-
-    def wait(self, check: Callable[[], T]) -> T:
-        """Retry ``check`` until it succeeds, with notes of what is missing and for how long.
-
-        Each new reason of a failure is a note at once, and again every 30 s; in a cluster followed
-        by the pods that are not ready.
-
-        Raises:
-            UnavailableError: The deadline has passed.
-        """
-        reason, started, again = "", time.monotonic(), 0.0
-        while True:
-            try:
-                return check()
-            except UnavailableError as error:
-                if time.monotonic() >= self._end:
-                    raise
-                now = time.monotonic()
-                if str(error) != reason or now >= again:
-                    reason, again = str(error), now + _NOTE_SECONDS
-                    waited = f" for {now - started:.0f} s" if now - started >= 1 else ""
-                    for line in (reason, *unready_pods()):
-                        self._progress.note(f"waiting{waited}: {line}")
-                        waited = ""
-            time.sleep(self._poll)
+    end, reason = time.monotonic() + _wait_seconds(), ""
+    while True:
+        try:
+            return check()
+        except UnavailableError as error:
+            if time.monotonic() >= end:
+                raise
+            if str(error) != reason:
+                reason = str(error)
+                progress.note(f"waiting: {reason}")
+        time.sleep(poll_seconds)
 
 
-def _seconds(text: str) -> float:
+def _wait_seconds() -> float:
+    text = os.environ.get(WAIT_VARIABLE) or "0"
     try:
         seconds = float(text)
     except ValueError:
@@ -270,13 +248,12 @@ def _services(
     Yields Redis, the stack, and why tests of problems cannot be used.
     """
     config = request.config
-    dependencies = DependencyWait(progress)
     if request.completions is None and not request.own_generator:
         urls = config.generation.base_urls
-        dependencies.wait(lambda: asyncio.run(check_generator(config, urls)))
+        waited_for(lambda: asyncio.run(check_generator(config, urls)), progress)
     needs = needs_of(config, request.problems, request.provenance.data_files or ())
     if not request.embedded:
-        redis, faults = _external(request, dependencies, needs)
+        redis, faults = _external(request, progress, needs)
         yield redis, None, faults
         return
     faults = {}
@@ -330,7 +307,7 @@ async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> dict[str, str]:
 
 
 def _external(
-    request: RunRequest, dependencies: DependencyWait, needs: Needs
+    request: RunRequest, progress: ProgressDisplay, needs: Needs
 ) -> tuple[Redis, dict[str, str]]:
     """Connect to an external Redis, after its sandboxes or judges are available."""
     check = os.environ.get("PLUMBLINE_SANDBOX_CHECK") or "sandboxes"
@@ -340,14 +317,14 @@ def _external(
     faults: dict[str, str] = {}
     if check == "sandboxes":
         urls = request.sandbox_urls or request.config.sandbox_urls
-        faults = dependencies.wait(lambda: asyncio.run(_check_sandboxes(urls, needs)))
+        faults = waited_for(lambda: asyncio.run(_check_sandboxes(urls, needs)), progress)
     # Imported here because an embedded run knows its Redis, and pydantic-settings takes long.
     from shared.service.settings import RedisSettings, load_settings
 
     url = load_settings(RedisSettings).redis_url
-    redis = dependencies.wait(lambda: connect(url, retries=_RETRIES_OF_EXTERNAL))
+    redis = waited_for(lambda: connect(url, retries=_RETRIES_OF_EXTERNAL), progress)
     if check == "judges":
-        dependencies.wait(lambda: check_judges(redis))
+        waited_for(lambda: check_judges(redis), progress)
     return redis, faults
 
 

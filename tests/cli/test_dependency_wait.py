@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from services.cli.display import ProgressDisplay
-from services.cli.execute import WAIT_VARIABLE, DependencyWait
+from services.cli.execute import WAIT_VARIABLE, waited_for
 from shared.errors import ServiceError, UnavailableError
 
 
@@ -36,21 +36,10 @@ def failing(*errors: ServiceError) -> Callable[[], str]:
 def test_each_reason_is_said_once() -> None:
     notes = Notes()
     check = failing(*(UnavailableError(text) for text in ("cold", "cold", "warm", "warm")))
-    assert DependencyWait(notes, poll_seconds=0.01).wait(check) == "there"
+    assert waited_for(check, notes, 0.01) == "there"
     assert notes.said == ["waiting: cold", "waiting: warm"]
 
 
 def test_what_will_not_get_better_is_not_waited_for() -> None:
     with pytest.raises(ServiceError, match="another key"):
-        DependencyWait(Notes(), poll_seconds=0.01).wait(failing(ServiceError("another key")))
-
-
-def test_a_reason_is_repeated_with_its_time_and_the_pods_that_are_not_ready(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setenv(WAIT_VARIABLE, "60")
-    monkeypatch.setattr("services.cli.execute._NOTE_SECONDS", 0.0)
-    monkeypatch.setattr("services.cli.execute.unready_pods", lambda: ["redis-0 is Pending"])
-    notes = Notes()
-    DependencyWait(notes, poll_seconds=0).wait(failing(*[UnavailableError("cold")] * 2))
-    assert notes.said == ["waiting: cold", "waiting: redis-0 is Pending"] * 2
+        waited_for(failing(ServiceError("another key")), Notes(), 0.01)

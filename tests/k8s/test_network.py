@@ -27,8 +27,6 @@ WANTED = {
     ("generator", INTERNET, 443),
     ("ray", INTERNET, 443),
     ("data", INTERNET, 443),
-    ("runner", "anybody", 443),
-    ("runner", "anybody", 6443),
 }
 
 
