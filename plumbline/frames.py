@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # they take a second, which a program that only imports this 
     import pandas as pd
     import pyarrow as pa
 
-    from shared.outlines import ProblemOutline
-
 _Path = str | os.PathLike[str]
 _INTERVAL = "_ci95"
 _CATEGORIES = {
@@ -48,7 +46,7 @@ def load_run(path: _Path | Sequence[_Path]) -> "RunFrames":
             the same run.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    runs = [run for one in paths for run in _open(os.fspath(one))]
+    runs = [run for each in paths for run in _open(os.fspath(each))]
     if not runs:
         raise OutputError("no run is named; name the folder of a finished run")
     places: dict[str, str] = {}
@@ -101,7 +99,6 @@ class RunFrames:
         """
         import pandas as pd
 
-        records = [(run, run.record) for run in self._runs]
         rows = [
             {
                 "run": record.run,
@@ -115,7 +112,8 @@ class RunFrames:
                 "samples_judged": record.samples_judged,
                 "trusted": not record.distrust,
             }
-            for run, record in records
+            for run in self._runs
+            for record in [run.record]
         ]
         return _with_categories(pd.DataFrame(rows))
 
@@ -128,13 +126,12 @@ class RunFrames:
         Raises:
             OutputError: While reading: a file of a run is missing or invalid.
         """
-        from services.exports.samples import join_samples, recorded_questions
+        from services.exports.samples import load_samples
         from services.exports.tables import sample_table
 
         tables = []
         for run in self._runs:
-            questions = recorded_questions(self._outlines(run))
-            tables.append(sample_table(join_samples(run, run.verdicts_by_sample(), questions)))
+            tables.append(sample_table(load_samples(run)))
             for line in run.skipped:
                 warnings.warn(line, stacklevel=2)
         return _frame(tables)
@@ -152,8 +149,9 @@ class RunFrames:
         Raises:
             OutputError: While reading: a file of a run is missing or invalid.
         """
-        import pandas as pd
         import pyarrow as pa
+
+        from shared.outlines import read_outlines
 
         columns: dict[str, pa.DataType] = dict.fromkeys((*_PROBLEM, "prompt"), pa.string())
         columns |= {"prompt_chars": pa.int64(), "difficulty": pa.string()}
@@ -167,18 +165,14 @@ class RunFrames:
                 "prompt_chars": len(one.prompt),
             }
             for run in self._runs
-            for one in self._outlines(run)
+            for one in read_outlines(run.folder)
         ]
-        found = _frame([pa.Table.from_pylist(rows, schema=pa.schema(columns))])
-        answered = self._answered()
-        # Early versions wrote no file of problems; their runs have only what the samples say.
-        names = pd.concat([found[_PROBLEM], answered[_PROBLEM]]).drop_duplicates()
-        merged = names.merge(found, how="left", on=_PROBLEM)
-        return _with_categories(merged.merge(answered, how="left", on=_PROBLEM))
+        problems = _frame([pa.Table.from_pylist(rows, schema=pa.schema(columns))])
+        return _with_categories(problems.merge(self._answered(), how="left", on=_PROBLEM))
 
     @cached_property
     def cases(self) -> "pd.DataFrame":
-        """A row per recorded case, with the columns of ``plumb export --table cases``.
+        """A row per recorded case, as ``cases.jsonl.gz`` has them.
 
         Runs record cases if ``output.cases`` says so; without a record the frame is empty. Texts
         are shortened, memory is MiB.
@@ -213,11 +207,6 @@ class RunFrames:
         columns = ["run", "model", "dataset", "metric", "value", "low", "high"]
         frame = pd.DataFrame(rows, columns=columns)
         return _with_categories(frame.astype(dict.fromkeys(columns[4:], "float64")))
-
-    def _outlines(self, run: FinishedRun) -> "Iterator[ProblemOutline]":
-        from shared.outlines import read_outlines
-
-        return read_outlines(run.folder)
 
     def _answered(self) -> "pd.DataFrame":
         """Per run and problem, counts and means over its samples."""

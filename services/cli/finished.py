@@ -12,13 +12,7 @@ from services.cli.display import print_summary, printable, stdout_console
 from services.cli.layout import plain_table
 from services.cli.options import RunFolder
 from services.cli.sample import ShownCases, print_sample, print_samples
-from services.exports import (
-    ExportFormat,
-    ExportTable,
-    export_cases,
-    export_samples,
-    load_samples,
-)
+from services.exports import ExportFormat, export_samples, load_samples
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import ConfigError
@@ -100,22 +94,9 @@ def export(
     run: RunFolder,
     kind: Annotated[ExportFormat, typer.Option("--format", help="Format of the files.")],
     output: Annotated[str, typer.Option("--output", help="Folder for the files.")],
-    data: Annotated[
-        list[str] | None,
-        typer.Option("--data", help="The run's data sets, if they have moved."),
-    ] = None,
-    table: Annotated[
-        ExportTable,
-        typer.Option("--table", help="Rows of hf-parquet and csv: samples, or recorded cases."),
-    ] = ExportTable.SAMPLES,
 ) -> None:
-    """Write a run's results in another project's format."""
-    finished, folder = open_run(run), OutputFolder(output)
-    if table is ExportTable.CASES:
-        names = export_cases(kind, finished, folder)
-        _print_files(folder, names, finished.skipped)
-        return
-    samples = load_samples(finished, data or [])
+    """Write a run's samples in another project's format."""
+    samples, folder = load_samples(open_run(run)), OutputFolder(output)
     names = export_samples(kind, samples, folder)
     _print_files(folder, names, samples.notes)
 

@@ -7,7 +7,7 @@ appends to its prompt.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from services.exports.samples import RunSamples, Sample
@@ -25,14 +25,18 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
     Raises:
         DataError: EvalPlus supports none of the run's data sets.
     """
-    known = {name: members for name, members in samples.datasets.items() if _known(members)}
-    others = ", ".join(name for name in samples.datasets if name not in known)
-    if not known:
+    supported = {
+        name: members
+        for name, members in samples.datasets.items()
+        if all(evalplus_id(member.generation.problem_id) for member in members)
+    }
+    others = ", ".join(name for name in samples.datasets if name not in supported)
+    if not supported:
         cause = f"EvalPlus has only HumanEval and MBPP, not {others}; choose another format"
         raise DataError(f"{samples.run.folder.url}: {cause}")
     if others:
         samples.notes.append(f"skipped, because EvalPlus has no tests for them: {others}")
-    for dataset, members in known.items():
+    for dataset, members in supported.items():
         name = f"{quote(dataset, safe='')}.jsonl"
         judge = samples.record.config.judge.for_dataset(dataset)
         with folder.replacing(name) as file:
@@ -41,29 +45,17 @@ def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
         yield name
 
 
-def _known(members: Sequence[Sample]) -> bool:
-    return all(evalplus_id(member.generation.problem_id) for member in members)
-
-
 def _line(sample: Sample, judge: JudgeConfig) -> dict[str, str | None]:
     name = evalplus_id(sample.generation.problem_id)
-    reason, code = _judged(sample, judge)
+    completion, problem = sample.generation.completion, sample.problem
+    if code := sample.verdict.code:
+        reason, source = code.reason, code.read(completion)
+    else:  # an answer without a verdict; this is the program that would be judged
+        extracted = extract(completion, language=judge.language, entry_point=problem.entry_point)
+        reason, source = extracted.reason, extracted.code
     if reason is ExtractionReason.BODY_ONLY:
-        return {"task_id": name, "completion": code}
-    prelude = sample.question.prelude if sample.question and code else ""
-    return {"task_id": name, "solution": _standalone(prelude, code)}
-
-
-def _judged(sample: Sample, judge: JudgeConfig) -> tuple[ExtractionReason, str]:
-    """Return the code that was judged; of an answer without any, what would be judged."""
-    if recorded := sample.verdict.code:
-        return recorded.reason, recorded.read(sample.generation.completion)
-    found = extract(
-        sample.generation.completion,
-        language=judge.language,
-        entry_point=sample.question.entry_point if sample.question else None,
-    )
-    return found.reason, found.code
+        return {"task_id": name, "completion": source}
+    return {"task_id": name, "solution": _standalone(problem.prelude if source else "", source)}
 
 
 def _standalone(prelude: str, code: str) -> str:

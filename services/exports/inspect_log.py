@@ -6,11 +6,12 @@ sample without a verdict has an error and no score.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from services.exports.samples import RunSamples, Sample, file_part, start_time, task_name
+from services.exports.samples import RunSamples, Sample
 from shared.analysis.statistics import flat_metrics
 from shared.artifacts import OutputFolder
 from shared.text import not_run_note
@@ -26,9 +27,12 @@ Document = dict[str, Any]
 
 def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
     """Write ``<time>_<data set>_<id>.json`` for each data set; yields the names."""
+    start = datetime.fromtimestamp(samples.record.started_at or 0.0, UTC)
     for dataset, members in samples.datasets.items():
         log = _log(samples, dataset, members)
-        name = f"{start_time(samples)}_{file_part(dataset)}_{log['eval']['task_id']}.json"
+        # "_" separates the parts of the name, which Inspect parses.
+        part = _task_name(dataset).replace("_", "-")
+        name = f"{start:%Y-%m-%dT%H-%M-%S}_{part}_{log['eval']['task_id']}.json"
         with folder.replacing(name) as file:
             json.dump(log, file, ensure_ascii=False, allow_nan=False)
         yield name
@@ -63,7 +67,7 @@ def _eval(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Docum
         "eval_id": _id(run.run, dataset, "eval"),
         "run_id": _id(run.run),
         "created": _time(run.started_at) or _time(0),
-        "task": task_name(dataset),
+        "task": _task_name(dataset),
         "task_id": _id(run.run, dataset),
         "task_version": 0,
         "dataset": {"name": dataset, "samples": len(ids), "sample_ids": ids, "shuffled": False},
@@ -101,7 +105,9 @@ def _results(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Do
 
 def _sample(samples: RunSamples, member: Sample) -> Document:
     generation, verdict = member.generation, member.verdict
-    question = samples.messages(member)
+    question = [one.model_dump() for one in member.problem.messages or ()] or [
+        {"role": "user", "content": member.problem.prompt}
+    ]
     answer = {"role": "assistant", "content": generation.completion, "source": "generate"}
     reason = _STOP_REASONS.get(generation.finish_reason or "", "unknown")
     usage = _usage([member])
@@ -147,6 +153,10 @@ def _usage(members: Sequence[Sample]) -> Document:
     prompt = sum(member.generation.prompt_tokens or 0 for member in members)
     output = sum(member.generation.output_tokens or 0 for member in members)
     return {"input_tokens": prompt, "output_tokens": output, "total_tokens": prompt + output}
+
+
+def _task_name(dataset: str) -> str:
+    return re.sub(r"\W", "_", dataset, flags=re.ASCII)
 
 
 def _error(message: str) -> Document:

@@ -1,23 +1,18 @@
-"""Table exports: a Parquet file for the Hugging Face hub, or a CSV file, of samples or of cases.
+"""Tables of samples and of cases, and the Parquet file of samples for the Hugging Face hub.
 
 All data sets share one file: ``datasets`` interprets words such as ``test`` in file names as
 splits, and then ignores the other files.
 """
 
-import csv
-import io
-import json
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from services.exports.samples import RunSamples, Sample
-from shared import artifacts
 from shared.artifacts import OutputFolder
-from shared.errors import DataError
 from shared.finished_run import FinishedRun
 from shared.statuses import NOT_RUN
 
@@ -79,68 +74,40 @@ _CASE_SCHEMA = pa.schema(_CASE_COLUMNS)
 
 
 def sample_table(samples: RunSamples) -> pa.Table:
-    """A row per sample, as in the files."""
-    return pa.Table.from_batches(_batches(_sample_rows(samples), _SCHEMA), schema=_SCHEMA)
+    """A row per sample, as in the file; None for unknown values.
+
+    ``accepted`` and ``pass_ratio`` are None for a sample without a verdict.
+    """
+    return pa.Table.from_batches(_sample_batches(samples), schema=_SCHEMA)
 
 
 def case_table(run: FinishedRun) -> pa.Table:
-    """A row per recorded case, as in the files; none if the run recorded none.
+    """A row per recorded case; none if the run recorded none.
 
     Raises:
         OutputError: The record of cases is invalid.
     """
-    return pa.Table.from_batches(_batches(_case_rows(run), _CASE_SCHEMA), schema=_CASE_SCHEMA)
+    rows = ({"run": run.record.run, **case.model_dump(mode="json")} for case in run.cases())
+    return pa.Table.from_batches(_batches(rows, _CASE_SCHEMA), schema=_CASE_SCHEMA)
 
 
-def write_samples(samples: RunSamples, folder: OutputFolder, ending: str) -> str:
-    """Write all samples into one file, ``parquet`` or ``csv``; return its name."""
-    return _write(folder, f"samples.{ending}", _sample_rows(samples), _SCHEMA)
+def write(samples: RunSamples, folder: OutputFolder) -> Iterator[str]:
+    """Write all samples into ``samples.parquet``; yields the name."""
+    name = "samples.parquet"
+    with folder.replacing(name, "wb") as file, pq.ParquetWriter(file, _SCHEMA) as parquet:
+        for batch in _sample_batches(samples):
+            parquet.write_batch(batch)
+    yield name
 
 
-def write_cases(run: FinishedRun, folder: OutputFolder, ending: str) -> str:
-    """Write all recorded cases into one file, ``parquet`` or ``csv``; return its name.
-
-    Raises:
-        DataError: The run recorded none.
-    """
-    if not run.folder.exists(artifacts.CASES):
-        raise DataError(
-            f"{run.folder.shown}: the run recorded no cases; judge it again with them: "
-            f"plumb rejudge {run.folder.shown} output.cases=all"
-        )
-    return _write(folder, f"cases.{ending}", _case_rows(run), _CASE_SCHEMA)
-
-
-def _write(folder: OutputFolder, name: str, rows: Iterator[_Row], schema: pa.Schema) -> str:
-    with folder.replacing(name, "wb") as file:
-        if name.endswith(".parquet"):
-            with pq.ParquetWriter(file, schema) as parquet:
-                for batch in _batches(rows, schema):
-                    parquet.write_batch(batch)
-        else:  # RFC 4180, UTF-8; lists and records are JSON
-            # newline="" keeps the CRLF that RFC 4180 and the csv module use.
-            text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-            writer = csv.writer(text)
-            writer.writerow(schema.names)
-            for row in rows:
-                writer.writerow(_cell(row[column]) for column in schema.names)
-            text.detach()  # the folder closes the file
-    return name
+def _sample_batches(samples: RunSamples) -> Iterator[pa.RecordBatch]:
+    members = chain.from_iterable(samples.datasets.values())
+    return _batches((_sample_row(samples, member) for member in members), _SCHEMA)
 
 
 def _batches(rows: Iterator[_Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     while batch := list(islice(rows, _BATCH)):
         yield pa.RecordBatch.from_pylist(batch, schema=schema)
-
-
-def _sample_rows(samples: RunSamples) -> Iterator[_Row]:
-    """Yield the row of each sample; None for unknown values.
-
-    ``accepted`` and ``pass_ratio`` are None for a sample without a verdict.
-    """
-    return (
-        _sample_row(samples, member) for members in samples.datasets.values() for member in members
-    )
 
 
 def _sample_row(samples: RunSamples, sample: Sample) -> _Row:
@@ -151,18 +118,9 @@ def _sample_row(samples: RunSamples, sample: Sample) -> _Row:
         **{name: values.get(name) for name in _SCHEMA.names},
         "run": samples.record.run,
         "model": samples.model,
-        "prompt": sample.question and sample.prompt,
+        "prompt": sample.problem.prompt,
         "accepted": verdict.accepted if judged else None,
         "pass_ratio": verdict.pass_ratio if judged else None,
         "error_breakdown": {NOT_RUN: 0, **verdict.error_breakdown},
         "generation_error": generation.error,
     }
-
-
-def _case_rows(run: FinishedRun) -> Iterator[_Row]:
-    for case in run.cases():
-        yield {"run": run.record.run, **case.model_dump(mode="json")}
-
-
-def _cell(value: object) -> object:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from services.cli.finished import export
-from shared.errors import DataError, OutputError
+from shared.errors import OutputError
 from tests.exports.conftest import Exported, finished
 
 __all__ = ["finished"]  # a fixture
@@ -22,7 +22,7 @@ def run_export(run: Path, *options: str) -> Result:
 
 @pytest.mark.parametrize(
     ("kind", "files"),
-    [("inspect", 3), ("evalplus", 2), ("hf-parquet", 1), ("csv", 1)],
+    [("inspect", 3), ("evalplus", 2), ("hf-parquet", 1)],
 )
 def test_the_files_are_named(finished: Exported, tmp_path: Path, kind: str, files: int) -> None:
     result = run_export(finished.run, "--format", kind, "--output", str(tmp_path / "out"))
@@ -34,7 +34,7 @@ def test_the_files_are_named(finished: Exported, tmp_path: Path, kind: str, file
 
 
 def test_exporting_again_writes_the_same(finished: Exported, tmp_path: Path) -> None:
-    for kind in ("inspect", "evalplus", "hf-parquet", "csv"):
+    for kind in ("inspect", "evalplus", "hf-parquet"):
         outputs = [tmp_path / kind / name for name in ("one", "two")]
         for output in outputs:
             run_export(finished.run, "--format", kind, "--output", str(output))
@@ -42,34 +42,16 @@ def test_exporting_again_writes_the_same(finished: Exported, tmp_path: Path) -> 
         assert one == two != {}
 
 
-def test_the_table_of_cases_needs_no_data(finished: Exported, tmp_path: Path) -> None:
-    finished.data.unlink()
-    finished.record()
-    out = tmp_path / "out"
-    options = ("--format", "hf-parquet", "--table", "cases", "--output", str(out))
-    result = run_export(finished.run, *options)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.splitlines() == [str(out / "cases.parquet")]
-
-
 def test_notes_go_to_stderr(finished: Exported, tmp_path: Path) -> None:
-    finished.data.unlink()
-    result = run_export(finished.run, "--format", "csv", "--output", str(tmp_path / "out"))
-    assert result.stderr.startswith("note: no prompts: ")
-    assert result.stdout.splitlines() == [str(tmp_path / "out" / "samples.csv")]
-
-
-def test_no_empty_question_is_written(finished: Exported, tmp_path: Path) -> None:
-    finished.data.unlink()
-    out = tmp_path / "out"
-    result = run_export(finished.run, "--format", "inspect", "--output", str(out))
-    assert isinstance(result.exception, DataError)
-    assert "name the data with --data" in str(result.exception)
-    assert not out.exists()
+    with (finished.run / "generations.jsonl").open("a") as file:
+        file.write('{"dataset": "human')
+    result = run_export(finished.run, "--format", "hf-parquet", "--output", str(tmp_path / "out"))
+    assert result.stderr.startswith("note: ")
+    assert result.stdout.splitlines() == [str(tmp_path / "out" / "samples.parquet")]
 
 
 def test_a_folder_without_a_run(tmp_path: Path) -> None:
-    result = run_export(tmp_path, "--format", "csv", "--output", str(tmp_path / "out"))
+    result = run_export(tmp_path, "--format", "hf-parquet", "--output", str(tmp_path / "out"))
     assert isinstance(result.exception, OutputError)
     assert "no run in this folder" in str(result.exception)
     assert not (tmp_path / "out").exists()

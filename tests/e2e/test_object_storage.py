@@ -90,7 +90,7 @@ def test_a_run_and_the_commands_on_it(storage: s3fs.S3FileSystem, command: Comma
         (("runs", RUNS), "4/4"),
         (("compare", one, one), "accepted@1"),
         (("report", one, "--out", f"{RUNS}/page.html"), f"{RUNS}/page.html"),
-        (("export", one, "--format", "csv", "--output", f"{RUNS}/table"), f"{RUNS}/table/"),
+        (("export", one, "--format", "hf-parquet", "--output", f"{RUNS}/table"), f"{RUNS}/table/"),
     ]:
         done = command(*arguments)
         assert done.code == 0, (arguments, done.stderr)

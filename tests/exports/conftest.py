@@ -1,6 +1,5 @@
-"""Fixtures: a finished run with every special case for exports, and its data sets."""
+"""Fixtures: a finished run with every special case for exports."""
 
-import gzip
 import json
 import os
 import subprocess
@@ -10,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from services.data.records import write_dataset
-from services.exports import ExportFormat, export_cases, export_samples
+from services.exports import ExportFormat, export_samples
 from services.exports.samples import RunSamples, load_samples
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.finished_run import open_run
+from shared.outlines import ProblemOutline
 from shared.plan import make_plan
-from shared.run_record import DatasetRecord
-from shared.schemas import CaseRecord, FailedCase, Generation, Problem, SampleId, Verdict
+from shared.run_record import DatasetRecord, RunRecord
+from shared.schemas import FailedCase, Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.shared.finished_runs import as_recorded
 from tests.shared.ledgers import generation, problem, verdict
@@ -86,13 +85,12 @@ def problems() -> list[Problem]:
 
 @dataclass(frozen=True)
 class Exported:
-    """A run's folder and data; exports go beside them."""
+    """A run's folder; exports go beside it."""
 
     run: Path
-    data: Path
 
-    def load(self, *data: str) -> RunSamples:
-        return load_samples(open_run(str(self.run)), data)
+    def load(self) -> RunSamples:
+        return load_samples(open_run(str(self.run)))
 
     def export(self, kind: ExportFormat) -> Path:
         folder = self.run.parent / kind.value
@@ -101,26 +99,12 @@ class Exported:
         assert sorted(names) == sorted(files)
         return folder
 
-    def record(self, *cases: CaseRecord) -> None:
-        """Write the run's record of cases."""
-        lines = "".join(f"{case.model_dump_json()}\n" for case in cases)
-        (self.run / artifacts.CASES).write_bytes(gzip.compress(lines.encode()))
-
-    def export_cases(self, kind: ExportFormat) -> Path:
-        folder = self.run.parent / f"{kind.value}-cases"
-        (name,) = export_cases(kind, open_run(str(self.run)), OutputFolder(str(folder)))
-        assert [path.name for path in folder.iterdir()] == [name]
-        return folder / name
-
 
 @pytest.fixture
 def finished(tmp_path: Path) -> Exported:
-    data, folder = tmp_path / "data.parquet", tmp_path / "run"
-    write_dataset(str(data), problems())
+    folder = tmp_path / "run"
     rollout = {"temperature": 0.5, "n": 2, "response_length": 64}
-    config = Config.model_validate(
-        {"actor_rollout_ref": {"rollout": rollout}, "data": {"eval_files": [str(data)]}}
-    )
+    config = Config.model_validate({"actor_rollout_ref": {"rollout": rollout}})
     run = {
         "run": "mine-0123",
         "name": "mine",
@@ -137,12 +121,15 @@ def finished(tmp_path: Path) -> Exported:
         ],
     }
     out = OutputFolder(str(folder))
-    out.write_json(artifacts.RUN, as_recorded(run))
+    document = as_recorded(run)
+    out.write_json(artifacts.RUN, document)
+    record = RunRecord.model_validate(document)
+    out.write_jsonl(artifacts.PROBLEMS, [ProblemOutline.of(one, record) for one in problems()])
     out.write_json(artifacts.SUMMARY, _summary())
     pairs = [_pair(p, answer) for p in problems() for answer in ANSWERS[p.problem_id]]
     out.write_jsonl(artifacts.GENERATIONS, [made for made, _ in pairs if made.completion])
     out.write_jsonl(artifacts.VERDICTS, [judged for _, judged in pairs])
-    return Exported(folder, data)
+    return Exported(folder)
 
 
 def _indices(problem: Problem) -> list[int]:

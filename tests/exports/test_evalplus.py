@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.exports import ExportFormat, export_samples
-from services.exports.samples import Question, RunSamples
+from services.exports.samples import RunSamples
 from shared.artifacts import OutputFolder
 from shared.errors import DataError
 from shared.function_plan import prelude_of
@@ -91,7 +91,9 @@ def test_evalplus_judges_the_programs(finished: Exported, tmp_path: Path) -> Non
         replace(
             some,
             generation=some.generation.model_copy(update={"problem_id": name, "completion": text}),
-            question=Question(ROW["prompt"], "f", prelude_of(HumanEvalTests(**truth))),
+            problem=some.problem.model_copy(
+                update={"prelude": prelude_of(HumanEvalTests(**truth))}
+            ),
         )
         for name, (text, _) in ANSWERS.items()
     ]

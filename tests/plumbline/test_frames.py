@@ -16,10 +16,6 @@ import pytest
 
 import plumbline
 from services.exports import ExportFormat
-from shared import artifacts
-from shared.artifacts import OutputFolder
-from shared.outlines import ProblemOutline
-from shared.run_record import Provenance
 from shared.statuses import FinalStatus
 from tests.docs.markdown import ROOT
 from tests.exports.conftest import ODD, Exported, problems
@@ -45,9 +41,6 @@ CASE: dict[str, Any] = {
 
 @pytest.fixture
 def folder(finished: Exported) -> Path:
-    """The run's folder with its problems, as it is since there is such a file."""
-    outlines = [ProblemOutline.of(one, Provenance()) for one in problems()]
-    OutputFolder(str(finished.run)).write_jsonl(artifacts.PROBLEMS, outlines)
     return finished.run
 
 
@@ -111,17 +104,6 @@ def test_problems_have_what_was_made_of_them(folder: Path) -> None:
     assert found.output_tokens["cc 2"] is pd.NA
     assert (found.prompt["cc 1"], found.prompt_chars["cc 1"]) == ("Solve cc 1.", 11)
     assert (found.num_tests["cc 1"], found.entry_point["HumanEval/0"]) == (1, "f")
-
-
-def test_an_early_run_has_no_file_of_problems(folder: Path) -> None:
-    other = second_run(folder, folder.parent / "early")
-    (other / "problems.jsonl").unlink()
-    run = plumbline.load_run([folder, other])
-    early = run.problems[run.problems.run == "early"]
-    assert early.problem_id.tolist() == [one.problem_id for one in problems()]
-    assert early.prompt.isna().all()
-    assert early.samples.sum() == 6
-    assert run.samples[run.samples.run == "early"].prompt.isna().all()
 
 
 def test_figures_have_their_intervals(folder: Path) -> None:
