@@ -51,7 +51,7 @@ _BRACES_LITERAL = re.compile(r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?" + _LINE_
 
 
 # The last line of a program in a language with braces.
-_LAST = ("}", ";", ")", "*/")
+_ENDS = ("}", ";", "*/", "#endif")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ class Language:
         if entry is None or not entry.main:
             return None
         patterns = entry.main, entry.reads, rf"^[ \t]*(?:{entry.begins})"
-        return Programs(*(re.compile(pattern, re.MULTILINE) for pattern in patterns))
+        main, reads, begins = (re.compile(pattern, re.MULTILINE) for pattern in patterns)
+        ends = (*_ENDS, ")") if self.key == "nodejs" else _ENDS
+        return Programs(main, reads, begins, ends)
 
     @property
     def literal(self) -> re.Pattern[str]:
@@ -89,11 +91,15 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Patterns of a whole program, of one that reads its input, and of the line that begins one."""
+    """Patterns of a whole program, of one that reads its input, and of the line that begins one.
+
+    The last line ends with one of ``ends``.
+    """
 
     main: re.Pattern[str]
     reads: re.Pattern[str]
     begins: re.Pattern[str]
+    ends: tuple[str, ...]
 
     def bare(self, text: str) -> str | None:
         """The program in a text without fences: from its first line to its last, without prose."""
@@ -101,7 +107,7 @@ class Programs:
         if first is None or not self.main.search(text):
             return None
         lines = text[first.start() :].split("\n")
-        while lines and not lines[-1].rstrip().endswith(_LAST):
+        while lines and not lines[-1].rstrip().endswith(self.ends):
             lines.pop()
         return "\n".join(lines) or None
 

@@ -23,6 +23,7 @@ _TOKEN_SIGNS = (
     "<file_sep>",
 )
 _FENCE = re.compile(r"`{3,}|~{3,}")
+_LABEL = re.compile(r"[ \t]*\w")
 _ANSWER = re.compile(r"^[ \t]*<(?:answer|solution|final_answer)>", re.IGNORECASE | re.MULTILINE)
 
 _ATTRIBUTES = r"(?:[ \t]+(?:to=[\w.]+|json|code|text))*[ \t]*(?:<\|constrain\|>\w*)?"
@@ -71,7 +72,7 @@ def answers(text: str) -> list[tuple[int, str]]:
     for start, end in _messages(text):
         message = text[start:end]
         # The opening tag of reasoning may be in the prompt.
-        tags = _matches(_TAG, message, _TAG_SIGNS)
+        tags = _outside_blocks(message, _matches(_TAG, message, _TAG_SIGNS))
         behind = max((tag.end() for tag in tags if tag["closes"]), default=0)
         behind += len(message[behind:]) - len(message[behind:].lstrip("\n"))
         if message[behind:].strip():
@@ -92,11 +93,16 @@ def before_next_question(text: str) -> str | None:
 
 
 def _matches(pattern: re.Pattern[str], text: str, signs: tuple[str, ...]) -> list[re.Match[str]]:
-    """The tags or tokens of a text that are no part of a program or of a sentence."""
+    """The tags or tokens of a text that are no part of a sentence."""
     lower = text.lower()
     matches = list(pattern.finditer(text)) if any(sign in lower for sign in signs) else []
+    return [match for match in matches if not _is_mention(text, match)]
+
+
+def _outside_blocks(text: str, matches: list[re.Match[str]]) -> list[re.Match[str]]:
+    """Those tags or tokens that are not within a closed block."""
     fences = [fence.end() for fence in _FENCE.finditer(text)] if matches else []
-    return [m for m in matches if not _is_mention(text, m) and not _in_block(text, fences, m.end())]
+    return [match for match in matches if not _in_block(text, fences, match)]
 
 
 def _is_mention(text: str, match: re.Match[str]) -> bool:
@@ -108,14 +114,17 @@ def _is_mention(text: str, match: re.Match[str]) -> bool:
     return quoted or (between and after.startswith(" ") and after[1:].isalnum())
 
 
-def _in_block(text: str, fences: list[int], position: int) -> bool:
-    """Whether the last fence opens a block, and the next one closes it: no label is behind it."""
-    place = bisect(fences, position)
-    return (
-        place % 2 == 1
-        and place < len(fences)
-        and not text[fences[place] : fences[place] + 1].isalnum()
-    )
+def _in_block(text: str, fences: list[int], match: re.Match[str]) -> bool:
+    """Whether the last fence opens a block, and the next one closes it: no label is behind it.
+
+    Of a line of its own, such as the end of reasoning with an unclosed draft, an odd number of
+    fences must follow.
+    """
+    place = bisect(fences, match.end())
+    if place % 2 == 0 or place == len(fences) or _LABEL.match(text, fences[place]):
+        return False
+    alone = _begins_line(text, match.start()) and text[match.end() : match.end() + 1] in ("", "\n")
+    return not alone or (len(fences) - place) % 2 == 1
 
 
 def _without_reasoning(text: str) -> str:
@@ -124,11 +133,13 @@ def _without_reasoning(text: str) -> str:
     It ends at the next closing tag; if there is none, at an ``<answer>`` tag or the end.
     """
     kept, position, opener = [], 0, None
-    for tag in _matches(_TAG, text, _TAG_SIGNS):
+    tags = _matches(_TAG, text, _TAG_SIGNS)
+    outside = set(_outside_blocks(text, tags))
+    for tag in tags:
         if tag["closes"] and opener:
             kept += [text[position : opener.start()], _blank(text[opener.start() : tag.end()])]
             position, opener = tag.end(), None
-        elif not (tag["closes"] or opener) and _begins_line(text, tag.start()):
+        elif not (tag["closes"] or opener) and tag in outside and _begins_line(text, tag.start()):
             opener = tag
     if opener:
         answer = _ANSWER.search(text, opener.end())
@@ -142,7 +153,7 @@ def _messages(text: str) -> list[tuple[int, int]]:
     """The places of the assistant's messages, the last one first."""
     messages: list[tuple[str, int, int]] = []
     role, start = "assistant", 0
-    for token in _matches(_TOKEN, text, _TOKEN_SIGNS):
+    for token in _outside_blocks(text, _matches(_TOKEN, text, _TOKEN_SIGNS)):
         name = _role(token)
         if role in _ANSWERS and text[start : token.start()].strip():
             messages.append((role, start, token.start()))
