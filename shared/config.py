@@ -198,8 +198,6 @@ class DataConfig(Section):
     """``manifest.lock.json`` that the data files must match; null for no check."""
     exclude_quality: InProtocol[list[QualityFinding]] = Field(default_factory=list)
     """Skip problems with one of these findings of the data audit."""
-    final_sets: Recorded[list[str]] = Field(default=["codecontests_test", "humaneval"])
-    """Data sets on which nothing is tuned: the runs on them are counted (see acceptance.md)."""
 
 
 class SandboxConfig(Section):

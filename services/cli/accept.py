@@ -27,7 +27,6 @@ from shared.data_lock import LOCK_NAME, DataLock, differences, load_lock
 from shared.data_roles import DataRole, manifest_folder
 from shared.datasets import check_exists
 from shared.errors import DataError, FindingsError, OutputError, UndecidedError, data_error, reading
-from shared.final_sets import final_set_uses
 from shared.finished_run import FinishedRun, open_run
 from shared.json_lines import read_json_lines
 from shared.redaction import redact, redact_address
@@ -105,7 +104,6 @@ def _evidence(run: FinishedRun, data: Sequence[str], size: float | None) -> Evid
         unreadable=unreadable,
         qa_records={log.file: _records(run, log.file) for log in run.record.qa_logs.values()},
         data=_prepared_data(run.record, data),
-        final_sets=final_set_uses([run]),
         size=size,
     )
 

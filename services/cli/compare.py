@@ -59,9 +59,8 @@ def compare(
         tables.print_unpaired(console, one)
         if show_flips:
             tables.print_flips(console, one)
-    final_sets = tables.print_final_sets(console, [first, *others])
     if json_file:
-        write_json(json_file, comparison_document(comparisons, final_sets))
+        write_json(json_file, comparison_document(comparisons))
 
 
 def write_json(

@@ -13,7 +13,6 @@ from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset
 from shared.analysis.gate import Finding, Outcome
 from shared.analysis.paired import PairedDifference
 from shared.analysis.runs import ComparedRun, SampleVerdict
-from shared.final_sets import FinalSetUse, advice, final_set_uses
 from shared.text import not_run_note
 
 _ACCEPTED = BY_KEY["accepted_at_1"].label
@@ -44,16 +43,6 @@ def print_notes(console: Console, comparison: Comparison) -> None:
         _line(console, f"{doubt}: it may differ", "yellow")
     if comparison.remedy:
         _line(console, comparison.remedy, "yellow")
-
-
-def print_final_sets(console: Console, runs: Sequence[ComparedRun]) -> list[FinalSetUse]:
-    """Print that a choice was made on a final set; returns how often the final sets were run."""
-    found = final_set_uses([one.run for one in runs])
-    final = {name for one in runs for name in one.record.config.data.final_sets}
-    others = dict.fromkeys(name for one in runs for name in one.verdicts if name not in final)
-    for line in advice(found, others):
-        _line(console, line, "yellow")
-    return found
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:

@@ -30,7 +30,6 @@ def gate(
     """Check a run against rules; exit code 0: go, 1: no-go, 4: inconclusive."""
     # Imported here because numpy takes long to load, and other commands do not need it.
     from services.cli.comparison_tables import (
-        print_final_sets,
         print_findings,
         print_notes,
         print_runs,
@@ -48,7 +47,6 @@ def gate(
     console = stdout_console()
     print_runs(console, runs)
     print_notes(console, comparison)
-    print_final_sets(console, runs)
     print_findings(console, report.findings)
     if json_file:
         write_json(json_file, report)

@@ -67,7 +67,6 @@ class SolutionJudge:
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         place = yaml_string(str(folder))
         own = [f"run.name={self._name}", f"judge.language={language}", f"output.dir={place}"]
-        own.append("data.final_sets=[]")  # no model is measured
         config = load_config(None, [*self._overrides, *own])
         with _suppress_broken_checkers(folder):
             execute(_request(config, solutions, quiet=self._quiet))

@@ -302,18 +302,6 @@ def _protocol(evidence: Evidence) -> Iterator[Result]:
         yield passed("greedy, one answer per problem")
 
 
-def _final_sets(evidence: Evidence) -> Iterator[Result]:
-    final = evidence.config.data.final_sets
-    others = [name for name in evidence.datasets if name not in final]
-    where = " or ".join(others) or "a set that is not final"
-    for use in evidence.final_sets:
-        if use.tuned:
-            step = f"choose on {where}, and report the final set once"
-            yield warning(use.describe(), step, use.dataset)
-        else:
-            yield passed(use.describe(), use.dataset)
-
-
 _RULES: Mapping[Check, Rule] = {
     Check.STATE: _state,
     Check.SETS: _sets,
@@ -327,6 +315,5 @@ _RULES: Mapping[Check, Rule] = {
     Check.QA_LOGS: _qa_logs,
     Check.WANDB: _wandb,
     Check.PROTOCOL: _protocol,
-    Check.FINAL_SETS: _final_sets,
     **SIGNS,
 }

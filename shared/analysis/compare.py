@@ -23,7 +23,6 @@ from shared.analysis.runs import (
 from shared.analysis.statistics import share_over_problems
 from shared.environment import REJUDGE
 from shared.errors import DataError
-from shared.final_sets import FinalSetUse
 from shared.schemas import ProblemFacts
 from shared.statuses import FinalStatus
 
@@ -511,12 +510,10 @@ class ComparisonDocument:
 
     runs: list[RunDocument]
     comparisons: list[PairDocument]
-    final_sets: list[FinalSetUse]
 
 
 def comparison_document(
     comparisons: Sequence[Comparison],
-    final_sets: Sequence[FinalSetUse] = (),
     *,
     flips: bool = True,
 ) -> ComparisonDocument:
@@ -539,7 +536,6 @@ def comparison_document(
             )
             for one in comparisons
         ],
-        final_sets=list(final_sets),
     )
 
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from shared.analysis.statistics import Metrics
 from shared.config import Config
-from shared.final_sets import FinalSetUse
 from shared.run_record import RunRecord
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus, VerdictDetail
@@ -49,7 +48,6 @@ class Check(StrEnum):
     QA_LOGS = "qa-logs"
     WANDB = "wandb"
     PROTOCOL = "protocol"
-    FINAL_SETS = "final-sets"
     MODEL = "model"
     ZERO = "accepted"
     ONE_STATUS = "one-status"
@@ -142,7 +140,6 @@ class Evidence:
         unreadable: Messages about files of the run that cannot be read.
         qa_records: Number of readable records by file of ``run.json``'s ``qa_logs``.
         data: What lies beside the data files, or why it is not at hand.
-        final_sets: The runs on the run's final sets.
         size: The model's parameters in billions; None if not given.
     """
 
@@ -152,7 +149,6 @@ class Evidence:
     unreadable: Sequence[str] = ()
     qa_records: Mapping[str, int] = field(default_factory=dict)
     data: PreparedData | str = "not looked for"
-    final_sets: Sequence[FinalSetUse] = ()
     size: float | None = None
 
     @property

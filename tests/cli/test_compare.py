@@ -178,22 +178,3 @@ def test_what_cannot_be_compared_is_one_line(pair, runs, said):
     assert done.code == 2
     assert done.line.startswith("plumb: ")
     assert said in done.line
-
-
-def test_a_choice_on_a_final_set_is_said(tmp_path):
-    answers = {"humaneval": "+-", "codecontests_valid": "+-"}
-    write_run(tmp_path / "a", answers)
-    write_run(tmp_path / "b", answers)
-    assert "final" not in compare(tmp_path, "a", "b").stdout  # two models are one comparison
-    # A run beside them on the same problems tried another protocol.
-    write_run(tmp_path / "c", answers, change={"config.sandbox.timeout": 3.0})
-    done = compare(tmp_path, "a", "b", "--json", "found.json")
-    assert done.code == 0
-    assert done.stdout.splitlines()[-1] == (
-        "humaneval is marked final, but 3 runs tried 2 protocols with 3 models on it: choose on "
-        "codecontests_valid"
-    )
-    document = json.loads((tmp_path / "found.json").read_text())
-    assert document["final_sets"][0]["runs"] == 3
-    (tmp_path / "c" / "run.json").write_text("{")
-    assert "final" not in compare(tmp_path, "a", "b").stdout

@@ -105,12 +105,3 @@ def test_rules_for_a_data_set_that_is_not_there(tmp_path):
     assert done.line == (
         "plumb: the policy has rules for 'three', which neither run has; the runs have one"
     )
-
-
-def test_a_choice_on_a_final_set_is_said(tmp_path):
-    write_run(tmp_path / "a", {"humaneval": HALF})
-    write_run(tmp_path / "b", {"humaneval": HALF}, change={"config.sandbox.timeout": 3.0})
-    done = gate(tmp_path, accepted(-0.1))
-    assert done.code == INCONCLUSIVE
-    assert "humaneval is marked final, but 2 runs tried 2 protocols" in done.stdout
-    assert "choose on a set that is not final" in done.stdout

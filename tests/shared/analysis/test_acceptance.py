@@ -19,7 +19,6 @@ from shared.analysis.evidence import (
 )
 from shared.analysis.silent_failures import silent_failures
 from shared.config import QUOTAS
-from shared.final_sets import FinalSetUse
 from shared.statuses import FinalStatus
 from tests.shared.baselines import figures, record, sandbox
 
@@ -83,7 +82,7 @@ def test_a_good_baseline_passes_every_check():
     found = report(evidence(), "out")
     assert [one for one in found.findings if one.mark is not Mark.PASS] == []
     assert found.outcome is Mark.PASS
-    assert {one.check for one in found.findings} == set(Check) - {Check.FINAL_SETS}
+    assert {one.check for one in found.findings} == set(Check)
     assert all(one.next_step == "" for one in found.findings)
     assert silent_failures(evidence()) == []
 
@@ -152,9 +151,6 @@ REQUIREMENTS: list[tuple[Evidence, Check, Mark, str, str]] = [
      "actor_rollout_ref.rollout.temperature is 0.8, the baseline's 0.0"),
     (evidence(completions="answers.jsonl"), Check.PROTOCOL, W, "",
      "recorded answers: how they were generated is not known"),
-    (evidence(final_sets=[FinalSetUse(HUMANEVAL, 3, 2, 1)]),
-     Check.FINAL_SETS, W, HUMANEVAL,
-     "3 runs tried 2 protocols with 1 model"),
 ]  # fmt: skip
 
 
