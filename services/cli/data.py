@@ -63,7 +63,7 @@ def import_(
     print(f"{result.path}: {result.problems} problems of {result.dataset}")
     for row in result.dropped:
         print(printable(f"{row.place}: dropped {row.problem_id}: {row.reason}"))
-    for line in result.findings.lines():
+    for line in result.findings:
         print(printable(line))
 
 

@@ -24,13 +24,13 @@ from services.cli.verification import SolutionJudge
 from services.data.check import check
 from services.data.config import PrepareConfig, families_of
 from services.data.contamination.check import check_contamination
-from services.data.contamination.index import EvalProblem, Part
+from services.data.contamination.index import Part
 from services.data.contamination.report import ContaminationReport
 from services.data.manifests import replace_text
 from services.data.overlap.pairs import Overlap
 from services.data.prepare.audit import describe_overlap
 from services.data.prepare.pipeline import OVERLAPS, Prepared, prepare
-from services.data.records import NO_PROBLEM, eval_problem, read_records
+from services.data.records import NO_PROBLEM, ProblemText, read_records, text_of
 from shared.config_files import load_document, validate_document
 from shared.datasets import parquet_files
 from shared.errors import ConfigError, FindingsError, data_error
@@ -92,7 +92,7 @@ def check_sets(files: Sequence[str], config: str | None, allow: str | None) -> N
         paths = [f"{settings.output}/{name}.parquet" for name in settings.datasets]
         families = families_of(settings.datasets)
     checked = check(paths, manifests, allow, families)
-    for line in (*checked.differences, *checked.findings.lines()):
+    for line in (*checked.differences, *checked.findings):
         print(printable(line))
     print_overlaps(stdout_console(), checked.reviewed.open)
     for stale in checked.reviewed.stale:
@@ -131,7 +131,7 @@ def check_corpus(
     _check_range("--ngram", size, low=2)
     _check_range("--min-share", min_share, low=0, high=1)
     _check_range("--processes", 1 if processes is None else processes, low=1)
-    problems = [problem for file in _files(data) for problem in _eval_problems(file)]
+    problems = [problem for file in _files(data) for problem in _texts(file)]
     console = stdout_console()
     with DataProgress(console) as progress:
         report = check_contamination(
@@ -150,8 +150,8 @@ def check_corpus(
         raise FindingsError(f"{found} of {len(problems)} problems are in the training corpus")
 
 
-def _eval_problems(file: str) -> list[EvalProblem]:
-    problems = [eval_problem(record) for record in read_records(file)]
+def _texts(file: str) -> list[ProblemText]:
+    problems = [text_of(record) for record in read_records(file)]
     if not problems:
         raise data_error(file, NO_PROBLEM)
     return problems

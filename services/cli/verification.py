@@ -6,7 +6,7 @@ from pathlib import Path
 
 from services.cli.execute import RunRequest, execute
 from services.cli.options import yaml_string
-from services.data.records import ReferenceSolution, Rejected
+from services.data.records import ReferenceSolution
 from services.runner.preflight import check_judging
 from services.runner.sources import RecordedSource
 from shared.completions import RecordedCompletion
@@ -15,9 +15,8 @@ from shared.errors import IncompleteRunError
 from shared.finished_run import FinishedRun, open_run
 from shared.plan import make_plan
 from shared.reference import problem_digest
-from shared.schemas import Problem, QualityFinding, SampleId, Verdict, sha256
+from shared.schemas import Problem, SampleId, Verdict, sha256
 from shared.statuses import FailureKind
-from shared.text import not_run_note
 
 
 class SolutionJudge:
@@ -43,14 +42,16 @@ class SolutionJudge:
         self._name = name
         self._quiet = quiet
 
-    def __call__(self, solutions: Sequence[ReferenceSolution]) -> list[Rejected]:
-        """Judge all solutions and return those that are not accepted, or have a broken checker.
+    def __call__(self, solutions: Sequence[ReferenceSolution]) -> list[Verdict]:
+        """Judge all solutions and return the verdicts on those that are not accepted.
+
+        A solution without a verdict has a problem with a broken checker.
 
         Raises:
             IncompleteRunError: Some have no verdict; calling it again resumes.
         """
         verdicts = (verdict for run in self.runs(solutions) for verdict in run.verdicts())
-        return [_rejected(verdict) for verdict in verdicts if not verdict.accepted]
+        return [verdict for verdict in verdicts if not verdict.accepted]
 
     def runs(self, solutions: Sequence[ReferenceSolution]) -> Iterator[FinishedRun]:
         """Judge all solutions; yields the run of each language. Errors are those of a call."""
@@ -109,24 +110,3 @@ def _suppress_broken_checkers(folder: Path) -> Iterator[None]:
 
 def _checker_failed(verdict: Verdict) -> bool:
     return any(failure.kind == FailureKind.CHECKER for failure in verdict.infra_failures)
-
-
-def _rejected(verdict: Verdict) -> Rejected:
-    if not verdict.judged and _checker_failed(verdict):
-        reason = str(verdict.detail)
-        finding = QualityFinding.BROKEN_CHECKER
-        return Rejected(
-            verdict.dataset, verdict.problem_id, verdict.sample_index + 1, reason, finding
-        )
-    detail = f" ({verdict.detail})" if verdict.detail else ""
-    passed = f", {verdict.cases_passed} of {verdict.cases_total} tests passed"
-    passed += not_run_note(verdict.cases_not_run)
-    return Rejected(
-        dataset=verdict.dataset,
-        problem_id=verdict.problem_id,
-        number=verdict.sample_index + 1,
-        reason=f"{verdict.final_status}{detail}{passed}",
-        status=verdict.final_status,
-        cases_passed=verdict.cases_passed,
-        failed=verdict.first_failed_case,
-    )

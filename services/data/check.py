@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from services.data.overlap.find import find_overlaps
-from services.data.overlap.pairs import ProblemText, Reviewed, load_allowlist, review
-from services.data.quality import AuditSummary
-from services.data.records import NO_PROBLEM, read_records, text_of
+from services.data.overlap.pairs import Reviewed, load_allowlist, review
+from services.data.quality import audit_lines
+from services.data.records import NO_PROBLEM, ProblemText, read_records, text_of
 from shared.data_lock import LOCK_NAME, differences, load_lock
 from shared.datasets import CANONICAL_VERSION, canonicalize
 from shared.errors import data_error
-from shared.schemas import sha256
+from shared.schemas import Problem, sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class CheckResult:
     """
 
     problems: int
-    findings: AuditSummary
-    differences: tuple[str, ...]
+    findings: Sequence[str]
+    differences: Sequence[str]
     reviewed: Reviewed
 
     @property
@@ -50,7 +50,15 @@ def check(
     """
     changes = list(_lock_differences(files, manifests)) if manifests else []
     texts: list[ProblemText] = []
-    findings = AuditSummary()
+    findings = audit_lines(_checked(files, texts, changes))
+    overlaps = [overlap for overlap in find_overlaps(texts) if overlap.leaks(families)]
+    return CheckResult(len(texts), findings, changes, review(overlaps, load_allowlist(allow)))
+
+
+def _checked(
+    files: Sequence[str], texts: list[ProblemText], changes: list[str]
+) -> Iterator[Problem]:
+    """Yield the problems of files, and collect their texts and hashes that differ."""
     for file in files:
         before = len(texts)
         for record in read_records(file):
@@ -58,13 +66,10 @@ def check(
             if problem.prompt_sha256 != sha256(canonicalize(problem.prompt)):
                 cause = f"problem {problem.problem_id!r}: prompt_sha256 does not match the prompt"
                 changes.append(f"{file}: {cause}")
-            findings.add(problem)
             texts.append(text_of(record))
+            yield problem
         if len(texts) == before:
             raise data_error(file, NO_PROBLEM)
-    overlaps = [overlap for overlap in find_overlaps(texts) if overlap.leaks(families)]
-    reviewed = review(overlaps, load_allowlist(allow))
-    return CheckResult(len(texts), findings, tuple(changes), reviewed)
 
 
 def _lock_differences(files: Sequence[str], manifests: str) -> Iterator[str]:

@@ -3,36 +3,34 @@
 A training set gets a manifest too, because its role is read from there.
 """
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import fsspec
 
-from services.data.config import DateRange, check_name, parse_ids
-from services.data.layouts import get_layout
-from services.data.layouts.base import Dropped, Imported, Options
+from services.data.config import DateRange, LayoutKind, check_name, parse_ids
+from services.data.layouts import LAYOUTS
+from services.data.layouts.base import Dropped, Options, Record
 from services.data.manifests import manifest_line, write_manifest
-from services.data.quality import AuditSummary
+from services.data.quality import audit_lines
 from services.data.records import writing_dataset
 from services.data.rows import local
 from shared.data_roles import IMPORTED, DataRole
 from shared.errors import data_error
 from shared.files import storage_errors
 from shared.redaction import redact_address
-from shared.schemas import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """File written by an import, rows that are no problems, and findings of the audit."""
+    """File written by an import, rows that are no problems, and lines of the audit."""
 
     path: str
     dataset: str
     problems: int
     dropped: tuple[Dropped, ...]
-    findings: AuditSummary
+    findings: Sequence[str]
 
 
 def import_dataset(
@@ -76,33 +74,35 @@ def import_dataset(
         solutions=solutions,
         source=source,
     )
-    layout = get_layout(kind)
+    layout = LAYOUTS[LayoutKind(kind)]
     rows = local.rows(source, layout.columns(options))
-    imported, dropped = collect(source, layout.read(rows, options))
-    problems = [row.problem for row in imported]
+    records, dropped = collect(source, layout.read(rows, options))
+    problems = [record.problem for record in records]
     dataset = problems[0].dataset
     try:
         check_name(dataset)
     except ValueError as error:
         raise data_error(source, str(error)) from None
-    path = _output_file(str(output), dataset)
+    path = str(output) if "://" in str(output) else str(Path(output).expanduser())
+    if not path.endswith(".parquet"):
+        path = f"{path.rstrip('/')}/{dataset}.parquet"
+    manifest = f"{path.removesuffix('.parquet')}{IMPORTED}"
     # Between the two writes, the file is at worst an evaluation set.
-    stem = path.removesuffix(".parquet")
-    _delete(manifest := f"{stem}{IMPORTED}")
+    _delete(manifest)
     with writing_dataset(path) as writer:
-        for row in imported:
-            writer.add(row)
+        for record in records:
+            writer.add(record)
     if role is DataRole.TRAIN:
-        _write_manifest(manifest, source, problems)
-    findings = AuditSummary()
-    for problem in problems:
-        findings.add(problem)
-    return ImportResult(path, dataset, len(problems), dropped, findings)
+        revision, url = local.revision(source), redact_address(source)
+        values = {"version": revision, "revision": revision, "source_url": url, "licence": ""}
+        lines = (manifest_line(problem, role=role, **values) for problem in problems)
+        write_manifest(manifest, lines)
+    return ImportResult(path, dataset, len(problems), dropped, audit_lines(problems))
 
 
 def collect(
-    source: str, rows: Iterable[Imported | Dropped]
-) -> tuple[list[Imported], tuple[Dropped, ...]]:
+    source: str, rows: Iterable[Record | Dropped]
+) -> tuple[list[Record], tuple[Dropped, ...]]:
     """Separate problems from dropped rows, keeping their order.
 
     Args:
@@ -112,52 +112,27 @@ def collect(
     Raises:
         DataError: A row cannot be used, two rows have the same id, or there is no problem.
     """
-    imported: list[Imported] = []
+    records: list[Record] = []
     dropped: list[Dropped] = []
     places: dict[str, str] = {}
     for row in rows:
-        problem_id = row.problem.problem_id if isinstance(row, Imported) else row.problem_id
-        if problem_id in places:
-            cause = f"duplicate problem {problem_id!r}, also at {places[problem_id]}"
-            raise data_error(row.place, f"{cause}; keep one of them")
-        places[problem_id] = row.place
-        if isinstance(row, Imported):
-            imported.append(row)
+        if (place := places.setdefault(row.problem_id, row.place)) != row.place:
+            cause = f"duplicate problem {row.problem_id!r}, also at {place}; keep one of them"
+            raise data_error(row.place, cause)
+        if isinstance(row, Record):
+            records.append(row)
         else:
             dropped.append(row)
-    if not imported:
+    if not records:
         why = f"all {len(dropped)} rows were dropped: {dropped[0].reason}" if dropped else "no rows"
         raise data_error(source, f"it has no problem ({why}); check the file and the options")
-    return imported, tuple(dropped)
-
-
-def _output_file(output: str, dataset: str) -> str:
-    if "://" not in output:
-        output = str(Path(output).expanduser())
-    folder = output.rstrip("/")
-    return output if output.endswith(".parquet") else f"{folder}/{dataset}.parquet"
-
-
-def _write_manifest(path: str, source: str, problems: Iterable[Problem]) -> None:
-    revision, url = local.revision(source), redact_address(source)
-    lines = (
-        manifest_line(
-            problem,
-            version=revision,
-            source_url=url,
-            revision=revision,
-            licence="",
-            role=DataRole.TRAIN,
-        )
-        for problem in problems
-    )
-    write_manifest(path, lines)
+    return records, tuple(dropped)
 
 
 def _delete(path: str) -> None:
     try:
         fs, target = fsspec.core.url_to_fs(path)
-        with suppress(FileNotFoundError, NotADirectoryError), storage_errors():
+        with storage_errors():
             if fs.exists(target):
                 fs.rm_file(target)
     except (OSError, ValueError, ImportError) as error:

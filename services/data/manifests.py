@@ -2,21 +2,19 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 import fsspec
 from pydantic import BaseModel, ConfigDict
 
-from services.data.layouts.base import Dropped
 from shared.data_lock import LOCK_NAME, DataLock, hash_file
 from shared.data_roles import DataRole
 from shared.datasets import CANONICAL_VERSION
 from shared.errors import data_error
 from shared.files import atomic_write
 from shared.schemas import Problem, QualityFinding
-
-# Manifests
 
 
 class ManifestLine(BaseModel):
@@ -44,38 +42,19 @@ class ManifestLine(BaseModel):
     role: DataRole = DataRole.EVAL
 
 
-def manifest_line(
-    problem: Problem, *, version: str, source_url: str, revision: str, licence: str, role: DataRole
-) -> ManifestLine:
-    return ManifestLine(
-        dataset=problem.dataset,
-        split=problem.split,
-        problem_id=problem.problem_id,
-        prompt_sha256=problem.prompt_sha256,
-        prompt_length=len(problem.prompt),
-        num_test_cases=problem.tests.cases,
-        version=version,
-        source_url=source_url,
-        revision=revision,
-        licence=licence,
-        quality=problem.quality,
-        contest_date=problem.info.contest_date,
-        role=role,
-    )
-
-
-def write_manifest(path: str, lines: Iterable[ManifestLine]) -> None:
-    """Write a manifest atomically.
-
-    Raises:
-        DataError: The file cannot be written.
-    """
-    replace_text(
-        path, "".join(f"{line.model_dump_json(exclude_defaults=True)}\n" for line in lines)
-    )
-
-
-# Lists
+def manifest_line(problem: Problem, **source: str) -> ManifestLine:
+    """Describe a problem; ``source`` has version, source_url, revision, licence and role."""
+    values = {
+        "dataset": problem.dataset,
+        "split": problem.split,
+        "problem_id": problem.problem_id,
+        "prompt_sha256": problem.prompt_sha256,
+        "prompt_length": len(problem.prompt),
+        "num_test_cases": problem.tests.cases,
+        "quality": problem.quality,
+        "contest_date": problem.info.contest_date,
+    }
+    return ManifestLine.model_validate(values | source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +82,23 @@ class QualityEntry:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class OverlapEntry:
-    """Two problems of different data sets that overlap.
+def write_manifest(path: str, lines: Iterable[ManifestLine]) -> None:
+    """Write a manifest atomically.
 
-    ``findings`` has the similarity by kind; ``reviewed`` is the reviewer's reason, None if open.
+    Raises:
+        DataError: The file cannot be written.
     """
-
-    a: str
-    b: str
-    findings: Mapping[str, float]
-    excerpts: tuple[str, str]
-    reviewed: str | None
+    texts = (line.model_dump_json(exclude_defaults=True) for line in lines)
+    replace_text(path, "".join(f"{text}\n" for text in texts))
 
 
-Entry = Dropped | Duplicate | QualityEntry | OverlapEntry
-
-
-def write_list(path: str, entries: Iterable[Entry]) -> None:
+def write_list(path: str, entries: Iterable[Mapping[str, Any]]) -> None:
     """Write a list atomically, one JSON object per entry; it may be empty.
 
     Raises:
         DataError: The file cannot be written.
     """
-    lines = [json.dumps(asdict(entry), ensure_ascii=True) for entry in entries]
-    replace_text(path, "".join(f"{line}\n" for line in lines))
+    replace_text(path, "".join(f"{json.dumps(entry)}\n" for entry in entries))
 
 
 def replace_text(path: str, text: str) -> None:
@@ -142,9 +113,6 @@ def replace_text(path: str, text: str) -> None:
             file.write(text)
     except (OSError, ValueError, ImportError) as error:
         raise data_error(path, f"cannot be written ({error}); check the folder") from None
-
-
-# Lock
 
 
 def write_lock(folder: str, files: Iterable[str]) -> str:

@@ -9,21 +9,17 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.data.contamination.index import EvalProblem
 from services.data.layouts.base import Record, Solution
-from services.data.overlap.pairs import ProblemText
 from shared.datasets import SCHEMA, SOLUTIONS, WRONG, problem_fields, problem_rows
 from shared.errors import data_error
 from shared.files import atomic_write
-from shared.schemas import FailedCase, MbppTests, Problem, QualityFinding
-from shared.statuses import FinalStatus
+from shared.schemas import MbppTests, Problem, Verdict
 
 NO_PROBLEM = "the data set has no problem; prepare or import it again"
 _STATEMENT = "statement"
 # No run reads the further columns.
-_SCHEMA = pa.schema(
-    [*SCHEMA, *(pa.field(name, pa.string()) for name in (SOLUTIONS, WRONG, _STATEMENT))]
-)
+_FURTHER = (SOLUTIONS, WRONG, _STATEMENT)
+_SCHEMA = pa.schema([*SCHEMA, *(pa.field(name, pa.string()) for name in _FURTHER)])
 _FRAME = "The code has to pass these assertions:"
 # Limits of a row group. One ground truth may have 20 MB.
 _ROWS = 64
@@ -39,49 +35,57 @@ def read_records(path: str) -> Iterator[Record]:
     Raises:
         DataError: While iterating: the file cannot be read or is not a prepared file.
     """
-    for row, values in problem_rows(path, further=(SOLUTIONS, WRONG, _STATEMENT)):
-        solutions, statement = values.get(SOLUTIONS), values.get(_STATEMENT)
+    for row, values in problem_rows(path, further=_FURTHER):
+        solutions, wrong, statement = (values.get(name) for name in _FURTHER)
         try:
             problem = Problem.model_validate(problem_fields(path, row, values))
-            wrong = _parse_solutions(values.get(WRONG))
-            yield Record(problem, _parse_solutions(solutions), statement or "", wrong)
+            yield Record(
+                problem, _parse_solutions(solutions), statement or "", _parse_solutions(wrong)
+            )
         except (ValueError, TypeError) as error:
             cause = " ".join(str(error).split())[:200]
             raise data_error(f"{path}: row {row}", f"not a prepared problem: {cause}") from None
 
 
-def text_of(record: Record) -> ProblemText:
-    """Extract the texts that the overlap check compares."""
-    problem = record.problem
-    return ProblemText(
-        dataset=problem.dataset,
-        split=problem.split,
-        problem_id=problem.problem_id,
-        prompt=statement_of(record),
-        prompt_sha256=problem.prompt_sha256,
-        solutions=tuple(solution.code for solution in record.solutions),
-    )
-
-
-def eval_problem(record: Record) -> EvalProblem:
-    """Extract the texts that the search in a training corpus looks for."""
-    problem = record.problem
-    solutions = tuple(solution.code for solution in record.solutions)
-    return EvalProblem(problem.dataset, problem.problem_id, statement_of(record), solutions)
-
-
-def statement_of(record: Record) -> str:
-    """Return the statement; without one it is the prompt, less the tests that it quotes."""
-    prompt, tests = record.problem.prompt, record.problem.tests
-    if record.statement or not isinstance(tests, MbppTests):
-        return record.statement or prompt
-    quoted = {line.strip() for test in tests.test_list for line in test.splitlines()}
-    lines = [line for line in prompt.splitlines() if line.strip() not in {*quoted, _FRAME}]
-    return "\n".join(lines).strip() or prompt
-
-
 def _parse_solutions(text: str | None) -> tuple[Solution, ...]:
     return tuple(Solution(**entry) for entry in json.loads(text or "[]"))
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemText:
+    """The texts of a problem that are compared: its statement and its reference solutions.
+
+    ``statement`` has neither a frame nor the tests that a prompt quotes; ``prompt_sha256`` is of
+    the canonical prompt.
+    """
+
+    dataset: str
+    problem_id: str
+    statement: str
+    solutions: tuple[str, ...] = ()
+    split: str = ""
+    prompt_sha256: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset}/{self.problem_id}"
+
+
+def text_of(record: Record) -> ProblemText:
+    """Extract the texts to compare; the statement is the prompt, less the tests that it quotes."""
+    problem, statement = record.problem, record.statement
+    if not statement and isinstance(tests := problem.tests, MbppTests):
+        frame = {line.strip() for test in tests.test_list for line in test.splitlines()} | {_FRAME}
+        lines = [line for line in problem.prompt.splitlines() if line.strip() not in frame]
+        statement = "\n".join(lines).strip()
+    return ProblemText(
+        dataset=problem.dataset,
+        problem_id=problem.problem_id,
+        statement=statement or problem.prompt,
+        solutions=tuple(solution.code for solution in record.solutions),
+        split=problem.split,
+        prompt_sha256=problem.prompt_sha256,
+    )
 
 
 # Writing
@@ -104,8 +108,7 @@ class DatasetWriter:
         """Add a problem, which is not validated again, with its solutions."""
         row = {name: getattr(record.problem, name) for name in SCHEMA.names}
         for column, programs in ((SOLUTIONS, record.solutions), (WRONG, record.wrong)):
-            entries = [asdict(solution) for solution in programs]
-            row[column] = json.dumps(entries, ensure_ascii=False)
+            row[column] = json.dumps([*map(asdict, programs)], ensure_ascii=False)
         row[_STATEMENT] = record.statement
         self._rows.append(row)
         self._characters += sum(map(len, row.values()))
@@ -148,15 +151,7 @@ def writing_dataset(path: str) -> Iterator[DatasetWriter]:
 
 
 def write_dataset(path: str, problems: Sequence[Problem]) -> None:
-    """Write a parquet file atomically: a reader sees the old file or the new.
-
-    Args:
-        path: A local path or any fsspec URL; missing folders are created.
-        problems: The problems, which are not validated again.
-
-    Raises:
-        DataError: There is no problem to write, or the file cannot be written.
-    """
+    """Write problems, which are not validated again, as :func:`writing_dataset` does."""
     with writing_dataset(path) as writer:
         for problem in problems:
             writer.add(Record(problem))
@@ -182,22 +177,5 @@ class ReferenceSolution:
         return f"{fence}{self.solution.language}\n{self.solution.code}\n{fence}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A reference solution that the judge rejects, or cannot judge because of a broken checker.
-
-    ``number`` counts a problem's solutions from 1; ``reason`` is the judge's verdict; ``failed`` is
-    the first test that did not pass.
-    """
-
-    dataset: str
-    problem_id: str
-    number: int
-    reason: str
-    finding: QualityFinding = QualityFinding.REJECTED_SOLUTION
-    status: FinalStatus | None = None
-    cases_passed: int = 0
-    failed: FailedCase | None = None
-
-
-Verifier = Callable[[Sequence[ReferenceSolution]], list[Rejected]]
+Verifier = Callable[[Sequence[ReferenceSolution]], list[Verdict]]
+"""Returns the verdicts on solutions that the judge does not accept or cannot judge."""

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from services.data.contamination.check import check_contamination
 from services.data.contamination.corpus import find_corpus, read_chunks, read_documents
-from services.data.contamination.index import EvalProblem
+from services.data.records import ProblemText
 
 PROBLEMS, SOLUTION_LINES, DOCUMENT_CHARACTERS, LEAK_EVERY = 1000, 12, 3000, 20_000
 
@@ -30,12 +30,12 @@ def library() -> list[str]:
     return [text[at : at + size] for text in texts for at in range(0, len(text), size)]
 
 
-def problems() -> list[EvalProblem]:
+def problems() -> list[ProblemText]:
     """Prompts and solutions of words of their own, as long as HumanEval's."""
     dice = random.Random(0)
     words = [f"{start}{end}" for start in ("ba", "co", "the", "for", "in") for end in "abcdefgh"]
     return [
-        EvalProblem(
+        ProblemText(
             "bench",
             str(number),
             " ".join(dice.choices(words, k=70)),

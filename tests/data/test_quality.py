@@ -1,6 +1,6 @@
 import json
 
-from services.data.quality import LARGE_OUTPUT_BYTES, AuditSummary, audit_problem, audit_tests
+from services.data.quality import LARGE_OUTPUT_BYTES, audit_lines, audit_problem
 from shared.schemas import (
     MbppTests,
     QualityFinding,
@@ -8,9 +8,13 @@ from shared.schemas import (
 )
 from tests.shared.ledgers import problem
 
+_RUN = (QualityFinding.TEST_ERROR, QualityFinding.SHARED_PROCESS)  # of tests that do not run
+
 
 def found(tests):
-    return {finding.kind.value: finding.reason for finding in audit_tests(tests)}
+    truth = tests.model_dump_json(exclude_defaults=True)
+    audited = audit_problem(problem(ground_truth=truth))
+    return {kind.value: reason for kind, reason in audited.items() if kind not in _RUN}
 
 
 def stdio(*pairs, **more):
@@ -75,18 +79,10 @@ def test_blank_outputs_and_an_empty_statement():
     ]:
         tests = changed.pop("ground_truth", {"inputs": ["1"], "outputs": ["1"]})
         audited = audit_problem(problem(ground_truth=json.dumps(tests), **changed))
-        kinds = {one.kind.value for one in audited}
-        assert kinds & {"blank_output", "empty_statement"} == added, (tests, changed)
-    (line,) = summary_of(problem(ground_truth=json.dumps(blank)))
+        assert set(audited) & {"blank_output", "empty_statement"} == added, (tests, changed)
+    (line,) = audit_lines([problem(ground_truth=json.dumps(blank))])
     assert line.startswith("1 problem with blank_output, such as ")
     assert "test 2 expects no output" in line
-
-
-def summary_of(*problems):
-    summary = AuditSummary()
-    for one in problems:
-        summary.add(one)
-    return list(summary.lines())
 
 
 def test_tests_that_cannot_run_or_need_one_process_are_named():
@@ -99,5 +95,5 @@ def test_tests_that_cannot_run_or_need_one_process_are_named():
     ):
         tests = {"test_list": [test], "test_setup_code": setup}
         audited = audit_problem(problem(ground_truth=json.dumps(tests)))
-        assert [one.kind for one in audited] == ([finding] if finding else [])
-        assert all(named in one.reason for one in audited)
+        assert list(audited) == ([finding] if finding else [])
+        assert all(named in reason for reason in audited.values())

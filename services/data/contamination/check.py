@@ -17,16 +17,17 @@ from services.data.contamination.corpus import (
     read_chunks,
     read_documents,
 )
-from services.data.contamination.index import EvalProblem, Index, build_index
+from services.data.contamination.index import Index, build_index
 from services.data.contamination.matching import Matcher, Tally
 from services.data.contamination.report import ContaminationReport, ReportLimits, make_report
+from services.data.records import ProblemText
 from shared.errors import DataError, data_error
 
 ProgressCallback = Callable[[int, int], None]
 
 
 def check_contamination(
-    problems: Sequence[EvalProblem],
+    problems: Sequence[ProblemText],
     corpora: Sequence[str],
     *,
     size: int = 13,

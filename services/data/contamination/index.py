@@ -11,6 +11,7 @@ import numpy.typing as npt
 from services.data.contamination.texts import token_bits, unescape, word_bits, words_of
 from services.data.names import own_names
 from services.data.ngrams import Hashes, ngram_hashes, word_hashes
+from services.data.records import ProblemText
 from services.data.tokens import CodeTokens, plain_code, tokenize_code
 
 # A statement that is shorter than an n-gram is one n-gram if it has so many words and bits.
@@ -51,16 +52,6 @@ class View(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class EvalProblem:
-    """An evaluation problem, without the frame around it in a prompt."""
-
-    dataset: str
-    problem_id: str
-    statement: str
-    solutions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class EvalText:
     """A text of a problem in one view.
 
@@ -91,7 +82,7 @@ def sieve_length(view: View, size: int) -> int:
     return lengths.get(view, _SHORTEST)
 
 
-def eval_texts(number: int, problem: EvalProblem, size: int) -> Iterator[EvalText]:
+def eval_texts(number: int, problem: ProblemText, size: int) -> Iterator[EvalText]:
     """Yield the texts of a problem; n-grams of words have ``size`` words."""
     statement = unescape(problem.statement)
     yield _statement(number, words_of(statement), size)
@@ -230,7 +221,7 @@ class Index:
     words: dict[bytes, int]
 
 
-def build_index(problems: Sequence[EvalProblem], size: int, max_problems: int) -> Index:
+def build_index(problems: Sequence[ProblemText], size: int, max_problems: int) -> Index:
     """Build the index, without n-grams that are in more than ``max_problems`` problems."""
     texts = tuple(
         text

@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 
 from services.data.contamination.corpus import CorpusFile
-from services.data.contamination.index import EvalProblem, EvalText, Index, Part, View
+from services.data.contamination.index import EvalText, Index, Part, View
 from services.data.contamination.matching import Match, Tally
+from services.data.records import ProblemText
 
 NEARLY_ALL = 0.95
 ENOUGH_NGRAMS = 100
@@ -138,7 +139,7 @@ _EXCERPT_WORDS = 40
 
 
 def make_report(
-    problems: Sequence[EvalProblem],
+    problems: Sequence[ProblemText],
     limits: ReportLimits,
     files: Sequence[CorpusFile],
     skipped: tuple[str, ...],
@@ -192,7 +193,7 @@ def _overlap(
 
 
 def _unchecked(
-    texts: Sequence[int], problem: EvalProblem, limits: ReportLimits, index: Index
+    texts: Sequence[int], problem: ProblemText, limits: ReportLimits, index: Index
 ) -> Iterator[str]:
     """Describe the texts that are not searched for, or only with their own names."""
     if not problem.solutions:

@@ -1,25 +1,20 @@
-"""Layout registry: readers of public data-set formats by name, which each module registers."""
+"""Readers of public data-set formats, by the names of their layouts."""
 
-import pkgutil
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Any
 
-from services.data.layouts.base import LAYOUTS, Layout
-from shared.errors import DataError
+from services.data.config import LayoutKind
+from services.data.layouts import contests, functions, livecodebench, others
+from services.data.layouts.base import Layout
 
-__all__ = ["get_layout"]
-
-for _module in pkgutil.iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
-
-
-def get_layout(name: str) -> Layout[Any]:
-    """Look a layout up.
-
-    Raises:
-        DataError: The name is unknown; lists the known ones.
-    """
-    if name not in LAYOUTS:
-        known = ", ".join(LAYOUTS)
-        raise DataError(f"{name!r} is not a layout that can be imported; choose one of {known}")
-    return LAYOUTS[name]
+LAYOUTS: Mapping[LayoutKind, Layout[Any]] = {
+    LayoutKind.HUMANEVAL: functions.HUMANEVAL,
+    LayoutKind.MBPP: functions.MBPP,
+    LayoutKind.CODE_CONTESTS: contests.CODE_CONTESTS,
+    LayoutKind.CODE_CONTESTS_PLUS: contests.CODE_CONTESTS_PLUS,
+    LayoutKind.JSONL: others.JSONL,
+    LayoutKind.LIVECODEBENCH: livecodebench.LIVECODEBENCH,
+    LayoutKind.HUMANEVAL_PLUS: functions.HUMANEVAL_PLUS,
+    LayoutKind.MBPP_PLUS: functions.MBPP_PLUS,
+    LayoutKind.MULTIPL_E: others.MULTIPL_E,
+}

@@ -1,14 +1,14 @@
-"""Layouts of public data sets: how a row becomes a problem. Each one registers itself by name."""
+"""Layouts of public data sets: how a row becomes a problem."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 
-from services.data.config import DateRange, LayoutKind
+from services.data.config import DateRange
 from services.data.rows import Fields, Rows
 from shared.datasets import canonicalize
 from shared.errors import DataError, data_error
@@ -47,20 +47,19 @@ class Record:
     """A problem and its reference solutions.
 
     ``statement`` is the prompt without the frame around it, such as the tests that it quotes; empty
-    if it is the prompt. ``wrong`` are programs that are known to be wrong.
+    if it is the prompt. ``wrong`` are programs that are known to be wrong. ``place`` is that in the
+    source; empty for a prepared problem.
     """
 
     problem: Problem
     solutions: tuple[Solution, ...] = ()
     statement: str = ""
     wrong: tuple[Solution, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Imported(Record):
-    """A record with its place in the source."""
-
     place: str = ""
+
+    @property
+    def problem_id(self) -> str:
+        return self.problem.problem_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class Draft:
 
 
 RowT = TypeVar("RowT", bound=LayoutRow)
-# Flags of the options that a layout has to accept.
+# Flags of the options that only some layouts accept.
 _FLAGS = {
     "ids": "--ids",
     "contest_dates": "contest_dates",
@@ -119,7 +118,7 @@ class Layout(Generic[RowT]):
         title: Name of the data set in messages.
         row: Schema of its rows.
         draft: Makes the problem of a row; None for a row that the options do not select.
-        accepts: Options beside ``name`` and ``solutions`` that it accepts.
+        accepts: The option that it accepts beside ``name``, ``split`` and ``solutions``.
         on_request: Large fields, and the option that needs them.
         splits: Allowed splits; empty for any.
         repeats_names: Whether different problems have one name; a hash of the text tells them
@@ -129,7 +128,7 @@ class Layout(Generic[RowT]):
     title: str
     row: type[RowT]
     draft: Callable[[str, RowT, Options], Draft | None]
-    accepts: frozenset[str] = frozenset()
+    accepts: str = ""
     on_request: Mapping[str, str] = field(default_factory=dict)
     splits: tuple[str, ...] = ()
     repeats_names: bool = False
@@ -143,7 +142,7 @@ class Layout(Generic[RowT]):
                 names += map(str, alias.choices) if isinstance(alias, AliasChoices) else [name]
         return tuple(names)
 
-    def read(self, rows: Rows, options: Options) -> Iterator[Imported | Dropped]:
+    def read(self, rows: Rows, options: Options) -> Iterator[Record | Dropped]:
         """Convert rows into problems, in order.
 
         Raises:
@@ -152,10 +151,9 @@ class Layout(Generic[RowT]):
         """
         self._check(options)
         dataset = ""
-        named: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for place, fields in rows:
-            row = parse_row(self.row, place, fields)
-            draft = self.draft(place, row, options)
+            draft = self.draft(place, self._parse(place, fields), options)
             if draft is None:
                 continue
             if dataset not in ("", draft.dataset) and not options.name:
@@ -164,11 +162,11 @@ class Layout(Generic[RowT]):
             dataset = draft.dataset
             problem_id = draft.problem_id
             if self.repeats_names:
-                problem_id = _unique_id(place, draft, named)
+                problem_id = _unique_id(place, draft, digests)
             if draft.dropped:
                 yield Dropped(place, problem_id, draft.dropped)
             else:
-                yield _imported(place, draft, problem_id, options)
+                yield _record(place, draft, problem_id, options)
         if not dataset and (options.ids or options.contest_dates):
             ids = options.ids
             chosen = f"--ids {ids[0]}-{ids[-1]}" if ids else f"the days {options.contest_dates}"
@@ -177,55 +175,37 @@ class Layout(Generic[RowT]):
 
     def _check(self, options: Options) -> None:
         for name, flag in _FLAGS.items():
-            if getattr(options, name) and name not in self.accepts:
-                titles = [layout.title for layout in LAYOUTS.values() if name in layout.accepts]
-                raise DataError(
-                    f"{flag} is for {' and '.join(titles)}, not for {self.title}; remove the option"
-                )
+            if getattr(options, name) and name != self.accepts:
+                raise DataError(f"{flag} does not apply to {self.title}; remove the option")
         if self.splits and options.split and options.split not in self.splits:
             cause = f"--split {options.split!r} is not a split of {self.title}"
             raise DataError(f"{cause}; choose one of {', '.join(self.splits)}")
 
+    def _parse(self, place: str, fields: Fields) -> RowT:
+        """Validate a row, in which None is an absent field."""
+        try:
+            present = {name: value for name, value in fields.items() if value is not None}
+            return self.row.model_validate(present)
+        except ValidationError as error:
+            cause = f"{describe(error)}; check that the file has this layout"
+            raise data_error(place, cause) from None
 
-LAYOUTS: dict[str, Layout[Any]] = {}
 
-
-def register(kind: LayoutKind, layout: Layout[Any]) -> None:
-    LAYOUTS[kind] = layout
-
-
-def _unique_id(place: str, draft: Draft, named: dict[str, str]) -> str:
+def _unique_id(place: str, draft: Draft, digests: dict[str, str]) -> str:
     if not draft.problem_id:
         raise data_error(place, "name is empty; give the problem a name")
     digest = sha256(draft.prompt)
-    if named.setdefault(draft.problem_id, digest) == digest:
+    if digests.setdefault(draft.problem_id, digest) == digest:
         return draft.problem_id
     return f"{draft.problem_id} #{digest[:8]}"
 
 
-def parse_row(kind: type[RowT], place: str, fields: Fields) -> RowT:
-    """Validate one row of a source, in which None is an absent field.
-
-    Raises:
-        DataError: A field is missing or has another type; names place and field.
-    """
-    try:
-        return kind.model_validate({k: value for k, value in fields.items() if value is not None})
-    except ValidationError as error:
-        cause = f"{describe(error)}; check that the file has this layout"
-        raise data_error(place, cause) from None
-
-
-def _imported(place: str, draft: Draft, problem_id: str, options: Options) -> Imported:
-    """Build a problem and check that it can be stored and judged.
-
-    Raises:
-        DataError: The problem is invalid; names place, problem and cause.
-    """
+def _record(place: str, draft: Draft, problem_id: str, options: Options) -> Record:
+    """Build a problem and check that it can be stored and judged."""
     truth, info = draft.ground_truth, draft.info
     if isinstance(info, ProblemInfo):
-        known = info.model_dump(exclude_defaults=True)
-        info = json.dumps(known, ensure_ascii=False) if known else ""
+        values = info.model_dump(exclude_defaults=True)
+        info = json.dumps(values, ensure_ascii=False) if values else ""
     fields = {
         "dataset": options.name or draft.dataset,
         "split": options.split or draft.split,
@@ -242,26 +222,20 @@ def _imported(place: str, draft: Draft, problem_id: str, options: Options) -> Im
     if not fields["split"]:
         raise data_error(place, f"problem {problem_id!r} is in no split; set one with --split")
     try:
-        _check_utf8(fields)
+        for text in fields.values():
+            text.encode("utf-8")
         parse_ground_truth(fields["ground_truth"])
         problem = Problem(**fields, prompt_sha256=sha256(canonicalize(draft.prompt)))
     except ValidationError as error:
         raise data_error(place, f"problem {problem_id!r}: {describe(error)}") from None
     except ValueError as error:
         raise data_error(place, f"problem {problem_id!r} cannot be used: {error}") from None
-    right, wrong = (
-        (Solution(name, code) for name, code in programs if code and code.strip())
-        for programs in (draft.solutions, draft.wrong)
+    solutions, wrong = (
+        tuple(islice(_programs(pairs), options.solutions))
+        for pairs in (draft.solutions, draft.wrong)
     )
-    most = options.solutions
-    chosen, mistaken = tuple(islice(right, most)), tuple(islice(wrong, most))
-    return Imported(problem, chosen, draft.statement, mistaken, place)
+    return Record(problem, solutions, draft.statement, wrong, place)
 
 
-def _check_utf8(fields: dict[str, str]) -> None:
-    for name, text in fields.items():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            cause = f"{name} has an unpaired surrogate at character {error.start}"
-            raise ValueError(cause) from None
+def _programs(pairs: Iterable[tuple[str, str | None]]) -> Iterator[Solution]:
+    return (Solution(language, code) for language, code in pairs if code and code.strip())

@@ -6,34 +6,31 @@ the configurations ``1x`` to ``5x``, ``test_cases``.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from services.data.config import LayoutKind
-from services.data.layouts.base import Draft, Layout, LayoutRow, Options, register
+from services.data.layouts.base import Draft, Layout, LayoutRow, Options
 from shared.errors import data_error
 from shared.schemas import ProblemInfo
 
 _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-def _as_lists(value: object) -> object:
-    """Convert a list of structs into a struct of lists; libraries write either form."""
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        return value
-    names: dict[str, list[Any]] = {"input": [], "output": [], "language": [], "solution": []}
-    for entry in value:
-        for name in names.keys() & entry.keys():
-            names[name].append(entry[name])
-    return names
-
-
 class _Columns(LayoutRow):
-    """A struct of lists of one length."""
+    """A struct of lists of one length, or a list of structs: libraries write either form."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_lists(cls, value: object) -> object:
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            return value
+        return {
+            name: [entry[name] for entry in value if name in entry] for name in cls.model_fields
+        }
 
     @model_validator(mode="after")
-    def _same_length(self) -> "_Columns":
+    def _same_length(self) -> Self:
         lengths = {name: len(getattr(self, name)) for name in type(self).model_fields}
         if len(set(lengths.values())) > 1:
             counts = " but ".join(f"{count} {name}s" for name, count in lengths.items())
@@ -56,9 +53,6 @@ class _Duration(LayoutRow):
     nanos: int | None = Field(default=None, ge=0)
 
 
-_TestLists = Annotated[_Tests, BeforeValidator(_as_lists)]
-
-
 class ContestRow(LayoutRow):
     """Row of CodeContests.
 
@@ -72,11 +66,11 @@ class ContestRow(LayoutRow):
     cf_tags: list[str] = Field(default_factory=list)
     time_limit: _Duration | _Number | None = None
     memory_limit_bytes: int | None = Field(default=None, ge=0)
-    public_tests: _TestLists
-    private_tests: _TestLists
-    generated_tests: _TestLists | None = None
-    solutions: Annotated[_Solutions, BeforeValidator(_as_lists)] | None = None
-    incorrect_solutions: Annotated[_Solutions, BeforeValidator(_as_lists)] | None = None
+    public_tests: _Tests
+    private_tests: _Tests
+    generated_tests: _Tests | None = None
+    solutions: _Solutions | None = None
+    incorrect_solutions: _Solutions | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -99,15 +93,15 @@ _WORDS = ("unknown", "easy", "medium", "hard", "harder", "hardest", "external")
 _DIFFICULTIES: tuple[str, ...] = (*_WORDS, *"ABCDEFGHIJKLMNOPQRSTUV")
 
 
-def code_contests(place: str, row: ContestRow, options: Options) -> Draft:
+def _code_contests(place: str, row: ContestRow, options: Options) -> Draft:
     """The tests are the public, then the private, then (on request) the generated ones."""
     generated = row.generated_tests if options.include_generated else None
     if options.include_generated and generated is None:
         raise data_error(place, "generated_tests is missing; check that the file has them")
-    parts = [row.public_tests, row.private_tests, generated or _Tests(input=[], output=[])]
-    public, private, more = (len(part.input) for part in parts)
+    parts = [row.public_tests, row.private_tests, *([generated] if generated else [])]
+    inputs = [text for part in parts for text in part.input]
     dropped = ""
-    if not public + private + more:
+    if not inputs:
         dropped = "no public or private test; --include-generated adds the generated ones"
         if options.include_generated:
             dropped = "no public, private or generated test"
@@ -120,7 +114,7 @@ def code_contests(place: str, row: ContestRow, options: Options) -> Draft:
         prompt=row.description,
         data_source="codecontests",
         ground_truth={
-            "inputs": [text for part in parts for text in part.input],
+            "inputs": inputs,
             "outputs": [text for part in parts for text in part.output],
         },
         difficulty=_difficulty(row.difficulty),
@@ -130,9 +124,9 @@ def code_contests(place: str, row: ContestRow, options: Options) -> Draft:
             tags=tuple(tag for tag in row.cf_tags if tag.strip()),
             time_limit=row.seconds,
             memory_limit=row.memory_limit_bytes or None,
-            public_tests=public,
-            private_tests=private,
-            generated_tests=more,
+            public_tests=len(row.public_tests.input),
+            private_tests=len(row.private_tests.input),
+            generated_tests=len(generated.input) if generated else 0,
         ),
         solutions=_by_language(row.solutions),
         wrong=_by_language(row.incorrect_solutions),
@@ -146,21 +140,18 @@ def _difficulty(value: int | str | None) -> str:
     return _DIFFICULTIES[0] if value in (None, "") else str(value)
 
 
-register(
-    LayoutKind.CODE_CONTESTS,
-    Layout(
-        "CodeContests",
-        ContestRow,
-        code_contests,
-        accepts=frozenset({"include_generated"}),
-        on_request={
-            "solutions": "solutions",
-            "incorrect_solutions": "solutions",
-            "generated_tests": "include_generated",
-        },
-        splits=("valid", "test", "train"),
-        repeats_names=True,
-    ),
+CODE_CONTESTS = Layout(
+    "CodeContests",
+    ContestRow,
+    _code_contests,
+    accepts="include_generated",
+    on_request={
+        "solutions": "solutions",
+        "incorrect_solutions": "solutions",
+        "generated_tests": "include_generated",
+    },
+    splits=("valid", "test", "train"),
+    repeats_names=True,
 )
 
 # CodeContests+
@@ -198,20 +189,15 @@ class ContestPlusRow(LayoutRow):
     correct_submissions: list[_Submission] = Field(default_factory=list)
     incorrect_submissions: list[_Submission] = Field(default_factory=list)
 
-    @property
-    def seconds(self) -> float | None:
-        limit = self.time_limit or None
-        return limit / 1000 if limit is not None and limit > _MAX_SECONDS else limit
 
-    @property
-    def memory(self) -> int | None:
-        limit = self.memory_limit or None
-        return limit if limit is None else int(limit if limit >= _MIB else limit * _MIB)
-
-
-def code_contests_plus(_place: str, row: ContestPlusRow, _options: Options) -> Draft:
+def _code_contests_plus(_place: str, row: ContestPlusRow, _options: Options) -> Draft:
     # The name is the one that the problem has in CodeContests.
     name = " ".join((f"{row.id}. {row.title}" if row.title.strip() else row.id).split())
+    seconds, memory = row.time_limit or None, row.memory_limit or None
+    if seconds and seconds > _MAX_SECONDS:
+        seconds /= 1000
+    if memory and memory < _MIB:
+        memory *= _MIB
     checker = {"checker_source": row.checker, "checker_language": "cpp"}
     return Draft(
         dataset="codecontests_plus",
@@ -227,7 +213,9 @@ def code_contests_plus(_place: str, row: ContestPlusRow, _options: Options) -> D
         sandbox_dataset="code_contests",
         sandbox_id=name,
         info=ProblemInfo(
-            time_limit=row.seconds, memory_limit=row.memory, generated_tests=len(row.test_cases)
+            time_limit=seconds,
+            memory_limit=int(memory) if memory else None,
+            generated_tests=len(row.test_cases),
         ),
         solutions=_submitted(row.correct_submissions),
         wrong=_submitted(row.incorrect_submissions),
@@ -238,19 +226,16 @@ def code_contests_plus(_place: str, row: ContestPlusRow, _options: Options) -> D
 def _submitted(submissions: Sequence[_Submission]) -> list[tuple[str, str]]:
     return [
         (language, submission.code)
-        for wanted, language in _LANGUAGES.items()
+        for name, language in _LANGUAGES.items()
         for submission in submissions
-        if submission.language.lower() == wanted
+        if submission.language.lower() == name
     ]
 
 
-register(
-    LayoutKind.CODE_CONTESTS_PLUS,
-    Layout(
-        "CodeContests+",
-        ContestPlusRow,
-        code_contests_plus,
-        on_request={"correct_submissions": "solutions", "incorrect_submissions": "solutions"},
-        repeats_names=True,
-    ),
+CODE_CONTESTS_PLUS = Layout(
+    "CodeContests+",
+    ContestPlusRow,
+    _code_contests_plus,
+    on_request={"correct_submissions": "solutions", "incorrect_submissions": "solutions"},
+    repeats_names=True,
 )

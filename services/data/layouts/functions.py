@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from pydantic import AliasChoices, Field
 
-from services.data.config import LayoutKind
-from services.data.layouts.base import Draft, Layout, LayoutRow, Options, register
+from services.data.layouts.base import Draft, Layout, LayoutRow, Options
 from shared.errors import data_error
 
 
@@ -26,7 +25,7 @@ class HumanEvalRow(LayoutRow):
     canonical_solution: str | None = None
 
 
-def humaneval(_place: str, row: HumanEvalRow, _options: Options) -> Draft:
+def _humaneval(_place: str, row: HumanEvalRow, _options: Options) -> Draft:
     body = row.canonical_solution
     return Draft(
         dataset="humaneval",
@@ -38,12 +37,6 @@ def humaneval(_place: str, row: HumanEvalRow, _options: Options) -> Draft:
         sandbox_id=row.task_id,
         solutions=[("python", body and row.prompt + body)],
     )
-
-
-register(
-    LayoutKind.HUMANEVAL,
-    Layout("HumanEval", HumanEvalRow, humaneval, on_request={"canonical_solution": "solutions"}),
-)
 
 
 class MbppRow(LayoutRow):
@@ -62,7 +55,7 @@ REGRESSION_IDS = range(11, 211)
 _SPLITS = {1: "", 11: "prompt", 511: "test", 601: "validation", 975: "train"}
 
 
-def mbpp(_place: str, row: MbppRow, options: Options) -> Draft | None:
+def _mbpp(_place: str, row: MbppRow, options: Options) -> Draft | None:
     """The data set is named ``mbpp_reg`` for ``ids`` 11-210, the regression set."""
     if options.ids is not None and row.task_id not in options.ids:
         return None
@@ -84,17 +77,18 @@ def mbpp(_place: str, row: MbppRow, options: Options) -> Draft | None:
     )
 
 
-register(
-    LayoutKind.MBPP,
-    Layout("MBPP", MbppRow, mbpp, frozenset({"ids"}), on_request={"code": "solutions"}),
-)
-
 # EvalPlus
 
 # Its tests on the hub assign their inputs; those of HumanEval and MBPP are single assertions.
 _INPUTS = re.compile(r"^ *inputs = \[", re.MULTILINE)
 # The test of HumanEval/32 on the hub (v0.1.10) mixes up the arguments: no answer passes it.
 _SWAPPED, _UNSWAPPED = "_poly(*candidate(*inp), inp)", "abs(_poly(*inp, candidate(*inp)))"
+
+
+class MbppPlusRow(MbppRow):
+    """A row of MBPP with a complete ``test``."""
+
+    test: str
 
 
 def _plus_test(place: str, test: str, dataset: str) -> str:
@@ -104,35 +98,25 @@ def _plus_test(place: str, test: str, dataset: str) -> str:
     return test.replace(_SWAPPED, _UNSWAPPED)
 
 
-def humaneval_plus(place: str, row: HumanEvalRow, options: Options) -> Draft:
-    test = _plus_test(place, row.test, "humanevalplus")
-    base = humaneval(place, row, options)
-    truth = {"test": test, "entry_point": row.entry_point, "prompt": row.prompt}
-    return replace(base, dataset="humaneval_plus", ground_truth={**truth, "limit_per_call": True})
+def _humaneval_plus(place: str, row: HumanEvalRow, options: Options) -> Draft:
+    corrected = row.model_copy(update={"test": _plus_test(place, row.test, "humanevalplus")})
+    base = _humaneval(place, corrected, options)
+    assert isinstance(base.ground_truth, dict)
+    truth = {**base.ground_truth, "limit_per_call": True}
+    return replace(base, dataset="humaneval_plus", ground_truth=truth)
 
 
-class MbppPlusRow(MbppRow):
-    """A row of MBPP with a complete ``test``."""
-
-    test: str
-
-
-def mbpp_plus(place: str, row: MbppPlusRow, options: Options) -> Draft:
+def _mbpp_plus(place: str, row: MbppPlusRow, options: Options) -> Draft:
     test = _plus_test(place, row.test, "mbppplus")
     setup = "\n".join(row.test_imports)
     truth = {"test_list": [test], "test_setup_code": setup, "limit_per_call": True}
-    base = mbpp(place, row, options)
+    base = _mbpp(place, row, options)
     assert base is not None  # no ids are accepted
     return replace(base, dataset="mbpp_plus", split="test", ground_truth=truth)
 
 
-register(
-    LayoutKind.HUMANEVAL_PLUS,
-    Layout(
-        "HumanEval+", HumanEvalRow, humaneval_plus, on_request={"canonical_solution": "solutions"}
-    ),
-)
-register(
-    LayoutKind.MBPP_PLUS,
-    Layout("MBPP+", MbppPlusRow, mbpp_plus, on_request={"code": "solutions"}),
-)
+_BODY, _CODE = {"canonical_solution": "solutions"}, {"code": "solutions"}
+HUMANEVAL = Layout("HumanEval", HumanEvalRow, _humaneval, on_request=_BODY)
+MBPP = Layout("MBPP", MbppRow, _mbpp, accepts="ids", on_request=_CODE)
+HUMANEVAL_PLUS = Layout("HumanEval+", HumanEvalRow, _humaneval_plus, on_request=_BODY)
+MBPP_PLUS = Layout("MBPP+", MbppPlusRow, _mbpp_plus, on_request=_CODE)

@@ -11,8 +11,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from services.data.config import LayoutKind
-from services.data.layouts.base import Draft, Layout, LayoutRow, Options, register
+from services.data.layouts.base import Draft, Layout, LayoutRow, Options
 from shared.errors import data_error
 from shared.schemas import ProblemInfo, describe
 from shared.statuses import Convention
@@ -54,7 +53,7 @@ class LiveCodeBenchRow(LayoutRow):
         return f"{self.question_content}\n\nThe code begins with:\n{code}"
 
 
-def livecodebench(place: str, row: LiveCodeBenchRow, options: Options) -> Draft | None:
+def _livecodebench(place: str, row: LiveCodeBenchRow, options: Options) -> Draft | None:
     day = _contest_date(place, row)
     if options.contest_dates is not None and day not in options.contest_dates:
         return None
@@ -130,7 +129,4 @@ def _contest_date(place: str, row: LiveCodeBenchRow) -> date:
     return value.date() if isinstance(value, datetime) else value
 
 
-register(
-    LayoutKind.LIVECODEBENCH,
-    Layout("LiveCodeBench", LiveCodeBenchRow, livecodebench, frozenset({"contest_dates"})),
-)
+LIVECODEBENCH = Layout("LiveCodeBench", LiveCodeBenchRow, _livecodebench, accepts="contest_dates")

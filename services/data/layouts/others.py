@@ -4,8 +4,7 @@ import json
 
 from pydantic import Field
 
-from services.data.config import LayoutKind
-from services.data.layouts.base import Draft, Layout, LayoutRow, Options, register
+from services.data.layouts.base import Draft, Layout, LayoutRow, Options
 from shared.errors import data_error
 from shared.harness.languages import LANGUAGES
 
@@ -29,7 +28,7 @@ class ProblemRow(LayoutRow):
     reference_solution: str | None = None
 
 
-def jsonl(place: str, row: ProblemRow, options: Options) -> Draft:
+def _jsonl(place: str, row: ProblemRow, options: Options) -> Draft:
     for name in ("dataset", "split"):
         if not getattr(row, name) and not getattr(options, name.replace("dataset", "name")):
             raise data_error(place, f"{name}: field required; check that the file has this layout")
@@ -42,9 +41,8 @@ def jsonl(place: str, row: ProblemRow, options: Options) -> Draft:
     )
 
 
-register(
-    LayoutKind.JSONL,
-    Layout("the jsonl layout", ProblemRow, jsonl, on_request={"reference_solution": "solutions"}),
+JSONL = Layout(
+    "the jsonl layout", ProblemRow, _jsonl, on_request={"reference_solution": "solutions"}
 )
 
 # MultiPL-E names a language by the ending of its files, and SandboxFusion otherwise.
@@ -64,7 +62,7 @@ class MultiplERow(LayoutRow):
     stop_tokens: list[str] = Field(default_factory=list)
 
 
-def multipl_e(place: str, row: MultiplERow, _options: Options) -> Draft:
+def _multipl_e(place: str, row: MultiplERow, _options: Options) -> Draft:
     if row.language not in TRANSLATED:
         cause = f"language {row.language!r} cannot be judged"
         raise data_error(place, f"{cause}; choose a set in one of {', '.join(TRANSLATED)}")
@@ -86,4 +84,4 @@ def multipl_e(place: str, row: MultiplERow, _options: Options) -> Draft:
     )
 
 
-register(LayoutKind.MULTIPL_E, Layout("MultiPL-E", MultiplERow, multipl_e))
+MULTIPL_E = Layout("MultiPL-E", MultiplERow, _multipl_e)

@@ -19,11 +19,11 @@ from services.data.overlap.pairs import (
     MAX_PAIRS,
     Overlap,
     OverlapKind,
-    ProblemText,
     Similarities,
     check_number,
 )
 from services.data.overlap.views import Views, views_of
+from services.data.records import ProblemText
 from services.data.tokens import plain_code, tokenize_code
 
 # Words per n-gram, and n-grams that a text needs to be compared.
@@ -49,8 +49,8 @@ def find_overlaps(texts: Sequence[ProblemText], max_pairs: int = MAX_PAIRS) -> l
     Raises:
         DataError: There are more than ``max_pairs``, too many to review.
     """
-    problems = sorted(texts)
-    views = [views_of(problem.prompt) for problem in problems]
+    problems = sorted(texts, key=_order)
+    views = [views_of(problem.statement) for problem in problems]
     similarities = {
         OverlapKind.EXACT: _exact(problems, max_pairs),
         OverlapKind.NEAR: _near(views, max_pairs),
@@ -62,6 +62,10 @@ def find_overlaps(texts: Sequence[ProblemText], max_pairs: int = MAX_PAIRS) -> l
         for pair, similarity in of_kind.items():
             pairs[pair][kind] = similarity
     return [_overlap(problems[a], problems[b], pairs[a, b]) for a, b in sorted(pairs)]
+
+
+def _order(text: ProblemText) -> tuple[str, ...]:
+    return text.dataset, text.split, text.problem_id, text.prompt_sha256, text.statement
 
 
 def _exact(problems: Sequence[ProblemText], max_pairs: int) -> Similarities:
@@ -237,7 +241,7 @@ def common_shares(
 
 def _overlap(a: ProblemText, b: ProblemText, findings: dict[OverlapKind, float]) -> Overlap:
     by_code = set(findings) == {OverlapKind.SOLUTION_NGRAMS}
-    texts = [("\n".join(side.solutions) if by_code else side.prompt) for side in (a, b)]
+    texts = [("\n".join(side.solutions) if by_code else side.statement) for side in (a, b)]
     return Overlap(a, b, findings, _excerpts(*texts))
 
 

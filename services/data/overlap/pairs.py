@@ -9,28 +9,9 @@ import fsspec
 import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
+from services.data.records import ProblemText
 from shared.errors import DataError, data_error, reading
 from shared.schemas import describe
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ProblemText:
-    """The texts of a problem that are compared: its statement and reference solutions.
-
-    ``prompt`` has no tests that a prompt quotes; ``prompt_sha256`` is of the canonical prompt.
-    """
-
-    dataset: str
-    split: str
-    problem_id: str
-    prompt_sha256: str
-    prompt: str
-    solutions: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return f"{self.dataset}/{self.problem_id}"
-
 
 # More pairs mean that the data sets repeat a few texts; such a list is too long to review.
 MAX_PAIRS = 200_000
@@ -72,6 +53,16 @@ class Overlap:
     @property
     def pair(self) -> frozenset[str]:
         return frozenset((self.a.name, self.b.name))
+
+    def entry(self) -> dict[str, object]:
+        """The entry in the list of overlaps."""
+        return {
+            "a": self.a.name,
+            "b": self.b.name,
+            "findings": {kind: round(share, 4) for kind, share in self.findings.items()},
+            "excerpts": self.excerpts,
+            "reviewed": self.reviewed,
+        }
 
     def leaks(self, families: Mapping[str, str]) -> bool:
         """Whether the problems are of data sets of different families (its own name if missing)."""

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from services.data.manifests import replace_text
 from services.data.overlap import find
-from services.data.overlap.pairs import Overlap
+from services.data.overlap.pairs import Overlap, Reviewed
 from services.data.prepare.stages import Stage
 from shared.data_roles import DataRole
 
@@ -32,17 +32,17 @@ class DatasetPair:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Content of the report.
-
-    ``overlaps`` are the unreviewed ones between data sets; resolve them before the data is used.
-    """
+    """Content of the report: the overlaps between data sets have to be resolved or reviewed."""
 
     datasets: tuple[Stage, ...]
-    overlaps: tuple[Overlap, ...]
-    reviewed: tuple[Overlap, ...]
-    stale: tuple[str, ...]
+    reviewed: Reviewed
     versions: Mapping[str, str]
     commands: tuple[str, ...]
+
+    @property
+    def overlaps(self) -> tuple[Overlap, ...]:
+        """The overlaps that nobody reviewed."""
+        return self.reviewed.open
 
     @property
     def pairs(self) -> list[DatasetPair]:
@@ -59,14 +59,13 @@ class Audit:
         ]
 
     def _pair(self, first: str, second: str) -> DatasetPair:
-        between = [
-            overlap
-            for overlap in (*self.overlaps, *self.reviewed)
-            if overlap.datasets == {first, second}
-        ]
+        unreviewed, allowed = (
+            [overlap for overlap in overlaps if overlap.datasets == {first, second}]
+            for overlaps in (self.reviewed.open, self.reviewed.allowed)
+        )
+        between = unreviewed + allowed
         kinds = Counter(kind.value for overlap in between for kind in overlap.findings)
-        unreviewed = sum(overlap.reviewed is None for overlap in between)
-        return DatasetPair(first, second, kinds, unreviewed, len(between) - unreviewed)
+        return DatasetPair(first, second, kinds, len(unreviewed), len(allowed))
 
 
 def write_report(folder: str, audit: Audit) -> str:

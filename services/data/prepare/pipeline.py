@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from services.data.config import PrepareConfig, families_of
-from services.data.manifests import Duplicate, OverlapEntry, write_list, write_lock
+from services.data.manifests import Duplicate, write_list, write_lock
 from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import Overlap, load_allowlist, review
 from services.data.prepare.audit import Audit, write_report
@@ -14,7 +14,7 @@ from services.data.prepare.stages import Stage, publish, stage_dataset
 from services.data.prepare.verification import verify
 from services.data.records import Verifier, read_records, text_of
 from shared.datasets import CANONICAL_VERSION
-from shared.versions import versions_of
+from shared.versions import release
 
 OVERLAPS = "overlaps.jsonl"
 
@@ -62,7 +62,12 @@ def prepare(
         DataError: A source cannot be used, or a file cannot be written.
     """
     exemptions = load_allowlist(config.allow)
-    stages = [_stage(config, name, progress, offline=offline) for name in config.datasets]
+    stages: list[Stage] = []
+    for name, dataset in config.datasets.items():
+        progress.begin(name)
+        stage = stage_dataset(name, dataset, Path(config.raw), progress.advance, offline=offline)
+        progress.end(f"{stage.rows:,} rows")
+        stages.append(stage)
     texts = [text_of(record) for stage in stages for record in read_records(stage.data)]
     progress.begin(f"comparing {len(texts):,} problems")
     overlaps = find_overlaps(texts)
@@ -75,62 +80,26 @@ def prepare(
     families = families_of(config.datasets)
     reviewed = review([pair for pair in overlaps if pair.leaks(families)], exemptions)
     files = [path for stage in stages for path in publish(config, stage)]
-    audit = Audit(
-        datasets=tuple(stages),
-        overlaps=reviewed.open,
-        reviewed=reviewed.allowed,
-        stale=tuple(f"{entry.a} and {entry.b}: {entry.reason}" for entry in reviewed.stale),
-        # No library versions: the same data must give the same report on every machine.
-        versions={
-            "plumbline": versions_of(["plumbline"])["plumbline"],
-            "canonical form": CANONICAL_VERSION,
-        },
-        commands=tuple(commands),
-    )
-    entries = map(_entry, (*reviewed.open, *reviewed.allowed))
-    write_list(listed := f"{config.manifests}/{OVERLAPS}", entries)
+    # No library versions: the same data must give the same report on every machine.
+    versions = {"plumbline": release(), "canonical form": CANONICAL_VERSION}
+    audit = Audit(tuple(stages), reviewed, versions, tuple(commands))
+    listed = f"{config.manifests}/{OVERLAPS}"
+    write_list(listed, (pair.entry() for pair in (*reviewed.open, *reviewed.allowed)))
     report = write_report(config.manifests, audit)
-    lock = write_lock(config.manifests, [*files, listed])
-    return Prepared(audit, lock, report)
-
-
-def _stage(config: PrepareConfig, name: str, progress: PrepareProgress, *, offline: bool) -> Stage:
-    progress.begin(name)
-    stage = stage_dataset(
-        name, config.datasets[name], Path(config.raw), progress.advance, offline=offline
-    )
-    progress.end(f"{stage.rows:,} rows")
-    return stage
-
-
-def _entry(overlap: Overlap) -> OverlapEntry:
-    return OverlapEntry(
-        a=overlap.a.name,
-        b=overlap.b.name,
-        findings={kind: round(share, 4) for kind, share in overlap.findings.items()},
-        excerpts=overlap.excerpts,
-        reviewed=overlap.reviewed,
-    )
+    return Prepared(audit, write_lock(config.manifests, [*files, listed]), report)
 
 
 def _near_duplicates(stage: Stage, overlaps: Sequence[Overlap]) -> list[Duplicate]:
     """List near duplicates within a data set, in its order; none is removed."""
-    ids = [record.problem.problem_id for record in read_records(stage.data)]
-    order = {problem_id: at for at, problem_id in enumerate(ids)}
-    pairs = sorted(
-        (*sorted((order[pair.b.problem_id], order[pair.a.problem_id]), reverse=True), number)
-        for number, pair in enumerate(overlaps)
-        if pair.datasets == {stage.name}
+    records = read_records(stage.data)
+    order = {record.problem_id: number for number, record in enumerate(records)}
+    duplicates = []
+    for pair in overlaps:
+        if pair.datasets == {stage.name}:
+            first, second = sorted((pair.a.problem_id, pair.b.problem_id), key=order.__getitem__)
+            kinds, similarity = ", ".join(pair.findings), max(pair.findings.values())
+            values = (stage.name, second, "", first, kinds, similarity, False)
+            duplicates.append(Duplicate(*values))
+    return sorted(
+        duplicates, key=lambda entry: (order[entry.problem_id], order[entry.duplicate_of])
     )
-    return [
-        Duplicate(
-            dataset=stage.name,
-            problem_id=ids[second],
-            place="",
-            duplicate_of=ids[first],
-            kind=", ".join(overlaps[number].findings),
-            similarity=max(overlaps[number].findings.values()),
-            removed=False,
-        )
-        for second, first, number in pairs
-    ]

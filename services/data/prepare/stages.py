@@ -1,8 +1,8 @@
 """Stages: fetch, standardize and audit one data set, and publish its files later."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from services.data.config import (
@@ -12,11 +12,10 @@ from services.data.config import (
     PrepareConfig,
     SandboxSource,
 )
-from services.data.layouts import get_layout
-from services.data.layouts.base import Dropped, Imported, Options
+from services.data.layouts import LAYOUTS
+from services.data.layouts.base import Dropped, Options, Record
 from services.data.manifests import (
     Duplicate,
-    Entry,
     ManifestLine,
     QualityEntry,
     manifest_line,
@@ -24,12 +23,12 @@ from services.data.manifests import (
     write_manifest,
 )
 from services.data.quality import audit_problem
-from services.data.records import DatasetWriter, read_records, writing_dataset
+from services.data.records import read_records, writing_dataset
 from services.data.rows import Rows, hub, local, sandbox_fusion
 from shared.data_roles import DataRole
 from shared.errors import data_error
 from shared.redaction import redact_address
-from shared.schemas import Problem, QualityFinding, quality_findings, quality_text
+from shared.schemas import Problem, QualityFinding, quality_text
 
 
 @dataclass(slots=True)
@@ -101,7 +100,7 @@ def stage_dataset(
         offline: Never use the network.
 
     Raises:
-        DataError: The source cannot be used.
+        DataError: The source cannot be used, or different problems have one id.
     """
     source, revision = dataset.source, ""
     if isinstance(source, LocalSource):
@@ -110,23 +109,6 @@ def stage_dataset(
         # A branch may move before its rows are read.
         revision = hub.resolve_revision(source, offline=offline)
         source = source.model_copy(update={"revision": revision})
-    pinned = dataset.model_copy(update={"source": source})
-    stage = Stage(name, dataset, str(raw / f"{name}.parquet"), revision)
-    with writing_dataset(stage.data) as writer:
-        seen: dict[str, str] = {}
-        for row in _read_rows(name, pinned, offline=offline):
-            stage.rows += 1
-            advance()
-            if isinstance(row, Dropped):
-                stage.dropped.append(row)
-            else:
-                _add(row, seen, stage, writer)
-    return stage
-
-
-def _read_rows(name: str, dataset: DatasetConfig, *, offline: bool) -> Iterator[Imported | Dropped]:
-    """Read the rows through the layout, and check that different problems have different ids."""
-    layout = get_layout(dataset.layout)
     options = Options(
         name=name,
         split=dataset.split,
@@ -136,53 +118,38 @@ def _read_rows(name: str, dataset: DatasetConfig, *, offline: bool) -> Iterator[
         solutions=dataset.solutions,
         source=name,
     )
-    rows = _fetch(dataset, layout.columns(options), offline=offline)
-    known: dict[str, tuple[str, str]] = {}
-    for row in layout.read(rows, options):
-        if isinstance(row, Imported):
-            problem_id, digest = row.problem.problem_id, row.problem.prompt_sha256
-        else:
-            problem_id, digest = row.problem_id, ""
-        place, other = known.setdefault(problem_id, (row.place, digest))
-        # A repeated problem is listed as a duplicate; different problems need different ids.
-        if place != row.place and (digest != other or not digest):
-            cause = f"another problem {problem_id!r} is at {place}; give one of them another id"
-            raise data_error(row.place, cause)
-        yield row
-
-
-def _fetch(dataset: DatasetConfig, columns: tuple[str, ...], *, offline: bool) -> Rows:
-    source = dataset.source
-    if isinstance(source, LocalSource):
-        return local.rows(source.path, columns)
-    if isinstance(source, HubSource):
-        return hub.rows(source, columns, offline=offline)
-    return sandbox_fusion.rows(source, dataset.layout, offline=offline)
-
-
-def _add(row: Imported, seen: dict[str, str], stage: Stage, writer: DatasetWriter) -> None:
-    problem = row.problem
-    first = seen.get(problem.prompt_sha256)
-    if first is not None:
-        stage.duplicates.append(
-            Duplicate(
-                dataset=problem.dataset,
-                problem_id=problem.problem_id,
-                place=row.place,
-                duplicate_of=first,
-                kind="exact",
-                similarity=1.0,
-                removed=True,
-            )
-        )
-        return
-    seen[problem.prompt_sha256] = problem.problem_id
-    findings = audit_problem(problem)
-    stage.findings += [
-        QualityEntry(problem.problem_id, finding.kind, finding.reason) for finding in findings
-    ]
-    quality = quality_text({finding.kind for finding in findings})
-    writer.add(replace(row, problem=problem.model_copy(update={"quality": quality})))
+    layout = LAYOUTS[dataset.layout]
+    rows: Rows
+    if isinstance(source, SandboxSource):
+        rows = sandbox_fusion.rows(source, dataset.layout, offline=offline)
+    elif isinstance(source, HubSource):
+        rows = hub.rows(source, layout.columns(options), offline=offline)
+    else:
+        rows = local.rows(source.path, layout.columns(options))
+    stage = Stage(name, dataset, str(raw / f"{name}.parquet"), revision)
+    with writing_dataset(stage.data) as writer:
+        places: dict[str, tuple[str, str]] = {}
+        first: dict[str, str] = {}
+        for row in layout.read(rows, options):
+            stage.rows += 1
+            advance()
+            digest = row.problem.prompt_sha256 if isinstance(row, Record) else ""
+            place, other = places.setdefault(row.problem_id, (row.place, digest))
+            # A repeated problem is listed as a duplicate; different problems need different ids.
+            if place != row.place and (digest != other or not digest):
+                cause = f"another problem {row.problem_id!r} is at {place}"
+                raise data_error(row.place, f"{cause}; give one of them another id")
+            if isinstance(row, Dropped):
+                stage.dropped.append(row)
+            elif digest in first:
+                duplicate = (name, row.problem_id, row.place, first[digest], "exact", 1.0, True)
+                stage.duplicates.append(Duplicate(*duplicate))
+            else:
+                first[digest] = row.problem_id
+                findings = audit_problem(row.problem).items()
+                stage.findings += [QualityEntry(row.problem_id, *entry) for entry in findings]
+                writer.add(row)
+    return stage
 
 
 # Publication
@@ -197,29 +164,25 @@ def publish(config: PrepareConfig, stage: Stage) -> list[str]:
     Raises:
         DataError: A file cannot be written.
     """
-    manifests = config.manifests
-    data, manifest = f"{config.output}/{stage.name}.parquet", f"{manifests}/{stage.name}.jsonl"
-    stage.lines = [_manifest_line(problem, stage) for problem in _write_data(data, stage)]
+    name, folder, dataset = stage.name, config.manifests, stage.dataset
+    data, manifest = f"{config.output}/{name}.parquet", f"{folder}/{name}.jsonl"
+    source = {
+        "version": dataset.version or stage.revision,
+        "source_url": _source_url(dataset),
+        "revision": stage.revision,
+        "licence": dataset.licence,
+        "role": dataset.role,
+    }
+    stage.lines = [manifest_line(problem, **source) for problem in _write_data(data, stage)]
     write_manifest(manifest, stage.lines)
-    lists: dict[str, Sequence[Entry]] = {
-        f"{manifests}/duplicates_{stage.name}.jsonl": stage.duplicates,
-        f"{manifests}/dropped_{stage.name}.jsonl": stage.dropped,
-        f"{manifests}/quality_{stage.name}.jsonl": stage.findings,
+    lists = {
+        f"{folder}/duplicates_{name}.jsonl": map(asdict, stage.duplicates),
+        f"{folder}/dropped_{name}.jsonl": map(asdict, stage.dropped),
+        f"{folder}/quality_{name}.jsonl": map(asdict, stage.findings),
     }
     for path, entries in lists.items():
         write_list(path, entries)
     return [data, manifest, *lists]
-
-
-def _manifest_line(problem: Problem, stage: Stage) -> ManifestLine:
-    return manifest_line(
-        problem,
-        version=stage.dataset.version or stage.revision,
-        source_url=_source_url(stage.dataset),
-        revision=stage.revision,
-        licence=stage.dataset.licence,
-        role=stage.dataset.role,
-    )
 
 
 def _source_url(dataset: DatasetConfig) -> str:
@@ -240,7 +203,7 @@ def _write_data(path: str, stage: Stage) -> Iterator[Problem]:
     with writing_dataset(path) as writer:
         for record in read_records(stage.data):
             problem = record.problem
-            every = quality_findings(problem.quality) | findings[problem.problem_id]
-            problem = problem.model_copy(update={"quality": quality_text(every)})
+            quality = quality_text(findings[problem.problem_id])
+            problem = problem.model_copy(update={"quality": quality})
             writer.add(replace(record, problem=problem))
             yield problem

@@ -6,10 +6,10 @@ from itertools import groupby
 
 from services.data.layouts.base import Record
 from services.data.manifests import QualityEntry
-from services.data.records import ReferenceSolution, Rejected, Verifier
-from shared.schemas import QualityFinding, StdioTests
+from services.data.records import ReferenceSolution, Verifier
+from shared.schemas import QualityFinding, StdioTests, Verdict
 from shared.statuses import FinalStatus
-from shared.text import shorten_end
+from shared.text import not_run_note, shorten_end
 
 _SHOWN = 60  # characters
 
@@ -21,19 +21,24 @@ def verify(records: Sequence[Record], verifier: Verifier) -> list[QualityEntry]:
         for record in records
         for number, solution in enumerate(record.solutions, start=1)
     ]
-    rejected = list(verifier(solutions)) if solutions else []
+    rejected = verifier(solutions) if solutions else []
     return [*map(_entry, rejected), *disagreements(solutions, rejected)]
 
 
-def _entry(rejected: Rejected) -> QualityEntry:
-    reason = rejected.reason
-    if rejected.finding is QualityFinding.REJECTED_SOLUTION:
-        reason = f"solution {rejected.number}: {reason}"
-    return QualityEntry(rejected.problem_id, rejected.finding, reason)
+def _entry(verdict: Verdict) -> QualityEntry:
+    """Describe a rejected solution, or the broken checker because of which it has no verdict."""
+    problem_id = verdict.problem_id
+    if not verdict.judged:
+        return QualityEntry(problem_id, QualityFinding.BROKEN_CHECKER, str(verdict.detail))
+    detail = f" ({verdict.detail})" if verdict.detail else ""
+    passed = f"{verdict.cases_passed} of {verdict.cases_total} tests passed"
+    reason = f"{verdict.final_status}{detail}, {passed}{not_run_note(verdict.cases_not_run)}"
+    reason = f"solution {verdict.sample_index + 1}: {reason}"
+    return QualityEntry(problem_id, QualityFinding.REJECTED_SOLUTION, reason)
 
 
 def disagreements(
-    solutions: Sequence[ReferenceSolution], rejected: Sequence[Rejected]
+    solutions: Sequence[ReferenceSolution], rejected: Sequence[Verdict]
 ) -> Iterator[QualityEntry]:
     """Find problems of a data set whose reference solutions show that several outputs are right.
 
@@ -44,8 +49,16 @@ def disagreements(
     for problem_id, group in groupby(solutions, lambda solution: solution.problem.problem_id):
         of_problem = list(group)
         tests = of_problem[0].problem.tests
-        failures = {entry.number: entry for entry in rejected if entry.problem_id == problem_id}
-        wrong = [entry for entry in failures.values() if entry.status is FinalStatus.WRONG_ANSWER]
+        failures = {
+            verdict.sample_index + 1: verdict
+            for verdict in rejected
+            if verdict.problem_id == problem_id
+        }
+        wrong = [
+            verdict
+            for verdict in failures.values()
+            if verdict.final_status is FinalStatus.WRONG_ANSWER
+        ]
         if not wrong or not isinstance(tests, StdioTests) or tests.has_checker:
             continue
         accepted = [entry.number for entry in of_problem if entry.number not in failures]
@@ -53,21 +66,21 @@ def disagreements(
             yield QualityEntry(problem_id, QualityFinding.MANY_ANSWERS, reason)
 
 
-def _disagreement(wrong: Sequence[Rejected], accepted: Sequence[int]) -> str | None:
+def _disagreement(wrong: Sequence[Verdict], accepted: Sequence[int]) -> str | None:
     """Describe the disagreement of solutions, of which some print what is not expected."""
-    first = wrong[0]
-    if first.failed is None:
+    first = wrong[0].first_failed_case
+    if first is None:
         return None
-    test = first.failed.case_index
-    printed, expected = _shown(first.failed.actual), _shown(first.failed.expected)
-    reason = f"solution {first.number} prints {printed} where test {test + 1} expects {expected}"
+    number, test = wrong[0].sample_index + 1, first.case_index
+    printed, expected = _shown(first.actual), _shown(first.expected)
+    reason = f"solution {number} prints {printed} where test {test + 1} expects {expected}"
     if accepted:
         return f"{reason}, as solution {accepted[0]} does"
     for other in wrong[1:]:
-        same = other.failed is not None and other.failed.case_index == test
-        if same and other.failed and _tokens(other.failed.actual) != _tokens(first.failed.actual):
-            return f"{reason}, and solution {other.number} prints {_shown(other.failed.actual)}"
-    return reason if first.cases_passed else None
+        case = other.first_failed_case
+        if case and case.case_index == test and _tokens(case.actual) != _tokens(first.actual):
+            return f"{reason}, and solution {other.sample_index + 1} prints {_shown(case.actual)}"
+    return reason if wrong[0].cases_passed else None
 
 
 def _tokens(text: str | None) -> list[str]:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from services.data.contamination.check import check_contamination
-from services.data.contamination.index import EvalProblem
+from services.data.records import ProblemText
 from shared.errors import DataError
 
 PROMPT = """\
@@ -23,8 +23,8 @@ def cheapest(ships):
     named.sort(key=lambda ship: (ship.fee / max(ship.days, 1), -ship.age))
     return named[:3]
 """
-LEAKED = EvalProblem("demo", "leaked", PROMPT, (SOLUTION,))
-OTHER = EvalProblem(
+LEAKED = ProblemText("demo", "leaked", PROMPT, (SOLUTION,))
+OTHER = ProblemText(
     "demo",
     "other",
     "Count the lanterns of a street whose light reaches at least two neighbouring doors, when "

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from services.data.contamination.index import EvalProblem, Part
-from services.data.layouts import get_layout
-from services.data.layouts.base import Imported, Options
+from services.data.contamination.index import Part
+from services.data.layouts import LAYOUTS
+from services.data.layouts.base import Options, Record
 from services.data.ngrams import words
-from services.data.records import eval_problem, read_records
+from services.data.records import ProblemText, read_records, text_of
 from services.data.rows import local
 from tests.bench.data import library
 from tests.data.contamination.disguises import SOLUTIONS, STATEMENTS
@@ -144,12 +144,12 @@ def measure(planting, part, disguises, out):
 
 
 def problems_of(kind, source, **options):
-    layout = get_layout(kind)
+    layout = LAYOUTS[kind]
     chosen = Options(solutions=3, source=str(source), **options)
     rows = local.rows(str(source), layout.columns(chosen))
     for row in layout.read(rows, chosen):
-        if isinstance(row, Imported):
-            yield eval_problem(row)
+        if isinstance(row, Record):
+            yield text_of(row)
 
 
 def contest_solutions(path):
@@ -169,7 +169,7 @@ def public_problems(real_data):
     mbpp = list(problems_of("mbpp", real_data / "mbpp.jsonl"))
     contests = problems_of("code_contests", real_data / "code_contests_test_40.jsonl.gz")
     with_solutions = [
-        EvalProblem(
+        ProblemText(
             one.dataset,
             one.problem_id,
             one.statement,
@@ -201,7 +201,7 @@ def test_disguised_leaks_of_the_public_sets_are_found(public_problems, tmp_path,
 @pytest.mark.parametrize("part", DISGUISES)
 def test_disguised_leaks_of_the_demo_are_found(tmp_path, part):
     files = sorted(Path("demo/data").glob("*.parquet"))
-    problems = [eval_problem(record) for file in files for record in read_records(str(file))]
+    problems = [text_of(record) for file in files for record in read_records(str(file))]
     planting = Planting(problems, len(problems) // 2, tmp_path)
     chosen = DEMO_DISGUISES[part]
     disguises = {name: DISGUISES[part][name] for name in chosen}

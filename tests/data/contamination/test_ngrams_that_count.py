@@ -5,7 +5,7 @@ import re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.data.contamination.index import EvalProblem
+from services.data.records import ProblemText
 from tests.data.contamination.support import LEAKED, PROMPT, check, one, write_jsonl
 
 NINE = "Write a function to find the longest common prefix."
@@ -13,7 +13,7 @@ PHRASE = "the first line of the input has the number of tests which is at most o
 
 
 def problem(prompt, *solutions, problem_id="leaked"):
-    return EvalProblem("demo", problem_id, prompt, solutions)
+    return ProblemText("demo", problem_id, prompt, solutions)
 
 
 def test_a_short_prompt_is_one_ngram_of_all_its_words(tmp_path):

@@ -5,7 +5,7 @@ import re
 import textwrap
 from dataclasses import replace
 
-from services.data.overlap.pairs import ProblemText
+from services.data.records import ProblemText
 from tests.data.overlap.support import problem
 
 HEADINGS = {
@@ -124,7 +124,7 @@ _CODE_DISGUISES = {copied, reindented, crlf, renamed}
 
 def disguised(original: ProblemText, name: str, random) -> ProblemText:
     """The problem as another data set might have it, with its solutions."""
-    prompt, solutions = original.prompt, list(original.solutions)
+    prompt, solutions = original.statement, list(original.solutions)
     for step in DISGUISES[name]:
         prompt = step(prompt, random)
         if step in _CODE_DISGUISES:

@@ -41,7 +41,7 @@ def test_an_exact_copy_has_every_kind_of_prompts():
 
 
 def test_a_statement_within_a_longer_one_shares_its_ngrams():
-    other = " ".join(one.prompt for one in generated_problems()[:3])
+    other = " ".join(one.statement for one in generated_problems()[:3])
     (overlap,) = find_overlaps(
         [problem("a", "1", STATEMENT), problem("b", "1", f"{other}\n\n{STATEMENT}")]
     )
@@ -102,7 +102,9 @@ def test_more_pairs_than_anybody_can_look_at_are_refused():
 
 def test_the_order_of_the_texts_does_not_matter():
     problems = generated_problems()[:60]
-    problems += [replace(one, dataset="copies", prompt=f" {one.prompt}") for one in problems[::3]]
+    problems += [
+        replace(one, dataset="copies", statement=f" {one.statement}") for one in problems[::3]
+    ]
     expected = find_overlaps(problems)
     assert len(expected) == 20
     Random(2).shuffle(problems)

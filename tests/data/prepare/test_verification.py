@@ -7,20 +7,19 @@ import pytest
 
 from services.data.layouts.base import Solution
 from services.data.prepare.verification import disagreements
-from services.data.records import ReferenceSolution, Rejected
-from shared.schemas import FailedCase, QualityFinding
+from services.data.records import ReferenceSolution
+from shared.schemas import FailedCase, QualityFinding, SampleId
 from shared.statuses import FinalStatus
 from tests.data.prepare.support import row
-from tests.shared.ledgers import problem
+from tests.shared.ledgers import generation, problem, verdict
 
 CHECKER = "def check(input, output, expected):\n    return True\n"
 
 
 def wrong(number, printed, *, case=0, passed=0, status=FinalStatus.WRONG_ANSWER):
     failed = FailedCase(case_index=case, status=status, expected="1 2\n", actual=printed)
-    return Rejected(
-        "d1", "p1", number, "wrong_answer", status=status, cases_passed=passed, failed=failed
-    )
+    sample = generation(SampleId("d1", "p1", number - 1))
+    return verdict(sample, status, cases_passed=passed, first_failed_case=failed)
 
 
 def solutions(count, **truth):
@@ -69,11 +68,12 @@ def test_findings_are_published(desk):
 
     def verifier(given):
         reason = "the problem's checker failed: crashes: exit code 9"
-        failed = FailedCase(case_index=0, status=FinalStatus.WRONG_ANSWER, expected="3", actual="4")
         status = FinalStatus.WRONG_ANSWER
+        failed = FailedCase(case_index=0, status=status, expected="3", actual="4")
+        first, second = (generation(SampleId("one", name)) for name in ("p1", "p2"))
         return [
-            Rejected("one", "p1", 1, "wrong_answer", status=status, cases_passed=1, failed=failed),
-            Rejected("one", "p2", 1, reason, QualityFinding.BROKEN_CHECKER),
+            verdict(first, status, cases_passed=1, cases_total=2, first_failed_case=failed),
+            verdict(second, FinalStatus.API_ERROR, detail=reason),
         ]
 
     prepared = desk.prepare(verifier=verifier)
@@ -83,7 +83,7 @@ def test_findings_are_published(desk):
     assert [
         (one["problem_id"], one["finding"], one["reason"]) for one in desk.listed("quality_one")
     ] == [
-        ("p1", "rejected_solution", "solution 1: wrong_answer"),
+        ("p1", "rejected_solution", "solution 1: wrong_answer, 1 of 2 tests passed"),
         ("p2", "broken_checker", "the problem's checker failed: crashes: exit code 9"),
         ("p1", "many_answers", 'solution 1 prints "4" where test 1 expects "3"'),
     ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.data.config import SandboxSource
-from services.data.layouts import get_layout
+from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Options
 from services.data.rows.sandbox_fusion import rows
 from shared.errors import DataError
@@ -86,7 +86,7 @@ def fetched(where: SandboxSource, layout: str, *, page: int = 100) -> list[Any]:
 def failure(where: SandboxSource, layout: str, *, offline: bool = False) -> str:
     answers = rows(where, layout, offline=offline, **QUICK)
     with pytest.raises(DataError) as caught:
-        list(get_layout(layout).read(answers, Options(split="test")))
+        list(LAYOUTS[layout].read(answers, Options(split="test")))
     message = str(caught.value)
     assert len(message.splitlines()) == 1
     assert len(message) < 800
