@@ -27,11 +27,8 @@ from aiohttp import web
 from shared.completions import read_completions
 from shared.finished_run import open_run
 from shared.schemas import SampleId
-from tests.bench.generation.bench import CPU, GPU, Bench
-from tests.bench.generation.processes import supervised
-from tests.bench.generation.report import Report
 from tests.bench.generation.routers import listen, process
-from tests.bench.generation.servers import OURS, serving
+from tests.bench.generation.servers import CPU, GPU, OURS, make_config, serving, supervised
 
 _SESSION = web.AppKey("session", aiohttp.ClientSession)
 _PATH = "/v1/chat/completions"
@@ -60,10 +57,8 @@ def main() -> int:
     with TemporaryDirectory(prefix="fleet-") as name, supervised(options.limit_seconds):
         size = replace(CPU if options.cpu_engine else GPU, new_tokens=options.new_tokens)
         size = replace(size, prompt_tokens=1000)  # room for every problem
-        bench = Bench(
-            options.model, size, options.cpu_engine, Path(name), Report("fleet", None, {}), []
-        )
-        with serving(OURS, bench.config(options.replicas), Path(name) / "generator") as generator:
+        config = make_config(options.model, size, options.replicas, cpu_engine=options.cpu_engine)
+        with serving(OURS, config, Path(name) / "generator") as generator:
             run(options, generator.urls[0], generator.model, Path(name))
     return 0
 

@@ -1,69 +1,65 @@
 """`make bench-generate`: tokens a second of our generator, and of `vllm serve` with its settings.
 
-    python -m tests.bench.generate --model DIR --replicas 1,2,4 --out results.jsonl
+    python -m tests.bench.generate --model DIR --replicas 1,2,4
 
-Each measurement goes to `--out` as it is made. After `--limit-seconds` the benchmark ends with what
-it has. With `--cpu-engine` loads are small and only show that it works. What follows `--set` are
-keys of our configuration, for all sides: `--set actor_rollout_ref.rollout.enforce_eager=true`.
+Each measurement is printed as it is made. After `--limit-seconds` the benchmark ends with what it
+has. With `--cpu-engine` loads are small and only show that it works. What follows `--set` are keys
+of our configuration, for both sides: `--set actor_rollout_ref.rollout.enforce_eager=true`.
 """
 
 import argparse
+import json
+import statistics
 import sys
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.generation import throughput
-from tests.bench.generation.bench import CPU, GPU, Bench, Size
-from tests.bench.generation.processes import (
+import psutil
+
+from tests.bench.generation.client import ask, prompts, questions
+from tests.bench.generation.routers import process, route
+from tests.bench.generation.servers import (
+    CPU,
+    GPU,
+    OURS,
+    SIDES,
+    VLLM,
+    Server,
     ServerError,
-    TerminatedError,
-    TimeUpError,
+    Size,
+    make_config,
+    model_of,
+    serving,
     supervised,
 )
-from tests.bench.generation.report import Report
-from tests.bench.generation.servers import OURS, SIDES, VLLM
+
+DIRECT = f"{OURS}-direct"
+Rates = dict[tuple[str, int], list[float]]
+"""Tokens per second of each pass, by side and number of replicas."""
 
 
 def main() -> int:
     options = _arguments()
-    sys.stdout.reconfigure(line_buffering=True)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    size = _size(options)
+    print(f"{options.model}, {size}, {options.set}")
+    rates: Rates = {}
     with TemporaryDirectory(prefix="bench-") as temporary:
         folder = options.logs or Path(temporary)
-        size = _size(options)
-        facts = {"model": options.model, "size": asdict(size), "set": options.set}
-        bench = Bench(
-            model=options.model,
-            size=size,
-            cpu_engine=options.cpu_engine,
-            folder=folder,
-            report=Report("throughput", options.out, facts),
-            overrides=options.set,
-        )
         try:
             with supervised(options.limit_seconds):
-                throughput.measure(
-                    bench,
-                    throughput.Plan(
-                        options.sides,
-                        options.replicas,
-                        options.passes,
-                        options.rounds,
-                        options.together,
-                        options.direct,
-                        options.total,
-                    ),
-                )
-        except TimeUpError:
+                for replicas in options.replicas:
+                    _measure(options, size, folder, replicas, rates)
+        except TimeoutError:
             print(f"ended after {options.limit_seconds:g} s with what there is")
-            bench.report.line("ended", why="time limit")
-        except TerminatedError:
-            print("ended by SIGTERM", file=sys.stderr)
-            return 143
         except ServerError as error:
             print(error, file=sys.stderr)
-            bench.report.line("ended", why=str(error))
             return 1
+        finally:
+            _summarize(rates)
     return 0
 
 
@@ -73,7 +69,6 @@ def _arguments() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--model", required=True, help="folder of the model")
-    add("--out", type=Path, help="file of JSON lines (default: standard output)")
     add("--logs", type=Path, help="folder for the servers' logs and files, which are then kept")
     add("--limit-seconds", type=float, default=580.0)
     add("--cpu-engine", action="store_true", help="engines on this machine's CPUs")
@@ -91,8 +86,8 @@ def _arguments() -> argparse.Namespace:
 
 
 def _size(options: argparse.Namespace) -> Size:
-    given = {name: getattr(options, name) for name in Size.__dataclass_fields__}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    values = {name: getattr(options, name) for name in Size.__dataclass_fields__}
+    chosen = {name: value for name, value in values.items() if value is not None}
     return replace(CPU if options.cpu_engine else GPU, **chosen)
 
 
@@ -104,6 +99,89 @@ def _sides(text: str) -> list[str]:
 
 def _numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
+
+
+def _measure(
+    options: argparse.Namespace, size: Size, folder: Path, replicas: int, rates: Rates
+) -> None:
+    """Measure all sides with so many replicas, and add the rates."""
+    config = make_config(options.model, size, replicas, options.set, cpu_engine=options.cpu_engine)
+    for turn in range(options.rounds):
+        # Neither always has the machine as the other left it.
+        sides = options.sides if turn % 2 == 0 else options.sides[::-1]
+        for group in [sides] if options.together else [[side] for side in sides]:
+            with ExitStack() as stack:
+                servers = [
+                    stack.enter_context(serving(side, config, folder / f"{side}-{replicas}-{turn}"))
+                    for side in group
+                ]
+                ways = [(server, replicas) for server in servers]
+                if options.direct:
+                    ways += [part for server in servers for part in _parts(server, stack)]
+                for number in range(options.passes + 1):
+                    for server, count in ways:
+                        rate = _pass(options, size, server, count, number)
+                        if number > 0:  # the first one of a server warms it up
+                            rates.setdefault((server.side, count), []).append(rate)
+
+
+def _parts(server: Server, stack: ExitStack) -> Iterator[tuple[Server, int]]:
+    """One, two and more of the engines behind our router, alone and behind another router."""
+    engines = server.replicas
+    for count in (1, 2, 4, 8):
+        if server.side == OURS and count <= len(engines):
+            some = engines[:count]
+            model = model_of(engines[0])
+            yield replace(server, side=DIRECT, urls=some, model=model), count
+            if count < len(engines):
+                child, pipe = stack.enter_context(process(route, some, model))
+                yield replace(server, urls=[pipe.recv()], model=model, pid=child.pid), count
+
+
+def _pass(
+    options: argparse.Namespace, size: Size, server: Server, replicas: int, number: int
+) -> float:
+    """Send all prompts at once; return the tokens per second.
+
+    The prompts of another pass are others, so that no cache has them.
+    """
+    count = options.total or size.prompts * replicas
+    vocabulary = json.loads((Path(options.model) / "config.json").read_text())["vocab_size"]
+    seed = f"{server.side} {replicas} {number} {server.pid}"
+    made = prompts(count, size.prompt_tokens, vocabulary, seed)
+    asked = questions(server.urls, server.model, made, size.new_tokens)
+    before = _cpu_seconds(server)
+    load = ask(asked, processes=replicas)
+    cpu = _cpu_seconds(server) - before
+    trouble = f", {len(load.failed)} failed: {load.failed[0].trouble}" if load.failed else ""
+    print(
+        f"  {server.side} x{replicas}, {count} requests, pass {number}: "
+        f"{load.tokens_per_second:,.0f} tokens/s in {load.seconds:.1f} s, {cpu:.2f} s of CPU of "
+        f"the asked process, which started in {server.start_seconds:.0f} s{trouble}"
+    )
+    return load.tokens_per_second
+
+
+def _cpu_seconds(server: Server) -> float:
+    """Those of the process that is asked: of our generator it is the router's."""
+    times = psutil.Process(server.pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def _summarize(rates: Rates) -> None:
+    medians = {key: statistics.median(values) for key, values in rates.items()}
+    print("\nmedian (least, most) tokens/s | ours over this | over one replica")
+    for (side, replicas), values in rates.items():
+        median = medians[side, replicas]
+        ratios = [
+            f"{over / under:.2f}" if over and under else "-"
+            for over, under in (
+                (medians.get((OURS, replicas)), median),
+                (median, medians.get((side, 1))),
+            )
+        ]
+        figures = f"{median:,.0f} ({min(values):,.0f}, {max(values):,.0f})"
+        print(f"{side} x{replicas}: {figures} | {' | '.join(ratios)}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """`make bench-judge`: the judge with this repository's sandbox against other judges.
 
 Every row judges the same answers with the same interpreter in alternating passes and compares the
-verdicts: stdin/stdout answers against verl's `compute_score` with SandboxFusion and against
-ScaleBox's batch interface, and functions (HumanEval) against the sandbox's `/submit`. Checkouts of
-the others are options; a row without its own is skipped. `PLUMBLINE_REAL_DATA` names the folder of
-public data; without it the answers are the demo's, with their cases repeated.
+verdicts: stdin/stdout answers against verl's `compute_score` with SandboxFusion, whose checkout is
+an option, and functions (HumanEval) against the sandbox's `/submit`. `PLUMBLINE_REAL_DATA` names
+the folder of public data; without it the answers are the demo's, with their cases repeated.
 """
 
 import argparse
@@ -14,27 +13,22 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-import aiohttp
-
 from shared.config import load_config
 from tests.bench.answers import humaneval_answers, real_data, stdio_answers
-from tests.bench.cpu import has_groups
-from tests.bench.judges import by_method, by_scalebox, by_verl, client
-from tests.bench.passes import Side, accepted, compare, passed_cases
-from tests.bench.servers import CORES, Server, our_sandbox, sandbox_fusion, scalebox
+from tests.bench.judges import by_method, by_verl, client
+from tests.bench.passes import Side, accepted, compare
+from tests.bench.servers import CORES, Server, our_sandbox, sandbox_fusion
 from tests.parity.verl import ScorerMissingError
 
 _LIMITS = ["sandbox.timeout=10", "sandbox.memory_limit_mb=1024"]
-# The comparison of verl, and that of ScaleBox but for its disregard of missing lines.
+# The comparison of verl.
 _EXACT = [*_LIMITS, "judge.method=batch", "judge.checker=exact"]
-_LINES = [*_LIMITS, "judge.method=batch", "judge.checker=lines"]
 
 
 def main() -> None:
     arguments = _arguments()
     data = "public data" if real_data() else "the demo's answers, their cases repeated"
-    metered = "a control group" if has_groups() else "/proc"
-    print(f"{CORES} cores; answers: {data}; CPU time of servers from {metered}")
+    print(f"{CORES} cores; answers: {data}")
     with tempfile.TemporaryDirectory() as folder:
         for row in arguments.rows:
             print(f"\n{row}")
@@ -50,11 +44,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=CORES, help="completions in flight")
     parser.add_argument("--functions", type=int, default=40, help="HumanEval answers for /submit")
     parser.add_argument("--sandbox-fusion", type=Path, help="checkout with a .venv that runs it")
-    parser.add_argument("--same-sandbox", action="store_true", help="ours in SandboxFusion too")
     parser.add_argument("--slots", type=int, default=2 * CORES, help="verl's calls at once")
-    parser.add_argument("--scalebox", type=Path, help="checkout with a .venv that runs it")
-    parser.add_argument("--subworkers", type=int, default=32, help="ScaleBox's, per request")
-    parser.add_argument("--scalebox-at-once", type=int, default=2 * CORES)
     return parser.parse_args()
 
 
@@ -71,41 +61,18 @@ def _against_verl(arguments: argparse.Namespace, folder: Path) -> None:
             )
         else:
             print("  --sandbox-fusion names no checkout: verl calls this repository's sandbox")
-        if arguments.same_sandbox:
-            ours = theirs
         try:
             judge = by_verl(load_config(None, _LIMITS), theirs.url, arguments.slots)
         except ScorerMissingError as error:
             print(f"  not measured: {error}")
             return
         side = Side(f"compute_score, {arguments.slots} calls", judge, theirs.cpu, arguments.at_once)
-        asyncio.run(_compare_stdio(arguments, ours, _EXACT, side))
+        asyncio.run(_compare_stdio(arguments, ours, side))
 
 
-def _against_scalebox(arguments: argparse.Namespace, folder: Path) -> None:
-    if arguments.scalebox is None:
-        print("  not measured: --scalebox names no checkout")
-        return
-    with (
-        our_sandbox(folder / "ours") as ours,
-        scalebox(arguments.scalebox, folder / "theirs", arguments.subworkers) as theirs,
-    ):
-        asyncio.run(_compare_scalebox(arguments, ours, theirs))
-
-
-async def _compare_scalebox(arguments: argparse.Namespace, ours: Server, theirs: Server) -> None:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(600)) as session:
-        judge = by_scalebox(load_config(None, _LIMITS), theirs.url, session)
-        at_once = arguments.scalebox_at_once
-        side = Side("ScaleBox", judge, theirs.cpu, at_once, stated=passed_cases)
-        await _compare_stdio(arguments, ours, _LINES, side)
-
-
-async def _compare_stdio(
-    arguments: argparse.Namespace, server: Server, settings: list[str], theirs: Side
-) -> None:
+async def _compare_stdio(arguments: argparse.Namespace, server: Server, theirs: Side) -> None:
     async with client(server.url) as sandbox:
-        judge = by_method(load_config(None, settings), sandbox)
+        judge = by_method(load_config(None, _EXACT), sandbox)
         ours = Side("batch", judge, server.cpu, arguments.at_once)
         for cases in arguments.cases:
             answers = stdio_answers(arguments.answers, cases)
@@ -136,7 +103,6 @@ async def _compare_functions(arguments: argparse.Namespace, server: Server) -> N
 
 _MEASURE: Mapping[str, Callable[[argparse.Namespace, Path], None]] = {
     "verl": _against_verl,
-    "scalebox": _against_scalebox,
     "functions": _functions,
 }
 

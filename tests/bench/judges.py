@@ -1,20 +1,15 @@
-"""Judges one answer with one of our methods, with verl, or with ScaleBox, using only a server."""
+"""Judges one answer with one of our methods or with verl, using only a server."""
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-import aiohttp
-from pydantic import BaseModel
 
 from services.judge.judging import Judge
 from services.judge.methods.base import Task
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from shared.config import Config
-from shared.extraction import extract
 from shared.schemas import Problem, StdioTests
 from tests.bench.answers import Answer
 from tests.judge.pools import OpenPool
@@ -86,67 +81,6 @@ def by_verl(config: Config, url: str, slots: int) -> JudgeAnswer:
         return Judged(found, _last_line(cases[0].get("stderr")))
 
     return judge
-
-
-def by_scalebox(config: Config, url: str, session: aiohttp.ClientSession) -> JudgeAnswer:
-    """ScaleBox's batch interface. Its codes are in the order in which the cases ended."""
-
-    async def judge(answer: Answer) -> Judged:
-        body = _batch_request(config, answer)
-        async with session.post(f"{url}/common_evaluate_batch", json=body) as response:
-            response.raise_for_status()
-            found = _BatchResponse.model_validate_json(await response.read())
-        first = found.tests[0].exec_info.run_result if found.tests else None
-        return Judged(
-            [test.code for test in found.tests], _last_line(first.stderr if first else None)
-        )
-
-    return judge
-
-
-class _RunResult(BaseModel):
-    status: str
-    return_code: int | None = None
-    stderr: str | None = None
-
-
-class _ExecInfo(BaseModel):
-    status: Literal["Success", "Failed", "SandboxError"]
-    run_result: _RunResult | None = None
-
-
-class _BatchTest(BaseModel):
-    passed: bool
-    exec_info: _ExecInfo
-
-    @property
-    def code(self) -> int:
-        """verl's code of the case."""
-        run = self.exec_info.run_result
-        if run is None or self.exec_info.status == "SandboxError":
-            return -1
-        if run.status == "TimeLimitExceeded":
-            return -3
-        return int(self.passed) if self.exec_info.status == "Success" else -2
-
-
-class _BatchResponse(BaseModel):
-    tests: list[_BatchTest]
-
-
-def _batch_request(config: Config, answer: Answer) -> dict[str, object]:
-    # The program that our side runs, so that both run the same one.
-    code, tests = extract(answer.completion).code, _stdio(answer)
-    cases = {"type": "stdin_stdout", "input": tests.inputs, "output": tests.outputs}
-    return {
-        "completion": f"```python\n{code}\n```",
-        "config": {
-            "language": "python",
-            "run_timeout": config.sandbox.timeout,
-            "provided_data": {"test_cases": {**cases, "fn_name": None}},
-            "extra": {"run_all_cases": True},
-        },
-    }
 
 
 def _stdio(answer: Answer) -> StdioTests:

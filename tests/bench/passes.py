@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.bench.answers import Answer
-from tests.bench.cpu import CpuSeconds
 from tests.bench.judges import JudgeAnswer, Judged
+from tests.bench.servers import CpuSeconds
 
 # A verdict as far as a side can state it.
 Stated = Callable[[Judged], object]
@@ -16,10 +16,6 @@ Stated = Callable[[Judged], object]
 
 def all_codes(judged: Judged) -> object:
     return list(judged.codes)
-
-
-def passed_cases(judged: Judged) -> object:
-    return len(judged.codes), list(judged.codes).count(1)
 
 
 def accepted(judged: Judged) -> object:

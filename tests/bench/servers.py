@@ -1,8 +1,8 @@
-"""Judging servers as processes on loopback: our sandbox, SandboxFusion, ScaleBox.
+"""Judging servers as processes on loopback: our sandbox and SandboxFusion.
 
-Of the last two, a checkout is given that has an interpreter with their dependencies in ``.venv``.
-Both look for a Conda installation around their interpreter to find the one that runs programs; a
-folder that looks like one gives them the interpreter that our sandbox uses.
+A checkout of SandboxFusion has an interpreter with its dependencies in ``.venv``. It looks for a
+Conda installation around its interpreter to find the one that runs programs; a folder that looks
+like one gives it the interpreter that our sandbox uses.
 """
 
 import os
@@ -10,18 +10,19 @@ import socket
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import yaml
+import psutil
 
 from services.cli.embedded.supervisor import ChildProcess, wait_until
-from tests.bench.cpu import CpuSeconds, metered
 from tests.e2e import plumb
 from tests.sandboxes import own_sandbox
 
+CpuSeconds = Callable[[], float]
 CORES = len(os.sched_getaffinity(0))
 _START_SECONDS = 120.0
 _PROGRAMS = Path(os.path.realpath(sys.executable))
@@ -41,52 +42,36 @@ def our_sandbox(folder: Path, **settings: str) -> Iterator[Server]:
     folder.mkdir(parents=True, exist_ok=True)
     with own_sandbox(folder, **settings) as url:
         pid = plumb.child(os.getpid(), "services.sandbox").pid
-        with metered(pid) as cpu:
-            yield Server(url, cpu)
+        yield Server(url, partial(_cpu_seconds, pid))
 
 
 @contextmanager
 def sandbox_fusion(checkout: Path, folder: Path) -> Iterator[Server]:
     """Start SandboxFusion as its own Makefile does, with its default config (no isolation)."""
-    with _uvicorn("sandbox-fusion", checkout, folder, {}) as server:
-        yield server
-
-
-@contextmanager
-def scalebox(checkout: Path, folder: Path, subworkers: int) -> Iterator[Server]:
-    """Start ScaleBox as its own Makefile does, with one worker per core.
-
-    Args:
-        subworkers: Processes that one request may have at once (``max_runner_concurrency``).
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    config = yaml.safe_load((checkout / "sandbox/configs/local.yaml").read_text())
-    config["dataset"]["max_runner_concurrency"] = subworkers
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    environment = {"SANDBOX_CONFIG": str((folder / "config").resolve())}
-    options = ("--workers", str(CORES), "--loop", "asyncio")
-    with _uvicorn("scalebox", checkout, folder, environment, *options) as server:
-        yield server
-
-
-@contextmanager
-def _uvicorn(
-    name: str, checkout: Path, folder: Path, environment: Mapping[str, str], *options: str
-) -> Iterator[Server]:
     folder.mkdir(parents=True, exist_ok=True)
     port = _free_port()
     command = ["env", "--chdir", str(checkout), str(_python(checkout, folder)), "-m", "uvicorn"]
-    command += ["sandbox.server.server:app", "--host", "127.0.0.1", "--port", str(port), *options]
-    child = ChildProcess(name, command, folder / "log", {**_clean(folder), **environment})
+    command += ["sandbox.server.server:app", "--host", "127.0.0.1", "--port", str(port)]
+    child = ChildProcess("sandbox-fusion", command, folder / "log", _clean(folder))
     child.start()
     try:
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: _answers(f"{url}/v1/ping"), child, _START_SECONDS)
         assert child.process is not None
-        with metered(child.process.pid) as cpu:
-            yield Server(url, cpu)
+        yield Server(url, partial(_cpu_seconds, child.process.pid))
     finally:
         child.stop(10)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """CPU seconds of a process and its descendants, with the children that they waited for."""
+    process = psutil.Process(pid)
+    total = 0.0
+    for member in [process, *process.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            times = member.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 def _clean(home: Path) -> dict[str, str]:

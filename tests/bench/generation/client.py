@@ -1,21 +1,24 @@
-"""Load generator in a separate process, with a fixed number of concurrent requests."""
+"""Load generator in a separate process: random prompts, the same for every server, all at once."""
 
 import asyncio
 import json
 import os
+import random
 import resource
 import select
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from itertools import cycle
 from typing import Any
 
 import aiohttp
 import uvloop
 
-_REPLICA_HEADER = "X-Plumbline-Replica"  # not imported: each client would import the router
+_FIRST_TOKEN = 10  # below it, vocabularies have their special tokens
+_LENGTHS = (0.75, 1.25)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +29,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``status`` is 0 where there was no answer, and ``trouble`` says what else was wrong.
+    """The tokens of an answer, and what was wrong with it."""
 
-    ``ended`` is seconds since the first request; ``replica`` is the router's name of the replica,
-    else the address that was asked.
-    """
-
-    status: int
-    seconds: float
-    prompt_tokens: int = 0
     completion_tokens: int = 0
     trouble: str = ""
-    ended: float = 0.0
-    replica: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +55,42 @@ class Load:
         return [answer for answer in self.answers if answer.trouble]
 
 
-def ask(questions: Sequence[Question], at_once: int | None = None, processes: int = 1) -> Load:
-    """Ask, each process ``at_once`` at a time, or all together.
+def prompts(count: int, tokens: int, vocabulary: int, seed: int | str) -> list[list[int]]:
+    """Token ids, around ``tokens`` of them in each. Another seed has no prefix in common."""
+    chance = random.Random(seed)
+    low, high = (int(tokens * factor) for factor in _LENGTHS)
+    # Its upper part may hold what the tokenizer does not have.
+    ids = range(_FIRST_TOKEN, max(_FIRST_TOKEN + 1, vocabulary // 2))
+    return [chance.choices(ids, k=chance.randint(low, high)) for _ in range(count)]
+
+
+def questions(
+    urls: Sequence[str], model: str, asked: Sequence[list[int]], new_tokens: int
+) -> list[Question]:
+    """One greedy answer of exactly ``new_tokens`` for each prompt, from the servers in turn."""
+    return [
+        Question(
+            f"{url}/v1/completions",
+            {
+                "model": model,
+                "prompt": prompt,
+                "max_tokens": new_tokens,
+                "temperature": 0,
+                "ignore_eos": True,
+            },
+        )
+        for url, prompt in zip(cycle(urls), asked, strict=False)
+    ]
+
+
+def ask(questions: Sequence[Question], processes: int = 1) -> Load:
+    """Ask all at once.
 
     Several processes are for several replicas, where one would be what is measured. They begin at
-    the same moment; answers are in the order of the questions.
+    the same moment.
     """
-    orders = [
-        {"at_once": at_once or len(part), "questions": [asdict(question) for question in part]}
-        for part in (questions[number::processes] for number in range(processes))
-    ]
-    begin = [_begin(order) for order in orders]
+    parts = [questions[number::processes] for number in range(processes)]
+    begin = [_begin([asdict(question) for question in part]) for part in parts]
     for process in begin:
         _line(process)  # it has read its order
     began = time.perf_counter()
@@ -79,16 +98,14 @@ def ask(questions: Sequence[Question], at_once: int | None = None, processes: in
         assert process.stdin is not None
         process.stdin.write(b"go\n")
         process.stdin.close()
-    found = [json.loads(_line(process)) for process in begin]
-    seconds = time.perf_counter() - began if processes > 1 else found[0]["seconds"]
-    answers = [Answer(0, 0.0)] * len(questions)
-    for number, (process, part) in enumerate(zip(begin, found, strict=True)):
-        answers[number::processes] = [Answer(**answer) for answer in part["answers"]]
+    loads = [json.loads(_line(process)) for process in begin]
+    seconds = time.perf_counter() - began if processes > 1 else loads[0]["seconds"]
+    for process in begin:
         process.wait()
-    return Load(seconds, answers)
+    return Load(seconds, [Answer(**answer) for load in loads for answer in load["answers"]])
 
 
-def _begin(order: dict[str, Any]) -> subprocess.Popen[bytes]:
+def _begin(order: list[dict[str, Any]]) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -111,7 +128,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print("ready", flush=True)
     sys.stdin.readline()
-    load = uvloop.run(_ask_all(order["questions"], order["at_once"]))
+    load = uvloop.run(_ask_all(order))
     _write_all(sys.stdout.fileno(), json.dumps(asdict(load)).encode() + b"\n")
 
 
@@ -125,47 +142,31 @@ def _write_all(descriptor: int, data: bytes) -> None:
             select.select([], [descriptor], [])
 
 
-async def _ask_all(questions: list[dict[str, Any]], at_once: int) -> Load:
+async def _ask_all(questions: list[dict[str, Any]]) -> Load:
     prepared = [(one["url"], json.dumps(one["body"]).encode()) for one in questions]
-    slots = asyncio.Semaphore(at_once)
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=None),
         headers={"Content-Type": "application/json"},
     )
-
-    async def one(url: str, body: bytes) -> Answer:
-        async with slots:
-            answer = await _ask_one(session, url, body)
-            return replace(answer, ended=time.perf_counter() - began)
-
     async with session:
         began = time.perf_counter()
-        answers = await asyncio.gather(*(one(url, body) for url, body in prepared))
+        answers = await asyncio.gather(*(_ask_one(session, *one) for one in prepared))
         return Load(time.perf_counter() - began, answers)
 
 
 async def _ask_one(session: aiohttp.ClientSession, url: str, body: bytes) -> Answer:
-    began = time.perf_counter()
     try:
         async with session.post(url, data=body) as response:
-            text = await response.read()
-            status = response.status
-            replica = response.headers.get(_REPLICA_HEADER, response.url.authority)
+            text, status = await response.read(), response.status
     except (aiohttp.ClientError, OSError) as error:
-        return Answer(0, time.perf_counter() - began, trouble=repr(error))
-    return replace(_judged(status, text, time.perf_counter() - began), replica=replica)
-
-
-def _judged(status: int, text: bytes, seconds: float) -> Answer:
+        return Answer(trouble=repr(error))
     if status != 200:
-        return Answer(status, seconds, trouble=f"HTTP {status}: {text[:200]!r}")
+        return Answer(trouble=f"HTTP {status}: {text[:200]!r}")
     document = json.loads(text)
-    usage = document["usage"]
     reason = document["choices"][0]["finish_reason"]
     trouble = "" if reason in ("stop", "length") else f"finish_reason {reason}"
-    counted = usage["prompt_tokens"], usage["completion_tokens"]
-    return Answer(status, seconds, *counted, trouble)
+    return Answer(document["usage"]["completion_tokens"], trouble)
 
 
 if __name__ == "__main__":

@@ -67,17 +67,6 @@ def matched_flags(config: Config) -> list[str]:
     return [*flags, *_QUIET]
 
 
-def default_flags(config: Config) -> list[str]:
-    """Options without which the load would not be the same; all else is vLLM's default."""
-    rollout = _rollout(config)
-    kept = ("dtype", "max_model_len", "max_num_seqs", "gpu_memory_utilization")
-    flags = [part for key in kept for part in _flag(_VALUES[key], rollout[key])]
-    if rollout["enforce_eager"]:
-        flags.append("--enforce-eager")
-    engine = rollout[f"engine_kwargs.{rollout['name']}"]
-    return [*flags, *(part for key, value in engine.items() for part in _flag(key, value))]
-
-
 def rollout_gpus(config: Config) -> int:
     return config.actor_rollout_ref.rollout.gpus_per_replica
 
