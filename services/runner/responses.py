@@ -5,23 +5,23 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import aiohttp
 from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    TypeAdapter,
     ValidationError,
     WrapValidator,
     model_validator,
 )
 
-from services.runner.endpoints import Endpoint
+from services.runner.admission import Server
 from shared.config import GenerationConfig
 from shared.errors import ServiceError, UnavailableError
 from shared.foreign_json import decode_json
@@ -48,12 +48,6 @@ _TOO_LONG_STATUSES = (
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
 )
-_UNAVAILABLE_STATUSES = (
-    HTTPStatus.TOO_MANY_REQUESTS,
-    HTTPStatus.BAD_GATEWAY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-)
 _LONGEST_MESSAGE = 500
 _READ_OF_MESSAGE = 4 * _LONGEST_MESSAGE
 # Pages about a server, of which there are few at once.
@@ -65,21 +59,36 @@ class RetryableError(Exception):
 
 
 class OutageError(RetryableError):
-    """The server, or what is behind it, is at fault, unless other requests succeed meanwhile."""
+    """The server, or what is behind it, is at fault, unless other requests succeed meanwhile.
+
+    ``verb`` is what the server does, for the report of an outage.
+    """
+
+    verb = "does not answer"
 
 
 class UnreachableError(OutageError):
     """The server could not be connected to, so it has seen nothing of the request."""
 
+    verb = "refuses connections"
 
-class ServerBusyError(OutageError):
+
+class ErrorStatusError(OutageError):
+    """The server answers with the status of an error that passes."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"http_{status}: {message}")
+        self.verb = f"answers HTTP {status}"
+
+
+class ServerBusyError(ErrorStatusError):
     """The server is healthy and rejects the request for now (backpressure).
 
     ``retry_after`` is its Retry-After in seconds, if it sent one; infinite for a used-up quota.
     """
 
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(reason)
+    def __init__(self, status: int, message: str, retry_after: float | None) -> None:
+        super().__init__(status, message)
         self.retry_after = retry_after
 
 
@@ -188,19 +197,19 @@ class _Body(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The first choice of a chat completion.
+    """The first choice of a chat completion, in the fields of a ``Generation``.
 
     ``finish_reason`` is OpenAI's word for it. ``reasoning`` are the thoughts that the server sent
-    apart from the text; ``from_reasoning`` says that they are the text.
+    apart from the text; ``completion_from`` is set if they are the text.
     """
 
-    text: str
+    completion: str
     finish_reason: str | None
     prompt_tokens: int | None
     output_tokens: int | None
-    output_tokens_from: TokenSource | None = None
-    reasoning: str | None = None
-    from_reasoning: bool = False
+    output_tokens_from: TokenSource | None
+    reasoning: str | None
+    completion_from: Literal["reasoning"] | None
 
 
 _DEFAULTS = GenerationConfig()
@@ -239,16 +248,16 @@ def read_completion(
         raise RejectedError(f"refusal: {_shown(message.refusal)}")
     if finish_reason is None and not (text or reasoning):
         raise RetryableError("unfinished: neither text nor finish_reason")
-    alone = not text.strip() and finish_reason in ("stop", None)
-    from_reasoning = reasoning is not None and alone and config.reasoning == "judge"
+    alone = reasoning is not None and not text.strip() and finish_reason in ("stop", None)
+    from_reasoning = alone and config.reasoning == "judge"
     return Completion(
-        reasoning if reasoning is not None and from_reasoning else text,
-        finish_reason,
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        usage.completion_tokens_from,
-        None if from_reasoning else reasoning,
-        from_reasoning,
+        completion=reasoning or "" if from_reasoning else text,
+        finish_reason=finish_reason,
+        prompt_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+        output_tokens_from=usage.completion_tokens_from,
+        reasoning=None if from_reasoning else reasoning,
+        completion_from="reasoning" if from_reasoning else None,
     )
 
 
@@ -271,18 +280,16 @@ def _finish_reason(choice: _Choice, config: GenerationConfig) -> str | None:
 
 def _error(status: int, headers: Mapping[str, str], body: bytes) -> Exception:
     message, code = error_message(body), _error_code(body)
-    reason = f"http_{status}: {message}"
     retry_after = _seconds(headers.get("Retry-After"))
     if status == HTTPStatus.PAYMENT_REQUIRED or _QUOTA.search(f"{code} {message}"):
-        return ServerBusyError(reason, math.inf)
+        return ServerBusyError(status, message, math.inf)
     if status == HTTPStatus.TOO_MANY_REQUESTS or (
         status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after is not None
     ):
-        return ServerBusyError(reason, retry_after)
-    if status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return OutageError(reason)
-    if status == HTTPStatus.NOT_FOUND and _LOADING.search(message):
-        return OutageError(reason)
+        return ServerBusyError(status, message, retry_after)
+    loading = status == HTTPStatus.NOT_FOUND and _LOADING.search(message)
+    if loading or status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return ErrorStatusError(status, message)
     if status in _TOO_LONG_STATUSES and _TOO_LONG.search(f"{code} {message}"):
         return RejectedError(f"prompt_too_long: {message}")
     if _FILTERED.search(code):
@@ -290,7 +297,9 @@ def _error(status: int, headers: Mapping[str, str], body: bytes) -> Exception:
     if status == HTTPStatus.OK:
         return RetryableError(f"bad_answer: {message}")
     moved = headers.get("Location") if status < HTTPStatus.BAD_REQUEST else None
-    return RejectedError(f"{reason}; it names {redact(moved)}" if moved else reason)
+    return RejectedError(
+        f"http_{status}: {message}{f'; it names {redact(moved)}' if moved else ''}"
+    )
 
 
 def _code_in(error: object) -> int:
@@ -301,13 +310,10 @@ def _code_in(error: object) -> int:
 
 def _error_code(body: bytes) -> str:
     """Code and type of an error body."""
-    try:
-        document = load_json(body)
-    except ValueError:
-        return ""
+    document = _document(body)
     error = document.get("error", document) if isinstance(document, dict) else None
-    error = error if isinstance(error, dict) else {}
-    return " ".join(str(error.get(key) or "")[:100] for key in ("code", "type"))
+    fields = error if isinstance(error, dict) else {}
+    return " ".join(str(fields.get(key) or "")[:100] for key in ("code", "type"))
 
 
 def _seconds(retry_after: str | None) -> float | None:
@@ -338,11 +344,15 @@ def load_json(body: bytes) -> object:
 
 def error_message(body: bytes) -> str:
     """The message of an error body in one line: OpenAI's shape, vLLM's, FastAPI's, or text."""
+    return _shown(_document(body))
+
+
+def _document(body: bytes) -> object:
+    """The body as JSON, or as a text where it is not."""
     try:
-        document = load_json(body)
+        return load_json(body)
     except ValueError:
-        document = body.decode("utf-8", "replace")
-    return _shown(document)
+        return body.decode("utf-8", "replace")
 
 
 def _shown(error: object) -> str:
@@ -366,54 +376,70 @@ def _without_surrogates(value: object) -> object:
     return value
 
 
-# Models that a server serves: GET /v1/models
+# Requests
+
+
+async def send(
+    request: AbstractAsyncContextManager[aiohttp.ClientResponse], server: Server, most: int
+) -> tuple[int, Mapping[str, str], bytes]:
+    """Send a request; returns status, headers and body.
+
+    Raises:
+        OutageError: The server does not answer; :class:`UnreachableError` if it has seen nothing of
+            the request.
+        RetryableError: The answer has more than ``most`` bytes.
+    """
+    began = time.monotonic()
+    try:
+        async with request as response:
+            return response.status, response.headers, await read_answer(response, most)
+    except AnswerTooLargeError as error:
+        raise RetryableError(f"bad_answer: {server.name}: {error}") from None
+    except aiohttp.ConnectionTimeoutError:
+        raise UnreachableError(f"connection: {server.name}: connecting timed out") from None
+    except TimeoutError:
+        seconds = f"{time.monotonic() - began:.1f} s"
+        raise OutageError(f"timeout: no answer from {server.name} in {seconds}") from None
+    except (aiohttp.ClientError, OSError) as error:
+        connecting = isinstance(error, aiohttp.ClientConnectorError)
+        # A certificate that is wrong stays so.
+        unreachable = connecting and not isinstance(error, aiohttp.ClientSSLError)
+        kind = UnreachableError if unreachable else OutageError
+        raise kind(f"connection: {server.name}: {one_line(error)}") from None
+
+
+# Checks before a run: GET /v1/models, and GET /info, which is no part of OpenAI's API
 
 
 async def served_models(
-    session: aiohttp.ClientSession, endpoint: Endpoint, seconds: float
+    session: aiohttp.ClientSession, server: Server, seconds: float
 ) -> list[str]:
     """Request the names of a server's models; ``session`` sends the API key.
 
     Raises:
         ServiceError: The server is down, refuses the API key or does not speak the API; one line.
     """
-    url = f"{endpoint.url}/models"
+    url = f"{server.url}/models"
     try:
-        status, body = await _get(session, endpoint, url, seconds)
-    except AnswerTooLargeError as error:
-        raise ServiceError(f"generator {url}: {error}") from None
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-        raise ServiceError(
-            f"generator {endpoint.url}: not an address such as http://localhost:8000/v1"
-        ) from None
-    except TimeoutError:
-        raise UnavailableError(f"generator {url}: no answer in {seconds:g} s") from None
-    except (aiohttp.ClientError, OSError) as error:
+        status, headers, body = await _get(session, server, url, seconds)
+        if status != HTTPStatus.OK:
+            raise _error(status, headers, body)
+    except OutageError as error:
         raise UnavailableError(
-            f"cannot reach the generator {url}: {one_line(error)}; is it running?"
+            f"cannot reach the generator {url}: {error}; is it running?"
         ) from None
-    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+    except (RetryableError, RejectedError) as error:
         raise ServiceError(
-            f"generator {url} refused the API key (HTTP {status}: {error_message(body)}); "
-            "set the environment variable that generation.api_key_env names"
-        )
-    if status != HTTPStatus.OK:
-        kind = UnavailableError if status in _UNAVAILABLE_STATUSES else ServiceError
-        raise kind(f"generator {url} answered HTTP {status}: {error_message(body)}")
+            f"generator {url} refused the request ({error}); check the address and "
+            "the API key, in the environment variable that generation.api_key_env names"
+        ) from None
     try:
-        return _model_names(load_json(body))
-    except ValueError:
+        document: Any = load_json(body)
+        return [str(model["id"]) for model in document["data"]]
+    except (ValueError, KeyError, TypeError):
         raise ServiceError(
             f"generator {url} does not speak the OpenAI API: {error_message(body)}"
         ) from None
-
-
-async def _get(
-    session: aiohttp.ClientSession, endpoint: Endpoint, url: str, seconds: float
-) -> tuple[int, bytes]:
-    limit = aiohttp.ClientTimeout(total=seconds)
-    async with session.get(url, timeout=limit, headers=endpoint.headers) as response:
-        return response.status, await read_answer(response, _SMALL)
 
 
 def choose_model(configured: str, served: Mapping[str, Sequence[str]]) -> str:
@@ -441,32 +467,23 @@ def choose_model(configured: str, served: Mapping[str, Sequence[str]]) -> str:
     return model
 
 
-def _model_names(document: object) -> list[str]:
-    models = document.get("data") if isinstance(document, dict) else None
-    if not isinstance(models, list):
-        raise ValueError("no list of models")
-    names = [model.get("id") for model in models if isinstance(model, dict)]
-    return [name for name in names if isinstance(name, str)]
-
-
-# Provenance that a server reports beyond OpenAI's API: GET /info
-
-# Foreign JSON: the object of one server, or the objects of several by URL; None without one.
-ServerInfo = JsonObject | None
-_JSON_OBJECT = TypeAdapter(JsonObject)
-
-
 async def server_info(
-    session: aiohttp.ClientSession, endpoint: Endpoint, seconds: float
-) -> ServerInfo:
+    session: aiohttp.ClientSession, server: Server, seconds: float
+) -> JsonObject | None:
     """Request ``/info``; returns None if the server has no such page or it is no JSON object."""
-    url = f"{endpoint.url.removesuffix('/v1')}/info"
+    url = f"{server.url.removesuffix('/v1')}/info"
     try:
-        status, body = await _get(session, endpoint, url, seconds)
+        status, _, body = await _get(session, server, url, seconds)
         document = load_json(body) if status == HTTPStatus.OK else None
         # The object is written to run.json, where NaN or deep nesting would be an error.
         json.dumps(document, indent=2, allow_nan=False)
-        return _JSON_OBJECT.validate_python(document)
-    # TimeoutError is an OSError, AnswerTooLargeError a ValueError.
-    except (aiohttp.ClientError, OSError, ValueError, RecursionError):
+    except (RetryableError, ValueError, RecursionError):
         return None
+    return document if isinstance(document, dict) else None
+
+
+async def _get(
+    session: aiohttp.ClientSession, server: Server, url: str, seconds: float
+) -> tuple[int, Mapping[str, str], bytes]:
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    return await send(session.get(url, timeout=timeout, headers=server.headers), server, _SMALL)

@@ -81,13 +81,13 @@ def test_a_completion_with_its_tokens() -> None:
     assert found.output_tokens == 8
     usage = find_usage(body)
     assert usage == Usage(found.prompt_tokens or 0, 8)
-    assert found.text
+    assert found.completion
 
 
 def test_a_stop_string_stays_in_the_answer() -> None:
     (one,) = recorded(CHAT, stop=["\n"])
     found = read_completion(one["status"], {}, json.dumps(one["answer"]).encode())
-    assert (found.finish_reason, found.text[-1:]) == ("stop", "\n")
+    assert (found.finish_reason, found.completion[-1:]) == ("stop", "\n")
 
 
 def test_prompts_that_are_too_long_for_the_context_that_we_set() -> None:
