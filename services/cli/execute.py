@@ -18,9 +18,10 @@ from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
 from services.runner.outages import Check, JudgesCheck, OutageWatch
 from services.runner.preflight import Needs, check_judges, needs_of, with_faults
+from services.runner.recorded import RecordedSource
 from services.runner.run import Run, Source
 from services.runner.session import Session, claim_output, identify
-from services.runner.sources import GeneratorSource, RecordedSource
+from services.runner.sources import GeneratorSource
 from services.runner.tokens import TokenCounter, open_counter
 from shared.analysis.silent_failures import looks_random
 from shared.artifacts import SUMMARY, OutputFolder
@@ -359,7 +360,7 @@ async def _run_session(
         if counter is not None:
             source = counter.counting(source)
             provenance = provenance.model_copy(update={"tokenizer": counter.record})
-        hashes = None if request.completions is None else request.completions.hashes()
+        hashes = None if request.completions is None else request.completions.hashes
         if hashes is not None and not request.force:
             await asyncio.to_thread(check_completions, session.ledger, hashes, folder)
         await asyncio.to_thread(

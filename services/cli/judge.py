@@ -27,12 +27,12 @@ from services.cli.options import (
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
-from services.runner.sources import (
+from services.runner.recorded import (
     MatchedCompletions,
+    has_tests,
     match_completions,
     sample_indices,
 )
-from services.runner.verl_responses import has_tests
 from shared.config import Config, load_config
 from shared.config_files import overridden_keys
 from shared.errors import ConfigError
@@ -102,7 +102,7 @@ def _request(
     force: bool,
     sandboxes: Sequence[str],
 ) -> RunRequest:
-    indices = sample_indices(matched.by_sample)
+    indices = sample_indices(matched.by_sample.hashes)
     answered = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     check_judging(config, answered)
     return RunRequest(

@@ -17,7 +17,7 @@ from services.cli.options import (
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
-from services.runner.sources import RecordedSource, sample_indices
+from services.runner.recorded import RecordedSource, sample_indices
 from shared.completions import RecordedCompletion
 from shared.config import RULES, Config, validate_config
 from shared.config_files import override_document
@@ -81,7 +81,7 @@ def _request(
         if one.error is None:
             completions.add(one.sample, _recorded(one))
     _check_data(parent, loaded, names)
-    indices = sample_indices(completions)
+    indices = sample_indices(completions.hashes)
     problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     plan = make_plan(problems, lambda one: indices[one.dataset, one.problem_id])
     check_judging(config, problems)

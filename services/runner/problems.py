@@ -39,7 +39,9 @@ def load_problems(
     problems = read_datasets(paths, config.prompt_key)
     kept, left_out = _filter_quality(problems, set(config.exclude_quality))
     notes = [f"warning: {difference}" for difference in locked.differences]
-    notes += [_exclusion_note(dataset, counts) for dataset, counts in left_out.items()]
+    for dataset, counts in left_out.items():
+        reasons = [f"{name} {count}" for name, count in counts.items() if name != "problems"]
+        notes.append(f"{dataset}: {counts['problems']} problems left out ({', '.join(reasons)})")
     provenance = Provenance(data_files=list(paths), data_lock=locked, left_out=left_out)
     return LoadedProblems(kept, provenance, tuple(notes))
 
@@ -47,23 +49,20 @@ def load_problems(
 def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool) -> DataLockCheck:
     if path is None:
         return DataLockCheck()
+    version = None
     try:
         lock = load_lock(path)
+        version = lock.canonical_version
+        changes = differences(lock, [file for one in files for file in parquet_files(one)])
     except DataError as error:
-        if not allow_unlocked:
-            raise DataError(
-                f"data.lock: {error}; prepare the data (plumb data prepare writes it), or "
-                "continue without it with --allow-unlocked"
-            ) from None
-        return DataLockCheck(path=path, differences=[str(error)])
-    found = differences(lock, [file for given in files for file in parquet_files(given)])
-    if found and not allow_unlocked:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        changes = [str(error)]
+    if changes and not allow_unlocked:
+        more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
         raise DataError(
-            f"data.lock {path}: {found[0]}{more}; prepare the data again (plumb data prepare), or "
-            "record the difference with --allow-unlocked"
+            f"data.lock {path}: {changes[0]}{more}; prepare the data again (plumb data prepare), "
+            "or record the difference with --allow-unlocked"
         )
-    return DataLockCheck(path=path, canonical_version=lock.canonical_version, differences=found)
+    return DataLockCheck(path=path, canonical_version=version, differences=changes)
 
 
 def _filter_quality(
@@ -73,22 +72,14 @@ def _filter_quality(
     kept: list[Problem] = []
     left_out: dict[str, Counter[str]] = {}
     for problem in problems:
-        found = quality_findings(problem.quality) & unwanted
-        if found:
-            left_out.setdefault(problem.dataset, Counter()).update({"problems": 1})
-            left_out[problem.dataset].update(sorted(found))
+        if findings := quality_findings(problem.quality) & unwanted:
+            counts = left_out.setdefault(problem.dataset, Counter())
+            counts.update(["problems", *sorted(findings)])
         else:
             kept.append(problem)
-    remaining = {problem.dataset for problem in kept}
-    for dataset in left_out:
-        if dataset not in remaining:
-            raise DataError(
-                f"data.exclude_quality leaves nothing of {dataset}; exclude fewer findings, or "
-                "remove the data set from the run"
-            )
+    if emptied := left_out.keys() - {problem.dataset for problem in kept}:
+        raise DataError(
+            f"data.exclude_quality leaves nothing of {min(emptied)}; exclude fewer findings, or "
+            "remove the data set from the run"
+        )
     return kept, {dataset: dict(counts) for dataset, counts in left_out.items()}
-
-
-def _exclusion_note(dataset: str, counts: dict[str, int]) -> str:
-    reasons = ", ".join(f"{name} {count}" for name, count in counts.items() if name != "problems")
-    return f"{dataset}: {counts['problems']} problems left out ({reasons})"

@@ -2,19 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from services.runner.session import Session
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
 from shared.plan import RunPlan
-from shared.run_record import RunnerReport, RunState, StoppedEarly
-from shared.schemas import Generation, SampleId, Verdict
+from shared.run_record import RunnerReport, RunState
+from shared.schemas import Generation, SampleId
 from shared.service.logs import get_logger
 from shared.service.tasks import with_watch
 from shared.statuses import FinalStatus, JudgeMethod
+
+if TYPE_CHECKING:
+    from services.runner.until_decided import UntilDecided
 
 log = get_logger(__name__)
 
@@ -48,16 +51,6 @@ class ProgressListener(Protocol):
     def report(self) -> RunnerReport: ...
 
 
-class EarlyStop(Protocol):
-    """Decides when a run ends; :class:`services.runner.until_decided.UntilDecided` is one."""
-
-    def in_order(self, samples: Collection[SampleId]) -> list[SampleId]: ...
-
-    def decide(
-        self, ledger: Ledger, unjudged: Collection[SampleId]
-    ) -> tuple[RunPlan, StoppedEarly] | None: ...
-
-
 class Run:
     """Generates and judges every sample of a plan. Resumes from what the ledger contains.
 
@@ -70,7 +63,7 @@ class Run:
         session: Session,
         source: Source,
         progress: ProgressListener,
-        early_stop: EarlyStop | None = None,
+        early_stop: "UntilDecided | None" = None,
         tick: float = 1.0,
     ) -> None:
         self._session = session
@@ -110,15 +103,14 @@ class Run:
 
     async def _complete(self) -> None:
         missing = await asyncio.to_thread(self._resume)
-        published = False
-        while not published:
+        while True:
             if self._unjudged:
                 await self._generate_and_judge(missing)
             await self._wait_for_canaries()
             await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
-            published = await self._wait_until_published()
-            if not published:
-                missing = await self._repair()
+            if await self._wait_until_published():
+                return
+            missing = await self._compare()
 
     async def _generate_and_judge(self, missing: Sequence[SampleId]) -> None:
         self._active = True
@@ -150,7 +142,7 @@ class Run:
             sample = verdict.sample
             if verdict.judged:
                 judged[sample] = verdict.final_status
-            elif verdict.method is JudgeMethod.NONE and self._generation_failed(sample):
+            elif verdict.method is JudgeMethod.NONE and not self._has_answer(sample):
                 missing.add(sample)
             else:
                 again.append((sample, verdict.completion_sha256))
@@ -159,9 +151,9 @@ class Run:
         self._progress.resumed([s for s in self._samples if s not in missing], judged)
         return [s for s in self._samples if s in missing]
 
-    def _generation_failed(self, sample: SampleId) -> bool:
+    def _has_answer(self, sample: SampleId) -> bool:
         generation = self._ledger.completion(sample)
-        return generation is None or generation.error is not None
+        return generation is not None and generation.error is None
 
     def _start_generating(self, group: asyncio.TaskGroup, missing: Sequence[SampleId]) -> None:
         self._ungenerated = set(missing)
@@ -178,32 +170,37 @@ class Run:
                     self._progress.generated(generation.sample)
         self._ungenerated = set()
 
-    @property
-    def _generating(self) -> bool:
-        return self._generation is not None and not self._generation.done()
-
     async def _follow_verdicts(self, group: asyncio.TaskGroup) -> None:
-        """Read the stream of verdicts, and scan for lost jobs and records in between."""
+        """Read the stream of verdicts, and scan for lost jobs and records in between.
+
+        Events alone do not suffice: Redis may lose a verdict after its event was read, and the
+        clock of a new master may be behind, so that its entries are before the last one read.
+        """
         suspects: set[SampleId] = set()
-        scanned = time.monotonic()
-        while self._generating or self._unjudged or await self._has_more(group):
+        scanned, lost = time.monotonic(), False
+        while True:
+            generating = self._generation is not None and not self._generation.done()
+            if not generating and (lost or not self._unjudged):
+                if missing := await self._compare():
+                    self._start_generating(group, missing)
+                elif not self._unjudged:
+                    return
             events = await asyncio.to_thread(self._ledger.events, self._last_entry, self._tick)
             for event in events:
                 self._last_entry = event.entry
                 self._judged(event.sample, event.status)
             if self._early_stop and await self._stop_early(self._early_stop):
                 return
+            lost = False
             if time.monotonic() - scanned >= 2 * self._tick:
                 await asyncio.to_thread(self._check_lost_run)
                 suspects = await asyncio.to_thread(self._ledger.requeue_lost, suspects)
-                quiet = not events and not self._generating
-                if quiet and await asyncio.to_thread(self._has_lost_records):
-                    await self._has_more(group)
+                lost = not events and await asyncio.to_thread(self._has_lost_records)
                 scanned = time.monotonic()
             if events and self._unjudged:
                 await asyncio.sleep(_GATHER)
 
-    async def _stop_early(self, early_stop: EarlyStop) -> bool:
+    async def _stop_early(self, early_stop: "UntilDecided") -> bool:
         """Cancel the requests in flight and drop what they leave, if the policy is decided."""
         unjudged = self._unjudged | self._ungenerated
         decided = await asyncio.to_thread(early_stop.decide, self._ledger, unjudged)
@@ -239,22 +236,20 @@ class Run:
         planned = len(self._samples)
         return self._ledger.completed_count() < planned or self._ledger.judged_count() >= planned
 
-    async def _has_more(self, group: asyncio.TaskGroup) -> bool:
-        """Compare plan and ledger, and generate missing completions again.
-
-        Events alone do not suffice: Redis may lose a verdict after its event was read, and the
-        clock of a new master may be behind, so that its entries are before the last one read.
-        """
-        if missing := await self._repair():
-            self._start_generating(group, missing)
-        return bool(self._unjudged)
-
-    async def _repair(self) -> list[SampleId]:
+    async def _compare(self) -> list[SampleId]:
         """Find the samples without a verdict in the ledger; returns those without a completion."""
-        await asyncio.to_thread(self._check_lost_run)
-        unjudged, missing, missed = await asyncio.to_thread(self._compare)
-        for verdict in missed:
-            self._judged(verdict.sample, verdict.final_status)
+
+        def read() -> tuple[dict[SampleId, FinalStatus], set[SampleId], list[SampleId]]:
+            self._check_lost_run()
+            completed, judged = self._ledger.completed(), self._ledger.judged()
+            missed = self._ledger.verdicts([s for s in self._unjudged if s in judged])
+            missing = [sample for sample in self._samples if sample not in completed]
+            unjudged = {*missing, *(s for s in self._samples if s not in judged)}
+            return {one.sample: one.final_status for one in missed}, unjudged, missing
+
+        missed, unjudged, missing = await asyncio.to_thread(read)
+        for sample, status in missed.items():
+            self._judged(sample, status)
         if missing or unjudged - self._unjudged:
             self._progress.note(
                 f"Redis lost {len(missing)} completions and {len(unjudged - self._unjudged)} "
@@ -263,14 +258,6 @@ class Run:
             )
         self._unjudged = unjudged
         return missing
-
-    def _compare(self) -> tuple[set[SampleId], list[SampleId], list[Verdict]]:
-        """Samples without a verdict, those without a completion, and verdicts not yet followed."""
-        completed, judged = self._ledger.completed(), self._ledger.judged()
-        missing = [sample for sample in self._samples if sample not in completed]
-        missed = list(self._ledger.verdicts([s for s in self._unjudged if s in judged]))
-        unjudged = {*missing, *(s for s in self._samples if s not in judged)}
-        return unjudged, missing, missed
 
     def _check_lost_run(self) -> None:
         if self._ledger.incarnation() != self._incarnation:

@@ -104,13 +104,16 @@ async def _ping(session: aiohttp.ClientSession, address: Address) -> None:
 
 
 async def _check_language(session: aiohttp.ClientSession, address: Address, language: str) -> None:
-    body = await _run(session, address, language, LANGUAGES[language].idle)
-    reason = _failure(body) if body is not None else None
-    if reason is not None:
-        raise ConfigError(
-            f"{address.url} cannot run {language}: {reason}; install its toolchain there "
-            f"(Debian's {LANGUAGES[language].packages}), or choose another sandbox or data set"
-        )
+    answer = await _run(session, address, language, LANGUAGES[language].idle)
+    if answer is None or answer.status == "Success":
+        return
+    failed = answer.run_result or answer.compile_result
+    reason = answer.message or (failed and failed.stderr) or answer.status
+    raise ConfigError(
+        f"{address.url} cannot run {language}: {' '.join(reason.split())[:200]}; install its "
+        f"toolchain there (Debian's {LANGUAGES[language].packages}), or choose another sandbox or "
+        "data set"
+    )
 
 
 async def _try_tests(
@@ -121,8 +124,9 @@ async def _try_tests(
 
     async def attempt(program: str) -> Mapping[str, str] | None:
         async with admitted:
-            body = await _run(session, address, "python", program)
-        return failed_trials(_stdout(body)) if body is not None else None
+            answer = await _run(session, address, "python", program)
+        run = answer and answer.run_result
+        return failed_trials((run.stdout or "").encode()) if run else None
 
     trials = await asyncio.gather(*map(attempt, needs.trials()))
     for failed in trials:
@@ -144,28 +148,6 @@ def _trial_error(needs: Needs, address: Address, name: str, reason: str) -> str:
     )
 
 
-async def _run(
-    session: aiohttp.ClientSession, address: Address, language: str, code: str
-) -> bytes | None:
-    """Run a program; returns the body of the answer, None if the sandbox is busy."""
-    request = {
-        "code": code,
-        "language": language,
-        "compile_timeout": _COMPILE_SECONDS,
-        "run_timeout": _COMPILE_SECONDS,
-    }
-    url = f"{address.url}/run_code"
-    try:
-        async with session.post(url, json=request, headers=address.headers) as response:
-            body = await read_answer(response, _MAX_ANSWER)
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        cause = one_line(error)
-        raise UnavailableError(
-            f"{address.url}: no answer to a program in {language} ({cause})"
-        ) from None
-    return None if response.status in (429, 503) else body  # busy is no reason to refuse the run
-
-
 class _Command(BaseModel):
     stdout: str | None = None
     stderr: str | None = None
@@ -178,22 +160,27 @@ class _Answer(BaseModel):
     run_result: _Command | None = None
 
 
-def _stdout(body: bytes) -> bytes:
+async def _run(
+    session: aiohttp.ClientSession, address: Address, language: str, code: str
+) -> _Answer | None:
+    """Run a program; None if the sandbox is busy, which is no reason to refuse the run."""
+    request = {
+        "code": code,
+        "language": language,
+        "compile_timeout": _COMPILE_SECONDS,
+        "run_timeout": _COMPILE_SECONDS,
+    }
+    url = f"{address.url}/run_code"
     try:
-        run = _Answer.model_validate_json(body).run_result
-    except ValidationError:
-        return b""
-    return (run.stdout or "").encode() if run is not None else b""
-
-
-def _failure(body: bytes) -> str | None:
-    """Why a program did not run; None if it did."""
-    try:
-        answer = _Answer.model_validate_json(body)
-    except ValidationError:
-        return "it does not answer as a SandboxFusion server"
-    if answer.status == "Success":
+        async with session.post(url, json=request, headers=address.headers) as response:
+            body = await read_answer(response, _MAX_ANSWER)
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise UnavailableError(
+            f"{address.url}: no answer to a program in {language} ({one_line(error)})"
+        ) from None
+    if response.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         return None
-    failed = answer.run_result or answer.compile_result
-    reason = answer.message or (failed.stderr if failed else "") or answer.status
-    return " ".join(reason.split())[:200]
+    try:
+        return _Answer.model_validate_json(body)
+    except ValidationError:
+        return _Answer(status="", message="it does not answer as a SandboxFusion server")

@@ -220,11 +220,7 @@ class Session:
             self._ticked = now
 
     def renew(self) -> None:
-        """Renew the lock.
-
-        Raises:
-            ServiceError: The lock expired, and another runner holds it.
-        """
+        """Renew the lock; raises as :meth:`tick`."""
         if not self.ledger.lock(self._holder, _LOCK_TTL):
             raise ServiceError(f"another runner took over run {self._identity.run}; this one stops")
 
@@ -243,7 +239,7 @@ class Session:
                     "run, restore its data, or use --force to start over"
                 )
             return
-        conflict = provenance_conflict(before, provenance)
+        conflict = _conflict(before, provenance)
         if conflict is None and before.source != self._identity.source:
             conflict = "from another source (a generator, or other recorded completions)"
         plan = None if before.stopped else self.ledger.plan()
@@ -274,7 +270,7 @@ class Session:
             time.sleep(0.5)
 
 
-def provenance_conflict(before: Provenance, now: Provenance) -> str | None:
+def _conflict(before: Provenance, now: Provenance) -> str | None:
     """Describe the model, chat template or prompt that differs from the earlier sessions'.
 
     Resuming would mix answers of both. A field that is unknown in either session does not count as
@@ -285,7 +281,7 @@ def provenance_conflict(before: Provenance, now: Provenance) -> str | None:
     for key, name in _SERVER_FACTS.items():
         theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
         if theirs and ours and theirs != ours:
-            return f"of the {name} {_joined(theirs)}, the generator has {_joined(ours)}"
+            return f"of the {name} {theirs}, the generator has {ours}"
     earlier = before.prompts or {}
     for dataset, prompt in (now.prompts or {}).items():
         if earlier.get(dataset, prompt) != prompt:
@@ -293,13 +289,10 @@ def provenance_conflict(before: Provenance, now: Provenance) -> str | None:
     return None
 
 
-def _reported(generator: JsonObject | None, key: str) -> set[str]:
-    """The values of ``key`` in the info of one server, or of several servers by URL, as text."""
+def _reported(generator: JsonObject | None, key: str) -> str:
+    """The values of ``key`` in the info of one server, or of several servers by URL."""
     info = generator or {}
-    by_url = [one for name, one in info.items() if "://" in name and isinstance(one, dict)]
-    values = [value for one in by_url or [info] if (value := one.get(key))]
-    return {v if isinstance(v, str) else json.dumps(v, sort_keys=True) for v in values}
-
-
-def _joined(values: set[str]) -> str:
-    return " and ".join(value[:_MAX_CHARACTERS] for value in sorted(values))
+    by_url = [facts for name, facts in info.items() if "://" in name and isinstance(facts, dict)]
+    values = [value for facts in by_url or [info] if (value := facts.get(key))]
+    texts = {v if isinstance(v, str) else json.dumps(v, sort_keys=True) for v in values}
+    return " and ".join(text[:_MAX_CHARACTERS] for text in sorted(texts))

@@ -130,18 +130,14 @@ def _read(name: str) -> bytes:
 
 
 def _download(name: str) -> bytes:
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import logging
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     disable_progress_bars()
     logging.set_verbosity(40)  # ERROR: its retries are not a user's business
     try:
-        # A file of the cache is taken as it is: a resumed run counts alike, with a network or not.
-        path = try_to_load_from_cache(name, _FILE)
-        if not isinstance(path, str):
-            path = hf_hub_download(name, _FILE, etag_timeout=_HUB_SECONDS)
-        return Path(path).read_bytes()
+        return Path(hf_hub_download(name, _FILE, etag_timeout=_HUB_SECONDS)).read_bytes()
     # The library raises its own exceptions, those of HTTP clients and builtin ones; the block does
     # nothing but use the hub.
     except Exception as error:  # noqa: BLE001

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.runner.sampling import sample_seed, sampling_fields
+from services.runner.sources import sample_seed, sampling_fields
 from shared.config import load_config
 from shared.schemas import SampleId
 

@@ -5,21 +5,14 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 from redis.exceptions import OutOfMemoryError
 
-from services.runner.sources import (
-    GeneratorSource,
-    RecordedSource,
-    match_completions,
-    sample_indices,
-)
+from services.runner.recorded import RecordedSource, match_completions, sample_indices
+from services.runner.sources import GeneratorSource
 from shared.completions import RecordedCompletion
 from shared.config import load_config
 from shared.errors import DataError
@@ -37,28 +30,12 @@ async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
 async def test_lone_surrogates_are_replaced_since_no_file_could_hold_them() -> None:
     sample = SampleId("d", "p")
     fields = {"problem_id": "p", "completion": "a\ud800b", "reasoning_content": "c\ud800"}
-    source = RecordedSource([(sample, RecordedCompletion.model_validate(fields))])
+    source = RecordedSource()
+    source.add(sample, RecordedCompletion.model_validate(fields))
     [generation] = [g async for some in source([sample]) for g in some]
     assert (generation.completion, generation.reasoning) == ("a\ufffdb", "c\ufffd")
-    assert source.hashes() == {sample: sha256("a\ufffdb")}
+    assert source.hashes == {sample: sha256("a\ufffdb")}
     assert generation.model_dump_json()
-
-
-@given(st.lists(st.tuples(st.text(max_size=40), st.booleans()), max_size=20), st.randoms())
-def test_recorded_completions_are_kept_in_whatever_order_they_are_read(
-    texts: list[tuple[str, bool]], random: Random
-) -> None:
-    kept, source = {}, RecordedSource()
-    for number, (text, is_read) in enumerate(texts):
-        sample = SampleId("d", "p", number)
-        kept[sample] = RecordedCompletion(problem_id="p", completion=text, output_tokens=number)
-        source.add(sample, kept[sample])
-        if is_read:
-            one = random.choice(sorted(kept))
-            assert source[one] == kept[one]
-    assert dict(source.items()) == kept
-    assert dict(source.hashes()) == {s: sha256(one.completion) for s, one in kept.items()}
-    assert SampleId("d", "p", len(texts)) not in source
 
 
 async def test_each_sample_is_asked_with_the_seed_that_is_stored_with_it(servers: Servers) -> None:
@@ -133,7 +110,8 @@ def test_completions_find_their_problems(file: Any) -> None:
         line("p1", "d", dataset="d2"),
     )
     matched = match_completions(path, PROBLEMS)
-    assert {sample: r.completion for sample, r in matched.by_sample.items()} == {
+    source = matched.by_sample
+    assert {sample: source.completion(sample).completion for sample in source.hashes} == {
         SampleId("d1", "p2"): "b",
         SampleId("d1", "p1"): "a",
         SampleId("d2", "p1", 1): "c",
@@ -141,14 +119,14 @@ def test_completions_find_their_problems(file: Any) -> None:
     }
     assert matched.unknown == []
     assert matched.missing == ["q"]
-    indices = sample_indices(matched.by_sample)
+    indices = sample_indices(source.hashes)
     assert indices == {("d1", "p1"): [0], ("d1", "p2"): [0], ("d2", "p1"): [0, 1]}
 
 
 def test_samples_with_the_ids_of_evalplus(file: Any) -> None:
     problems = [problem("mbpp_3", "m"), problem("HumanEval/3", "h"), problem("Mbpp/4", "m")]
     path = file(line("Mbpp/3", "a"), line("HumanEval/3"), line("Mbpp/4"), line("Mbpp/3", "b"))
-    assert set(match_completions(path, problems).by_sample) == {
+    assert set(match_completions(path, problems).by_sample.hashes) == {
         SampleId("m", "mbpp_3", 0),
         SampleId("m", "mbpp_3", 1),
         SampleId("h", "HumanEval/3"),
@@ -159,7 +137,7 @@ def test_samples_with_the_ids_of_evalplus(file: Any) -> None:
 def test_what_belongs_to_no_problem_is_counted(file: Any) -> None:
     path = file(line("q"), line("other"), line("p2", dataset="d2"), line("q", dataset="d9"))
     matched = match_completions(path, PROBLEMS)
-    assert set(matched.by_sample) == {SampleId("d2", "q")}
+    assert set(matched.by_sample.hashes) == {SampleId("d2", "q")}
     assert matched.unknown == ["other", "p2", "q"]
     assert matched.missing == ["p1", "p2", "p1"]
 
@@ -186,7 +164,7 @@ async def test_a_source_gives_what_is_asked_for(file: Any) -> None:
     )
     source = match_completions(path, PROBLEMS).by_sample
     asked = [SampleId("d1", "p2"), SampleId("d2", "q")]
-    assert source.hashes() == {asked[0]: sha256("b\u2028"), asked[1]: sha256("a")}
+    assert source.hashes == {asked[0]: sha256("b\u2028"), asked[1]: sha256("a")}
     given = [g async for some in source(asked) for g in some]
     assert [g.sample for g in given] == asked
     assert given[0].completion_sha256 == sha256("b\u2028")

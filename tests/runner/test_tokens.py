@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.runner.sources import RecordedSource
+from services.runner.recorded import RecordedSource
 from services.runner.tokens import TokenCounter, open_counter
 from shared.completions import RecordedCompletion
 from shared.config import load_config
@@ -94,7 +94,10 @@ async def test_what_a_source_yields_is_counted(folder: Path) -> None:
         )
         for number in range(70)
     }
-    source = counter(folder).counting(RecordedSource(samples.items()))
+    recorded = RecordedSource()
+    for sample, completion in samples.items():
+        recorded.add(sample, completion)
+    source = counter(folder).counting(recorded)
     found = [one async for batch in source(list(samples)) for one in batch]
     assert [one.sample for one in found] == list(samples)
     assert found[3].output_tokens == 99

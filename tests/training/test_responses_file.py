@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.runner.sources import match_completions
+from services.runner.recorded import match_completions
 from services.training.responses_file import ResponsesFile
 from shared import artifacts
 from shared.artifacts import OutputFolder
@@ -120,7 +120,7 @@ def test_any_answers_come_back_under_their_numbers(
     path = str(folder / "responses.parquet")
     ResponsesFile(config(path), []).write(finished(folder / "run", made), PROBLEMS)
     back = match_completions(path, PROBLEMS).by_sample
-    assert {sample: one.completion for sample, one in back.items()} == {
+    assert {sample: back.completion(sample).completion for sample in back.hashes} == {
         one.sample: one.completion for one in made
     }
 

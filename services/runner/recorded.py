@@ -1,0 +1,300 @@
+"""Recorded completions as the source of a run: JSON lines, or a table that verl wrote.
+
+verl's ``main_generation_server`` adds the column ``responses`` to the columns of the prompts that
+it read, as ``plumb data export`` or another program wrote them. ``data.output_path`` writes such a
+table, too. Source of the layout: verl 0.9.1, verl/trainer/main_generation_server.py.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+
+from shared.completions import RecordedCompletion, evalplus_id, read_completions
+from shared.config import Config
+from shared.datasets import canonicalize, ground_truth, parquet_rows, record_fields, row_name
+from shared.errors import DataError, data_error
+from shared.ledger.packing import pack, unpack
+from shared.prompts import chat_messages
+from shared.reference import ProblemReference, is_reference, problem_digest
+from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
+
+# Completions that are yielded together, so that they are stored in one transaction.
+_AT_ONCE = 32
+_RESPONSES = "responses"
+_COLUMNS = (
+    *("data_source", "reward_model", "extra_info", "prompt"),
+    *("dataset", "problem_id", "task_id"),
+)
+_NAMELESS = (
+    "names no problem: neither reward_model.ground_truth nor extra_info has a reference, there is "
+    "no problem_id, and no problem of the data has its prompt; generate from a file of plumb data "
+    "export"
+)
+
+
+class RecordedSource:
+    """A source of recorded completions, which are compressed in memory.
+
+    Attributes:
+        hashes: SHA-256 of every completion.
+    """
+
+    def __init__(self) -> None:
+        self.hashes: dict[SampleId, str] = {}
+        self._packed: dict[SampleId, bytes] = {}
+
+    def add(self, sample: SampleId, recorded: RecordedCompletion) -> None:
+        """Add a completion; lone surrogates are replaced."""
+        completion = without_surrogates(recorded.completion)
+        fields = recorded.model_dump(
+            exclude={"dataset", "problem_id", "sample_index", "completion"}
+        )
+        self.hashes[sample] = sha256(completion)
+        generation = Generation(
+            dataset=sample.dataset,
+            problem_id=sample.problem_id,
+            sample_index=sample.sample_index,
+            completion=completion,
+            completion_sha256=self.hashes[sample],
+            replica="recorded",
+            requests=0,
+            **fields,
+        )
+        self._packed[sample] = pack(generation.model_dump_json(exclude_defaults=True))
+
+    def completion(self, sample: SampleId) -> Generation:
+        """The completion of a sample."""
+        return Generation.model_validate_json(unpack(self._packed[sample]))
+
+    async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:
+        for start in range(0, len(samples), _AT_ONCE):
+            yield [self.completion(sample) for sample in samples[start : start + _AT_ONCE]]
+
+
+def sample_indices(samples: Iterable[SampleId]) -> dict[tuple[str, str], list[int]]:
+    """Sample indices by data set and problem, sorted."""
+    indices: dict[tuple[str, str], list[int]] = {}
+    for sample in sorted(samples):
+        indices.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
+    return indices
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedCompletions:
+    """Recorded completions by sample.
+
+    ``unknown``: problem ids of completions without a problem. ``missing``: ids of problems without
+    a completion.
+    """
+
+    by_sample: RecordedSource
+    unknown: list[str]
+    missing: list[str]
+
+
+def match_completions(
+    path: str, problems: Sequence[Problem], config: Config | None = None
+) -> MatchedCompletions:
+    """Read a completions file, JSON lines or verl's parquet, and find each completion's problem.
+
+    ``config`` has the templates by which verl's table may have made prompts of the problems.
+
+    Raises:
+        DataError: The file cannot be used, has two completions of one sample, does not name the
+            data set of a problem id that occurs in several, or matches no problem at all.
+    """
+    datasets: dict[str, list[str]] = {}
+    for problem in problems:
+        datasets.setdefault(problem.problem_id, []).append(problem.dataset)
+    ids = {evalplus_id(problem_id): problem_id for problem_id in datasets}
+    by_sample = RecordedSource()
+    unknown: list[str] = []
+    table = path.endswith(".parquet")
+    for recorded in _read_table(path, problems, config) if table else read_completions(path):
+        problem_id = recorded.problem_id
+        if problem_id not in datasets:
+            problem_id = ids.get(problem_id, problem_id)
+        dataset = _dataset_of(recorded, datasets.get(problem_id, []), path)
+        if dataset is None:
+            unknown.append(problem_id)
+            continue
+        sample = SampleId(dataset, problem_id, recorded.sample_index)
+        if sample in by_sample.hashes:
+            raise DataError(
+                f"{path}: two completions for {sample.key}; give them different sample_index"
+            )
+        by_sample.add(sample, recorded)
+    if not by_sample.hashes:
+        raise DataError(
+            f"{path}: none of its {len(unknown)} completions belongs to a problem of the data; "
+            "compare problem_id and dataset of both"
+        )
+    answered = {(sample.dataset, sample.problem_id) for sample in by_sample.hashes}
+    missing = [p.problem_id for p in problems if (p.dataset, p.problem_id) not in answered]
+    return MatchedCompletions(by_sample, unknown, missing)
+
+
+def _dataset_of(recorded: RecordedCompletion, candidates: list[str], path: str) -> str | None:
+    if recorded.dataset is not None:
+        return recorded.dataset if recorded.dataset in candidates else None
+    if len(candidates) > 1:
+        raise DataError(
+            f"{path}: problem {recorded.problem_id!r} is in several data sets "
+            f"({', '.join(candidates)}); add the field dataset to the completion"
+        )
+    return candidates[0] if candidates else None
+
+
+# Tables of verl
+
+
+def has_tests(path: str) -> bool:
+    """Whether a file is a table with tests, and not with references to those of another file.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    if not path.endswith(".parquet"):
+        return False
+    rows = parquet_rows(path, (), ("ground_truth", "reward_model"))
+    tests = ground_truth(next(rows, (1, {}))[1])
+    return tests is not None and not is_reference(tests)
+
+
+def _read_table(
+    path: str, problems: Sequence[Problem], config: Config | None
+) -> Iterator[RecordedCompletion]:
+    """Read the responses of a parquet file: one or n per row, as a text or a list of texts.
+
+    A row names its problem by the reference in ``reward_model.ground_truth`` or in ``extra_info``,
+    else by ``problem_id`` (with ``dataset``, or ``data_source`` where that is a data set) in
+    ``extra_info`` or in columns, else by its prompt, as text or messages. Responses are numbered
+    from 0 within each problem, or by ``extra_info.sample_indices``. A row with an empty list or
+    null has no response; a null in a list is an empty one.
+
+    Raises:
+        DataError: The file or a row cannot be used, no row has a response, or a problem is not the
+            one that the response was generated for.
+    """
+    by_name = {(problem.dataset, problem.problem_id): problem for problem in problems}
+    datasets = {problem.dataset for problem in problems}
+    prompts = cache(lambda: _by_prompt(problems, config))
+    next_index: dict[tuple[str | None, str], Iterator[int]] = {}
+    empty = True
+    for number, row in parquet_rows(path, (_RESPONSES,), _COLUMNS):
+        place = f"{path}: row {number}"
+        try:
+            responses = _texts(row[_RESPONSES])
+            dataset: str | None
+            if reference := _reference(row):
+                dataset, problem_id = reference.dataset, reference.problem_id
+            elif name := _name(row, datasets):
+                dataset, problem_id = name
+            else:
+                dataset, problem_id = _of_prompt(row, prompts(), row_name(path, number, row))
+        except ValueError as error:
+            raise data_error(place, str(error)) from None
+        problem = by_name.get((dataset or "", problem_id))
+        if reference and problem and reference.digest != problem_digest(problem):
+            cause = f"{dataset}/{problem_id} has changed since these responses were made"
+            raise data_error(place, f"{cause}; export the data and generate again")
+        indices = _indices(row, len(responses)) or next_index.setdefault(
+            (dataset, problem_id), count()
+        )
+        for response, index in zip(responses, indices, strict=False):
+            empty = False
+            yield RecordedCompletion(
+                problem_id=problem_id, dataset=dataset, completion=response, sample_index=index
+            )
+    if empty:
+        raise data_error(path, f"no row has a response in {_RESPONSES!r}; generate them first")
+
+
+def _texts(value: object) -> list[str]:
+    """One response, or a list of n; a response without content is empty, null is no response."""
+    if value is None:
+        return []
+    texts = []
+    for text in value if isinstance(value, list) else [value]:
+        if text is not None and not isinstance(text, str):
+            raise ValueError(f"{_RESPONSES} is neither a text nor a list of texts")
+        texts.append(text or "")
+    return texts
+
+
+def _indices(row: Mapping[str, object], length: int) -> list[int] | None:
+    """The numbers of the responses; None unless there is one for each."""
+    value = record_fields(row.get("extra_info")).get("sample_indices")
+    numbers = value if isinstance(value, list) else []
+    numbers = [number for number in numbers if isinstance(number, int) and number >= 0]
+    return numbers if numbers and len(numbers) == length else None
+
+
+def _reference(row: Mapping[str, object]) -> ProblemReference | None:
+    texts = (
+        record_fields(row.get("reward_model")).get("ground_truth"),
+        record_fields(row.get("extra_info")).get("reference"),
+    )
+    for text in texts:
+        if isinstance(text, str) and is_reference(text):
+            return ProblemReference.parse(text)
+    return None
+
+
+def _name(row: Mapping[str, object], datasets: set[str]) -> tuple[str | None, str] | None:
+    """Data set, if it is given, and id of the problem that a row names; None if it names none."""
+    source = row.get("data_source")
+    for fields in (record_fields(row.get("extra_info")), row):
+        problem_id = fields.get("problem_id") or fields.get("task_id")
+        if isinstance(problem_id, str) and problem_id:
+            dataset = fields.get("dataset") or (source if source in datasets else None)
+            return dataset if isinstance(dataset, str) else None, problem_id
+    return None
+
+
+def _by_prompt(problems: Sequence[Problem], config: Config | None) -> dict[str, list[Problem]]:
+    """The problems by their prompt, bare and in its template."""
+    prompts: dict[str, list[Problem]] = {}
+    for problem in problems:
+        forms = {canonicalize(problem.prompt)}
+        if config is not None:
+            forms.add(canonicalize(chat_messages(problem, config)[-1]["content"]))
+        for form in forms:
+            prompts.setdefault(form, []).append(problem)
+    return prompts
+
+
+def _of_prompt(
+    row: Mapping[str, object], prompts: Mapping[str, list[Problem]], name: tuple[str, str]
+) -> tuple[str, str]:
+    """Data set and id of the problem that has a row's prompt.
+
+    Where several have it, it is the one that is named like the row: the table is the data set.
+
+    Raises:
+        ValueError: No problem, or several, have this prompt.
+    """
+    same = [(p.dataset, p.problem_id) for p in prompts.get(canonicalize(_question(row)), ())]
+    if not same:
+        raise ValueError(_NAMELESS)
+    if len(same) > 1 and name not in same:
+        names = " and ".join("/".join(one) for one in same[:2])
+        raise ValueError(f"names no problem, and its prompt is that of {names}; add problem_id")
+    return name if len(same) > 1 else same[0]
+
+
+def _question(row: Mapping[str, object]) -> str:
+    """A row's prompt as text, or its last user message.
+
+    Raises:
+        ValueError: It is neither a text nor messages.
+    """
+    prompt = row.get("prompt")
+    if isinstance(prompt, str):
+        return prompt
+    for message in reversed(prompt) if isinstance(prompt, list) else ():
+        fields = record_fields(message)
+        if fields.get("role") == "user" and isinstance(content := fields.get("content"), str):
+            return content
+    raise ValueError(_NAMELESS)
