@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -95,30 +94,6 @@ def test_threads_with_loops_of_their_own_share_requests(server: Server) -> None:
         for scores in pool.map(loop, range(8)):
             assert scores == [n / 100 for n in range(100)]
     assert len(server.requests) < 40
-
-
-def test_a_cancelled_call_takes_its_request_along(server: Server) -> None:
-    asked, gone = threading.Event(), threading.Event()
-
-    def never(request: Request) -> bool:
-        asked.set()
-        if request.wait_for_hang_up():
-            gone.set()
-        return True
-
-    server.fault = never
-
-    async def cancel() -> None:
-        call = asyncio.create_task(compute_score("x", "pass 1", REFERENCE, url=server.url))
-        await asyncio.to_thread(asked.wait, 10)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-
-    asyncio.run(cancel())
-    assert gone.wait(60)
-    time.sleep(0.3)
-    assert len(server.requests) == 1
 
 
 def test_a_cancelled_call_leaves_the_others_of_its_request_alone(server: Server) -> None:

@@ -1,16 +1,13 @@
 """The client against the real service, with real Redis, judge and sandbox."""
 
 import asyncio
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from plumbline_reward import Client, RefusedError, compute_score, compute_score_sync
-from redis import Redis
 
 from services.cli.embedded.supervisor import ChildProcess
 from shared.datasets import read_datasets
@@ -18,7 +15,6 @@ from shared.reference import reference_of
 from tests.conftest import RedisServer
 from tests.reward.servers import DEMO, EVERYTHING, demo_completions, judge_process, process
 from tests.sandboxes import own_sandbox
-from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -130,29 +126,3 @@ def test_programs_run_in_the_sandbox(url: str) -> None:
     assert 0 < len(long.stdout) < 200_000
     with pytest.raises(RefusedError):
         client.run("1", language="cobol")
-
-
-def test_a_killed_service_loses_and_doubles_nothing(
-    sandbox: str, redis_server: RedisServer, tmp_path: Path, answers: list[Answer]
-) -> None:
-    chosen = [a for a in answers if a.status in ("success", "wrong_answer")]
-    items = [
-        {"ground_truth": a.reference, "completion": f"{a.completion}\n\n{time.time()} {n}"}
-        for n in range(8)
-        for a in chosen
-    ]
-    with (
-        Redis.from_url(redis_server.url) as redis,
-        start(redis_server, tmp_path) as (child, url),
-        ThreadPoolExecutor(1) as pool,
-    ):
-        port = url.rpartition(":")[2]
-        waiting = pool.submit(Client(url, timeout=100).score, items)
-        until("jobs in the queue", lambda: redis.llen("rq:queue:reward"), every=0.01)
-        assert child.process is not None
-        child.process.kill()
-        assert not waiting.done()
-        with start(redis_server, tmp_path / "again", PORT=port):
-            verdicts = waiting.result(110)
-    expected = [a.status for _ in range(8) for a in chosen]
-    assert [verdict and verdict.status for verdict in verdicts] == expected

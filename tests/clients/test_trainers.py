@@ -2,7 +2,6 @@
 
 import asyncio
 import pickle
-import socket
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -245,18 +244,3 @@ def test_what_is_exported_can_be_pickled() -> None:
         assert pickle.loads(pickle.dumps(exported)) is exported, name
     for error in (RefusedError("no", 404), NotJudgedError("late")):
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
-
-
-def test_a_client_without_a_service_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    client = plumbline_reward.Client(url, timeout=0.8)
-    item = {"ground_truth": REFERENCE, "completion": "pass 1"}
-    for call in (lambda: client.score([item]), lambda: client.run("pass"), client.info):
-        with pytest.raises(NotJudgedError):
-            call()
-    (record,) = caplog.records
-    said = record.getMessage()
-    assert url in said and "trying for 0.8 s" in said
-    assert "plumb reward --embedded" in said

@@ -4,15 +4,13 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
-from plumbline_reward.delivery import delivery
+from plumbline_reward.delivery import call, delivery, in_thread
 from plumbline_reward.errors import NotJudgedError, RefusedError
 from plumbline_reward.responses import ProgramResult, Verdict, parse_program_result
 from plumbline_reward.settings import load_settings
-
-_Answer = TypeVar("_Answer")
 
 
 class Client:
@@ -74,10 +72,11 @@ class Client:
             _cancel(futures)
 
     async def score_async(self, items: Iterable[Mapping[str, object]]) -> list[Verdict | None]:
-        """Score completions, as :meth:`score`; cancelling it cancels the items."""
+        """Score completions, as :meth:`score`; cancelling it drops the items."""
         futures = self._submit_all(items)
         try:
-            return [await self._outcome_async(future) for future in futures]
+            await asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
+            return [self._outcome(future) for future in futures]
         finally:
             _cancel(futures)
 
@@ -90,13 +89,15 @@ class Client:
             RefusedError: The service refuses the request.
             NotJudgedError: The program was not run within the client's time limit.
         """
-        return _result(self._submit_program(code, stdin, language, timeout))
+        program = {"code": code, "stdin": stdin, "language": language, "timeout": timeout}
+        return call(self.settings, "POST", "/v1/run", program, parse_program_result)
 
     async def run_async(
         self, code: str, *, stdin: str = "", language: str = "python", timeout: float = 10.0
     ) -> ProgramResult:
-        """Run a program in the sandbox, as :meth:`run`; cancelling it aborts the request."""
-        return await asyncio.wrap_future(self._submit_program(code, stdin, language, timeout))
+        """Run a program in the sandbox, as :meth:`run`."""
+        run = partial(self.run, code, stdin=stdin, language=language, timeout=timeout)
+        return await asyncio.wrap_future(in_thread(run))
 
     def info(self) -> dict[str, object]:
         """Return the service's version, data sets and judge settings.
@@ -105,8 +106,7 @@ class Client:
             RefusedError: The service refuses the request, for example without its token.
             NotJudgedError: It did not answer within the client's time limit.
         """
-        requests = delivery(self.settings)
-        return _result(requests.call("GET", "/v1/info", None, dict, self.settings.timeout))
+        return call(self.settings, "GET", "/v1/info", None, dict)
 
     def submit(self, item: Mapping[str, object]) -> "Future[Verdict]":
         """Have one completion scored and return the future of its verdict.
@@ -120,14 +120,6 @@ class Client:
         bodies = [_encode(item) for item in items]
         return delivery(self.settings).submit(bodies, self.settings)
 
-    def _submit_program(
-        self, code: str, stdin: str, language: str, timeout: float
-    ) -> "Future[ProgramResult]":
-        program = {"code": code, "stdin": stdin, "language": language, "timeout": timeout}
-        return delivery(self.settings).call(
-            "POST", "/v1/run", program, parse_program_result, self.settings.timeout
-        )
-
     def _outcome(self, future: "Future[Verdict]") -> Verdict | None:
         try:
             return future.result()
@@ -135,11 +127,6 @@ class Client:
             if self.settings.on_unjudged == "none":
                 return None
             raise
-
-    async def _outcome_async(self, future: "Future[Verdict]") -> Verdict | None:
-        with suppress(NotJudgedError):  # raised below
-            await asyncio.wrap_future(future)
-        return self._outcome(future)
 
 
 def score(items: Iterable[Mapping[str, object]], **options: Any) -> list[Verdict | None]:
@@ -150,14 +137,6 @@ def score(items: Iterable[Mapping[str, object]], **options: Any) -> list[Verdict
 def run(code: str, *, stdin: str = "", timeout: float = 10.0, **options: Any) -> ProgramResult:
     """Run a Python program with a :class:`Client` of these options; see :meth:`Client.run`."""
     return Client(**options).run(code, stdin=stdin, timeout=timeout)
-
-
-def _result(future: "Future[_Answer]") -> _Answer:
-    """Wait for an answer; an interrupt aborts the request."""
-    try:
-        return future.result()
-    finally:
-        future.cancel()
 
 
 def _cancel(futures: list["Future[Verdict]"]) -> None:

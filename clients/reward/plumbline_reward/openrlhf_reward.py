@@ -1,7 +1,7 @@
 """OpenRLHF: a file for ``--remote_rm_url`` (``--reward.remote_url`` in newer versions).
 
-OpenRLHF wants its path: ``$(python -m plumbline_reward path openrlhf_reward)``. It loads the file
-by itself and calls :func:`reward_func` in threads, with one sample each; they share requests.
+OpenRLHF wants its path. It loads the file by itself and calls :func:`reward_func` in threads, with
+one sample each; they share requests.
 """
 
 from collections.abc import Sequence

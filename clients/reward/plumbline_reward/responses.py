@@ -4,13 +4,13 @@ An answer that does not make sense is a failure of infrastructure (:class:`Retry
 a number. Every function here raises it for an answer that is malformed.
 """
 
-import dataclasses
 import json
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
+from plumbline_reward.errors import RefusedError
 from plumbline_reward.retries import RetryableError, retry_after_seconds
 
 _TEXT_LIMIT = 2000
@@ -40,12 +40,7 @@ class Verdict:
     cached: bool
 
 
-@dataclass(frozen=True)
-class Unjudged:
-    """An item without a verdict, for a reason of infrastructure."""
-
-    reason: str
-    retry_after: float | None
+Outcome = Verdict | RetryableError | RefusedError
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,7 @@ class Refusal:
     items: Mapping[int, str] = field(default_factory=dict)
 
 
-def parse_stream(lines: Iterator[bytes], number: int) -> Iterator[tuple[int, Verdict | Unjudged]]:
+def parse_stream(lines: Iterator[bytes], number: int) -> Iterator[tuple[int, Outcome]]:
     """Parse a stream of answers about ``number`` items, each of which must come exactly once.
 
     Raises:
@@ -95,17 +90,21 @@ def parse_stream(lines: Iterator[bytes], number: int) -> Iterator[tuple[int, Ver
             _malformed(f"index {_cut(index)}")
         outcome = parse_verdict(answer)
         missing.remove(index)
-        unjudged += isinstance(outcome, Unjudged)
+        unjudged += not isinstance(outcome, Verdict)
         yield index, outcome
     raise RetryableError("the stream was cut before its end")
 
 
-def parse_verdict(answer: Mapping[str, object]) -> Verdict | Unjudged:
-    """Parse the answer about one item."""
+def parse_verdict(answer: Mapping[str, object]) -> Outcome:
+    """Parse the answer about one item; an unjudged one is the error that says why."""
     if answer.get("judged") is False:
         if any(answer.get(name) is not None for name in ("score", "accepted", "pass_ratio")):
             _malformed("an unjudged item with a score")
-        return _parse(Unjudged, {"reason": "no reason given", "retry_after": None, **answer})
+        reason, seconds = answer.get("reason"), answer.get("retry_after")
+        if reason == "test_error":
+            return RefusedError("its tests cannot run, whatever the completion is", 422)
+        wait = float(seconds) if type(seconds) is int and 0 <= seconds < _LARGEST else None
+        return RetryableError(_cut(reason or "no reason given"), wait)
     verdict = _parse(Verdict, {"detail": None, "cases_not_run": 0, "cached": False, **answer})
     if answer.get("judged") is not True or verdict.status in ("", "api_error"):
         _malformed(f"a verdict with status {verdict.status!r}")
@@ -161,10 +160,8 @@ def failure(status: int, retry_after: str | None, body: bytes) -> Refusal:
 
 def _parse(kind: type[Fields], answer: Mapping[str, object]) -> Fields:
     """Make a dataclass of the fields of its names; seconds, scores and counts are from 0 on."""
-    hints = typing.get_type_hints(kind)
-    found: dict[str, object] = {}
-    for name in (one.name for one in dataclasses.fields(kind)):  # type: ignore[arg-type]
-        expected = hints[name]
+    values: dict[str, object] = {}
+    for name, expected in typing.get_type_hints(kind).items():
         value: Any = answer.get(name)
         if type(value) is int and isinstance(0.0, expected):
             value = float(min(value, _LARGEST))
@@ -172,8 +169,8 @@ def _parse(kind: type[Fields], answer: Mapping[str, object]) -> Fields:
         counts = isinstance(value, float) or expected is int
         if not valid or (counts and not 0 <= value < _LARGEST):
             _malformed(f"{name} {_cut(value)!r}")
-        found[name] = _cut(value) if name in ("detail", "reason") and value else value
-    return kind(**found)
+        values[name] = _cut(value) if name == "detail" and value else value
+    return kind(**values)
 
 
 def _cut(value: object) -> str:

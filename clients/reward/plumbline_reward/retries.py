@@ -3,6 +3,8 @@
 import logging
 import random
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from plumbline_reward.errors import NotJudgedError
 
@@ -13,6 +15,7 @@ _WARN_EVERY = 60.0
 
 _log = logging.getLogger("plumbline_reward")
 _warned: dict[str, float] = {}
+Result = TypeVar("Result")
 
 
 class RetryableError(Exception):
@@ -26,34 +29,31 @@ class RetryableError(Exception):
         self.retry_after = retry_after
 
 
-class Attempts:
-    """Attempts at one request to ``url``, until its time limit.
+def retry(attempt: Callable[[], Result], url: str, timeout: float, expires: float) -> Result:
+    """Repeat an attempt at a request while it raises :class:`RetryableError`.
 
-    ``timeout`` is the limit in seconds; ``expires`` is its end on the monotonic clock.
+    Args:
+        attempt: Makes the request.
+        url: Address of the service, for messages.
+        timeout: The time limit in seconds, for messages.
+        expires: The end of that time on the monotonic clock.
+
+    Raises:
+        NotJudgedError: The time limit would pass before the next attempt.
     """
-
-    def __init__(self, url: str, timeout: float, expires: float) -> None:
-        self._url = url
-        self._timeout = timeout
-        self._failed = 0
-        self.expires = expires
-
-    def wait(self, error: RetryableError) -> None:
-        """Wait for the next attempt after a failure.
-
-        Raises:
-            NotJudgedError: The time limit would pass before.
-        """
-        self._failed += 1
-        seconds = delay(self._failed, error.retry_after)
-        if time.monotonic() + seconds >= self.expires:
-            raise NotJudgedError(
-                f"not judged within {self._timeout:g} s by {self._url}: {error}"
-                f" ({self._failed} failed attempts)"
-            )
-        if time.monotonic() - _warned.get(self._url, -_WARN_EVERY) >= _WARN_EVERY:
-            _warned[self._url] = time.monotonic()
-            _log.warning("%s: %s; trying for %g s", self._url, error, self._timeout)
+    failed = 0
+    while True:
+        try:
+            return attempt()
+        except RetryableError as error:
+            failed += 1
+            seconds = delay(failed, error.retry_after)
+            if time.monotonic() + seconds >= expires:
+                text = f"not judged within {timeout:g} s by {url}: {error}"
+                raise NotJudgedError(f"{text} ({failed} failed attempts)") from None
+            if time.monotonic() - _warned.get(url, -_WARN_EVERY) >= _WARN_EVERY:
+                _warned[url] = time.monotonic()
+                _log.warning("%s: %s; trying for %g s", url, error, timeout)
         time.sleep(seconds)
 
 

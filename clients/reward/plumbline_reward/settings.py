@@ -47,16 +47,24 @@ def load_settings(
     def variable(name: str) -> str | None:
         return os.environ.get(f"PLUMBLINE_REWARD_{name}") or None
 
-    unjudged = on_unjudged or variable("ON_UNJUDGED") or "raise"
+    limit = timeout if timeout is not None else variable("TIMEOUT") or DEFAULT_TIMEOUT
+    try:
+        seconds = float(limit)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"timeout: {limit!r} is not a number of seconds above 0")
     rule = score if score is not None else variable("SCORE") or "pass_ratio"
     wire_rule(rule)
     return Settings(
         url=service_url(url or variable("URL") or DEFAULT_URL),
         token=_token(token or variable("TOKEN"), variable("TOKEN_FILE")),
-        timeout=_seconds(variable("TIMEOUT") if timeout is None else timeout),
+        timeout=seconds,
         score=rule,
         purpose=_one_of("purpose", purpose or "train", "train", "validation"),
-        on_unjudged=_one_of("on_unjudged", unjudged, "raise", "none"),
+        on_unjudged=_one_of(
+            "on_unjudged", on_unjudged or variable("ON_UNJUDGED") or "raise", "raise", "none"
+        ),
     )
 
 
@@ -112,18 +120,6 @@ def _token(value: str | None, file: str | None) -> str | None:
     if not _TOKEN.fullmatch(token):  # never shown: a message ends up in a log
         raise ValueError(f"{name}: a token has only visible ASCII characters and no blanks")
     return token
-
-
-def _seconds(value: float | str | None) -> float:
-    if value is None:
-        return DEFAULT_TIMEOUT
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise ValueError(f"timeout: {value!r} is not a number of seconds above 0")
-    return seconds
 
 
 def _one_of(name: str, value: str, *allowed: str) -> str:

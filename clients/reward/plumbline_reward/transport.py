@@ -1,4 +1,4 @@
-"""One HTTP/1.1 request to the service, which another thread can abort.
+"""One HTTP/1.1 request to the service.
 
 No proxy is ever used: the service is a neighbour, and many trainers' machines have ``http_proxy``
 set for downloads. ``SSL_CERT_FILE`` names the authorities of a private certificate.
@@ -14,6 +14,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from plumbline_reward.retries import RetryableError
+from plumbline_reward.settings import Settings
 from plumbline_reward.version import VERSION
 
 CONNECT_SECONDS = 10.0
@@ -22,88 +23,29 @@ _FAILURES = (OSError, http.client.HTTPException, ValueError)
 _KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
 
 
-class Exchange:
-    """One request, its connection and its answer. A context manager, for one thread.
+class Reply:
+    """The answer to a request. Reading it fails at ``expires`` on the monotonic clock."""
 
-    Only :meth:`abort` may be called by another one.
-
-    Args:
-        url: Address of the service.
-        token: Its bearer token.
-        expires: Time on the monotonic clock at which the exchange fails, whatever it is doing.
-
-    Attributes:
-        response: The head of the answer, after :meth:`send`.
-    """
-
-    response: http.client.HTTPResponse
-
-    def __init__(self, url: str, token: str | None, expires: float) -> None:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        self._connection = (
-            http.client.HTTPSConnection(host, parts.port, context=_tls())
-            if parts.scheme == "https"
-            else http.client.HTTPConnection(host, parts.port)
-        )
-        self._prefix = parts.path
-        self._headers = {
-            "User-Agent": f"plumbline-reward/{VERSION}",
-            "Content-Type": "application/json",
-            **({"Authorization": f"Bearer {token}"} if token else {}),
-        }
-        self._expires = expires
-        self._socket: socket.socket | None = None
-        self._aborted = False
-
-    def __enter__(self) -> "Exchange":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if hasattr(self, "response"):
-            self.response.close()
-        self._connection.close()
-
-    def abort(self) -> None:
-        """Make the thread that waits for this exchange fail; the service sees the end."""
-        self._aborted = True  # before the socket is read: send() does it the other way round
-        if self._socket is not None:
-            with contextlib.suppress(OSError):  # already closed
-                # Not SSLSocket's: it would take the TLS state from the thread that reads.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-    def send(self, method: str, path: str, accept: str, body: bytes | None = None) -> None:
-        """Send the request and read the head of the answer.
-
-        Raises:
-            RetryableError: The connection failed, or the answer is no HTTP.
-        """
-        try:
-            self._connection.timeout = min(self._left(), CONNECT_SECONDS)
-            self._connection.connect()
-        except _FAILURES as error:
-            advice = "to start a service: plumb reward --embedded"
-            raise RetryableError(f"{_failure(error)}; {advice}") from None
-        with _failures():
-            self._socket = sock = self._connection.sock
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _KEEPALIVE:
-                if hasattr(socket, name):
-                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-            sock.settimeout(self._left())
-            headers = {**self._headers, "Accept": accept}
-            self._connection.request(method, self._prefix + path, body, headers)
-            self.response = self._connection.getresponse()
+    def __init__(
+        self, response: http.client.HTTPResponse, sock: socket.socket, expires: float
+    ) -> None:
+        self.status = response.status
+        self.retry_after = response.headers.get("Retry-After")
+        self._response, self._socket, self._expires = response, sock, expires
 
     def body(self) -> bytes:
-        """Read the whole body; raises as :meth:`send`."""
+        """Read the whole body.
+
+        Raises:
+            RetryableError: The connection broke.
+        """
         data = b"".join(self._chunks())
-        if self.response.length:
+        if self._response.length:
             raise RetryableError("the connection broke within an answer")
         return data
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the body as they arrive, but no empty ones; raises as :meth:`send`."""
+        """Yield the lines of the body as they arrive, but no empty ones; raises as :meth:`body`."""
         rest = b""
         for chunk in self._chunks():
             *lines, rest = (rest + chunk).split(b"\n")
@@ -112,20 +54,64 @@ class Exchange:
             yield rest
 
     def _chunks(self) -> Iterator[bytes]:
-        assert self._socket is not None, "send() comes first"
         while True:
             with _failures():
-                self._socket.settimeout(self._left())
-                data = self.response.read1(65536)
+                self._socket.settimeout(_left(self._expires))
+                data = self._response.read1(65536)
             if not data:
                 return
             yield data
 
-    def _left(self) -> float:
-        left = self._expires - time.monotonic()
-        if self._aborted or left <= 0:
-            raise TimeoutError("the time limit has passed")
-        return left
+
+@contextlib.contextmanager
+def exchange(
+    settings: Settings, expires: float, method: str, path: str, accept: str, body: bytes | None
+) -> Iterator[Reply]:
+    """Send a request and yield the head of its answer.
+
+    Args:
+        settings: Name the service and its token.
+        expires: Time on the monotonic clock at which the exchange fails, whatever it is doing.
+        method, path, accept, body: Of the request; a body is JSON.
+
+    Raises:
+        RetryableError: The connection failed, or the answer is no HTTP.
+    """
+    parts = urlsplit(settings.url)
+    host = parts.hostname or ""
+    headers = {
+        "User-Agent": f"plumbline-reward/{VERSION}",
+        "Content-Type": "application/json",
+        "Accept": accept,
+        **({"Authorization": f"Bearer {settings.token}"} if settings.token else {}),
+    }
+    connection = (
+        http.client.HTTPSConnection(host, parts.port, context=_tls())
+        if parts.scheme == "https"
+        else http.client.HTTPConnection(host, parts.port)
+    )
+    with contextlib.closing(connection):
+        with _failures("; to start a service: plumb reward --embedded"):
+            connection.timeout = min(_left(expires), CONNECT_SECONDS)
+            connection.connect()
+        with _failures():
+            sock = connection.sock
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE:
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            sock.settimeout(_left(expires))
+            connection.request(method, parts.path + path, body, headers)
+            response = connection.getresponse()
+        with contextlib.closing(response):
+            yield Reply(response, sock, expires)
+
+
+def _left(expires: float) -> float:
+    left = expires - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 @lru_cache
@@ -134,15 +120,12 @@ def _tls() -> ssl.SSLContext:
 
 
 @contextlib.contextmanager
-def _failures() -> Iterator[None]:
+def _failures(advice: str = "") -> Iterator[None]:
     try:
         yield
+    except TimeoutError:
+        raise RetryableError(f"it does not answer in time{advice}") from None
     except _FAILURES as error:
-        raise _failure(error) from None
-
-
-def _failure(error: Exception) -> RetryableError:
-    if isinstance(error, TimeoutError):
-        return RetryableError("it does not answer in time")
-    reason = error.strerror if isinstance(error, OSError) else None
-    return RetryableError(f"the connection failed: {reason or str(error) or type(error).__name__}")
+        reason = error.strerror if isinstance(error, OSError) else None
+        text = reason or str(error) or type(error).__name__
+        raise RetryableError(f"the connection failed: {text}{advice}") from None

@@ -1,7 +1,7 @@
 """verl: a code interpreter for the model, run in Plumbline's sandbox.
 
-``actor_rollout_ref.rollout.multi_turn.function_tool_path`` wants the path of this file:
-``$(python -m plumbline_reward path verl_code_interpreter)``. Settings: the environment.
+``actor_rollout_ref.rollout.multi_turn.function_tool_path`` wants the path of this file. Settings
+come from the environment.
 """
 
 from verl.tools.function_tool import function_tool

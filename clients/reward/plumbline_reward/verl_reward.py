@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 from plumbline_reward.client import Client
-from plumbline_reward.errors import NotJudgedError
 from plumbline_reward.responses import Verdict
 from plumbline_reward.rows import is_code, judged_item
 
@@ -56,7 +55,12 @@ async def compute_score(
     """
     if fallback is not None and not is_code(ground_truth):
         function = _loaded(fallback)
-        row = _row(data_source, solution_str, ground_truth, extra_info)
+        row = {
+            "data_source": data_source,
+            "solution_str": solution_str,
+            "ground_truth": ground_truth,
+            "extra_info": extra_info,
+        }
         if inspect.iscoroutinefunction(function):
             return _fallback_numbers(await function(**row))
         return _fallback_numbers(await asyncio.to_thread(function, **row))
@@ -73,37 +77,17 @@ def compute_score_sync(
     ground_truth: object,
     extra_info: Mapping[str, object] | None = None,
     *,
-    purpose: str | None = None,
-    fallback: Fallback | None = None,
-    **settings: Any,
+    purpose: str = "validation",
+    **options: Any,
 ) -> float:
-    """Score a response for ``verl.trainer.main_eval``; the purpose is ``validation``.
+    """Score a response for ``verl.trainer.main_eval``, as :func:`compute_score`; the score alone.
 
-    ``fallback`` is as for :func:`compute_score`, but not asynchronous.
-
-    Raises:
-        RefusedError, NotJudgedError, ValueError: As :func:`compute_score`.
+    It starts an event loop, so none may run in this thread.
     """
-    if fallback is not None and not is_code(ground_truth):
-        row = _row(data_source, response, ground_truth, extra_info)
-        return _fallback_numbers(_loaded(fallback)(**row))["score"]
-    client = Client(purpose=purpose or "validation", **settings)
-    (verdict,) = client.score([judged_item(ground_truth, response, data_source)])
-    if verdict is None:
-        raise NotJudgedError("the response was not judged")
-    return verdict.score
-
-
-def _row(
-    data_source: str, solution_str: str, ground_truth: object, extra_info: object
-) -> dict[str, object]:
-    """The arguments of verl's functions."""
-    return {
-        "data_source": data_source,
-        "solution_str": solution_str,
-        "ground_truth": ground_truth,
-        "extra_info": extra_info,
-    }
+    scored = compute_score(
+        data_source, response, ground_truth, extra_info, purpose=purpose, **options
+    )
+    return asyncio.run(scored)["score"]
 
 
 def _purpose(extra_info: Mapping[str, object] | None) -> str:
