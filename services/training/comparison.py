@@ -27,16 +27,16 @@ _LENGTHS = (
 )
 _RULES = "judge.rules"
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
-_SAMPLING = ("temperature", "top_p", "top_k", "n")
 
 
 def compare(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     """Compare model, lengths, sampling, chat template and validation with a run."""
-    yield from _model(trainer, run)
-    yield from _lengths(trainer, run)
-    yield from _sampling(trainer, run)
-    yield from _chat_template(trainer, run)
-    yield from _validation(trainer)
+    for subject, value, measured, text in _differences(trainer, run):
+        if value != measured:
+            yield Finding(Kind.DIFFERENCE, subject, value, measured, text)
+    for subject, value, measured, text in _expected(trainer, run):
+        if value != measured:
+            yield Finding(Kind.EXPECTED, subject, value, measured, text)
 
 
 def compare_judges(service: Mapping[str, JsonValue], run: RunRecord) -> Iterator[Finding]:
@@ -65,51 +65,67 @@ def compare_environments(service: str, run: RunRecord) -> Iterator[Finding]:
 
     A service whose operator named its sandboxes has no fingerprint to compare.
     """
-    known = [one.fingerprint for one in run.environments]
-    if known and service not in known and _FINGERPRINT.fullmatch(service):
+    measured = [environment.fingerprint for environment in run.environments]
+    if measured and service not in measured and _FINGERPRINT.fullmatch(service):
         subject = "the programs' Python and packages"
-        yield Finding(Kind.DIFFERENCE, subject, service[:12], known[0][:12], REJUDGE)
+        yield Finding(Kind.DIFFERENCE, subject, service[:12], measured[0][:12], REJUDGE)
 
 
-def _model(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
-    config = run.config
+_Pairs = Iterator[tuple[str, JsonValue, JsonValue, str]]
+"""Subject, the trainer's value, the run's, and what a difference means."""
+
+
+def _differences(trainer: TrainerConfig, run: RunRecord) -> _Pairs:
+    config, rollout = run.config, run.config.actor_rollout_ref.rollout
     names = [run.model, config.generation.model, config.actor_rollout_ref.model.path]
     path = trainer.text(f"{_MODEL}.path")
     if PurePosixPath(path) not in {PurePosixPath(name) for name in names if name}:
-        text = "the trainer starts from another model"
-        yield Finding(Kind.DIFFERENCE, f"{_MODEL}.path", path, run.served_model, text)
-    rank = trainer.number(f"{_MODEL}.lora_rank") or 0
-    if rank != config.actor_rollout_ref.model.lora_rank:
-        text = "a new adapter does nothing at step 0; a trained one makes another model"
-        theirs = config.actor_rollout_ref.model.lora_rank
-        yield Finding(Kind.EXPECTED, f"{_MODEL}.lora_rank", rank, theirs, text)
-
-
-def _lengths(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
-    rollout = run.config.actor_rollout_ref.rollout
+        yield f"{_MODEL}.path", path, run.served_model, "the trainer starts from another model"
     for path, name, text in _LENGTHS:
-        ours, theirs = trainer.number(path), float(getattr(rollout, name))
-        if ours != theirs:
-            yield Finding(Kind.DIFFERENCE, path, ours, theirs, text)
+        yield path, trainer.number(path), float(getattr(rollout, name)), text
+    for name, measured in _sampling(run).items():
+        path = f"{_ROLLOUT}.val_kwargs.{name}"
+        value = _limit(name, trainer.number(path))
+        yield path, value, measured, "validation samples otherwise than the run"
+    text = "verl's rollouts have no stop texts; measure the baseline without them"
+    yield "generation.stop", None, list(config.generation.stop) or None, text
+    template, theirs = _templates(trainer, run)
+    if not template or not theirs:
+        text = "one of the two replaces the tokenizer's chat template"
+        yield f"{_MODEL}.custom_chat_template", template, theirs, text
+    path = "data.apply_chat_template_kwargs"
+    text = "the chat template gets other arguments"
+    yield path, trainer.get(path) or None, config.data.apply_chat_template_kwargs or None, text
+    text = "changes the prompts' tokens; the run had nothing of the kind"
+    yield "data.tokenizer", trainer.get("data.tokenizer") or None, None, text
+    if trainer.get("trainer.val_before_train") is False:
+        text = "step 0 is not validated, so nothing shows that training starts at the baseline"
+        yield "trainer.val_before_train", False, None, text
+    if (trainer.number("trainer.test_freq") or -1) < 1:
+        text = "nothing is validated during training"
+        yield "trainer.test_freq", trainer.get("trainer.test_freq") or 0, None, text
+    if (samples := trainer.number("data.val_max_samples") or -1) > 0:
+        yield "data.val_max_samples", samples, None, "validation takes a part of the problems"
 
 
-def _sampling(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
+def _expected(trainer: TrainerConfig, run: RunRecord) -> _Pairs:
+    rank = trainer.number(f"{_MODEL}.lora_rank") or 0
+    text = "a new adapter does nothing at step 0; a trained one makes another model"
+    yield f"{_MODEL}.lora_rank", rank, run.config.actor_rollout_ref.model.lora_rank, text
+    for name, measured in _sampling(run).items():
+        value = _limit(name, trainer.number(f"{_ROLLOUT}.{name}"))
+        text = "training explores; validation has its own sampling"
+        yield f"{_ROLLOUT}.{name}", value, measured, text
+    template, theirs = _templates(trainer, run)
+    if template and theirs:
+        text = "both replace the tokenizer's chat template; compare the two texts"
+        yield f"{_MODEL}.custom_chat_template", template, theirs, text
+
+
+def _sampling(run: RunRecord) -> dict[str, float | None]:
     rollout = run.config.actor_rollout_ref.rollout
-    for name in _SAMPLING:
-        theirs = _limit(name, float(getattr(rollout, name)))
-        measured, exploring = (
-            _limit(name, trainer.number(f"{part}.{name}"))
-            for part in (f"{_ROLLOUT}.val_kwargs", _ROLLOUT)
-        )
-        if measured != theirs:
-            text, subject = "validation samples otherwise than the run", f"val_kwargs.{name}"
-            yield Finding(Kind.DIFFERENCE, f"{_ROLLOUT}.{subject}", measured, theirs, text)
-        if exploring != theirs:
-            text = "training explores; validation has its own sampling"
-            yield Finding(Kind.EXPECTED, f"{_ROLLOUT}.{name}", exploring, theirs, text)
-    if stop := run.config.generation.stop:
-        text = "verl's rollouts have no stop texts; measure the baseline without them"
-        yield Finding(Kind.DIFFERENCE, "generation.stop", None, list(stop), text)
+    names = ("temperature", "top_p", "top_k", "n")
+    return {name: _limit(name, float(getattr(rollout, name))) for name in names}
 
 
 def _limit(name: str, value: float | None) -> float | None:
@@ -117,41 +133,6 @@ def _limit(name: str, value: float | None) -> float | None:
     return -1.0 if name == "top_k" and value is not None and value < 1 else value
 
 
-def _chat_template(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
-    subject = f"{_MODEL}.custom_chat_template"
-    ours, theirs = trainer.text(subject), run.config.generation.verl.chat_template
-    if bool(ours) != bool(theirs):
-        text = "one of the two replaces the tokenizer's chat template"
-        yield Finding(Kind.DIFFERENCE, subject, ours or None, theirs or None, text)
-    elif ours:
-        text = "both replace the tokenizer's chat template; compare the two texts"
-        yield Finding(Kind.EXPECTED, subject, ours, theirs, text)
-    path, kwargs = "data.apply_chat_template_kwargs", run.config.data.apply_chat_template_kwargs
-    if (ours_kwargs := trainer.get(path) or {}) != kwargs:
-        text = "the chat template gets other arguments"
-        yield Finding(Kind.DIFFERENCE, path, ours_kwargs or None, kwargs or None, text)
-    if tokenizer := trainer.get("data.tokenizer"):
-        text = "changes the prompts' tokens; the run had nothing of the kind"
-        yield Finding(Kind.DIFFERENCE, "data.tokenizer", tokenizer, None, text)
-
-
-def _validation(trainer: TrainerConfig) -> Iterator[Finding]:
-    for path, wrong, text in (
-        (
-            "trainer.val_before_train",
-            trainer.get("trainer.val_before_train") is False,
-            "step 0 is not validated, so nothing shows that training starts at the baseline",
-        ),
-        (
-            "trainer.test_freq",
-            (trainer.number("trainer.test_freq") or -1) < 1,
-            "nothing is validated during training",
-        ),
-        (
-            "data.val_max_samples",
-            (trainer.number("data.val_max_samples") or -1) > 0,
-            "validation takes a part of the problems",
-        ),
-    ):
-        if wrong:
-            yield Finding(Kind.DIFFERENCE, path, trainer.get(path), None, text)
+def _templates(trainer: TrainerConfig, run: RunRecord) -> tuple[str | None, str | None]:
+    template = trainer.text(f"{_MODEL}.custom_chat_template")
+    return template or None, run.config.generation.verl.chat_template or None

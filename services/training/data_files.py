@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from services.training.export import RECORD, Purpose, read_export
 from services.training.findings import Finding, Kind
+from services.training.mistakes import TOOLS
 from services.training.trainer_config import TrainerConfig
 from shared.artifacts import OutputFolder
 from shared.data_lock import hash_file
@@ -213,10 +214,6 @@ def _trained_on_the_test(file: _File, run: RunRecord) -> Iterator[Finding]:
 
 
 def _agents(file: _File, trainer: TrainerConfig) -> Iterator[Finding]:
-    turns = "actor_rollout_ref.rollout.multi_turn"
-    tools = any(
-        trainer.get(f"{turns}.{name}") for name in ("tool_config_path", "function_tool_path")
-    )
-    if "tool_agent" in file.agents and not tools:
-        text = f"rows ask for tool_agent, but {turns} names no tools"
+    if "tool_agent" in file.agents and not any(map(trainer.get, TOOLS)):
+        text = f"rows ask for tool_agent, but neither {' nor '.join(TOOLS)} names tools"
         yield file.finding(Kind.MISTAKE, text, "tool_agent")
