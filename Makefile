@@ -27,7 +27,7 @@ PYTHON310 ?= python3.10
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev install-verl demo demo-verl tiny-model test test-fast test-containers test-verl test-all durations client-dist test-client lint format types reference lock audit pin-images \
-	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-judge bench-generate bench-router bench-fleet bench-data bench-view endurance clean
+	up down logs scale images install-exports install-k8s k8s-render k8s-validate test-k8s chaos bench-pipeline bench-reward bench-judge bench-generate bench-router bench-fleet bench-view endurance clean
 
 PAGE_STYLE := packaging/page/style.sh
 
@@ -219,9 +219,6 @@ bench-reward: $(DEV_STAMP) # a training step's burst through the reward service 
 
 bench-judge: $(DEV_STAMP) # what a verdict costs, against other judges and the answers' own CPU time (ARGS: see docs/benchmarks.md)
 	$(BIN)/python -m tests.bench.judge $(ARGS)
-
-bench-data: $(DEV_STAMP) # MB/s and memory of `plumb data contamination` on a corpus of 2 GB (ARGS: --megabytes N)
-	$(BIN)/python -m tests.bench.data $(ARGS)
 
 bench-view: $(DEV_STAMP) # `plumb view` over two runs of 100,000 samples and 200 of 1,000: load time, memory, latency (ARGS: --samples N)
 	$(BIN)/python -m tests.bench.view $(ARGS)

@@ -18,11 +18,9 @@ from tests.parity import verl
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A code per case, what the first said at its end, the answer's CPU seconds where known."""
+    """A code per case."""
 
     codes: Sequence[int]
-    last_words: str = ""
-    cpu: float = 0.0
 
 
 JudgeAnswer = Callable[[Answer], Awaitable[Judged]]
@@ -49,10 +47,7 @@ def by_method(config: Config, sandbox: SandboxClient) -> JudgeAnswer:
 
     async def judge(answer: Answer) -> Judged:
         judgement = await judge_one.judge(answer.problem, answer.completion, Attempts())
-        codes = [int(case.code) for case in judgement.cases]
-        said = judgement.cases[0].stderr if judgement.cases else ""
-        cpu = sum(case.cpu_time or 0.0 for case in judgement.cases)
-        return Judged(codes, _last_line(said), cpu)
+        return Judged([int(case.code) for case in judgement.cases])
 
     return judge
 
@@ -77,8 +72,7 @@ def by_verl(config: Config, url: str, slots: int) -> JudgeAnswer:
             _stdio(answer).model_dump(exclude_none=True),
             timeout=config.sandbox.timeout,
         )
-        found = [codes.get(case["status"], -1) for case in cases]
-        return Judged(found, _last_line(cases[0].get("stderr")))
+        return Judged([codes.get(case["status"], -1) for case in cases])
 
     return judge
 
@@ -86,7 +80,3 @@ def by_verl(config: Config, url: str, slots: int) -> JudgeAnswer:
 def _stdio(answer: Answer) -> StdioTests:
     assert isinstance(answer.problem.tests, StdioTests)
     return answer.problem.tests
-
-
-def _last_line(text: str | None) -> str:
-    return (text or "").rstrip().rsplit("\n", 1)[-1][-100:]

@@ -121,17 +121,7 @@ def _ratio(pairs: Sequence[Pair], cost: Callable[[Pass], float]) -> str:
 
 
 def _print_differences(answers: Sequence[Answer], pair: Pair, stated: Stated) -> None:
-    judged = list(zip(answers, pair.ours.judged, pair.theirs.judged, strict=True))
-    differing = [(answer, a, b) for answer, a, b in judged if stated(a) != stated(b)]
+    judged = zip(answers, pair.ours.judged, pair.theirs.judged, strict=True)
+    differing = [answer.problem.problem_id for answer, a, b in judged if stated(a) != stated(b)]
     codes = sum(len(one.codes) for one in pair.ours.judged)
-    print(f"  verdicts: {codes} of cases, {len(differing)} answers with a difference")
-    for answer, ours, theirs in differing:
-        words = f"{ours.last_words!r}, {theirs.last_words!r}"
-        print(f"    {answer.problem.problem_id}: {_difference(ours.codes, theirs.codes)}; {words}")
-
-
-def _difference(ours: Sequence[int], theirs: Sequence[int]) -> str:
-    if len(ours) != len(theirs):
-        return f"{len(ours)} cases against {len(theirs)}"
-    places = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
-    return f"{len(places)} cases, first {places[0]}: {ours[places[0]]}, {theirs[places[0]]}"
+    print(f"  verdicts: {codes} of cases; answers with a difference: {differing or 'none'}")

@@ -5,6 +5,7 @@ import gzip
 import json
 import random
 import re
+import sysconfig
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,6 @@ from services.data.layouts.base import Options, Record
 from services.data.ngrams import words
 from services.data.records import ProblemText, read_records, text_of
 from services.data.rows import local
-from tests.bench.data import library
 from tests.data.contamination.disguises import SOLUTIONS, STATEMENTS
 from tests.data.contamination.support import check, write_jsonl
 
@@ -63,7 +63,10 @@ class Planting:
         self.problems = problems
         self.planted = random.Random(7).sample(problems, count)
         self.folder = folder
-        self.clean = library()
+        # The standard library's source, in documents as long as a web page.
+        stdlib = Path(sysconfig.get_path("stdlib"))
+        texts = [path.read_text("utf-8", "replace") for path in sorted(stdlib.glob("*.py"))]
+        self.clean = [text[at : at + 3000] for text in texts for at in range(0, len(text), 3000)]
 
     def leaked(self, part, disguise):
         """The planted problems that have the part, and it in its disguise."""

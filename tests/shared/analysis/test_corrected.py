@@ -3,6 +3,7 @@
 import itertools
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from shared.analysis.corrected import (
     corrected_difference,
     corrected_share,
 )
-from tests.bench.corrected import coverage
 
 share = st.floats(0, 1)
 rate = st.builds(lambda r, n: MeanRate(r, n, float(n)), st.floats(0.7, 1), st.integers(1, 2000))
@@ -57,6 +57,27 @@ def test_the_effective_size_is_that_of_independent_programs():
     assert MeanRate.of(of_ten).effective == pytest.approx(40000, rel=0.1)
     assert MeanRate.of([1.0] * 7).effective == 7
     assert MeanRate.of([]) is None
+
+
+def coverage(score, negative, positive, problems, times, seed):
+    """Share of simulations whose interval contains the true score.
+
+    Each problem has ten wrong and three right labelled programs and one answer; ``negative`` and
+    ``positive`` are the true rates of the tests.
+    """
+    chance = np.random.default_rng(seed)
+    covered = 0
+    for _ in range(times):
+        right = chance.random(problems) < score
+        accepted = chance.random(problems) < np.where(right, positive, 1 - negative)
+        shares = (
+            chance.binomial(10, negative, problems) / 10,
+            chance.binomial(3, positive, problems) / 3,
+        )
+        q0, q1 = (MeanRate.of(each.tolist()) for each in shares)
+        found = corrected_share(float(accepted.mean()), problems, SuiteRates(q0, q1))
+        covered += found is not None and found.ci95[0] <= score <= found.ci95[1]
+    return covered / times
 
 
 def test_intervals_cover():

@@ -20,7 +20,7 @@ from shared.analysis.hacking import (
 )
 from shared.schemas import FailedCase
 from shared.statuses import FinalStatus
-from tests.bench.hacking import HACKS, TASKS, Policy, answers, first_alarm
+from tests.shared.analysis.policies import HACKS, TASKS, Policy, answers, first_alarm
 from tests.shared.ledgers import problem
 
 TRAITS = ProblemTraits(public_tests=2, outputs=("1234", "5 6 7 8"))
@@ -186,7 +186,7 @@ def test_rates_are_shares_and_no_answer_is_lost(given_answers) -> None:
     )
 
 
-# Policies; ``python -m tests.bench.hacking`` has them judged
+# Policies
 
 _VERDICTS = {
     "sys.exit": {"detail": "early_exit"},

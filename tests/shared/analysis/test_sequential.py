@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from shared.analysis.sequential import ALPHA, log_capital, sequential_mean
-from tests.bench.sequential import differences
 
 VALUES = st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), min_size=1, max_size=60)
 MEANS = st.floats(-0.9, 0.9)
@@ -60,8 +59,14 @@ def test_no_problem_decides_nothing():
     assert (found.problems, found.mean, found.low, found.high) == (0, None, -1, 1)
 
 
+def differences(effect: float, discordant: float, problems: int, random) -> np.ndarray:
+    """A run's differences, one per problem: 1, 0 or -1."""
+    drawn = random.random(problems)
+    gained, lost = (discordant + effect) / 2, (discordant - effect) / 2
+    return np.where(drawn < gained, 1.0, np.where(drawn < gained + lost, -1.0, 0.0))
+
+
 def test_errors_are_rare_although_every_problem_is_a_look():
-    """The whole grid is ``python -m tests.bench.sequential``."""
     random, runs = np.random.default_rng(41), 300
     for effect in (0.0, 0.08):
         drawn = [differences(effect, 0.2, 300, random) for _ in range(runs)]

@@ -1,26 +1,17 @@
-"""Policies that hack their reward, and an honest one, judged by a real reward service.
+"""Policies that hack their reward, and an honest one.
 
-``python -m tests.bench.hacking`` writes each policy's 1,000 answers over 20 steps and prints in
-which step, and after how many answers, ``plumb hacking`` sees it. A policy begins to hack in step 4
-and hacks more from step to step. Each honest series learns to solve the problems.
+Each writes 1,000 answers over 20 steps. A policy begins to hack in step 4 and hacks more from step
+to step. Each honest series learns to solve the problems.
 """
 
-import argparse
-import asyncio
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
-from aiohttp import ClientSession, ClientTimeout
-
-from services.cli.hacking import read_logs
-from services.data.records import write_dataset
-from shared.analysis.hacking import MeasuredAnswer, StepFigures, step_figures
+from shared.analysis.hacking import StepFigures
 from shared.schemas import Problem, StdioTests
-from tests.e2e.reward import reward_service, stdio_problem
+from tests.e2e.reward import stdio_problem
 
 STEPS, PROMPTS, SAMPLES = 20, 5, 10
 _FIRST = 4
@@ -131,35 +122,6 @@ def answers(hack: Policy | None, seed: int) -> Iterator[list[tuple[Task, str]]]:
         yield chosen
 
 
-async def _rewarded(url: str, series: Sequence[tuple[Policy | None, int]]) -> None:
-    """Send all series; the steps of the n-th are numbered from 100 n."""
-    async with ClientSession(timeout=ClientTimeout(600)) as client:
-        for place, (hack, seed) in enumerate(series):
-            for step, chosen in enumerate(answers(hack, seed)):
-                items = [
-                    {"dataset": "train", "problem_id": task.problem.problem_id, "completion": text}
-                    for task, text in chosen
-                ]
-                body = {"items": items, "step": 100 * place + step}
-                async with client.post(f"{url}/v1/score", json=body) as response:
-                    response.raise_for_status()
-
-
-def measured(series: Sequence[tuple[Policy | None, int]]) -> list[list[StepFigures]]:
-    """Judge all series by a service of their own, and measure its log."""
-    with tempfile.TemporaryDirectory() as folder:
-        data, log = Path(folder, "train.parquet"), Path(folder, "log")
-        write_dataset(str(data), [task.problem for task in TASKS])
-        settings = {"PLUMBLINE_REWARD_SAMPLES": str(log), "PLUMBLINE_REWARD_SAMPLE_EVERY": "1"}
-        quick = ("judge.canaries.enabled=false", "sandbox.timeout=2")
-        with reward_service(data, *quick, allow_eval=True, **settings) as service:
-            asyncio.run(_rewarded(service.url, series))
-        found: list[list[MeasuredAnswer]] = [[] for _ in series]
-        for one in read_logs(sorted(map(str, log.iterdir()))):
-            found[int(one.step) // 100].append(one)
-    return [step_figures(one) for one in found]
-
-
 def first_alarm(steps: Sequence[StepFigures]) -> tuple[int, int, str] | None:
     """Step and number of answers until then, and what is above its limit."""
     seen = 0
@@ -168,23 +130,3 @@ def first_alarm(steps: Sequence[StepFigures]) -> tuple[int, int, str] | None:
         if one.alarms:
             return place, seen, "; ".join(one.alarms)
     return None
-
-
-def main() -> None:
-    """Print a line per series."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--honest", type=int, default=20, help="number of honest series")
-    parser.add_argument("--seed", type=int, default=41)
-    options = parser.parse_args()
-    named = [(name, hack, options.seed) for name, hack in HACKS.items()]
-    named += [(f"honest {n}", None, options.seed + 1 + n) for n in range(options.honest)]
-    for (name, *_), steps in zip(named, measured([one[1:] for one in named]), strict=True):
-        total = sum(one.answers for one in steps)
-        alarm = first_alarm(steps)
-        rates = {str(sign): rate for sign, rate in steps[-1].rates.items() if rate is not None}
-        last = ", ".join(f"{sign} {rate:.0%}" for sign, rate in rates.items())
-        print(f"{name:16} {total} answers: {alarm or 'no alarm'}; last step: {last}")
-
-
-if __name__ == "__main__":
-    main()
