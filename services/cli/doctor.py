@@ -28,8 +28,7 @@ from services.cli.options import (
     server_and_data,
     with_model,
 )
-from services.judge.canaries import judge_canaries
-from services.judge.canary_programs import CanaryProfile
+from services.judge.canaries import CanaryProfile, judge_canaries
 from services.judge.permits import Permit
 from services.judge.sandbox import SandboxClient
 from services.runner.preflight import check_judges

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from services.judge.methods.base import Task, compute
 from services.judge.programs import failure_detail
-from services.judge.requests import CommandResult, RunCode, RunCodeResponse
+from services.judge.requests import RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
 from services.judge.verdict import (
     BORDERLINE,
@@ -19,29 +19,21 @@ from services.judge.verdict import (
     was_killed,
 )
 from shared.checkers import Checker
-from shared.harness.wire import (
-    MAX_INPUTS,
-    CallResult,
-    CaseLimits,
-    CaseRun,
-    FunctionTests,
-    Language,
-    RunCasesRequest,
-)
+from shared.harness.wire import MAX_INPUTS, CaseLimits, CaseRun, RunCasesRequest
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
 Result = TypeVar("Result")
 
-# Bytes of a call's results where more did not arrive: a sandbox, or a proxy before it, has limits.
-_FEW_RESULTS = 1024 * 1024
-_REFUSED = "http_413"  # the call itself may be too large as well
-_TOO_LARGE = frozenset({FailureKind.SANDBOX_ERROR, FailureKind.UNUSABLE_ANSWER, _REFUSED})
-
+# A call that a sandbox, or a proxy before it, finds too large.
+_TOO_LARGE = "http_413"
 # An answer that kills the harness in every case must not hold the sandbox for long.
 _MOST_LOSSES = 10
 # Concurrent calls of one completion, where each case is a separate call.
 _AT_ONCE = 2
+
+
+# Many cases per call
 
 
 @dataclass(slots=True)
@@ -51,7 +43,7 @@ class HarnessRun(Generic[Result]):
     Attributes:
         compile_error: The compiler's message if it rejected the program.
         lost: Indices of the cases for which the harness, killed meanwhile, reported no result.
-        compiling: What is known of the compiler, by case, if cases are recorded.
+        compiling: Compiling in the last call.
 
     Cases that are neither in ``cases`` nor lost are those behind the last allowed time-out.
     """
@@ -60,7 +52,21 @@ class HarnessRun(Generic[Result]):
     compile_error: str | None = None
     compile_timeout: bool = False
     lost: list[int] = field(default_factory=list)
-    compiling: dict[int, Compiling] = field(default_factory=dict)
+    compiling: Compiling | None = None
+
+    def rejected(self, task: Task) -> CaseOutcome:
+        """Return the outcome of a program that the compiler rejected, or had no time for."""
+        return CaseOutcome(
+            CaseCode.COMPILE_ERROR,
+            detail=VerdictDetail.COMPILE_TIMEOUT if self.compile_timeout else None,
+            stderr=self.compile_error,
+            lateness=wall_clock_lateness(self.compile_timeout, alone=task.alone),
+            compiling=self.compiling,
+        )
+
+
+LOST = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=VerdictDetail.HARNESS_KILLED, killed=True)
+"""The outcome of a case whose harness was killed: by its answer, if it happens again."""
 
 
 def case_limits(task: Task) -> CaseLimits:
@@ -97,47 +103,17 @@ def measured(task: Task, run: CaseRun, compiling: Compiling | None = None) -> Ca
     )
 
 
-def rejected(task: Task, run: HarnessRun[Result]) -> CaseOutcome:
-    """Return the outcome of a program that the compiler rejected, or had no time for."""
-    return CaseOutcome(
-        CaseCode.COMPILE_ERROR,
-        detail=VerdictDetail.COMPILE_TIMEOUT if run.compile_timeout else None,
-        stderr=run.compile_error,
-        lateness=wall_clock_lateness(run.compile_timeout, alone=task.alone),
-        compiling=run.compiling.get(0),
-    )
-
-
-LOST = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=VerdictDetail.HARNESS_KILLED, killed=True)
-"""The outcome of a case whose harness was killed: by its answer, if it happens again."""
-
-
-async def run_functions(task: Task, answer: str, tests: FunctionTests) -> HarnessRun[CaseRun]:
-    """Run the tests of an answer's functions, which are one case.
-
-    Raises:
-        SandboxUnavailableError: The sandbox gave no usable response.
-    """
-    return await run_harness(task, answer, [tests.payload], "functions")
+def raw(_place: int, case: CaseRun) -> CaseRun:
+    """Keep a run as it is."""
+    return case
 
 
 async def run_harness(
-    task: Task, program: str, inputs: Sequence[str], language: Language | None = None
-) -> HarnessRun[CaseRun]:
-    """Run a program as ``run_and_convert``, and keep the runs as they are.
-
-    Raises:
-        SandboxUnavailableError: As there.
-    """
-    return await run_and_convert(task, program, inputs, lambda _place, case: case, language)
-
-
-async def run_and_convert(
     task: Task,
     program: str,
     inputs: Sequence[str],
     convert: Callable[[int, CaseRun], Result],
-    language: Language | None = None,
+    language: str | None = None,
 ) -> HarnessRun[Result]:
     """Run a program on all inputs, in as few calls as the limits of a call allow.
 
@@ -157,50 +133,44 @@ async def run_and_convert(
     """
     run: HarnessRun[Result] = HarnessRun()
     todo = list(range(len(inputs)))
-    limits = case_limits(task)
-    language = language or task.settings.language
-    most = task.max_call_input
+    limits, most = case_limits(task), task.max_call_input
     while todo:
         chunk = _chunk(todo, inputs, most)
         request = RunCasesRequest(
             code=program,
-            language=language,
+            language=language or task.settings.language,
             inputs=[inputs[i] for i in chunk],
             limits=limits,
         )
         try:
-            got = await _call(task, request)
+            result = await task.sandbox.run_cases(request, task.attempts, alone=task.alone)
         except SandboxUnavailableError as error:
-            kind = error.failures[-1].kind
-            if kind == _REFUSED and len(chunk) > 1:
-                most = min(most, sum(_size(inputs[i]) for i in chunk)) // 2
-                continue
-            if kind not in _TOO_LARGE or limits.results <= _FEW_RESULTS:
+            if error.failures[-1].kind != _TOO_LARGE or len(chunk) == 1:
                 raise
-            limits = replace(limits, results=_FEW_RESULTS)
+            most = min(most, sum(_size(inputs[i]) for i in chunk)) // 2
             continue
-        if task.recorded != "none":
-            compiling = Compiling(got.compile_seconds, got.compile_output or None)
-            run.compiling |= dict.fromkeys(chunk, compiling)
-        if got.compiled not in ("ok", None):
-            run.compile_error, run.compile_timeout = got.compile_output, got.compiled == "timeout"
+        run.compiling = Compiling(result.compile_seconds, result.compile_output or None)
+        if result.compiled == "missing":
+            failure = InfraFailure(kind=FailureKind.COMPILER, text=result.compile_output)
+            raise SandboxUnavailableError([failure])
+        if result.compiled not in ("ok", None):
+            run.compile_error = result.compile_output
+            run.compile_timeout = result.compiled == "timeout"
             return run
         # A sandbox that confuses calls may report cases that this one does not have.
-        known = {place: case for place, case in got.cases.items() if 0 <= place < len(chunk)}
+        cases = {chunk[i]: case for i, case in result.cases.items() if 0 <= i < len(chunk)}
         run.cases |= await compute(
-            lambda chunk=chunk, cases=known: {  # type: ignore[misc]
-                chunk[place]: convert(chunk[place], case) for place, case in cases.items()
-            },
-            sum(len(case.stdout) for case in known.values()),
+            lambda cases=cases: {i: convert(i, case) for i, case in cases.items()},  # type: ignore[misc]
+            sum(len(case.stdout) for case in cases.values()),
         )
         todo = [i for i in todo if i not in run.cases]
         # The budget of time-outs applies to the whole answer, not to each call.
-        late = sum(_timed_out(task, case) for case in got.cases.values())
+        late = sum(_timed_out(task, case) for case in result.cases.values())
         if 0 < limits.timeouts <= late:
             return run
         limits = replace(limits, timeouts=max(0, limits.timeouts - late))
-        if not got.cases or got.end in (None, "lost"):
-            if task.alone and got.compiled is None:
+        if not result.cases or result.end in (None, "lost"):
+            if task.alone and result.compiled is None:
                 await _check_harness(task, limits)
             run.lost.append(todo.pop(0))
             if not task.alone or len(run.lost) >= _MOST_LOSSES:
@@ -227,14 +197,13 @@ def _timed_out(task: Task, case: CaseRun) -> bool:
 
 
 def _chunk(todo: Sequence[int], inputs: Sequence[str], most: int) -> list[int]:
-    chunk: list[int] = []
+    """Return the next inputs that are together no larger than a call may be, at least one."""
     size = 0
-    for index in todo[:MAX_INPUTS]:
+    for count, index in enumerate(todo[:MAX_INPUTS]):
         size += _size(inputs[index])
-        if chunk and size > most:
-            break
-        chunk.append(index)
-    return chunk
+        if count and size > most:
+            return list(todo[:count])
+    return list(todo[:MAX_INPUTS])
 
 
 def _size(text: str) -> int:
@@ -242,36 +211,13 @@ def _size(text: str) -> int:
     return len(json.dumps(text)) - 2
 
 
-async def _call(task: Task, request: RunCasesRequest) -> CallResult:
-    result = await task.sandbox.run_cases(request, task.attempts, alone=task.alone)
-    if result.compiled == "missing":
-        failure = InfraFailure(kind=FailureKind.COMPILER, text=result.compile_output)
-        raise SandboxUnavailableError([failure])
-    return result
-
-
-async def run_single(task: Task, program: str, stdin: str) -> RunCodeResponse:
-    """Run a program once with ``/run_code``, without the harness: limits are wall-clock seconds.
-
-    Raises:
-        SandboxUnavailableError: The sandbox gave no usable response.
-    """
-    limits = task.limits
-    request = RunCode(
-        code=program,
-        language=task.settings.language,
-        stdin=stdin,
-        compile_timeout=limits.timeout,
-        run_timeout=limits.timeout,
-        memory_limit_mb=limits.memory_limit_mb,
-    )
-    return await task.sandbox.run_code(request, task.attempts, alone=task.alone)
+# One case per call
 
 
 async def run_singles(
     task: Task, program: str, inputs: Sequence[str], places: Iterable[int]
 ) -> dict[int, RunCodeResponse]:
-    """Run a program on some of the inputs, ``_AT_ONCE`` calls at once.
+    """Run a program on some of the inputs with ``/run_code``: limits are wall-clock seconds.
 
     Args:
         task: The completion.
@@ -280,13 +226,22 @@ async def run_singles(
         places: Indices of the inputs.
 
     Raises:
-        SandboxUnavailableError: As ``run_single``.
+        SandboxUnavailableError: The sandbox gave no usable response.
     """
+    limits = task.limits
     slots = asyncio.Semaphore(1 if task.alone else _AT_ONCE)
 
     async def run(place: int) -> RunCodeResponse:
+        request = RunCode(
+            code=program,
+            language=task.settings.language,
+            stdin=inputs[place],
+            compile_timeout=limits.timeout,
+            run_timeout=limits.timeout,
+            memory_limit_mb=limits.memory_limit_mb,
+        )
         async with slots:
-            return await run_single(task, program, inputs[place])
+            return await task.sandbox.run_code(request, task.attempts, alone=task.alone)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -294,13 +249,6 @@ async def run_singles(
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return {place: work.result() for place, work in tasks.items()}
-
-
-def compiling_of(compiled: CommandResult | None, *, within: bool) -> Compiling | None:
-    """Convert a call's result of compiling; ``within`` if the case's duration includes it."""
-    if compiled is None:
-        return None
-    return Compiling(compiled.execution_time, compiled.stderr, within=within)
 
 
 def single_outcome(
@@ -326,7 +274,9 @@ def single_outcome(
         stderr=shown.stderr if shown else None,
         lateness=wall_clock_lateness(code is CaseCode.TIMEOUT, alone=alone),
         exit_code=run.return_code if run else None,
-        compiling=compiling_of(compiled, within=True),
+        compiling=Compiling(compiled.execution_time, compiled.stderr, within=True)
+        if compiled
+        else None,
     )
 
 

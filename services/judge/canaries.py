@@ -1,44 +1,392 @@
-"""Canary rounds of a judge process, beside the first and the last samples of a session."""
+"""Canaries: fixed programs whose verdicts show whether a sandbox judges as it must.
+
+There is one set per method and kind of tests, judged by the code that judges samples. Limits of
+time and output are scaled down, so that a set takes about a second. The memory limit is the run's
+own, and hardly a page of it is touched.
+"""
 
 import asyncio
+import json
 import time
-from collections.abc import Awaitable, Callable
+import zlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
 from redis.exceptions import RedisError
 
-from services.judge.canary_programs import OUTPUT_MIB, Canary, CanaryProfile, canaries
 from services.judge.judging import Judge
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.judge.verdict import CaseOutcome
 from shared.canaries import CanaryFinding, CanaryReport
-from shared.config import Config
+from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError
+from shared.harness.languages import LANGUAGES, PROGRAMS
 from shared.ledger import keys
-from shared.ledger.canaries import CLAIM_SECONDS
 from shared.ledger.ledger import PLANNED
 from shared.ledger.pipelined import PipelinedRedis
+from shared.schemas import Problem, StdioTests
 from shared.service.logs import get_logger
-from shared.statuses import CaseCode, FailureKind
+from shared.statuses import CaseCode, FailureKind, VerdictDetail
+from shared.text import shorten_end
 
 log = get_logger(__name__)
 
+_MIB = 1024 * 1024
+_OUTPUT_MIB = 1
+# Limits of canaries that try other limits: a run's own may be too small for any program.
+_SECONDS, _MEMORY, _PROCESSES = 10.0, 512, 16
+# Address space of an interpreter before it does anything, in MiB, generously.
+_INTERPRETER = 160
+# More MiB than this some machines refuse to any program.
+_MOST_BELOW = 2048
+_LONG_INPUT = 3 * _MIB // 2
+# A program is killed at 1.25 times the CPU limit, so work for 0.76 of it shows a limit that is
+# halved, or time that is counted twice.
+_LIMIT, _BELOW, _ABOVE, _WAIT = 0.25, 0.19, 3.0, 0.35
+# CPU seconds after which such a program was certainly not stopped at its limit.
+_MOST_CPU = 2.4
+# The same in wall-clock seconds, with a wide margin because load decides.
+_WALL_LIMIT, _WALL_ABOVE = 0.5, 5.0
+_SHOWN = 120
 # Attempts to judge a canary with a wrong time-out.
 _ATTEMPTS = 3
-# Processes of a canary: a run's own limit may be too small for it.
-_PROCESSES = 16
-# A session that ends within these seconds has no other round than the first.
+# A session that ends within these seconds has only the first round.
 _SHORT = 10.0
 # Seconds between two rounds of a session without an end.
 _EVERY = 600
-# Renewals of a claim, in a minute.
-_RENEWALS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryProfile:
+    """The judge's settings that decide which canaries a sample's sandbox gets."""
+
+    method: str
+    language: str
+    functions: bool
+
+    @classmethod
+    def of(cls, settings: JudgeConfig, problem: Problem) -> "CanaryProfile":
+        """The profile of a problem's samples, under the settings for its data set."""
+        functions = not isinstance(problem.tests, StdioTests)
+        if not functions:
+            return cls(settings.method, settings.language, False)
+        # Functions are judged in the same way by all methods but one.
+        return cls("submit" if settings.method == "submit" else "batch", "python", True)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.language} {'functions' if self.functions else 'programs'}"
+
+    @property
+    def strict(self) -> bool:
+        """Whether the method has CPU limits, exact checkers, details and a limit of output."""
+        return self.method == "batch"
+
+
+# The set of canaries
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryCase:
+    """A case of a canary, and the outcome that it must have.
+
+    Attributes:
+        fault: What a sandbox does that judges the case otherwise; a clause without a full stop.
+        stdin: Its input.
+        output: Its expected output.
+        code: The outcome.
+        detail: The outcome's detail; None for any.
+    """
+
+    fault: str
+    stdin: str = ""
+    output: str = "done\n"
+    code: CaseCode = CaseCode.PASSED
+    detail: str | None = None
+
+    def difference(self, outcome: CaseOutcome) -> str | None:
+        """How an outcome differs from the required one; None if it does not."""
+        last = shorten_end((outcome.stderr or "").strip().rsplit("\n", 1)[-1], _SHOWN)
+        shown = f"{outcome.code.name.lower()}, {outcome.detail or 'no detail'}: {last}"
+        if outcome.code is not self.code:
+            return f"{shown} instead of {self.code.name.lower()}"
+        if self.detail is not None and outcome.detail != self.detail:
+            return f"{shown} instead of {self.detail}"
+        if self.code is CaseCode.TIMEOUT and (outcome.cpu_time or 0.0) > _MOST_CPU:
+            return f"{outcome.cpu_time:.1f} s of CPU time were used"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A program, its tests, the required outcomes, and its limits in seconds and MiB.
+
+    Without a limit it has the run's, and at least one that is enough for any canary.
+    """
+
+    name: str
+    code: str
+    tests: Mapping[str, object]
+    cases: Sequence[CanaryCase]
+    seconds: float | None = None
+    memory: int | None = None
+    language: str = "python"
+
+    @property
+    def completion(self) -> str:
+        return f"```{self.language}\n{self.code}```\n"
+
+    @property
+    def problem(self) -> Problem:
+        tests = json.dumps(self.tests)
+        return Problem(dataset="canaries", problem_id=self.name, prompt="", ground_truth=tests)
+
+    def findings(self, outcomes: Sequence[CaseOutcome]) -> list[str]:
+        """Describe how the outcomes differ from the required ones; empty if they do not."""
+        if len(outcomes) != len(self.cases):
+            return [f"{self.cases[0].fault} ({len(outcomes)} of {len(self.cases)} cases ran)"]
+        pairs = zip(self.cases, outcomes, strict=True)
+        texts = [(case.fault, case.difference(outcome)) for case, outcome in pairs]
+        return list(dict.fromkeys(f"{fault} ({text})" for fault, text in texts if text))
+
+    def late(self, outcomes: Sequence[CaseOutcome]) -> bool:
+        """Whether a case timed out that should not: load may be the cause, so it is tried again."""
+        return any(
+            outcome.code is CaseCode.TIMEOUT is not case.code
+            for case, outcome in zip(self.cases, outcomes, strict=False)
+        )
+
+    def config(self, config: Config, method: str) -> Config:
+        """Return a run's config with the canary's limits."""
+        judge: dict[str, object] = {
+            "method": method,
+            "language": self.language,
+            "checker": None,
+            "datasets": {},
+            # A second run with wider limits would hide a limit that is too narrow.
+            "confirm_timeouts": False,
+            "max_output_mb": _OUTPUT_MIB,
+            "max_processes": max(_PROCESSES, config.judge.max_processes),
+        }
+        limits = config.sandbox
+        sandbox = {
+            "timeout": self.seconds or max(_SECONDS, limits.timeout),
+            "memory_limit_mb": self.memory or max(_MEMORY, limits.memory_limit_mb),
+        }
+        return config.model_copy(
+            update={
+                "judge": config.judge.model_copy(update=judge),
+                "sandbox": limits.model_copy(update=sandbox),
+            }
+        )
+
+
+def canaries(profile: CanaryProfile, config: Config, *, limits: bool = True) -> list[Canary]:
+    """The canaries of a profile under a run's limits; none for languages without canaries.
+
+    Python programs try the limits of other languages and of functions, unless ``limits`` is false.
+    The first and the last canary of Python programs are the same program with other input. So
+    results that are remembered by the program alone, and files that it left behind, come to light.
+    """
+    tried = list(_limits(profile, config.sandbox.memory_limit_mb))
+    if profile.functions:
+        tests = {"test": _CHECK, "entry_point": "total", "prompt": _PROMPT}
+        right = CanaryCase("a right function is not accepted")
+        asserted = {"test_list": ["assert total([2, 3])['sum'] == 6"]}
+        fault = "a wrong function is not judged a wrong answer"
+        wrong = CanaryCase(fault, code=CaseCode.WRONG_ANSWER)
+        functions = [
+            Canary("right", _FUNCTION, tests, [right]),
+            Canary("wrong", _FUNCTION, asserted, [wrong]),
+        ]
+        return functions + (tried if limits and profile.strict else [])
+    if profile.language in _COMPILED:
+        title = LANGUAGES[profile.language].title
+        case = CanaryCase(f"a right program in {title} is not accepted", "5\n", "12 35\n")
+        canary = _stdio(title, _COMPILED[profile.language], [case], profile)
+        return [replace(canary, language=profile.language), *(tried if limits else ())]
+    return list(_programs(profile, tried)) if profile.language in PROGRAMS else []
+
+
+def _stdio(
+    name: str,
+    code: str,
+    cases: Sequence[CanaryCase],
+    profile: CanaryProfile,
+    seconds: float | None = None,
+    memory: int | None = None,
+) -> Canary:
+    tests: dict[str, object] = {"checker": "exact"} if profile.strict else {}
+    tests["inputs"] = [case.stdin for case in cases]
+    tests["outputs"] = [case.output for case in cases]
+    return Canary(name, code, tests, cases, seconds, memory)
+
+
+def _programs(profile: CanaryProfile, limits: Sequence[Canary]) -> Iterator[Canary]:
+    fault = (
+        "a right program in Python 3.10 with Unicode text is not accepted, or finds files that "
+        "another program left"
+    )
+    inputs = ["\nžř漢🐍\n", "11\nb\n", "2 3 4\nc d\n"]
+    outputs = ["none\n🐍漢řž\n", "one 3\nb\n", "3 26\nd c\n"]
+    right = [CanaryCase(fault, *texts) for texts in zip(inputs, outputs, strict=True)]
+    yield _stdio("right", _RIGHT, right, profile)
+    wrong = "a wrong output is not judged a wrong answer"
+    cases = [replace(case, fault=wrong, code=CaseCode.WRONG_ANSWER) for case in right]
+    yield _stdio("wrong", _WRONG, cases, profile)
+    if profile.strict:
+        yield _stdio("bytes", _BYTES, list(_bytes()), profile)
+    yield from limits
+    others = "a right program with threads, processes and a shell is not accepted"
+    yield _stdio(
+        "processes", _PROCESSES_PROGRAM, [CanaryCase(others, "6\n", "7 36 7 11\n")], profile
+    )
+    again = [
+        CanaryCase(fault, "5\nx\n", "one 2\nx\n"),
+        CanaryCase(fault, "1 2 3\ny\n", "3 11\ny\n"),
+    ]
+    yield _stdio("right again", _RIGHT, again, profile)
+
+
+def _bytes() -> Iterator[CanaryCase]:
+    fault = "input or output is not passed on byte by byte"
+    texts = (
+        "žluťoučký kůň 漢字 🐍\u2028end\n",
+        "a\r\nb\rc\r\n",
+        "no newline",
+        "d\n\n \t\n",
+        "a\0b\n",
+    )
+    for text in texts:
+        yield CanaryCase(fault, text, f"{len(text.encode())}\n{text}")
+    long = "a line ž\n" * (_LONG_INPUT // 10)
+    size, checksum = len(long.encode()), zlib.crc32(long.encode())
+    yield CanaryCase(f"input is cut or changed: {size} bytes", long, f"{size} {checksum}")
+
+
+def _limits(profile: CanaryProfile, memory: int) -> Iterator[Canary]:
+    failed = CaseCode.RUNTIME_ERROR
+    fault = "an exit code is lost: a right output with exit code 3 is not a runtime error"
+    codes = [CanaryCase(fault, "exit 3\n", code=failed)]
+    fault = "a signal is lost: the end of a program that SIGSEGV killed is another one"
+    codes.append(
+        CanaryCase(fault, "signal 11\n", code=failed, detail="SIGSEGV" if profile.strict else None)
+    )
+    # SandboxFusion's data-set API limits no memory.
+    spaces = [] if profile.method == "submit" else list(_spaces(profile, memory))
+    if profile.strict:
+        cases = [*spaces, *codes, *_outputs(), *_times()]
+        yield _stdio("limits", _LIMITS, cases, profile, _LIMIT, memory)
+        return
+    yield _stdio("limits", _LIMITS, [*spaces, *codes], profile, None, memory)
+    fault = f"time limit not enforced: {_WALL_ABOVE} s asleep under a limit of {_WALL_LIMIT} s"
+    late = CanaryCase(fault, f"wait {_WALL_ABOVE}\n", code=CaseCode.TIMEOUT)
+    yield _stdio("time limit", _LIMITS, [late], profile, _WALL_LIMIT)
+
+
+def _spaces(profile: CanaryProfile, limit: int) -> Iterator[CanaryCase]:
+    below = min(_MOST_BELOW, int((limit - _INTERPRETER) * 0.8))
+    if below > 0:
+        fault = f"memory is refused: {below} MiB under a limit of {limit} MiB"
+        yield CanaryCase(fault, f"space {below * _MIB}\n")
+    above = limit + limit // 10 + 64
+    fault = f"memory limit not enforced: {above} MiB allocated under a limit of {limit} MiB"
+    detail = VerdictDetail.MEMORY_LIMIT if profile.strict else None
+    yield CanaryCase(fault, f"space {above * _MIB}\n", code=CaseCode.RUNTIME_ERROR, detail=detail)
+
+
+def _outputs() -> Iterator[CanaryCase]:
+    limit = _OUTPUT_MIB * _MIB
+    line, below, above = "x" * 63 + "\n", limit - 4096, limit + 65536
+    fault = f"output is cut or refused: {below} bytes under a limit of {limit}"
+    yield CanaryCase(fault, f"print {below}\n", line * (below // 64))
+    fault = f"output limit not enforced: {above} bytes under a limit of {limit}"
+    code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.OUTPUT_LIMIT
+    yield CanaryCase(fault, f"print {above}\n", line * (above // 64), code, detail)
+
+
+def _times() -> Iterator[CanaryCase]:
+    fault = f"waiting is counted as work: {_WAIT} s asleep under a limit of {_LIMIT} s"
+    yield CanaryCase(fault, f"wait {_WAIT}\n")
+    fault = f"time is miscounted: {_BELOW} s of work fails under a limit of {_LIMIT} s"
+    yield CanaryCase(fault, f"work {_BELOW}\n")
+    # The last one, because a run may allow a single time-out.
+    fault = f"time limit not enforced: {_ABOVE} s of work under a limit of {_LIMIT} s"
+    yield CanaryCase(fault, f"work {_ABOVE}\n", code=CaseCode.TIMEOUT)
+
+
+# Judging of a set
+
+
+async def judge_canaries(
+    profile: CanaryProfile, config: Config, client: SandboxClient, url: str, *, limits: bool = True
+) -> CanaryReport:
+    """Judge the canaries of a profile on one sandbox, by the code that judges samples.
+
+    Args:
+        profile: The profile.
+        config: The run's config, from which the limits are scaled.
+        client: Client of the sandbox.
+        url: The sandbox's URL, for the report.
+        limits: Try the limits for functions and languages besides Python, too.
+    """
+    first, *rest = canaries(profile, config, limits=limits)
+    findings: dict[str, list[CanaryFinding]] = {"wrong": [], "unjudged": [], "unable": []}
+
+    async def judge(canary: Canary) -> None:
+        kind, texts = await _judged(canary, Judge(canary.config(config, profile.method), client))
+        findings[kind] += [CanaryFinding(canary=canary.name, text=text) for text in texts]
+        if texts:
+            log.error("canary not right", kind=kind, canary=canary.name, sandbox=url, texts=texts)
+
+    began, at = time.monotonic(), time.time()
+    await judge(first)
+    environment = None
+    if findings["unjudged"]:
+        text = "not sent, because the sandbox did not judge the first one"
+        findings["unjudged"] += [CanaryFinding(canary=one.name, text=text) for one in rest]
+    else:
+        environment = await client.environment()
+        await asyncio.gather(*map(judge, rest[:-1]))
+        await asyncio.gather(*map(judge, rest[-1:]))
+    return CanaryReport(
+        sandbox=url,
+        profile=str(profile),
+        at=at,
+        seconds=time.monotonic() - began,
+        sent=1 + len(rest),
+        environment=environment,
+        **findings,
+    )
+
+
+async def _judged(canary: Canary, judge: Judge) -> tuple[str, list[str]]:
+    """Judge a canary, again after a wrong time-out; return the kind of findings, and them."""
+    for _ in range(_ATTEMPTS):
+        try:
+            judgement = await judge.judge(canary.problem, canary.completion, Attempts())
+        except SandboxUnavailableError as error:
+            no_compiler = error.failures[-1].kind == FailureKind.COMPILER
+            return "unable" if no_compiler else "unjudged", [str(error)]
+        except ConfigError as error:
+            return "unable", [str(error)]
+        if not canary.late(judgement.cases):
+            break
+    if any(case.code is CaseCode.API_ERROR for case in judgement.cases):
+        return "unjudged", ["no usable result"]
+    return "wrong", canary.findings(judgement.cases)
+
+
+# Rounds of a run
 
 
 class CanaryRounds:
-    """Starts the rounds of a process; Redis decides which process judges a round.
+    """Starts the rounds of a process, beside the first and the last samples of a session.
+
+    Redis decides which process judges a round: the one that stores the claim.
 
     Args:
         commands: Connection to the ledger.
@@ -64,16 +412,14 @@ class CanaryRounds:
             ending: The run ends when it has so many samples without a verdict.
         """
         began = self._begun.get((run, profile))
-        if not profile.supported or (began is not None and time.monotonic() - began < _SHORT):
+        if profile.language not in PROGRAMS or (began and time.monotonic() - began < _SHORT):
             return
         self._begun.setdefault((run, profile), time.monotonic())
         try:
             name = await self._due(run, ending, first=began is None)
-            if name is None:
-                return
             # The last samples may all be of one profile.
             profiles = [profile] if began is None else [p for r, p in self._begun if r == run]
-            for one, url in product(profiles, client.pool.urls):
+            for one, url in product(profiles if name else (), client.pool.urls):
                 claim = keys.RunKeys(run).canaries, f"{url} {one} {name}"
                 [claimed] = await self._commands.send([("HSETNX", *claim, time.time())])
                 if claimed:
@@ -107,7 +453,6 @@ class CanaryRounds:
         self, claim: tuple[str, str], round_: Callable[[], Awaitable[CanaryReport]]
     ) -> None:
         """Replace the claim by the report, unless the run was deleted meanwhile."""
-        renewing = asyncio.create_task(self._renew(claim))
         try:
             report = await round_()
         except BaseException as error:
@@ -116,10 +461,7 @@ class CanaryRounds:
             with suppress(RedisError):
                 await self._commands.send([("HDEL", *claim)])
             raise
-        finally:
-            renewing.cancel()
         self._on_report(report)
-        # A judge that is stopped here may have stored it: the claim must not be deleted any more.
         try:
             [claimed] = await self._commands.send([("HEXISTS", *claim)])
             if claimed:
@@ -127,106 +469,148 @@ class CanaryRounds:
         except RedisError as error:
             log.warning("canaries not recorded", reason=str(error))
 
-    async def _renew(self, claim: tuple[str, str]) -> None:
-        """Renew a claim for a minute, so that only that of a killed judge expires early."""
-        for _ in range(_RENEWALS):
-            await asyncio.sleep(CLAIM_SECONDS / 4)
-            with suppress(RedisError):
-                [claimed] = await self._commands.send([("HEXISTS", *claim)])
-                if claimed:
-                    await self._commands.send([("HSET", *claim, time.time())])
 
+# Programs
 
-async def judge_canaries(
-    profile: CanaryProfile, config: Config, client: SandboxClient, url: str, *, limits: bool = True
-) -> CanaryReport:
-    """Judge the canaries of a profile on one sandbox, by the code that judges samples.
+# Needs Python 3.10 (``match``, ``bit_count``, ``zip(strict=)``) and UTF-8; writes to both streams,
+# and leaves files behind, which no other program may find.
+_RIGHT = """\
+import os, sys
 
-    Args:
-        profile: The profile.
-        config: The run's config, from which the limits are scaled.
-        client: Client of the sandbox.
-        url: The sandbox's URL, for the report.
-        limits: Try the limits for a language besides Python, too.
-    """
-    found = canaries(profile, config, limits=limits)
-    others, last = found[1:-1], found[1:][-1:]
-    round_ = _Round(profile, config, client)
-    began, at = time.monotonic(), time.time()
-    await round_.add(found[0])
-    environment = None
-    if round_.unjudged:
-        text = "not sent, because the sandbox did not judge the first one"
-        round_.unjudged += [CanaryFinding(canary=one.name, text=text) for one in found[1:]]
-    else:
-        environment = await client.environment()
-        await asyncio.gather(*map(round_.add, others))
-        await asyncio.gather(*map(round_.add, last))
-    for finding in round_.wrong:
-        log.error("canary judged wrongly", sandbox=url, finding=finding.text)
-    return CanaryReport(
-        sandbox=url,
-        profile=str(profile),
-        at=at,
-        seconds=time.monotonic() - began,
-        sent=len(found),
-        environment=environment,
-        wrong=round_.wrong,
-        unjudged=round_.unjudged,
-        unable=round_.unable,
-    )
+def describe(values):
+    match values:
+        case []:
+            return "none"
+        case [int(number)]:
+            return f"one {number.bit_count()}"
+        case [head, *rest]:
+            total = sum(a * b for a, b in zip(values, rest + [head], strict=True))
+            return f"{len(values)} {total}"
 
+print("working", file=sys.stderr, flush=True)
+values = [int(word) for word in input().split()]
+print(describe(values))
+print(input()[::-1])
+for folder in "/tmp", "/dev/shm", ".":
+    place = os.path.join(folder, f"plumbline-canary-{len(values)}")
+    if os.path.exists(place):
+        print("found", folder)
+    try:
+        open(place, "w").close()
+    except OSError:
+        pass
+"""
 
-class _Round:
-    """Judges canaries one by one, and keeps what differs from the required verdicts."""
+_WRONG = """\
+print(len(input().split()))
+"""
 
-    def __init__(self, profile: CanaryProfile, config: Config, client: SandboxClient) -> None:
-        self.wrong: list[CanaryFinding] = []
-        self.unjudged: list[CanaryFinding] = []
-        self.unable: list[CanaryFinding] = []
-        self._profile = profile
-        self._config = config
-        self._client = client
+# The length and the bytes themselves, or the length and a checksum of a long input.
+_BYTES = """\
+import sys, zlib
+text = sys.stdin.buffer.read()
+print("working", file=sys.stderr)
+if len(text) > 9999:
+    sys.stdout.buffer.write(b"%d %d" % (len(text), zlib.crc32(text)))
+else:
+    sys.stdout.buffer.write(b"%d\\n" % len(text) + text)
+"""
 
-    async def add(self, canary: Canary) -> None:
-        """Judge a canary, again after a wrong time-out, which load may cause."""
-        judge = Judge(self._limits(canary), self._client)
-        try:
-            for _ in range(_ATTEMPTS):
-                judgement = await judge.judge(canary.problem, canary.completion, Attempts())
-                found = canary.findings(judgement.cases)
-                if not canary.late(judgement.cases):
-                    break
-        except SandboxUnavailableError as error:
-            unable = error.failures[-1].kind == FailureKind.COMPILER
-            self._skip(self.unable if unable else self.unjudged, canary, str(error))
-        except ConfigError as error:
-            self._skip(self.unable, canary, str(error))
-        else:
-            if any(case.code is CaseCode.API_ERROR for case in judgement.cases):
-                self._skip(self.unjudged, canary, "no usable result")
-            else:
-                self.wrong += [CanaryFinding(canary=canary.name, text=text) for text in found]
+# The input names the limit to try.
+_LIMITS = """\
+import os, sys, time
+kind, amount = input().split()
+if kind == "work":
+    while time.process_time() < float(amount):
+        pass
+elif kind == "wait":
+    time.sleep(float(amount))
+elif kind == "space":
+    space = bytes(int(amount))
+elif kind == "print":
+    sys.stdout.write(("x" * 63 + "\\n") * (int(amount) // 64))
+    sys.exit(0)
+print("done", flush=True)
+if kind == "exit":
+    os._exit(int(amount))
+if kind == "signal":
+    os.kill(os.getpid(), int(amount))
+    time.sleep(1)
+"""
 
-    def _skip(self, kind: list[CanaryFinding], canary: Canary, text: str) -> None:
-        log.warning("canary not judged", canary=canary.name, reason=text)
-        kind.append(CanaryFinding(canary=canary.name, text=text))
+_PROCESSES_PROGRAM = """\
+import multiprocessing, os, subprocess, threading
 
-    def _limits(self, canary: Canary) -> Config:
-        judge: dict[str, object] = {
-            "method": self._profile.method,
-            "language": canary.language,
-            "checker": None,
-            "datasets": {},
-            # A second run with wider limits would hide a limit that is too narrow.
-            "confirm_timeouts": False,
-            "max_output_mb": OUTPUT_MIB,
-            "max_processes": max(_PROCESSES, self._config.judge.max_processes),
-        }
-        sandbox = {"timeout": canary.timeout, "memory_limit_mb": canary.memory}
-        return self._config.model_copy(
-            update={
-                "judge": self._config.judge.model_copy(update=judge),
-                "sandbox": self._config.sandbox.model_copy(update=sandbox),
-            }
-        )
+number, results = int(input()), []
+thread = threading.Thread(target=lambda: results.append(number + 1))
+thread.start()
+thread.join()
+ours, theirs = multiprocessing.Pipe()
+context = multiprocessing.get_context("fork")
+child = context.Process(target=lambda: theirs.send(number * number))
+child.start()
+results.append(ours.recv())
+child.join()
+pid = os.fork()
+if pid == 0:
+    os._exit(7)
+results.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+done = subprocess.run(["sh", "-c", "echo $((5 + 6))"], capture_output=True, text=True)
+print(*results, done.stdout.strip())
+"""
+
+# Right programs in the other languages: they print a number plus 7 and times 7.
+_COMPILED = {
+    "cpp": """\
+#include <iostream>
+#include <tuple>
+int main() {
+    long n;
+    std::cin >> n;
+    auto [sum, product] = std::tuple{n + 7, n * 7};  // C++17
+    std::cout << sum << " " << product << "\\n";
+}
+""",
+    "java": """\
+public class Main {
+    public static void main(String[] arguments) {
+        var n = new java.util.Scanner(System.in).nextLong();
+        System.out.println((n + 7) + " " + n * 7);
+    }
+}
+""",
+    "nodejs": """\
+const n = Number(require('fs').readFileSync(0, 'utf8'));
+console.log(`${n + 7} ${n * 7}`);
+""",
+    "rust": """\
+fn main() {
+    let n: i64 = std::io::stdin().lines().next().unwrap().unwrap().parse().unwrap();
+    println!("{} {}", n + 7, n * 7);
+}
+""",
+    "go": """\
+package main
+import "fmt"
+func main() {
+	var n int
+	fmt.Scan(&n)
+	fmt.Println(n+7, n*7)
+}
+""",
+}
+
+_PROMPT = "def total(values, step=1):\n"
+_FUNCTION = """\
+def total(values, step=1):
+    match values:
+        case []:
+            return {"sum": 0, "text": ""}
+        case [int(), *rest]:
+            return {"sum": sum(values) * step, "text": "žluť", "rest": tuple(rest)}
+"""
+_CHECK = """\
+def check(candidate):
+    assert candidate([]) == {"sum": 0, "text": ""}
+    assert candidate([4, 5, 6], step=3) == {"sum": 45, "text": "žluť", "rest": (5, 6)}
+"""

@@ -3,7 +3,7 @@
 import http.client
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from urllib.request import Request
 
@@ -72,51 +72,39 @@ class JudgeMetrics:
         self.judged = 0
         self.distrusted: dict[str, str] = {}
         self._sandboxes = LabelValues(_MAX_SANDBOXES)
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self._samples = Counter(
-            "plumbline_judge_samples",
-            "Samples judged, by status.",
-            ["status"],
-            registry=self.registry,
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"plumbline_judge_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, value: Callable[[], float]) -> None:
+            Gauge(f"plumbline_judge_{name}", text, registry=registry).set_function(value)
+
+        self._samples = counter("samples", "Samples judged, by status.", "status")
+        self._requests = counter(
+            "sandbox_requests", "Requests made to the sandbox, failed ones included."
         )
-        self._requests = Counter(
-            "plumbline_judge_sandbox_requests",
-            "Requests made to the sandbox, failed ones included.",
-            registry=self.registry,
+        self._busy = counter(
+            "busy_seconds", "Seconds spent judging, summed over the completions in flight."
         )
-        self._busy = Counter(
-            "plumbline_judge_busy_seconds",
-            "Seconds spent judging, summed over the completions in flight.",
-            registry=self.registry,
-        )
-        Gauge(
-            "plumbline_judge_concurrency",
-            "Completions that the process may judge at once.",
-            registry=self.registry,
-        ).set(concurrency)
-        Gauge(
-            "plumbline_judge_in_flight",
-            "Completions that the process judges now.",
-            registry=self.registry,
-        ).set_function(lambda: self.in_flight)
-        self._confirmations = Counter(
-            "plumbline_judge_timeout_confirmations",
+        self._confirmations = counter(
+            "timeout_confirmations",
             "Cases run a second time because load may have been why they took too long.",
-            ["outcome"],
-            registry=self.registry,
+            "outcome",
         )
-        self._canaries = Counter(
-            "plumbline_judge_canaries",
+        self._canaries = counter(
+            "canaries",
             "Canaries sent to sandboxes, by whether they got the expected verdict.",
-            ["sandbox", "outcome"],
-            registry=self.registry,
+            *("sandbox", "outcome"),
         )
-        Gauge(
-            "plumbline_judge_sandboxes_distrusted",
+        gauge("concurrency", "Completions that the process may judge at once.", lambda: concurrency)
+        gauge("in_flight", "Completions that the process judges now.", lambda: self.in_flight)
+        gauge(
+            "sandboxes_distrusted",
             "Sandboxes that judged canaries wrongly in their latest round.",
-            registry=self.registry,
-        ).set_function(lambda: len(self.distrusted))
+            lambda: len(self.distrusted),
+        )
 
     @contextmanager
     def judging(self) -> Iterator[None]:

@@ -1,22 +1,21 @@
-"""Judging of samples, with the sandboxes, configs and problems that a process keeps."""
+"""Judging of batches, with the sandboxes, configs and problems that a process keeps."""
 
 import asyncio
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 
 from redis.exceptions import RedisError
 from rq.worker import BaseWorker
 
-from services.judge.canaries import CanaryRounds
-from services.judge.canary_programs import CanaryProfile
+from services.judge.canaries import CanaryProfile, CanaryRounds
 from services.judge.health import JudgeMetrics
 from services.judge.judging import Judge
 from services.judge.methods.base import compute
-from services.judge.permits import SandboxPool
+from services.judge.permits import SandboxPool, urgent
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.settings import JudgeSettings
@@ -27,10 +26,10 @@ from shared.case_records import SampleCases
 from shared.config import RULES, Config, validate_config
 from shared.errors import ConfigError, PlumblineError
 from shared.ledger import keys
-from shared.ledger.ledger import problem_key, text, unjudged_verdict
+from shared.ledger.ledger import problem_key, text, unjudged_verdict, write_verdict
 from shared.ledger.packing import unpack
 from shared.ledger.pipelined import Command, PipelinedRedis
-from shared.ledger.queue import TROUBLE
+from shared.ledger.queue import TROUBLE, Batch
 from shared.schemas import (
     Generation,
     InfraFailure,
@@ -48,43 +47,41 @@ log = get_logger(__name__)
 _PROBLEMS_KEPT = 32
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeInput:
-    """A completion and the data that its judging needs, as they were when they were read.
+class Lane:
+    """Completions of one queue: so many are judged at once, and there is room for the next jobs.
 
-    Attributes:
-        run: The run's id.
-        sample: The sample to judge.
-        completion: None if the completion was deleted or replaced meanwhile.
-        judged: Whether the sample has a verdict already.
-        config: The run's config as JSON; None if the run does not exist.
-        problem: As stored; None if it is missing, or was not asked for.
+    There is room while the process has fewer completions than twice what it judges at once, so that
+    the next ones are there when places become free. Rewards and evaluations have a lane each, so
+    neither waits for the other's places.
     """
 
-    run: str
-    sample: SampleId
-    completion: Generation | None
-    judged: bool
-    config: str | None
-    problem: bytes | None
+    def __init__(self, places: int) -> None:
+        self.places = asyncio.Semaphore(places)
+        self.room = threading.Event()  # threads wait for it
+        self.room.set()
+        self._limit = 2 * places
+        self._count = 0
+
+    def count(self, by: int) -> None:
+        """Count completions that were taken or, below 0, judged."""
+        self._count += by
+        (self.room.set if self._count < self._limit else self.room.clear)()
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedSample:
-    """A verdict, and the packed cases if the run records them."""
-
-    verdict: Verdict
-    cases: bytes | None = None
+def lanes_of(places: int) -> dict[str, Lane]:
+    """Return a lane for each queue."""
+    return {queue: Lane(places) for queue in (keys.REWARD_QUEUE, keys.JUDGE_QUEUE)}
 
 
 class SampleJudge:
-    """Judges samples concurrently; the clients of all sandboxes share one Redis connection.
+    """Judges batches of completions; the clients of all sandboxes share one Redis connection.
 
     Args:
         settings: Settings of the process.
         commands: Connection to Redis; the caller closes it, after :meth:`close`.
         name: The process's name.
         metrics: Metrics of the process.
+        lanes: The lane of each queue.
         workers: Names of its RQ workers.
     """
 
@@ -94,16 +91,67 @@ class SampleJudge:
         commands: PipelinedRedis,
         name: str,
         metrics: JudgeMetrics,
+        lanes: Mapping[str, Lane],
         workers: Sequence[str] = (),
     ) -> None:
         self.name = name
         self._workers = [BaseWorker.redis_worker_namespace_prefix + worker for worker in workers]
         self._settings = settings
         self._commands = commands
+        self._metrics = metrics
+        self._lanes = lanes
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._cancelled = False
         self._sandboxes: dict[tuple[object, ...], tuple[SandboxClient, SandboxPool]] = {}
         self._problems: dict[tuple[str, str, str], Problem] = {}
         self._kept = max(_PROBLEMS_KEPT, 2 * settings.concurrency)
         self._canaries = CanaryRounds(commands, metrics.count_canaries)
+
+    async def judge_batch(self, batch: Batch, queue: str, *, again: bool = False) -> None:
+        """Judge what has no verdict; ``again`` if the batch was delivered before.
+
+        A completion that raises leaves the others alone. They are judged before this raises.
+        """
+        urgent.set(queue == keys.REWARD_QUEUE)
+        lane = self._lanes[queue]
+        lane.count(len(batch.completions))
+        tasks = [
+            asyncio.create_task(self._judge_sample(lane, batch.run, sample, sha256, again=again))
+            for sample, sha256 in batch.completions
+        ]
+        self._tasks.update(tasks)
+        if self._cancelled:
+            self.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.difference_update(tasks)
+        for result in results:
+            if result is not None:
+                raise result
+
+    def cancel(self) -> None:
+        """Cancel all batches, now and later."""
+        self._cancelled = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def _judge_sample(
+        self, lane: Lane, run: str, sample: SampleId, sha256: str, *, again: bool
+    ) -> None:
+        names = keys.RunKeys(run)
+        try:
+            async with lane.places:
+                stored = await self._read(run, sample, sha256)
+                if stored is None:
+                    return
+                if again:
+                    await self._commands.send([("HINCRBY", names.meta, "jobs_redelivered", 1)])
+                with self._metrics.judging():
+                    verdict, cases = await self.judge(run, *stored)
+                self._metrics.count(verdict)
+        finally:
+            lane.count(-1)  # one that waits for Redis to store its verdict leaves room
+        if await write_verdict(self._commands, names, verdict, cases):
+            log.debug("judged", run=run, sample=sample.key, status=verdict.final_status.value)
 
     async def close(self) -> None:
         await self._canaries.close()
@@ -125,42 +173,48 @@ class SampleJudge:
                     )
             reported = trouble is not None
 
-    async def read(self, run: str, sample: SampleId, sha256: str) -> JudgeInput:
-        """Read the input of a completion, with its problem unless that is in memory."""
-        problem = not self._knows_problem(run, sample)
-        found = await self._read(run, sample, sha256, problem=problem)
-        if not problem and not self._knows_problem(run, sample):  # forgotten during the read
-            found = await self._read(run, sample, sha256, problem=True)
-        return found
+    async def _read(
+        self, run: str, sample: SampleId, sha256: str
+    ) -> tuple[Generation, str | None, Problem | None] | None:
+        """Read a completion, the run's config, and the problem unless that is in memory.
 
-    def _knows_problem(self, run: str, sample: SampleId) -> bool:
-        return (run, sample.dataset, sample.problem_id) in self._problems
-
-    async def _read(self, run: str, sample: SampleId, sha256: str, *, problem: bool) -> JudgeInput:
-        names = keys.RunKeys(run)
+        Returns:
+            None if the completion was deleted, replaced or judged meanwhile.
+        """
+        names, key = keys.RunKeys(run), (run, sample.dataset, sample.problem_id)
+        problem = self._problems.get(key)
         commands: list[Command] = [
             ("HGET", names.completions, sample.key),
             ("HEXISTS", names.verdicts, sample.key),
             ("HGET", names.meta, "config"),
         ]
-        if problem:
+        if problem is None:
             field = problem_key(sample.dataset, sample.problem_id)
             commands.append(("HGET", names.problems, field))
         packed, judged, config, *rest = await self._commands.send(commands)
-        completion = None if packed is None else Generation.model_validate_json(unpack(packed))
-        if completion is not None and completion.completion_sha256 != sha256:
-            completion = None
-        return JudgeInput(
-            run=run,
-            sample=sample,
-            completion=completion,
-            judged=bool(judged),
-            config=None if config is None else text(config),
-            problem=rest[0] if rest else None,
-        )
+        generation = None if packed is None else Generation.model_validate_json(unpack(packed))
+        if judged or generation is None or generation.completion_sha256 != sha256:
+            log.debug("completion judged, deleted or replaced", run=run, sample=sample.key)
+            return None
+        if problem is None and rest[0] is not None:
+            problem = self._problems[key] = Problem.model_validate_json(unpack(rest[0]))
+            if len(self._problems) > self._kept:
+                del self._problems[next(iter(self._problems))]
+        return generation, None if config is None else text(config), problem
 
-    async def judge(self, found: JudgeInput, generation: Generation) -> JudgedSample:
+    async def judge(
+        self, run: str, generation: Generation, document: str | None, problem: Problem | None
+    ) -> tuple[Verdict, bytes | None]:
         """Judge a completion; failures of the infrastructure are in the verdict.
+
+        Args:
+            run: The run's id.
+            generation: The completion.
+            document: The run's config as JSON; None if the run does not exist.
+            problem: None if the run does not have it.
+
+        Returns:
+            The verdict, and the packed cases if the run records them.
 
         Raises:
             PlumblineError: The ledger lacks the run or the problem.
@@ -168,24 +222,28 @@ class SampleJudge:
         """
         attempts = Attempts()
         try:
-            config = self._config(found)
+            config = _config_of(run, document)
         except ConfigError as error:
-            return JudgedSample(_unjudged(found.run, generation, error, attempts))
-        problem = self._problem(found)
+            return _unjudged(run, generation, error, attempts), None
+        if problem is None:
+            sample = generation.sample
+            raise PlumblineError(
+                f"run {run!r} has no problem {sample.problem_id!r} in {sample.dataset!r}"
+            )
         # A trainer's samples are forgotten with their answers.
-        recorded = "none" if keys.is_reward_run(found.run) else config.output.cases
+        recorded = "none" if keys.is_reward_run(run) else config.output.cases
         try:
             judge = Judge(config, self._sandbox(config), recorded)
             judgement = await judge.judge(problem, generation.completion, attempts)
         except (SandboxUnavailableError, ConfigError) as error:
-            return JudgedSample(_unjudged(found.run, generation, error, attempts))
+            return _unjudged(run, generation, error, attempts), None
         finally:
             # Not before the first samples, which would wait for them, and not after a verdict is
             # stored: after the last one the run waits for the rounds that were started.
-            await self._start_canaries(found.run, config, problem)
+            await self._start_canaries(run, config, problem)
         requests, failures = attempts.requests, attempts.failures
         verdict = to_verdict(generation, judgement, requests, failures, self.name)
-        return JudgedSample(verdict, await _packed_cases(verdict, judgement, recorded))
+        return verdict, await _packed_cases(verdict, judgement, recorded)
 
     async def _start_canaries(self, run: str, config: Config, problem: Problem) -> None:
         if not config.judge.canaries.enabled:
@@ -197,46 +255,18 @@ class SampleJudge:
             return  # the sample's verdict has the reason
         await self._canaries.start(run, profile, config, client, self._settings.concurrency)
 
-    def _config(self, found: JudgeInput) -> Config:
-        # Read for each job: a resumed run may have a corrected config.
-        if found.config is None:
-            raise PlumblineError(f"run {found.run!r} is not in the ledger")
-        return _config_of(f"the config of run {found.run!r}", found.config)
-
-    def _problem(self, found: JudgeInput) -> Problem:
-        sample = found.sample
-        key = (found.run, sample.dataset, sample.problem_id)
-        problem = self._problems.pop(key, None)
-        if problem is None:
-            if found.problem is None:
-                raise PlumblineError(
-                    f"run {found.run!r} has no problem {sample.problem_id!r} in {sample.dataset!r}"
-                )
-            problem = Problem.model_validate_json(unpack(found.problem))
-        self._problems[key] = problem  # the latest used is the last
-        if len(self._problems) > self._kept:
-            del self._problems[next(iter(self._problems))]
-        return problem
-
-    def _addresses(self, config: Config) -> list[Address]:
-        given = self._settings.sandboxes or config.sandbox_urls
-        return [Address.parse(url) for url in given]
-
     def _sandbox(self, config: Config) -> SandboxClient:
-        addresses = self._addresses(config)
+        urls = self._settings.sandboxes or config.sandbox_urls
         attempts, budget = config.judge.max_attempts, config.judge.retry_budget
         concurrency = config.sandbox.max_concurrency
-        key = (*addresses, attempts, budget, concurrency)
+        key = (*urls, attempts, budget, concurrency)
         if key not in self._sandboxes:
+            addresses = [Address.parse(url) for url in urls]
             # A run's own address may be anybody's who can write to Redis.
             headers = self._settings.sandbox_headers if self._settings.sandboxes else {}
             # Keys, metrics and records name a sandbox without its password.
-            pool = SandboxPool(
-                self._commands,
-                [address.url for address in addresses],
-                self.name,
-                max_concurrency=concurrency,
-            )
+            names = [address.url for address in addresses]
+            pool = SandboxPool(self._commands, names, self.name, max_concurrency=concurrency)
             client = SandboxClient(
                 pool,
                 max_attempts=attempts,
@@ -269,36 +299,38 @@ def _unjudged(
     error: SandboxUnavailableError | ConfigError,
     attempts: Attempts,
 ) -> Verdict:
-    reason = str(_failure(error))
-    log.error("sample not judged", run=run, sample=generation.sample.key, reason=reason)
-    verdict = unjudged_verdict(generation.sample, generation.completion_sha256, reason)
     failures = list(attempts.failures)
     if isinstance(error, CheckerFailedError):  # no attempt failed, the checker did
         failures += error.failures
+        reason = str(error)
+    else:
+        unavailable = isinstance(error, SandboxUnavailableError)
+        kind = FailureKind.SANDBOX if unavailable else FailureKind.CONFIG
+        reason = str(InfraFailure(kind=kind, text=str(error)))
+    log.error("sample not judged", run=run, sample=generation.sample.key, reason=reason)
+    verdict = unjudged_verdict(generation.sample, generation.completion_sha256, reason)
     return verdict.model_copy(update={"attempts": attempts.requests, "infra_failures": failures})
 
 
-def _failure(error: SandboxUnavailableError | ConfigError) -> InfraFailure:
-    if isinstance(error, CheckerFailedError):
-        return error.failures[-1]
-    unavailable = isinstance(error, SandboxUnavailableError)
-    kind = FailureKind.SANDBOX if unavailable else FailureKind.CONFIG
-    return InfraFailure(kind=kind, text=str(error))
+def _config_of(run: str, document: str | None) -> Config:
+    """Parse a run's config, for each job, because a resumed run may have a corrected one.
 
-
-def _config_of(what: str, document: str) -> Config:
-    """Parse a config; the runner checked it, so only another release wrote what is unknown here.
+    The runner checked it, so only another release wrote what is unknown here.
 
     Raises:
         ConfigError: It has keys or values that this release does not know, or other rules.
+        PlumblineError: There is no such run.
     """
+    if document is None:
+        raise PlumblineError(f"run {run!r} is not in the ledger")
     try:
         config = _parsed_config(document)
         if config.judge.rules != RULES:
             raise ConfigError(f"judge.rules is {config.judge.rules}, but this judge's are {RULES}")
     except ConfigError as error:
         raise ConfigError(
-            f"{what} cannot be read by this judge ({release()}): {error}; another release wrote it"
+            f"the config of run {run!r} cannot be read by this judge ({release()}): {error}; "
+            "another release wrote it"
         ) from None
     return config
 

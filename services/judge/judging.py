@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 
 from services.judge import verdict
 from services.judge.methods.base import Method, Task, compute
-from services.judge.methods.batch import BatchMethod
-from services.judge.methods.call_tests import CallMethod
-from services.judge.methods.compute_score import ComputeScoreMethod
-from services.judge.methods.function_tests import FunctionMethod
-from services.judge.methods.program_tests import ProgramMethod
+from services.judge.methods.functions import FunctionMethod, ProgramMethod
+from services.judge.methods.stdio import BatchMethod, CallMethod, ComputeScoreMethod
 from services.judge.methods.submit import SubmitMethod
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError

@@ -6,18 +6,18 @@ connection a sandbox is paused.
 """
 
 import asyncio
-import hashlib
 import random
 import uuid
-from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from services.judge.places import urgent
 from shared.errors import ServiceError
 from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.service.logs import get_logger
@@ -25,122 +25,83 @@ from shared.service.logs import get_logger
 log = get_logger(__name__)
 T = TypeVar("T")
 
+urgent: ContextVar[bool] = ContextVar("urgent", default=False)
+"""Whether the present task judges a reward, for which a trainer's GPUs wait."""
+
 # Bounds of the seconds between two questions of a waiter that nobody of its process wakes.
 _ASK_AGAIN = (0.05, 0.15)
 # Waiters that a permit given back wakes: the first one may wait for another sandbox.
 _WOKEN = 2
 
-# KEYS: of each sandbox held (permit -> expiry), alone (the exclusive permit), and paused. ARGV: the
-# command, the seconds of a lease, and the command's arguments.
+# KEYS: of a sandbox: held (permit -> expiry), alone (the exclusive permit), and paused. ARGV: a
+# command, a permit, the seconds of a lease, and
+# ask: the cap, or 0 for exclusive use. Returns 1 if the permit is granted, 2 if the sandbox is
+#   reserved for it, otherwise 0. Idempotent.
+# renew: nothing more.
+# release: the seconds of a pause, which has no effect after the permit expired, or an empty text.
+#   Also for a waiter, which may have been granted the permit.
 _SCRIPT = Script("""
-local COMMAND, LEASE = ARGV[1], tonumber(ARGV[2])
 local RESERVED, LEAST_PAUSE, LONGEST_PAUSE, KEPT = 2, 0.5, 60, 24 * 3600
-local COUNT = #KEYS / 3
+local held, alone, paused = KEYS[1], KEYS[2], KEYS[3]
+local command, permit, lease, value = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local time = redis.call('TIME')
-local NOW = time[1] + time[2] / 1e6
+local now = time[1] + time[2] / 1e6
 
-local function held(n) return KEYS[3 * n - 2] end
-local function alone(n) return KEYS[3 * n - 1] end
-local function paused(n) return KEYS[3 * n] end
 local function milliseconds(seconds) return math.ceil(1000 * seconds) end
 
-local function hold(n, permit)
-  redis.call('ZADD', held(n), NOW + LEASE, permit)
-  redis.call('EXPIRE', held(n), KEPT)
-  if redis.call('GET', alone(n)) == permit then
-    redis.call('PEXPIRE', alone(n), milliseconds(LEASE))
+local function hold()
+  redis.call('ZADD', held, now + lease, permit)
+  redis.call('EXPIRE', held, KEPT)
+  if redis.call('GET', alone) == permit then
+    redis.call('PEXPIRE', alone, milliseconds(lease))
   end
+  return 1
 end
 
-local function leave(n, permit)
-  if redis.call('GET', alone(n)) == permit then redis.call('DEL', alone(n)) end
-  return redis.call('ZREM', held(n), permit) == 1
-end
+if command == 'renew' then return hold() end
 
-local function pause(n, seconds)
-  local wanted = milliseconds(math.max(LEAST_PAUSE, math.min(seconds, LONGEST_PAUSE)))
-  if redis.call('PTTL', paused(n)) < wanted then redis.call('SET', paused(n), 1, 'PX', wanted) end
-end
-
-local commands = {}
-
--- ask PERMIT EXCLUSIVE ONLY AVOID CAP... -> the number of its sandbox, or 0. Idempotent.
-function commands.ask(permit, exclusive, only, avoid, ...)
-  local caps, open, others_open = { ... }, {}, false
-  for n = 1, COUNT do
-    redis.call('ZREMRANGEBYSCORE', held(n), '-inf', NOW)
-    if redis.call('ZSCORE', held(n), permit) then return n end
-    open[n] = redis.call('EXISTS', paused(n)) == 0
-    others_open = others_open or open[n] and n ~= tonumber(avoid)
+local reserved = redis.call('GET', alone)
+if command == 'release' then
+  if reserved == permit then redis.call('DEL', alone) end
+  if redis.call('ZREM', held, permit) == 1 and value then
+    local pause = milliseconds(math.max(LEAST_PAUSE, math.min(value, LONGEST_PAUSE)))
+    if redis.call('PTTL', paused) < pause then redis.call('SET', paused, 1, 'PX', pause) end
   end
-  local best, least
-  for i = 1, COUNT do
-    local n = (math.floor(NOW * 1e6) + i) % COUNT + 1 -- ties take turns
-    local reserved, used = redis.call('GET', alone(n)), redis.call('ZCARD', held(n))
-    local share = reserved == permit and -1 or used / caps[n]
-    local wanted = only == '0' or tonumber(only) == n
-    local avoided = only == '0' and others_open and n == tonumber(avoid)
-    local free = open[n] and (not reserved or reserved == permit)
-    if free and wanted and not avoided and (exclusive == '1' or share < 1)
-      and (not best or share < least) then
-      best, least = n, share
-    end
-  end
-  if not best then return 0 end
-  if exclusive == '1' then
-    redis.call('SET', alone(best), permit, 'PX', milliseconds(RESERVED))
-    if redis.call('ZCARD', held(best)) > 0 then return 0 end
-  end
-  hold(best, permit)
-  return best
+  return 0
 end
 
--- renew (SANDBOX PERMIT)...
-function commands.renew(...)
-  local pairs_ = { ... }
-  for i = 1, #pairs_, 2 do hold(pairs_[i], pairs_[i + 1]) end
+redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
+if redis.call('ZSCORE', held, permit) then return 1 end
+if redis.call('EXISTS', paused) == 1 or (reserved and reserved ~= permit) then return 0 end
+local used = redis.call('ZCARD', held)
+if value == 0 then
+  redis.call('SET', alone, permit, 'PX', milliseconds(RESERVED))
+  if used > 0 then return 2 end
+elseif used >= value then
+  return 0
 end
-
--- release SANDBOX PERMIT PAUSE: no effect after the permit expired.
-function commands.release(n, permit, seconds)
-  if leave(n, permit) and seconds ~= '' then pause(n, tonumber(seconds)) end
-end
-
--- withdraw PERMIT: of a waiter, which may have been granted it.
-function commands.withdraw(permit)
-  for n = 1, COUNT do leave(n, permit) end
-end
-
--- used -> permits held of each sandbox.
-function commands.used()
-  local used = {}
-  for n = 1, COUNT do used[n] = redis.call('ZCOUNT', held(n), NOW, '+inf') end
-  return used
-end
-
-return commands[COMMAND](unpack(ARGV, 3))
+return hold()
 """)
 
 
+@dataclass(slots=True)
 class Permit:
-    """The right to have one program run by the sandbox at ``url``."""
+    """The right to have one program run by the sandbox at ``url``.
 
-    def __init__(self, name: str, url: str) -> None:
-        self.name = name
-        self.url = url
-        self.paused: float | None = None
+    When it is given back, the sandbox is paused for all processes, for ``paused`` seconds.
+    """
 
-    def pause(self, seconds: float) -> None:
-        """Pause the sandbox for all processes when the permit is given back."""
-        self.paused = seconds
+    name: str
+    url: str
+    paused: float | None = None
 
 
 class SandboxPool:
-    """Shares sandboxes among all processes that use the same Redis and the same URLs.
+    """Shares sandboxes among all processes that use the same Redis.
 
     Args:
         commands: Connection to Redis; the caller closes it, after the pool.
-        urls: The sandboxes. Pools with the same URLs share their permits.
+        urls: The sandboxes.
         holder: Name of the process, which identifies its permits in Redis.
         max_concurrency: Cap on the calls of one sandbox. Each process uses its own.
         lease: Seconds after which the permits of a killed process expire.
@@ -155,18 +116,12 @@ class SandboxPool:
         max_concurrency: int,
         lease: float = 10.0,
     ) -> None:
-        self.urls = tuple(urls)
+        self.urls = tuple(dict.fromkeys(urls))
         self._commands = commands
         self._holder = holder
-        self._sorted = sorted(set(urls))
         self._max_concurrency = max_concurrency
-        self._caps = dict.fromkeys(self._sorted, max_concurrency)
+        self._caps = dict.fromkeys(self.urls, max_concurrency)
         self._lease = lease
-        pool = hashlib.sha256("\n".join(self._sorted).encode()).hexdigest()[:16]
-        names = ("held", "alone", "paused")
-        self._keys = tuple(
-            f"plumbline:permits:{pool}:{name}:{url}" for url in self._sorted for name in names
-        )
         self._held: dict[str, str] = {}
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._renewal: asyncio.Task[None] | None = None
@@ -184,21 +139,18 @@ class SandboxPool:
 
         Args:
             exclusive: Wait until the sandbox is idle, and admit no other request meanwhile.
-            avoid: URL of a sandbox to use only if all others are paused.
+            avoid: URL of a sandbox to use only if all others are full or paused.
             only: URL of the one sandbox to use; ``avoid`` then has no effect.
 
         Raises:
             ServiceError: Redis is still unavailable after all retries.
         """
-        permit = await self._acquire(exclusive, avoid, only)
+        name = f"{self._holder}:{uuid.uuid4().hex}"
+        permit = await self._acquire(name, self._order(avoid, only), exclusive)
         try:
             yield permit
         finally:
             await asyncio.shield(self._start(self._release(permit)))
-
-    async def used(self) -> dict[str, int]:
-        """Return how many permits of each sandbox are held."""
-        return dict(zip(self._sorted, await self._run("used"), strict=True))
 
     async def close(self) -> None:
         """Stop renewing, and wait until the permits of cancelled tasks are released."""
@@ -206,25 +158,35 @@ class SandboxPool:
             self._renewal.cancel()
         await asyncio.gather(*self._unfinished, return_exceptions=True)
 
-    async def _acquire(self, exclusive: bool, avoid: str | None, only: str | None) -> Permit:
-        name = f"{self._holder}:{uuid.uuid4().hex}"
+    def _order(self, avoid: str | None, only: str | None) -> list[str]:
+        """The sandboxes to ask, the one with the smallest share of this process's calls first."""
+        calls = Counter(self._held.values())
+        order = random.sample(self.urls, len(self.urls)) if only is None else [only]
+        return sorted(order, key=lambda url: (url == avoid, calls[url] / self._caps[url]))
+
+    async def _acquire(self, name: str, order: Sequence[str], exclusive: bool) -> Permit:
         while True:
-            asking = self._start(self._ask(name, exclusive, avoid, only))
+            asking = self._start(self._ask(name, order, exclusive))
             try:
                 url = await asyncio.shield(asking)
                 if url is not None:
-                    return self._hold(Permit(name, url))
+                    break
                 await self._wait()
             except asyncio.CancelledError:
-                await asyncio.shield(self._start(self._withdraw(name, asking)))
+                await asyncio.shield(self._start(self._withdraw(name, order, asking)))
                 raise
+        self._held[name] = url
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self._renew())
+        return Permit(name, url)
 
-    async def _ask(
-        self, name: str, exclusive: bool, avoid: str | None, only: str | None
-    ) -> str | None:
-        places = [self._sorted.index(url) + 1 if url in self._caps else 0 for url in (only, avoid)]
-        found = await self._run("ask", name, int(exclusive), *places, *self._caps.values())
-        return self._sorted[found - 1] if found else None
+    async def _ask(self, name: str, order: Sequence[str], exclusive: bool) -> str | None:
+        for url in order:
+            cap = 0 if exclusive else self._caps[url]
+            reply = await self._run("ask", name, url, cap)
+            if reply:
+                return url if reply == 1 else None
+        return None
 
     async def _wait(self) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -235,15 +197,17 @@ class SandboxPool:
             if woken in self._waiting:
                 self._waiting.remove(woken)
 
-    async def _withdraw(self, name: str, asking: asyncio.Task[str | None]) -> None:
+    async def _withdraw(
+        self, name: str, order: Sequence[str], asking: asyncio.Task[str | None]
+    ) -> None:
         await asyncio.wait([asking])  # it would be granted the permit after the withdrawal
-        await self._run("withdraw", name)
+        for url in order:
+            await self._run("release", name, url)
 
     async def _release(self, permit: Permit) -> None:
         del self._held[permit.name]
-        place = self._sorted.index(permit.url) + 1
         paused = "" if permit.paused is None else permit.paused
-        await self._run("release", place, permit.name, paused)
+        await self._run("release", permit.name, permit.url, paused)
         for _ in range(min(_WOKEN, len(self._waiting))):
             self._waiting.popleft().set_result(None)
 
@@ -254,30 +218,21 @@ class SandboxPool:
         task.add_done_callback(self._unfinished.discard)
         return task
 
-    def _hold(self, permit: Permit) -> Permit:
-        self._held[permit.name] = permit.url
-        if self._renewal is None or self._renewal.done():
-            self._renewal = asyncio.create_task(self._renew())
-        return permit
-
     async def _renew(self) -> None:
         await asyncio.sleep(self._lease / 3)
         while self._held:
-            held = [(self._sorted.index(url) + 1, name) for name, url in self._held.items()]
             try:
-                await self._run("renew", *(part for pair in held for part in pair))
+                for name, url in list(self._held.items()):
+                    if name in self._held:  # not released meanwhile
+                        await self._run("renew", name, url)
             except ServiceError as error:
                 log.error("cannot renew permits", reason=str(error))
             await asyncio.sleep(self._lease / 3)
 
-    async def _run(self, command: str, *args: str | float) -> Any:  # noqa: ANN401 - per command
-        with _service_errors():
-            return await self._commands.run(_SCRIPT, self._keys, [command, self._lease, *args])
-
-
-@contextmanager
-def _service_errors() -> Iterator[None]:
-    try:
-        yield
-    except (RedisConnectionError, RedisTimeoutError) as error:
-        raise ServiceError(f"sandbox permits are unavailable: Redis: {error}") from None
+    async def _run(self, command: str, name: str, url: str, value: str | float = "") -> int:
+        names = [f"plumbline:permits:{kind}:{url}" for kind in ("held", "alone", "paused")]
+        arguments: list[str | float] = [command, name, self._lease, value]
+        try:
+            return int(await self._commands.run(_SCRIPT, names, arguments))
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise ServiceError(f"sandbox permits are unavailable: Redis: {error}") from None

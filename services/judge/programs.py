@@ -1,4 +1,4 @@
-"""Programs that run an answer: function tests (HumanEval, MBPP), calls with JSON arguments.
+"""Programs that run an answer: function tests, verl's calls, preambles of conventions.
 
 Includes the classification of a program's exit.
 """
@@ -9,14 +9,13 @@ import signal
 from collections.abc import Sequence
 from string import Template
 
-from services.judge.conventions import IMPORTS
 from services.judge.harness.functions import EXIT_CODES
 from services.judge.harness.sources import source
-from shared.extraction import Extraction
+from shared.extraction import Extraction, future_imports
 from shared.function_plan import with_prompt
 from shared.harness.languages import LANGUAGES
 from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode, VerdictDetail
+from shared.statuses import CaseCode, Convention, VerdictDetail
 
 EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
 EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
@@ -24,6 +23,37 @@ _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 # What programs that get no memory print; a runtime prints more after it.
 _REFUSED = [sign for language in LANGUAGES.values() for sign in language.refused]
+
+# The imports and recursion limit that LiveCodeBench, verl and APPS give an answer. Sources:
+# ``prime_code/utils.py`` and ``sandbox_fusion/utils.py`` of verl 0.9.1, ``import_string`` of
+# ``lcb_runner/evaluation/testing_util.py`` of LiveCodeBench, ``run_test`` of
+# ``eval/testing_util.py`` of APPS. How results compare is in ``shared.harness.function_calls``.
+
+# Modules that verl and LiveCodeBench import for the answer, in their order.
+_STAR = (
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random"),
+    *("statistics", "itertools", "functools", "operator", "io", "sys", "json"),
+    *("builtins", "typing"),
+)
+IMPORTS = "".join(
+    [f"from {module} import *\n" for module in _STAR]
+    + [f"import {module}\n" for module in _STAR[:-2]]
+)
+_APPS = """\
+import sys, time, itertools, collections, math, fractions, random, heapq
+from itertools import accumulate, product, permutations, combinations
+from collections import Counter, OrderedDict, deque, defaultdict, ChainMap
+from functools import lru_cache
+from math import sqrt, sin, cos, tan, ceil, fabs, floor, gcd, exp, log, log2
+from typing import List, Tuple
+from heapq import *
+"""
+
+_PREAMBLES = {
+    Convention.VERL: IMPORTS,
+    Convention.LIVECODEBENCH: f"{IMPORTS}sys.setrecursionlimit(50000)\n",
+    Convention.APPS: _APPS,
+}
 
 _PROGRAM = Template(
     """\
@@ -90,6 +120,20 @@ def wrap_call(answer: str, fn_name: str) -> str:
     exception in the function prints no result and ends with exit code 0, which is a wrong answer.
     """
     return _PROGRAM.substitute(imports=IMPORTS, answer=answer, name=repr(fn_name))
+
+
+def preamble(convention: Convention, answer: str) -> str:
+    """Return what a convention puts before an answer; numpy, which loads slowly, if it is used."""
+    numpy = convention is Convention.APPS and re.search(r"\bnp\b", answer)
+    return _PREAMBLES[convention] + ("import numpy as np\n" if numpy else "")
+
+
+def with_preamble(program: str, convention: Convention | None) -> str:
+    """Put the imports and limits of a convention before a program; verl sets none for programs."""
+    if convention in (None, Convention.VERL):
+        return program
+    futures, program = future_imports(program)  # they must come first
+    return "\n".join([*futures, preamble(convention, program) + program])
 
 
 # Classification of exits

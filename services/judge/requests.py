@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -34,18 +34,9 @@ class RunCode:
 
     @property
     def body(self) -> bytes:
-        return json.dumps(
-            {
-                "code": self.code,
-                "language": self.language,
-                "stdin": self.stdin,
-                "compile_timeout": self.compile_timeout,
-                "run_timeout": self.run_timeout,
-                "memory_limit_MB": self.memory_limit_mb,
-                "files": self.files,
-                "fetch_files": self.fetch_files,
-            }
-        ).encode()
+        fields = asdict(self)
+        fields["memory_limit_MB"] = fields.pop("memory_limit_mb")
+        return json.dumps(fields).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,9 @@ import copy
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
@@ -30,7 +29,6 @@ from services.judge.requests import (
 )
 from shared.address import Address
 from shared.environment import PROGRAM, SandboxEnvironment
-from shared.foreign_json import JsonError
 from shared.function_plan import IMPORT_SECONDS, failed_trials, trial_program
 from shared.harness.wire import (
     CALL_RESULT,
@@ -68,6 +66,8 @@ _ASK_AGAIN = 30.0
 _UNKNOWN = (None, -math.inf)
 # Statuses of a sandbox, or of a proxy before it, that is full or unavailable.
 _OUTAGES = (429, 502, 503)
+_LONGEST_DELAY = 5.0  # of a retry, before jitter
+_LONGEST_PAUSE = 30.0  # of a ``Retry-After``
 # Failures that take so long that two of them are enough, and that the program may cause.
 _SLOW, _MOST_SLOW = (FailureKind.READ_TIMEOUT, "http_504"), 2
 
@@ -95,10 +95,12 @@ class SandboxUnavailableError(Exception):
 
 
 class _AttemptFailedError(Exception):
-    """A failed attempt that may be retried.
+    """A failed attempt.
 
-    ``busy``: the sandbox was full or unavailable; the request is not the cause. ``pause``: seconds
-    for which the sandbox gets no further request; None for no pause.
+    Attributes:
+        busy: Whether the sandbox was full or unavailable; the request is not the cause.
+        pause: Seconds for which the sandbox gets no further request; None for no pause.
+        final: Whether the sandbox rejects the request, so that a retry is useless.
     """
 
     def __init__(
@@ -107,24 +109,13 @@ class _AttemptFailedError(Exception):
         *,
         busy: bool = False,
         pause: float | None = None,
+        final: bool = False,
     ) -> None:
         super().__init__(str(failure))
         self.failure = failure
         self.busy = busy
         self.pause = pause
-
-
-class _RejectedError(Exception):
-    """A 4xx response: the request is invalid, so a retry is useless."""
-
-    def __init__(self, failure: InfraFailure, status: int) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
-        self.status = status
-
-
-class _NotOfferedError(Exception):
-    """A sandbox that offered an endpoint was replaced by one without it."""
+        self.final = final
 
 
 # The client
@@ -149,24 +140,13 @@ class RetryTimings:
 
     Attributes:
         first_delay: Delay before the first retry; each further one is twice as long.
-        max_delay: Longest delay before jitter.
-        jitter: Bounds of the random factor of a delay.
-        max_retry_after: Longest ``Retry-After`` that is honoured.
         queueing: Time that a call may wait in a busy sandbox, in addition to its own limits.
         connect: Time to establish a connection.
     """
 
     first_delay: float = 0.2
-    max_delay: float = 5.0
-    jitter: tuple[float, float] = (0.5, 1.5)
-    max_retry_after: float = 30.0
     queueing: float = 60.0
     connect: float = 10.0
-
-    def delay(self, failures: int, retry_after: float) -> float:
-        backoff: float = min(self.max_delay, self.first_delay * 2 ** (failures - 1))
-        # Jitter must not shorten the time that the sandbox asks for.
-        return retry_after + random.uniform(*self.jitter) * backoff
 
 
 class SandboxClient:
@@ -253,9 +233,9 @@ class SandboxClient:
             SandboxUnavailableError: No usable response within the budget, or the sandbox rejects
                 the request.
         """
-        send = partial(self._post, "/run_code", request.body, RunCodeResponse.model_validate_json)
-        call = _Call("/run_code", request.longest, send, alone)
-        return await self._call_with_retries(call, attempts)
+        parse = RunCodeResponse.model_validate_json
+        call = _Call("/run_code", request.body, request.longest, parse, alone)
+        return await self._call(call, attempts)
 
     async def run_cases(
         self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
@@ -268,13 +248,14 @@ class SandboxClient:
             SandboxUnavailableError: As ``run_code``.
         """
         if await self._all_offer_cases():
-            body = request.model_dump_json().encode()
-            send = partial(self._post, "/run_cases", body, CALL_RESULT.validate_json)
-            call = _Call("/run_cases", request.limits.call, send, alone)
+            body, longest = request.model_dump_json().encode(), request.limits.call
+            call = _Call("/run_cases", body, longest, CALL_RESULT.validate_json, alone)
             try:
-                return await self._call_with_retries(call, attempts)
-            except _NotOfferedError:
-                self._offers_cases.clear()
+                return await self._call(call, attempts)
+            except SandboxUnavailableError as error:
+                if error.failures[-1].kind != "http_404":
+                    raise
+                self._offers_cases.clear()  # the sandbox was replaced by another one
         return await run_with_harness(self, request, attempts, alone=alone)
 
     async def failed_imports(
@@ -341,11 +322,11 @@ class SandboxClient:
         Raises:
             SandboxUnavailableError: As ``run_code``.
         """
-        send = partial(self._post, "/submit", request.body, SubmitResponse.model_validate_json)
-        call = _Call("/submit", request.longest, send, alone)
-        return await self._call_with_retries(call, attempts)
+        parse = SubmitResponse.model_validate_json
+        call = _Call("/submit", request.body, request.longest, parse, alone)
+        return await self._call(call, attempts)
 
-    async def _call_with_retries(self, call: "_Call[Response]", attempts: Attempts) -> Response:
+    async def _call(self, call: "_Call[Response]", attempts: Attempts) -> Response:
         # The budget starts at the first failure: before that the call only waited for a permit.
         give_up_at: float | None = None
         failures: list[InfraFailure] = []
@@ -361,24 +342,23 @@ class SandboxClient:
                         answer = await self._attempt(permit.url, call)
                     self._outage.succeeded(began)
                     return answer
-                except _RejectedError as error:
-                    if call.path == "/run_cases" and error.status == HTTPStatus.NOT_FOUND:
-                        raise _NotOfferedError from None
-                    log.error("sandbox rejects the request", reason=str(error))
-                    raise SandboxUnavailableError([*failures, error.failure]) from None
                 except _AttemptFailedError as error:
-                    if error.pause is not None:
-                        permit.pause(error.pause)
                     failed = error
+                    permit.paused = error.pause
+            failures.append(failed.failure)
+            if failed.final:
+                log.error("sandbox rejects the request", reason=str(failed))
+                raise SandboxUnavailableError(failures)
             if failed.busy:
                 self._outage.failed(str(failed))
             avoid = permit.url
-            failures.append(failed.failure)
             attempts.failures.append(failed.failure)
             broken += not failed.busy
             slow += failed.failure.kind in _SLOW
             give_up_at = give_up_at or self._clock() + self._retry_budget
-            delay = self._timings.delay(len(failures), failed.pause or 0.0)
+            backoff = min(_LONGEST_DELAY, self._timings.first_delay * 2 ** (len(failures) - 1))
+            # Jitter must not shorten the time that the sandbox asks for.
+            delay = (failed.pause or 0.0) + random.uniform(0.5, 1.5) * backoff
             out_of_time = slow >= _MOST_SLOW or self._clock() + delay > give_up_at
             if broken >= self._max_attempts or out_of_time:
                 raise SandboxUnavailableError(failures)
@@ -387,58 +367,45 @@ class SandboxClient:
 
     async def _attempt(self, url: str, call: "_Call[Response]") -> Response:
         deadline = call.longest + self._timings.queueing
+        headers = {"Content-Type": "application/json", **self._headers(url)}
         try:
-            async with asyncio.timeout(deadline):
-                answer = await call.send(url)
-        except (JsonError, AnswerTooLargeError) as error:
-            failure = InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=str(error))
-            raise _AttemptFailedError(failure) from None
+            async with (
+                asyncio.timeout(deadline),
+                self._session.post(
+                    f"{url}{call.path}", data=call.body, headers=headers, allow_redirects=False
+                ) as response,
+            ):
+                body = await read_answer(response, _MAX_ANSWER)
+        except AnswerTooLargeError as error:
+            raise _AttemptFailedError(_unusable(str(error))) from None
         except aiohttp.ClientError as error:  # before TimeoutError: some of aiohttp's are both
             failure = InfraFailure(kind=type(error).__name__, text=str(error))
             raise _AttemptFailedError(failure, busy=True, pause=0.0) from None
         except TimeoutError:
             failure = InfraFailure(kind=FailureKind.READ_TIMEOUT, text=f"{deadline:.0f} s")
             raise _AttemptFailedError(failure, pause=0.0) from None
-        if getattr(answer, "status", None) == "SandboxError":
-            said = getattr(answer, "message", "")
-            failure = InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=redact(said[-1000:])[-200:])
-            raise _AttemptFailedError(failure)
-        return answer
-
-    async def _post(
-        self, path: str, body: bytes, parse: Callable[[bytes], Response], url: str
-    ) -> Response:
-        headers = {**_JSON, **self._headers(url)}
-        async with self._session.post(
-            f"{url}{path}", data=body, headers=headers, allow_redirects=False
-        ) as response:
-            found = await self._read(response)
+        _check_status(response.status, response.headers.get("Retry-After"), body)
         try:
-            return parse(found)
-        except (ValidationError, JsonError):
-            raise JsonError(_excerpt(found)) from None
-
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        """Read an answer of status 200.
-
-        Raises:
-            _RejectedError, _AttemptFailedError: It has another status.
-        """
-        body = await read_answer(response, _MAX_ANSWER)
-        retry_after = _seconds(response.headers.get("Retry-After"), self._timings.max_retry_after)
-        _check_status(response.status, retry_after, body)
-        return body
+            answer = call.parse(body)
+        except ValidationError:
+            raise _AttemptFailedError(_unusable(_excerpt(body))) from None
+        if isinstance(answer, RunCodeResponse) and answer.status == "SandboxError":
+            text = redact(answer.message[-1000:])[-200:]
+            raise _AttemptFailedError(InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=text))
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
 class _Call(Generic[Response]):
     path: str
+    body: bytes
     longest: float
-    send: Callable[[str], Awaitable[Response]]
+    parse: Callable[[bytes], Response]
     alone: bool
 
 
-_JSON = {"Content-Type": "application/json"}
+def _unusable(text: str) -> InfraFailure:
+    return InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=text)
 
 
 def _excerpt(body: bytes) -> str:
@@ -446,20 +413,20 @@ def _excerpt(body: bytes) -> str:
     return redact(body[:1000].decode("utf-8", "replace"))[:200]
 
 
-def _check_status(status: int, retry_after: float, body: bytes) -> None:
-    excerpt = _excerpt(body)
+def _check_status(status: int, retry_after: str | None, body: bytes) -> None:
+    """Raise an ``_AttemptFailedError`` unless the status is 200."""
+    failure = InfraFailure(kind=f"http_{status}", text=_excerpt(body) or None)
     if status in (*_OUTAGES, HTTPStatus.GATEWAY_TIMEOUT):
-        failure = InfraFailure(kind=f"http_{status}", text=excerpt or None)
         busy = status in _OUTAGES
-        raise _AttemptFailedError(failure, busy=busy, pause=retry_after)
-    if status != 200:
-        failure = InfraFailure(kind=f"http_{status}", text=excerpt)
-        raise (_AttemptFailedError(failure) if status >= 500 else _RejectedError(failure, status))
+        raise _AttemptFailedError(failure, busy=busy, pause=_seconds(retry_after))
+    if status != HTTPStatus.OK:
+        raise _AttemptFailedError(failure, final=status < 500)
 
 
-def _seconds(header: str | None, most: float) -> float:
+def _seconds(header: str | None) -> float:
+    """Return the seconds of a ``Retry-After`` header; 0 for a date."""
     try:
         # In this order "nan" becomes 0.
-        return max(0.0, min(float(header), most)) if header else 0.0
+        return max(0.0, min(float(header), _LONGEST_PAUSE)) if header else 0.0
     except ValueError:
         return 0.0

@@ -11,10 +11,9 @@ import base64
 import json
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from functools import cache
 from importlib.resources import files
 from weakref import WeakKeyDictionary
 
@@ -28,19 +27,26 @@ from shared.harness.wire import CaseRun
 from shared.schemas import InfraFailure, StdioTests, sha256
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
-_SECONDS = 2.0
+# Least limits of a checker.
+_SECONDS, _MEMORY_MB = 2.0, 1024
 # Bytes of an output as it is sent; a request may have about twice as many, and inputs besides.
 _MOST_OUTPUT = 24 * 2**20
-_MEMORY_MB = 1024
 # Outputs of an answer on which a checker may exceed its time, before it is asked no further.
 _MOST_STALLS = 2
 _COMPILE_SECONDS = 120.0
 _SHOWN = 300
-_BINARIES_KEPT = 32
-_CASES_KEPT = 20_000
+_BINARIES_KEPT, _REPORTS_KEPT = 32, 20_000
 _TESTLIB = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]testlib\.h[>"].*$', re.MULTILINE)
 _ELF = b"\x7fELF"
 _STARTED = b"!"
+# Exit codes: testlib's for a wrong answer (also of its form) and, in ``harness/checking.py``, ours.
+_WRONG, _POINTS, _PARTIAL = (1, 2, 4, 8), 7, range(50, 251)
+_FAULTS: Mapping[int, CheckerFault] = {
+    3: CheckerFault.FAILED,
+    40: CheckerFault.NOT_COMPILED,
+    41: CheckerFault.CRASHED,
+}
+_SCORE = re.compile(r"points (-?\d+(?:\.\d+)?)")
 
 
 class CheckerFailedError(SandboxUnavailableError):
@@ -55,55 +61,19 @@ class CheckerFailedError(SandboxUnavailableError):
         self.fault = fault
 
 
-class _Outcome(Enum):
-    ACCEPTED = "accepted"
-    WRONG = "wrong"
-    POINTS = "points"
-
-
-# Exit codes: testlib's for a wrong answer (also of its form) and, in ``harness/checking.py``, ours.
-_ACCEPTED, _WRONG, _POINTS, _PARTIAL = 0, (1, 2, 4, 8), 7, range(50, 251)
-_FAULTS: Mapping[int, CheckerFault] = {
-    3: CheckerFault.FAILED,
-    40: CheckerFault.NOT_COMPILED,
-    41: CheckerFault.CRASHED,
-}
-_SCORE = re.compile(r"points (-?\d+(?:\.\d+)?)")
-
-
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """Result of the checker for one case; ``points`` have the checker's own scale."""
+    """Result of the checker for one output; ``points`` have the checker's own scale."""
 
-    outcome: _Outcome
+    accepted: bool
     comment: str
-    points: float = 0.0
+    points: float | None = None
 
     def passes(self, expected: "_Report") -> bool:
         """Whether an output is right; with points, if it has as many as the expected output."""
-        if self.outcome is expected.outcome is _Outcome.POINTS:
+        if self.points is not None and expected.points is not None:
             return self.points >= expected.points
-        return self.outcome is _Outcome.ACCEPTED
-
-    @classmethod
-    def of(cls, code: int, comment: str) -> "_Report":
-        """Interpret an exit code.
-
-        Raises:
-            CheckerFailedError: The checker failed, or the code has no meaning.
-        """
-        if code == _ACCEPTED:
-            return cls(_Outcome.ACCEPTED, comment)
-        if code in _WRONG:
-            return cls(_Outcome.WRONG, comment)
-        if code == _POINTS and (score := _SCORE.match(comment)):
-            return cls(_Outcome.POINTS, comment, float(score[1]))
-        if code in _PARTIAL:
-            return cls(_Outcome.POINTS, comment, float(code - _PARTIAL.start))
-        if code in _FAULTS:
-            raise CheckerFailedError(_FAULTS[code], comment)
-        said = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise CheckerFailedError(CheckerFault.CRASHED, f"{said} {comment}")
+        return self.accepted
 
 
 @dataclass(slots=True)
@@ -115,13 +85,13 @@ class _Kept:
 
     binaries: dict[str, bytes | CheckerFailedError] = field(default_factory=dict)
     expected: dict[str, _Report] = field(default_factory=dict)
-    compiling: dict[str, asyncio.Lock] = field(default_factory=dict)
+    compiling: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     def trim(self) -> None:
         """Forget what is too much to keep; it is made again when it is needed."""
         if len(self.binaries) > _BINARIES_KEPT:
             self.binaries.clear()
-        if len(self.expected) > _CASES_KEPT:
+        if len(self.expected) > _REPORTS_KEPT:
             self.expected.clear()
 
 
@@ -148,116 +118,96 @@ class SpecialJudge:
         return f"{language}:{sha256(self.source)[:8]}"
 
     async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
-        """Judge the cases that passed so far.
+        """Judge the cases that passed so far; an expected output is judged once per problem.
 
         Raises:
             CheckerFailedError: The checker cannot judge.
             SandboxUnavailableError: The sandbox gave no usable response.
         """
-        places = sorted(p for p, case in outcomes.items() if case.code is CaseCode.PASSED)
-        if long := [p for p in places if _length(outcomes[p].actual) > _MOST_OUTPUT]:
-            code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.OUTPUT_LIMIT
-            cut = {place: replace(outcomes[place], code=code, detail=detail) for place in long}
-            outcomes = {**outcomes, **cut}
-            places = [p for p in places if p not in long]
-        if not places:
-            return outcomes
-        runner = _limited(task)
+        passed = {place: case for place, case in outcomes.items() if case.code is CaseCode.PASSED}
+        code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.OUTPUT_LIMIT
+        cut = {
+            place: replace(case, code=code, detail=detail)
+            for place, case in passed.items()
+            if len(json.dumps(case.actual or "")) > _MOST_OUTPUT
+        }
+        places = sorted(passed.keys() - cut.keys())
+        cases = [passed[place] for place in places]
+        if not cases:
+            return {**outcomes, **cut}
+        task = _limited(task)
         kept = _KEPT.setdefault(task.sandbox, _Kept())
         kept.trim()
-        program = await self._program(runner, kept)
-        cases = [_Case.of(outcomes[place]) for place in places]
-        reports = await self._reports(runner, program, kept, cases)
-        checked = {
-            place: _judged(outcomes[place], *pair)
-            for place, pair in zip(places, reports, strict=True)
-        }
-        return {**outcomes, **checked}
-
-    async def _reports(
-        self, task: Task, program: str, kept: _Kept, cases: Sequence["_Case"]
-    ) -> list[tuple[_Report, _Report]]:
-        """Return the reports on each case's output and on its expected output.
-
-        An expected output is judged once per problem; the checker must accept it.
-        """
-        checker = sha256(program)
-        size = sum(case.size for case in cases)
-        keys = await compute(lambda: [case.expected_key(checker) for case in cases], size)
-        expected = {key: case.with_expected() for key, case in zip(keys, cases, strict=True)}
-        known = {key: kept.expected[key] for key in expected if key in kept.expected}
-        unknown = {key: case for key, case in expected.items() if key not in known}
-        reports = await _run(task, program, [*unknown.values(), *cases])
+        program = await self._program(task, kept)
+        checker, size = sha256(program), sum(map(_size, cases))
+        keys = await compute(lambda: [_expected_key(checker, case) for case in cases], size)
+        unknown = {k: c for k, c in zip(keys, cases, strict=True) if k not in kept.expected}
+        inputs = await compute(
+            lambda: [
+                *(_stdin(case, case.expected) for case in unknown.values()),
+                *(_stdin(case, case.actual) for case in cases),
+            ],
+            2 * size,
+        )
+        reports = await _run(task, program, inputs)
         for key, report in zip(unknown, reports, strict=False):
             if isinstance(report, CheckerFailedError):
                 raise report
-            if report.outcome is _Outcome.WRONG:
+            if not report.accepted and report.points is None:
                 raise CheckerFailedError(CheckerFault.REJECTS_EXPECTED, report.comment)
-            known[key] = report
-        kept.expected |= known
-        ours = [_on_output(report) for report in reports[len(unknown) :]]
-        return [(report, known[key]) for report, key in zip(ours, keys, strict=True)]
+            kept.expected[key] = report
+        pairs = zip(cases, reports[len(unknown) :], keys, strict=True)
+        judged = [_judged(case, report, kept.expected[key]) for case, report, key in pairs]
+        return {**outcomes, **cut, **dict(zip(places, judged, strict=True))}
 
     async def _program(self, task: Task, kept: _Kept) -> str:
-        driver = source("checking")
-        if self.style is not CheckerStyle.BINARY:
-            return f"_STYLE = {self.style.value!r}\n_CHECKER = {self.source!r}\n{driver}"
-        text = self._cpp()
-        key = sha256(text)
-        async with kept.compiling.setdefault(key, asyncio.Lock()):
-            if key not in kept.binaries:
-                kept.binaries[key] = await _compile(task, text)
-            binary = kept.binaries[key]
-        kept.compiling.pop(key, None)
-        if isinstance(binary, CheckerFailedError):
-            raise binary.with_traceback(None)
-        packed = base64.b64encode(binary).decode()
-        return f"_STYLE = {self.style.value!r}\n_CHECKER = {packed!r}\n{driver}"
+        checker = self.source
+        if self.style is CheckerStyle.BINARY:
+            text = self._cpp()
+            key = sha256(text)
+            async with kept.compiling[key]:
+                if key not in kept.binaries:
+                    kept.binaries[key] = await _compile(task, text)
+                binary = kept.binaries[key]
+            kept.compiling.pop(key, None)
+            if isinstance(binary, CheckerFailedError):
+                raise binary.with_traceback(None)
+            checker = base64.b64encode(binary).decode()
+        return f"_STYLE = {self.style.value!r}\n_CHECKER = {checker!r}\n{source('checking')}"
 
     def _cpp(self) -> str:
         """The source with the header in place: a sandbox's compiler gets one file."""
-        here = f'#line 1 "testlib.h"\n{_harness_text("testlib.h")}\n#line 2 "checker.cpp"'
-        text = _TESTLIB.sub(lambda _: here, self.source, count=1)
-        return f"{text}\n{_harness_text('checker_start.cpp')}"
+        folder = files("services.judge.harness")
+        header = folder.joinpath("testlib.h").read_text(encoding="utf-8")
+        here = f'#line 1 "testlib.h"\n{header}\n#line 2 "checker.cpp"'
+        start = folder.joinpath("checker_start.cpp").read_text(encoding="utf-8")
+        return f"{_TESTLIB.sub(lambda _: here, self.source, count=1)}\n{start}"
 
 
-def _length(output: str | None) -> int:
-    """Bytes of an output in a request, which escapes control characters and quotes."""
-    return len(json.dumps(output)) if output else 0
+def _size(case: CaseOutcome) -> int:
+    return sum(len(text or "") for text in (case.input, case.actual, case.expected))
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    input: str
-    output: str
-    expected: str
-
-    @classmethod
-    def of(cls, outcome: CaseOutcome) -> "_Case":
-        return cls(outcome.input or "", outcome.actual or "", outcome.expected or "")
-
-    def with_expected(self) -> "_Case":
-        return replace(self, output=self.expected)
-
-    def expected_key(self, checker: str) -> str:
-        return sha256("\0".join((checker, sha256(self.input), sha256(self.expected))))
-
-    @property
-    def size(self) -> int:
-        return len(self.input) + len(self.output) + len(self.expected)
-
-    @property
-    def stdin(self) -> str:
-        fields = {"input": self.input, "output": self.output, "expected": self.expected}
-        return json.dumps(fields)
+def _expected_key(checker: str, case: CaseOutcome) -> str:
+    return sha256("\0".join((checker, sha256(case.input or ""), sha256(case.expected or ""))))
 
 
-# Text of checkers
+def _stdin(case: CaseOutcome, output: str | None) -> str:
+    texts = {"input": case.input, "output": output, "expected": case.expected}
+    return json.dumps({name: text or "" for name, text in texts.items()})
 
 
-@cache
-def _harness_text(name: str) -> str:
-    return files("services.judge.harness").joinpath(name).read_text(encoding="utf-8")
+def _judged(
+    case: CaseOutcome, report: _Report | CheckerFailedError, expected: _Report
+) -> CaseOutcome:
+    """Return the outcome of a case, whose expected output the checker has accepted."""
+    if isinstance(report, CheckerFailedError):
+        report = _Report(False, str(report))
+    if report.passes(expected):
+        return case
+    comment = f"checker: {report.comment}" if report.comment else ""
+    stderr = "\n".join(text for text in (case.stderr, comment) if text)
+    return replace(case, code=CaseCode.WRONG_ANSWER, stderr=stderr)
 
 
 # Calls
@@ -265,21 +215,20 @@ def _harness_text(name: str) -> str:
 
 def _limited(task: Task) -> Task:
     """Return the task with the limits of a checker: those of an answer, and at least ours."""
-    limits = task.limits.model_copy(
-        update={
-            "timeout": max(task.limits.timeout, _SECONDS),
-            "memory_limit_mb": max(task.limits.memory_limit_mb, _MEMORY_MB),
-        }
+    limits = {
+        "timeout": max(task.limits.timeout, _SECONDS),
+        "memory_limit_mb": max(task.limits.memory_limit_mb, _MEMORY_MB),
+    }
+    settings = {
+        "max_timeouts": _MOST_STALLS,
+        "max_output_mb": 1,
+        "compile_timeout": _COMPILE_SECONDS,
+    }
+    return replace(
+        task,
+        limits=task.limits.model_copy(update=limits),
+        settings=task.settings.model_copy(update=settings),
     )
-    settings = task.settings.model_copy(
-        update={
-            "language": "python",
-            "max_timeouts": _MOST_STALLS,
-            "max_output_mb": 1,
-            "compile_timeout": _COMPILE_SECONDS,
-        }
-    )
-    return replace(task, limits=limits, settings=settings)
 
 
 async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
@@ -289,10 +238,9 @@ async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
         CheckerFailedError: There is no compiler.
         SandboxUnavailableError: The sandbox gave no usable response.
     """
-    settings = task.settings.model_copy(update={"language": "cpp", "max_output_mb": 64})
-    compiling = replace(task, settings=settings)
+    compiling = replace(task, settings=task.settings.model_copy(update={"max_output_mb": 64}))
     try:
-        run = await calls.run_harness(compiling, text, [""])
+        run = await calls.run_harness(compiling, text, [""], calls.raw, "cpp")
     except SandboxUnavailableError as error:
         if error.failures[-1].kind == FailureKind.COMPILER:
             raise CheckerFailedError(CheckerFault.NO_COMPILER, str(error)) from None
@@ -303,33 +251,31 @@ async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
         return CheckerFailedError(CheckerFault.NOT_COMPILED, run.compile_error)
     case = run.cases.get(0)
     if case is None or case.exit_code != 0 or not case.stdout.startswith(_ELF):
-        said = "the compiled program was not returned" + (f": {case.stderr}" if case else "")
-        raise CheckerFailedError(CheckerFault.CRASHED, said)
+        stderr = f": {case.stderr}" if case else ""
+        message = f"the compiled program was not returned{stderr}"
+        raise CheckerFailedError(CheckerFault.CRASHED, message)
     return zlib.compress(case.stdout, 6)
 
 
 async def _run(
-    task: Task, program: str, cases: Sequence[_Case]
+    task: Task, program: str, inputs: Sequence[str]
 ) -> list[_Report | CheckerFailedError]:
-    """Run the checker on all cases; what load may have stopped runs again by itself.
+    """Run the checker on all inputs; what load may have stopped runs again by itself.
 
     Raises:
         SandboxUnavailableError: The sandbox gave no usable response.
     """
-    size = sum(case.size for case in cases)
-    inputs = await compute(lambda: [case.stdin for case in cases], size)
-    run = await calls.run_harness(task, program, inputs)
-    found: dict[int, CaseRun] = dict(run.cases)
-    doubtful = [i for i in range(len(cases)) if i not in found or _stopped(found[i])]
-    if sum(case.limit == "cpu" for case in found.values()) >= _MOST_STALLS:
+    run = await calls.run_harness(task, program, inputs, calls.raw, "python")
+    cases = run.cases
+    if sum(case.limit == "cpu" for case in cases.values()) >= _MOST_STALLS:
         rest = CheckerFailedError(CheckerFault.TIMED_OUT)  # it was not asked about the others
-        return [_parse(found[i]) if i in found else rest for i in range(len(cases))]
+        return [_report(cases[i]) if i in cases else rest for i in range(len(inputs))]
+    doubtful = [i for i in range(len(inputs)) if i not in cases or _stopped(cases[i])]
     if doubtful:
-        again = await calls.run_harness(
-            replace(task, alone=True), program, [inputs[i] for i in doubtful]
-        )
-        found |= {doubtful[i]: case for i, case in again.cases.items()}
-    return [_parse(found.get(i)) for i in range(len(cases))]
+        alone, left = replace(task, alone=True), [inputs[i] for i in doubtful]
+        again = await calls.run_harness(alone, program, left, calls.raw, "python")
+        cases |= {doubtful[i]: case for i, case in again.cases.items()}
+    return [_report(cases.get(i)) for i in range(len(inputs))]
 
 
 def _stopped(case: CaseRun) -> bool:
@@ -337,7 +283,7 @@ def _stopped(case: CaseRun) -> bool:
     return case.limit == "wall" or (case.limit is None and case.exit_code == -9)
 
 
-def _parse(case: CaseRun | None) -> _Report | CheckerFailedError:
+def _report(case: CaseRun | None) -> _Report | CheckerFailedError:
     if case is None:
         return CheckerFailedError(CheckerFault.NO_RESULT)
     if case.limit in ("cpu", "wall"):
@@ -346,22 +292,14 @@ def _parse(case: CaseRun | None) -> _Report | CheckerFailedError:
         return CheckerFailedError(CheckerFault.CRASHED, f"its {case.limit} limit")
     if case.stdout != _STARTED:
         return CheckerFailedError(CheckerFault.NO_RESULT, case.stderr)
-    try:
-        return _Report.of(case.exit_code, case.stderr.strip()[:_SHOWN])
-    except CheckerFailedError as error:
-        return error
-
-
-def _on_output(report: _Report | CheckerFailedError) -> _Report:
-    """Return the report on an answer's output; the checker has accepted the expected one."""
-    if isinstance(report, CheckerFailedError):
-        return _Report(_Outcome.WRONG, str(report))
-    return report
-
-
-def _judged(case: CaseOutcome, report: _Report, expected: _Report) -> CaseOutcome:
-    if report.passes(expected):
-        return case
-    said = f"checker: {report.comment}" if report.comment else ""
-    stderr = "\n".join(text for text in (case.stderr, said) if text)
-    return replace(case, code=CaseCode.WRONG_ANSWER, stderr=stderr)
+    code, comment = case.exit_code, case.stderr.strip()[:_SHOWN]
+    if code == 0 or code in _WRONG:
+        return _Report(code == 0, comment)
+    if code == _POINTS and (score := _SCORE.match(comment)):
+        return _Report(False, comment, float(score[1]))
+    if code in _PARTIAL:
+        return _Report(False, comment, float(code - _PARTIAL.start))
+    if code in _FAULTS:
+        return CheckerFailedError(_FAULTS[code], comment)
+    ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return CheckerFailedError(CheckerFault.CRASHED, f"{ended} {comment}")

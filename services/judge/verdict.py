@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from services.judge.programs import missing_module
 from shared.harness.wire import CaseRun
@@ -171,22 +172,23 @@ def wall_clock_lateness(timed_out: bool, *, alone: bool) -> Lateness:
     return Lateness.LATE if alone else Lateness.DOUBTFUL
 
 
+def _doubtful(outcomes: Mapping[int, CaseOutcome], timeouts: bool) -> set[int]:
+    return {
+        place for place, case in outcomes.items() if case.killed or (timeouts and case.doubtful)
+    }
+
+
+def _left_out(outcomes: Mapping[int, CaseOutcome]) -> set[int]:
+    return {place for place, case in outcomes.items() if case.code is CaseCode.NOT_RUN}
+
+
 def doubtful_cases(outcomes: Mapping[int, CaseOutcome], *, timeouts: bool = True) -> list[int]:
     """Return the cases to run again, alone; those with a doubtful time-out only if ``timeouts``.
 
     Cases that were not run, for too many time-outs, are among them if an outcome is doubtful.
     """
     doubtful = _doubtful(outcomes, timeouts)
-    if not doubtful:
-        return []
-    left = {place for place, case in outcomes.items() if case.code is CaseCode.NOT_RUN}
-    return sorted(doubtful | left)
-
-
-def _doubtful(outcomes: Mapping[int, CaseOutcome], timeouts: bool) -> set[int]:
-    return {
-        place for place, case in outcomes.items() if case.killed or (timeouts and case.doubtful)
-    }
+    return sorted(doubtful | _left_out(outcomes)) if doubtful else []
 
 
 def cases_left(
@@ -204,7 +206,7 @@ def cases_left(
     doubtful = _doubtful(outcomes, timeouts) - set(settled)
     if doubtful or timeouts_left(allowed, outcomes.values()) == 0:
         return sorted(doubtful)
-    return sorted(place for place, case in outcomes.items() if case.code is CaseCode.NOT_RUN)
+    return sorted(_left_out(outcomes))
 
 
 def settle(before: Mapping[int, CaseOutcome], again: Mapping[int, CaseOutcome]) -> Outcomes:
@@ -221,19 +223,14 @@ def count_confirmed(
     doubtful: Iterable[int], first: Mapping[int, CaseOutcome], again: Mapping[int, CaseOutcome]
 ) -> tuple[int, int]:
     """Count the cases that ran again, and how many of them were neither late nor killed then."""
-    ran = [
-        place
-        for place in doubtful
-        if first[place].code is not CaseCode.NOT_RUN
-        and place in again
-        and again[place].code is not CaseCode.NOT_RUN
-    ]
+    left_out = _left_out(first) | _left_out(again)
+    ran = [again[place] for place in doubtful if place in again and place not in left_out]
     flipped = sum(
-        again[place].lateness is Lateness.IN_TIME
-        and again[place].code is not CaseCode.API_ERROR
-        and not again[place].killed
-        and again[place].detail is not VerdictDetail.KILLED_TWICE
-        for place in ran
+        case.lateness is Lateness.IN_TIME
+        and case.code is not CaseCode.API_ERROR
+        and not case.killed
+        and case.detail is not VerdictDetail.KILLED_TWICE
+        for case in ran
     )
     return len(ran), flipped
 
@@ -341,6 +338,7 @@ def to_verdict(
     passed = sum(code is CaseCode.PASSED for code in codes)
     failed = next((i for i, code in enumerate(codes) if code not in _UNFAILED), None)
     detail = judgement.detail or _detail(judgement, status)
+    cpu_times = [case.cpu_time for case in judgement.cases if case.cpu_time is not None]
     return Verdict(
         dataset=generation.dataset,
         problem_id=generation.problem_id,
@@ -356,7 +354,7 @@ def to_verdict(
         cases_not_run=codes.count(CaseCode.NOT_RUN),
         case_codes=[int(code) for code in codes],
         total_judge_time=sum(case.duration for case in judgement.cases),
-        cpu_time=_sum(case.cpu_time for case in judgement.cases),
+        cpu_time=sum(cpu_times) if cpu_times else None,
         peak_memory=max((case.memory for case in judgement.cases if case.memory), default=None),
         error_breakdown=_breakdown(codes),
         first_failed_case=None if failed is None else _failed_case(failed, judgement.cases[failed]),
@@ -386,38 +384,35 @@ def case_results(judgement: Judgement, recorded: RecordedCases) -> tuple[CaseRes
 
 
 def _case_result(place: int, case: CaseOutcome) -> CaseResult:
-    compiling = case.compiling or Compiling()
     if case.code is CaseCode.NOT_RUN:
         return CaseResult(case_index=place, status=NOT_RUN)
-    compiled = CaseResult(
-        case_index=place,
-        status=CASE_STATUS[case.code],
-        compile_duration=_rounded(compiling.seconds),
-        compile_stderr=_shortened(compiling.stderr) or None,
-    )
+    compiling = case.compiling or Compiling()
+    stderr = _shortened(case.stderr)
+    compile_stderr = _shortened(compiling.stderr) or None
+    ran: dict[str, Any] = {}
     if case.code is CaseCode.COMPILE_ERROR:
-        said = compiled.compile_stderr or _shortened(case.stderr) or None
-        return compiled.model_copy(update={"compile_stderr": said})
-    before = compiling.seconds if compiling.within else None
-    return compiled.model_copy(
-        update={
+        compile_stderr = compile_stderr or stderr or None
+    else:
+        before = (compiling.seconds if compiling.within else None) or 0.0
+        ran = {
             "actual": _shortened(case.actual),
-            "stderr": _shortened(case.stderr),
+            "stderr": stderr,
             "exit_code": case.exit_code,
-            "duration": _rounded(max(0.0, case.duration - (before or 0.0))),
+            "duration": _rounded(max(0.0, case.duration - before)),
             "cpu_time": _rounded(case.cpu_time),
             "memory_mb": None if case.memory is None else round(case.memory / 2**20, 3),
         }
+    return CaseResult(
+        case_index=place,
+        status=CASE_STATUS[case.code],
+        compile_duration=_rounded(compiling.seconds),
+        compile_stderr=compile_stderr,
+        **ran,
     )
 
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 6)
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _detail(judgement: Judgement, status: FinalStatus) -> VerdictDetail | str | None:

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -29,15 +29,12 @@ from rq.worker import WorkerStatus
 from rq.worker_registration import register
 
 from services.judge.health import JudgeMetrics
-from services.judge.jobs import JudgedSample, SampleJudge
-from services.judge.places import Places, Room, urgent
+from services.judge.jobs import Lane, SampleJudge, lanes_of
 from services.judge.settings import JudgeSettings
 from shared.ledger import connect_async, fail_fast, keys
 from shared.ledger.connection import give_up
-from shared.ledger.ledger import write_verdict
 from shared.ledger.pipelined import PipelinedRedis
-from shared.ledger.queue import JOB_RETRIES, Batch, JudgeJob, JudgeQueue
-from shared.schemas import SampleId
+from shared.ledger.queue import JOB_RETRIES, JudgeJob, JudgeQueue
 from shared.service.logs import get_logger
 from shared.service.tasks import cancel_and_wait
 
@@ -52,8 +49,8 @@ _SWITCH = 0.001
 _PAUSE = 1
 # Seconds of one wait for a job, for which a judge that is stopped waits, too.
 _WAIT = 0.25
-# Seconds after which a process without room for evaluations looks for a reward.
-_LOOK_FOR_REWARDS = 0.05
+# Seconds after which a process without room for jobs of a queue looks for those of the other one.
+_LOOK_FOR_ROOM = 0.05
 # Seconds for storing what cancelled jobs have left, and for returning permits at the end.
 _CLOSE_SECONDS = 10.0
 
@@ -67,7 +64,7 @@ class JudgeWorker(SimpleWorker):
         redis: The ledger's server.
         judge: Judges a job; called in the thread.
         turn: Held by the worker of the process that waits for a job.
-        room: Of the process, for further jobs.
+        lanes: The lane of each queue.
         lease: Seconds until the lease on a job expires without a heartbeat.
         maintains: Whether this worker runs RQ's maintenance often enough for dead judges.
     """
@@ -84,7 +81,7 @@ class JudgeWorker(SimpleWorker):
         judge: Callable[[JudgeJob], None],
         *,
         turn: threading.Lock,
-        room: Room,
+        lanes: Mapping[str, Lane],
         lease: int,
         maintains: bool,
     ) -> None:
@@ -99,9 +96,8 @@ class JudgeWorker(SimpleWorker):
         )
         self.redis_server_version = (7, 0, 0)  # type: ignore[assignment]  # RQ asks with INFO
         self._judge = judge
-        self._rewards = JudgeQueue(keys.REWARD_QUEUE, redis)
-        self._taking = turn
-        self._room = room
+        self._turn = turn
+        self._lanes = lanes
         self._lease = lease
 
     def serve(self) -> None:
@@ -116,36 +112,36 @@ class JudgeWorker(SimpleWorker):
                 time.sleep(_PAUSE)
 
     def _take(self) -> tuple[Job, Queue] | None:
-        """Wait for a job for a while, if it is this worker's turn."""
-        if not self._taking.acquire(timeout=_PAUSE):
+        """Wait for a job for a while, if it is this worker's turn and there is room for one."""
+        if not self._turn.acquire(timeout=_PAUSE):
             return None
         try:
-            room = self._room.any.wait(_LOOK_FOR_REWARDS)
-            if not room and not self._room.for_rewards.is_set():
+            rooms = [self._lanes[queue.name].room for queue in self.queues]
+            if full := next((room for room in rooms if not room.is_set()), None):
+                full.wait(_LOOK_FOR_ROOM)
+            queues = [q for q, room in zip(self.queues, rooms, strict=True) if room.is_set()]
+            if not queues or self._stop_requested or is_suspended(self.connection):
                 return None
-            if self._stop_requested or is_suspended(self.connection):
-                return None
-            return self._next() if room else self._dequeue([self._rewards], None)
+            # Jobs of a queue without room must not wait for those of the other one.
+            return self._next(queues, None if full else _WAIT)
         finally:
-            self._taking.release()
+            self._turn.release()
 
-    def _next(self) -> tuple[Job, Queue] | None:
+    def _next(self, queues: list[Queue], wait: float | None) -> tuple[Job, Queue] | None:
         """Take the next job. RQ's own method would not return before Redis answers."""
-        self.set_state(WorkerStatus.IDLE)
-        self.heartbeat()
+        if wait:
+            self.set_state(WorkerStatus.IDLE)
+            self.heartbeat()
         with suppress(DequeueTimeout):
-            return self._dequeue(self.queues, _WAIT)
+            return self.queue_class.dequeue_any(
+                queues,
+                wait,  # type: ignore[arg-type]
+                self.connection,
+                job_class=JudgeJob,
+                serializer=JSONSerializer,
+                death_penalty_class=TimerDeathPenalty,
+            )
         return None
-
-    def _dequeue(self, queues: list[Queue], wait: float | None) -> tuple[Job, Queue] | None:
-        return self.queue_class.dequeue_any(
-            queues,
-            wait,  # type: ignore[arg-type]
-            self.connection,
-            job_class=JudgeJob,
-            serializer=JSONSerializer,
-            death_penalty_class=TimerDeathPenalty,
-        )
 
     def stop(self) -> None:
         """Take no further job."""
@@ -202,8 +198,8 @@ class JudgeProcess:
         self.metrics = JudgeMetrics(settings.concurrency)
         self._settings = settings
         self._redis = redis
-        self._taking = threading.Lock()
-        self._room = Room(settings.concurrency)
+        self._turn = threading.Lock()
+        self._lanes = lanes_of(settings.concurrency)
         # A job may be a single completion, and a slow one keeps its worker.
         self.workers = [self._worker(number) for number in range(max(2, settings.concurrency))]
 
@@ -215,8 +211,8 @@ class JudgeProcess:
             queues if number else queues[::-1],
             self._redis,
             self._perform,
-            turn=self._taking,
-            room=self._room,
+            turn=self._turn,
+            lanes=self._lanes,
             lease=self._settings.lease_ttl,
             maintains=number == 0,
         )
@@ -240,8 +236,9 @@ class JudgeProcess:
         redis = await connect_async(self._settings.redis_url, wait=60)
         commands = PipelinedRedis(redis)
         names = [worker.name for worker in self.workers]
-        judge = SampleJudge(self._settings, commands, self.name, self.metrics, names)
-        self._batches = BatchJudge(judge, commands, self.metrics, self._room)
+        judge = self._judge = SampleJudge(
+            self._settings, commands, self.name, self.metrics, self._lanes, names
+        )
         reporting = asyncio.create_task(judge.report_trouble())
         ended = threading.Event()
         with ThreadPoolExecutor(len(self.workers) + 1) as threads:
@@ -260,7 +257,7 @@ class JudgeProcess:
                 timeout=self._settings.drain_seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            self._batches.cancel()
+            judge.cancel()
             await asyncio.wait({drained}, timeout=_CLOSE_SECONDS)
             if not drained.done():  # Redis hangs: neither verdicts nor failures can be stored
                 log.error("Redis does not answer, stopping without it")
@@ -285,8 +282,7 @@ class JudgeProcess:
     def _perform(self, job: JudgeJob) -> None:
         """Judge a job's batch in the event loop; called in a worker's thread."""
         again = job.retries_left != JOB_RETRIES
-        reward = job.origin == keys.REWARD_QUEUE
-        judging = self._batches.judge(job.batch, again=again, reward=reward)
+        judging = self._judge.judge_batch(job.batch, job.origin, again=again)
         asyncio.run_coroutine_threadsafe(judging, self._loop).result()
 
     def _beat(self, ended: threading.Event) -> None:
@@ -298,85 +294,3 @@ class JudgeProcess:
                     log.warning("no heartbeat, retrying", worker=worker.name, reason=str(error))
                 except Exception:
                     log.exception("no heartbeat, retrying", worker=worker.name)
-
-
-class BatchJudge:
-    """Judges the completions of batches, as many at once as the process may.
-
-    Args:
-        judge: Judges a sample.
-        commands: Connection for verdicts.
-        metrics: Metrics of the process, which have its concurrency.
-        room: Of the process, for further batches.
-    """
-
-    def __init__(
-        self,
-        judge: SampleJudge,
-        commands: PipelinedRedis,
-        metrics: JudgeMetrics,
-        room: Room,
-    ) -> None:
-        self._judge = judge
-        self._commands = commands
-        self._metrics = metrics
-        self._places = Places(metrics.concurrency)
-        self._room = room
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._cancelled = False
-
-    async def judge(self, batch: Batch, *, again: bool = False, reward: bool = False) -> None:
-        """Judge what has no verdict; ``again`` if the batch was delivered before.
-
-        A completion that raises leaves the others alone. They are judged before this raises.
-        """
-        urgent.set(reward)
-        self._room.count(len(batch.completions))
-        tasks = [
-            asyncio.create_task(self._judge_one(batch.run, sample, sha256, again=again))
-            for sample, sha256 in batch.completions
-        ]
-        self._tasks.update(tasks)
-        if self._cancelled:
-            self.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks.difference_update(tasks)
-        for result in results:
-            if result is not None:
-                raise result
-
-    def cancel(self) -> None:
-        """Cancel all batches, now and later."""
-        self._cancelled = True
-        for task in self._tasks:
-            task.cancel()
-
-    async def _judge_one(self, run: str, sample: SampleId, sha256: str, *, again: bool) -> None:
-        try:
-            async with self._places.place():
-                judged = await self._judged(run, sample, sha256, again=again)
-        finally:
-            self._room.count(-1)  # one that waits for Redis to store its verdict leaves room
-        if judged is None:
-            return
-        names = keys.RunKeys(run)
-        if await write_verdict(self._commands, names, judged.verdict, judged.cases):
-            status = judged.verdict.final_status.value
-            log.debug("judged", run=run, sample=sample.key, status=status)
-
-    async def _judged(
-        self, run: str, sample: SampleId, sha256: str, *, again: bool
-    ) -> JudgedSample | None:
-        """Judge a sample that has the completion and no verdict."""
-        found = await self._judge.read(run, sample, sha256)
-        if found.completion is None:
-            log.debug("completion deleted or replaced", run=run, sample=sample.key)
-        if found.completion is None or found.judged:
-            return None
-        if again:
-            counter = ("HINCRBY", keys.RunKeys(run).meta, "jobs_redelivered", 1)
-            await self._commands.send([counter])
-        with self._metrics.judging():
-            judged = await self._judge.judge(found, found.completion)
-        self._metrics.count(judged.verdict)
-        return judged

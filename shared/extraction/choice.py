@@ -52,7 +52,6 @@ _DEMONSTRATES = re.compile(
     r"|^[ \t]*(?:import|from)[ \t]+(?:subprocess|timeit|unittest|pytest)\b",
     re.MULTILINE,
 )
-_RANDOM = re.compile(r"\brand(?:om|int)?\b|\bmt19937|\bdefault_rng\b")
 _GENERATES = re.compile(
     r"\bgenerators?\b|\bgenerat\w+ (?:\w+ ){0,2}(?:tests?|inputs?|cases?|data)\b|\bstress\b"
     r"|\brandom(?:ized)? (?:\w+ )?(?:tests?|inputs?|cases?|data)\b|\bbrute|\bdef gen|\bgen\w*\(",
@@ -69,25 +68,19 @@ class Extraction:
     """The code found in a completion.
 
     Attributes:
-        start: Character offset of the code in the text; None if the code is not one contiguous part
-            of it.
+        start: Character offset of the code in the completion; None if the code is not one
+            contiguous part of it.
+        sure: False if it was only better than nothing.
     """
 
     code: str
     reason: ExtractionReason
     start: int | None = field(default=None, compare=False)
+    sure: bool = field(default=True, compare=False)
 
     @property
     def found(self) -> bool:
         return self.reason not in _NOTHING
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A chosen block; ``sure`` is false if it was only better than nothing."""
-
-    extraction: Extraction
-    sure: bool
 
 
 def choose(
@@ -95,7 +88,7 @@ def choose(
     blocks: Iterable[Block],
     language: Language,
     names: Set[str],
-) -> Choice | None:
+) -> Extraction | None:
     """Choose one of a text's blocks; None if no block is in the language.
 
     ``names`` are those that the tests call; none if they are unknown.
@@ -114,12 +107,10 @@ def choose(
     least = max(1, max(closed, default=0) or max(scores))
 
     def tier(place: int) -> int:
-        block, fit = own[place], scores[place] >= least
-        if block.closed and fit:
+        block = own[place]
+        if block.closed and scores[place] >= least:
             return 0 if block.label else 1
-        if not block.closed:
-            return 2 if block.label or fit else 4
-        return 3 if block.label else 5
+        return 3 if block.closed else 2
 
     chosen = min(range(len(own)), key=lambda place: (tier(place), -place))
     block, code, fit = own[chosen], codes[chosen], scores[chosen] >= least
@@ -128,11 +119,11 @@ def choose(
     if not block.closed:
         reason = ExtractionReason.UNCLOSED_FENCE
     elif len(own) > 1 and (whole := _combine(language, sources, codes, chosen, names)):
-        return Choice(Extraction(whole, ExtractionReason.COMBINED), named)
+        return Extraction(whole, ExtractionReason.COMBINED, sure=named)
     elif not fit:
         reason = ExtractionReason.FRAGMENT
     sure = named and (fit or bool(block.label and not block.closed))
-    return Choice(Extraction(code, reason, block.start), sure)
+    return Extraction(code, reason, sure=sure)
 
 
 def _readable(code: str) -> str:
@@ -231,16 +222,12 @@ def _is_driver(sources: Sequence[Source], place: int) -> bool:
     If one of these is a program itself, the block is an example of its use.
     """
     source = sources[place]
-    if place == 0 or not source.acts or not source.missing or not source.is_program:
+    if not source.acts:
         return False
-    needed = needed_by(sources, place)
-    parts = [sources[i] for i in needed]
+    parts = [sources[i] for i in needed_by(sources, place)]
     return (
-        bool(needed)
-        and max(needed) < place
-        and source.missing <= frozenset[str]().union(*needed.values())
+        bool(parts)
         and any(part.reads for part in (*parts, source))
-        and any(part.writes for part in (*parts, source))
         and not any(part.is_whole for part in parts)
     )
 
@@ -250,7 +237,7 @@ def _is_test(text: str, block: Block, code: str) -> bool:
     before = text[max(0, block.opening - 200) : block.opening].rstrip().rpartition("\n\n")[2]
     if _DEMONSTRATES.search(code):
         return True
-    return bool(_RANDOM.search(code) and _GENERATES.search(f"{before}\n{code}"))
+    return _GENERATES.search(f"{before}\n{code}") is not None
 
 
 # Combination
@@ -282,20 +269,17 @@ def needed_by(
             further = sources[place].missing - answer.bound.keys() - seen
             seen |= further
             wanted += [(name, place) for name in sorted(further)]
+    # Blocks that change the values of variables are needed, too, such as ``values.sort()``.
     variables = {name for i, names in taken.items() for name in names & sources[i].variables}
-    if variables:  # and blocks that change them, such as ``values.sort()``
-        bound = variables.union(*(sources[i].bound for i in taken))
-        for i in [i for i in givers if min(taken) < i < chosen and not sources[i].writes]:
-            if sources[i].missing & variables and sources[i].missing <= bound:
-                taken.setdefault(i, set())
+    for i in givers if variables else ():
+        if min(taken) < i < chosen and not sources[i].writes and sources[i].missing & variables:
+            taken.setdefault(i, set())
     return taken
 
 
 def _may_give(source: Source, answer: Source, before: bool) -> bool:
     """Whether a block is no test, no example data and no example of what the chosen one defines."""
-    if source.tree is None or source.is_data:
-        return False
-    if any(name.lower().startswith("test") for name in (*source.definitions, *source.bound)):
+    if source.is_data:
         return False
     return not source.missing & answer.definitions or (before and not source.acts)
 
@@ -327,35 +311,32 @@ def combine(sources: Sequence[Source], chosen: int, names: Set[str]) -> str | No
 def _part(source: Source, answer: Source, names: Set[str]) -> str:
     """The statements of a block that go into the combination."""
     own = answer.definitions | (answer.bound.keys() - answer.imported)
-    lasting = source.bound.keys() - source.variables
     is_version = source.is_whole or bool(source.definitions & answer.definitions)
     reading = any(bound_by(s) & names and _step(s).reads for s in source.body)
 
     def belongs(statement: ast.stmt) -> bool:
         bound = bound_by(statement)
-        if isinstance(statement, IMPORTS):
-            return True
+        if isinstance(statement, (*IMPORTS, *DEFINITIONS)):
+            return not bound <= own or isinstance(statement, IMPORTS)
         if (
             isinstance(statement, ast.Assert)
             or is_main_guard(statement)
             or (bound and bound <= own)
         ):
             return False
-        if isinstance(statement, DEFINITIONS):
-            return True
         step = _step(statement)
         if step.reads:
             return reading
         if isinstance(statement, ast.Expr):  # a setting such as ``sys.setrecursionlimit``
             is_method = isinstance(getattr(statement.value, "func", None), ast.Attribute)
             return is_method and not (step.writes or is_version)
-        return bound <= lasting | names or not (step.writes or is_version)
+        return bound <= names or not (step.writes or is_version)
 
     return _text([statement for statement in source.body if belongs(statement)])
 
 
 def _step(statement: ast.stmt) -> Source:
-    return Source("" if isinstance(statement, DEFINITIONS) else ast.unparse(statement))
+    return Source(ast.unparse(statement))
 
 
 def _text(statements: Sequence[ast.stmt]) -> str:

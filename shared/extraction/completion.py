@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from shared.extraction.choice import Choice, Extraction, choose, combine
+from shared.extraction.choice import Extraction, choose, combine
 from shared.extraction.fences import Block, find_blocks
 from shared.extraction.languages import Language, language_of
 from shared.extraction.python_source import (
@@ -68,19 +68,19 @@ def extract(
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     names = [entry_point] if isinstance(entry_point, str) else entry_point or ()
     search = _Search(language_of(language), frozenset(filter(None, names)))
-    best: Choice | None = None
     parts = answers(text)
-    for offset, part in parts:
+    best: Extraction | None = None
+    for part in parts:
         choice = search.in_answer(part)
-        if choice and (choice.sure or best is None):
-            best = _shifted(choice, offset)
+        best = choice if choice and choice.sure else best or choice
         if choice and choice.sure:
             break
-    if best is None or not best.extraction.code.strip():
-        prose = bool(parts) and not any("```" in part or "~~~" in part for _, part in parts)
+    if best is None or not best.code.strip():
+        prose = bool(parts) and not any("```" in part or "~~~" in part for part in parts)
         reason = ExtractionReason.PROSE_ONLY if prose else ExtractionReason.NO_CODE_BLOCK
         return Extraction("", reason)
-    return replace(best.extraction, start=_offset_in_completion(best.extraction, completion))
+    start = completion.rfind(best.code)
+    return replace(best, start=start if start >= 0 else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,31 +90,26 @@ class _Search:
     language: Language
     names: frozenset[str]
 
-    def in_answer(self, text: str) -> Choice | None:
+    def in_answer(self, text: str) -> Extraction | None:
         """Search the text before a question that the model asks itself, then the whole text."""
         before = before_next_question(text)
         if before is not None:
             choice = self.in_tags(before)
-            if (
-                choice
-                and choice.sure
-                and choice.extraction.reason != ExtractionReason.UNCLOSED_FENCE
-            ):
+            if choice and choice.sure and choice.reason != ExtractionReason.UNCLOSED_FENCE:
                 return choice
         return self.in_tags(text)
 
-    def in_tags(self, text: str) -> Choice | None:
+    def in_tags(self, text: str) -> Extraction | None:
         """Search the last ``<answer>``, then the whole text."""
-        openers = list(_ANSWER_TAG.finditer(text))
-        if openers:
+        if openers := list(_ANSWER_TAG.finditer(text)):
             opener = openers[-1]
-            closer = text.find(f"</{opener[1]}>", opener.end())
-            choice = self.in_text(text[opener.end() : len(text) if closer < 0 else closer])
+            answer, _, _ = text[opener.end() :].partition(f"</{opener[1]}>")
+            choice = self.in_text(answer)
             if choice and choice.sure:
-                return _shifted(choice, opener.end())
+                return choice
         return self.in_text(text)
 
-    def in_text(self, text: str) -> Choice | None:
+    def in_text(self, text: str) -> Extraction | None:
         blocks = find_blocks(text, self.language)
         if not blocks:
             return self._whole(text) or self._in_prose(text)
@@ -125,46 +120,39 @@ class _Search:
             return choice
         return self._elsewhere(text, blocks, choice) or choice
 
-    def _choose(self, text: str, blocks: Sequence[Block]) -> Choice | None:
+    def _choose(self, text: str, blocks: Sequence[Block]) -> Extraction | None:
         return choose(text, blocks, self.language, self.names)
 
-    def _begun_by_prompt(self, text: str, first: Block) -> Choice | None:
+    def _begun_by_prompt(self, text: str, first: Block) -> Extraction | None:
         """Search a text whose first fence closes a block which the prompt opened."""
         head = text[: first.opening].rstrip("\n")
-        programs = self.language.programs
-        if not head.strip() or (programs and not programs.begins.match(head.lstrip())):
-            return None
         begun = self._whole(head)
         if begun is None:
             return None
         fence = f"```{min(self.language.labels)}\n"
         # A body needs the prompt's function, unless a block defines a function.
-        is_body = begun.extraction.reason is ExtractionReason.BODY_ONLY
+        is_body = begun.reason is ExtractionReason.BODY_ONLY
         choice = self._choose(fence + text, find_blocks(fence + text, self.language)[is_body:])
-        if choice is None or choice.extraction.code == begun.extraction.code:
+        if choice is None or choice.code == begun.code:
             return begun
-        return (
-            begun if is_body and not (self.names and choice.sure) else _shifted(choice, -len(fence))
-        )
+        return begun if is_body and not (self.names and choice.sure) else choice
 
-    def _whole(self, text: str) -> Choice | None:
+    def _whole(self, text: str) -> Extraction | None:
         """A text that is a program or a function's body, apart from blank lines around it."""
-        start = len(text) - len(text.lstrip("\n"))
         text = text.strip("\n")
         first, _, rest = text.partition("\n")
         if self.language.owns(first.strip().lower()):  # as behind a fence
-            start, text = start + len(first) + 1, rest
+            text = rest
         if programs := self.language.programs:
             if code := programs.bare(text):
-                place = start + text.find(code)
-                return Choice(Extraction(code, ExtractionReason.BARE_CODE, place), True)
+                return Extraction(code, ExtractionReason.BARE_CODE)
         elif self.language.is_python and len(text) <= MAX_PARSED_CHARACTERS:
             for version in dict.fromkeys((text, visible(text))):
                 if program := _bare_program(version):
-                    whole = Extraction(program, ExtractionReason.BARE_CODE, start)
-                    return Choice(whole, self._is_answer(program))
+                    sure = self._is_answer(program)
+                    return Extraction(program, ExtractionReason.BARE_CODE, sure=sure)
                 if body := _function_body(version):
-                    return Choice(Extraction(body, ExtractionReason.BODY_ONLY, start), True)
+                    return Extraction(body, ExtractionReason.BODY_ONLY)
         return None
 
     def _is_answer(self, code: str) -> bool:
@@ -175,7 +163,7 @@ class _Search:
         source = Source(code)
         return not self.names.isdisjoint(source.names) if self.names else source.has_substance
 
-    def _in_prose(self, text: str) -> Choice | None:
+    def _in_prose(self, text: str) -> Extraction | None:
         """The lines that are Python with the most substance, and what they need of others."""
         if not self.language.is_python or len(text) > MAX_PARSED_CHARACTERS:
             return self._whole(text) if self.language.programs else None
@@ -185,13 +173,10 @@ class _Search:
         if not sources:
             return None
         best = max(sources, key=lambda s: (self._rank(s), s.code.count("\n"), sources.index(s)))
-        start = text.rfind(best.code)
-        choice = Extraction(
-            best.code, ExtractionReason.PROSE_HEURISTIC, start if start >= 0 else None
-        )
+        sure = self._is_answer(best.code)
         if whole := combine(sources, sources.index(best), self.names):
-            choice = Extraction(whole, ExtractionReason.COMBINED)
-        return Choice(choice, self._is_answer(best.code))
+            return Extraction(whole, ExtractionReason.COMBINED, sure=sure)
+        return Extraction(best.code, ExtractionReason.PROSE_HEURISTIC, sure=sure)
 
     def _rank(self, source: Source) -> int:
         if not self.names.isdisjoint(source.names):
@@ -202,42 +187,17 @@ class _Search:
         return int(any(isinstance(statement, kinds) for statement in source.body))
 
     def _elsewhere(
-        self, text: str, blocks: Sequence[Block], choice: Choice | None
-    ) -> Choice | None:
+        self, text: str, blocks: Sequence[Block], choice: Extraction | None
+    ) -> Extraction | None:
         """Look for the answer where no block can be it: behind other labels, outside of blocks."""
         others = [replace(b, label="") for b in blocks if not self.language.owns(b.label)]
-        pieces, position = [], 0
-        for block in blocks:
-            blank = "\n" * (block.end - max(position, block.opening))
-            pieces += [text[position : block.opening], blank]
-            position = block.end
-        outside = "".join([*pieces, text[position:]])
         for other in (
             self._choose(text, others) if self.names or not choice else None,
-            self._in_prose(outside),
+            self._in_prose(text),
         ):
-            if other and other.sure and self._is_answer(other.extraction.code):
+            if other and other.sure and self._is_answer(other.code):
                 return other
         return None
-
-
-def _shifted(choice: Choice, offset: int) -> Choice:
-    start = choice.extraction.start
-    moved = None if start is None else start + offset
-    return replace(choice, extraction=replace(choice.extraction, start=moved))
-
-
-def _offset_in_completion(extraction: Extraction, completion: str) -> int | None:
-    """Find the code in the original text; None if it differs there, for example in line ends."""
-    at = extraction.start
-    if at is None or not extraction.code:
-        return None
-    left = at
-    for number, line_end in enumerate(re.finditer("\r\n", completion)):
-        if line_end.start() - number >= left:
-            break
-        at += 1
-    return at if completion.startswith(extraction.code, at) else None
 
 
 # Code without fences

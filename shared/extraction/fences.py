@@ -10,11 +10,9 @@ from shared.extraction.python_source import parse
 
 _MARK = re.compile(r"`{3,}|~{3,}")
 _LABEL = re.compile(r"[\s{.]*((?:language-|lang=)?[A-Za-z0-9_+#./-]*)")
-_ATTRIBUTES = re.compile(r"[\s\w.{}=\"':,;/\\#()\[\]+-]*\Z")
 # Text before a fence that is part of the document: quotation, list, emphasis.
 _PREFIX = re.compile(r"[ \t>]*(?:(?:\d{1,3}[.)]|[-*+•])[ \t]+)?\**\Z")
 _BEHIND_CODE = re.compile(r"[ \t]*(?:<[^\n]*|[.*})\]]{1,3})?\Z")
-_CLOSING_TAG = re.compile(r"(?:</[A-Za-z_]{1,20}>|\[/[A-Z]{1,20}\]|```)\s*\Z")
 _FIRST_LINE = ("import ", "from ", "def ", "class ", "@", "async def ", "#include")
 _PROSE = re.compile(
     r"^[ \t]{0,4}(?!(?:from|import|if|for|while|def|class|return|assert|del|not|with|async|await"
@@ -33,17 +31,13 @@ class Block:
 
     Attributes:
         label: Label in lower case, or "".
-        start: Offset of the code.
         opening: Offset of the line with the opening fence.
-        end: Offset behind the block.
     """
 
     label: str
     code: str
     closed: bool
-    start: int
     opening: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +69,7 @@ class _Fence:
 
     def opens(self, language: Language) -> bool:
         """Whether it begins a block even where one is open."""
-        known = language.owns(self.label) or is_known_label(self.label)
-        return known and _ATTRIBUTES.match(self.info) is not None
+        return language.owns(self.label) or is_known_label(self.label)
 
 
 def find_blocks(text: str, language: Language) -> list[Block]:
@@ -126,8 +119,7 @@ class _Scanner:
         label, _, rest = code.partition(" ")
         owned = bool(rest) and self._language.owns(label.lower())
         code = rest.strip() if owned else code
-        start = self._text.index(code, fence.at)
-        return Block(label.lower() if owned else "", code, True, start, fence.line, fence.end)
+        return Block(label.lower() if owned else "", code, True, fence.line)
 
     def _block(self, opener: _Fence, place: int) -> tuple[Block, int]:
         """Read the block that a fence opens; return it with the place of the next fence."""
@@ -142,19 +134,19 @@ class _Scanner:
         else:  # the fence is at the end of the last line of code
             end = last.at
         label, code = opener.label, _without_indentation(self._text[start:end], opener)
-        following, behind = place, end
+        following = place
         if last and closed:
-            following, behind = place + 1, last.end
+            following = place + 1
         elif last:
             closed = owned and self._is_whole(code)
         else:
             code = self._without_rest(code)
         first, newline, rest = code.partition("\n")
         if owned and opener.info.startswith(_FIRST_LINE):
-            start, code = self._text.index(opener.info, opener.at), f"{opener.info}\n{code}"
+            code = f"{opener.info}\n{code}"
         elif not label and newline and self._language.owns(first.strip().lower()):
-            label, start, code = first.strip().lower(), start + len(first) + 1, rest
-        return Block(label, code, closed, start, opener.line, behind), following
+            label, code = first.strip().lower(), rest
+        return Block(label, code, closed, opener.line), following
 
     def _end(self, opener: _Fence, place: int, owned: bool) -> tuple[int, bool]:
         """Place of the fence that ends the block, and whether it closes it."""
@@ -194,9 +186,7 @@ class _Scanner:
         return code.rstrip().endswith(("}", ";")) and code.count("{") == code.count("}")
 
     def _without_rest(self, code: str) -> str:
-        """An unclosed block without closing tags and prose behind the program."""
-        while tag := _CLOSING_TAG.search(code, max(0, len(code) - 40)):
-            code = code[: tag.start()].rstrip()
+        """An unclosed block without prose behind the program."""
         for prose in islice(() if self._is_whole(code) else _PROSE.finditer(code), _MOST_PROSE):
             head = code[: prose.start()].rstrip()
             if head and self._is_whole(head):

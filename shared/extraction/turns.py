@@ -58,25 +58,22 @@ _NEXT_QUESTION = re.compile(
 _REPLY = re.compile(r"^(?:#+[ \t]*)?(?:Answer|A|Solution|Response)\b[ \t]*:", re.MULTILINE)
 
 
-def answers(text: str) -> list[tuple[int, str]]:
-    """The parts of a completion that can have the answer, with their offsets, the best first.
+def answers(text: str) -> list[str]:
+    """The parts of a completion that can have the answer, the best first.
 
     These are the assistant's messages up to the first further question, the last one first; of a
-    text with harmony's channels only final messages. Reasoning within them is blanked.
+    text with harmony's channels only final messages. Reasoning is left out.
     """
     if text.startswith("analysis") and (final := text.rfind(_FINAL_WORD)) > 0:
-        start = final + len(_FINAL_WORD)
-        return [(start, text[start:])]
+        return [text[final + len(_FINAL_WORD) :]]
     text = _without_reasoning(text)
     parts = []
-    for start, end in _messages(text):
-        message = text[start:end]
+    for message in _messages(text):
         # The opening tag of reasoning may be in the prompt.
         tags = _outside_blocks(message, _matches(_TAG, message, _TAG_SIGNS))
         behind = max((tag.end() for tag in tags if tag["closes"]), default=0)
-        behind += len(message[behind:]) - len(message[behind:].lstrip("\n"))
         if message[behind:].strip():
-            parts.append((start + behind, message[behind:]))
+            parts.append(message[behind:].lstrip("\n"))
     return parts
 
 
@@ -128,7 +125,7 @@ def _in_block(text: str, fences: list[int], match: re.Match[str]) -> bool:
 
 
 def _without_reasoning(text: str) -> str:
-    """Blank reasoning that a tag at the start of a line opens.
+    """Leave out reasoning that a tag at the start of a line opens.
 
     It ends at the next closing tag; if there is none, at an ``<answer>`` tag or the end.
     """
@@ -137,26 +134,26 @@ def _without_reasoning(text: str) -> str:
     outside = set(_outside_blocks(text, tags))
     for tag in tags:
         if tag["closes"] and opener:
-            kept += [text[position : opener.start()], _blank(text[opener.start() : tag.end()])]
+            kept += [text[position : opener.start()], "\n"]
             position, opener = tag.end(), None
         elif not (tag["closes"] or opener) and tag in outside and _begins_line(text, tag.start()):
             opener = tag
     if opener:
         answer = _ANSWER.search(text, opener.end())
         end = answer.start() if answer else len(text)
-        kept += [text[position : opener.start()], _blank(text[opener.start() : end])]
+        kept += [text[position : opener.start()], "\n"]
         position = end
     return "".join([*kept, text[position:]])
 
 
-def _messages(text: str) -> list[tuple[int, int]]:
-    """The places of the assistant's messages, the last one first."""
-    messages: list[tuple[str, int, int]] = []
+def _messages(text: str) -> list[str]:
+    """The assistant's messages, the last one first."""
+    messages: list[tuple[str, str]] = []
     role, start = "assistant", 0
     for token in _outside_blocks(text, _matches(_TOKEN, text, _TOKEN_SIGNS)):
         name = _role(token)
         if role in _ANSWERS and text[start : token.start()].strip():
-            messages.append((role, start, token.start()))
+            messages.append((role, text[start : token.start()]))
         if name in _ASKS and messages and not _TOOL_RESPONSE.match(text, token.end()):
             role = "user"
             break
@@ -166,9 +163,9 @@ def _messages(text: str) -> list[tuple[int, int]]:
         elif messages and _ENDS.search(name):
             role = "ended"
     if role in _ANSWERS and text[start:].strip():
-        messages.append((role, start, len(text)))
+        messages.append((role, text[start:]))
     finals = [message for message in messages if message[0] == "final"]
-    return [(start, end) for _, start, end in reversed(finals or messages)]
+    return [message for _, message in reversed(finals or messages)]
 
 
 def _role(token: re.Match[str]) -> str:
@@ -181,8 +178,3 @@ def _role(token: re.Match[str]) -> str:
 
 def _begins_line(text: str, position: int) -> bool:
     return not text[max(0, position - 40) : position].rpartition("\n")[2].strip(" \t")
-
-
-def _blank(text: str) -> str:
-    """Text of the same length, so that offsets stay valid."""
-    return "\n" * len(text)

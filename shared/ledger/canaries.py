@@ -9,13 +9,13 @@ from shared.canaries import CanaryRecord, CanaryReport
 from shared.ledger import keys
 from shared.ledger.ledger import Ledger
 
-CLAIM_SECONDS = 10.0
-"""Seconds after which a claim that is not renewed is lost: its judge was killed."""
+CLAIM_SECONDS = 60.0
+"""Seconds after which a claim without a report is lost: its judge was killed."""
 
 
 class CanaryLedger:
-    """Rounds of one run. A judge claims a round with the Unix time, which it renews, and replaces
-    the claim by its report.
+    """Rounds of one run. A judge claims a round with the Unix time, and replaces the claim by its
+    report.
     """
 
     def __init__(self, redis: Redis, run: str) -> None:

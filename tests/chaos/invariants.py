@@ -296,7 +296,7 @@ def _held(redis: Redis) -> Iterator[Violation]:
             name = key.decode()
             if redis.ttl(key) == _FOR_GOOD and name.removeprefix("rq:job:") not in known:
                 yield Violation(Invariant.HELD, name)
-    for key in redis.scan_iter("plumbline:permits:*:held:*"):
+    for key in redis.scan_iter("plumbline:permits:held:*"):
         if late := redis.zcount(key, time.time() + 60, "+inf"):
             yield Violation(Invariant.HELD, f"{late} permits do not expire")
 

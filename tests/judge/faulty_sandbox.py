@@ -144,14 +144,6 @@ def merge_streams(result: Result) -> None:
     result.stdout, result.stderr = result.stderr.encode() + result.stdout, ""
 
 
-def always_succeed(result: Result) -> None:
-    result.exit_code, result.limit = 0, None
-
-
-def always_fail(result: Result) -> None:
-    result.exit_code = 1
-
-
 def lose_exit_code(result: Result) -> None:
     result.exit_code = min(0, result.exit_code)
 

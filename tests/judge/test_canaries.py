@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from services.judge.canaries import judge_canaries
-from services.judge.canary_programs import CanaryProfile
+from services.judge.canaries import CanaryProfile, judge_canaries
 from services.judge.sandbox import SandboxClient
 from shared.canaries import CanaryReport
 from shared.config import load_config

@@ -254,17 +254,6 @@ async def test_cases_go_with_their_verdict_into_the_file(
         "samples": {"failed": 1},
         "samples_without": 1,
     }
-    written = (tmp_path / "cases.jsonl.gz").read_bytes()
-    publish(ledger)
-    assert (tmp_path / "cases.jsonl.gz").read_bytes() == written
-    # Judged again, the sample has no cases until its next verdict.
-    ledger.rejudge([(SECOND, generation(SECOND, ECHO).completion_sha256)])
-    assert not redis.exists(name)
-    await judge(redis_server)
-    assert redis.hlen(name) == 1
-    # Another completion has other cases.
-    ledger.record(generation(SECOND, fenced("print(3)")))
-    assert not redis.exists(name)
     begin(ledger, sandbox_url, tmp_path, "none")
     await judge(redis_server)
     publish(ledger)

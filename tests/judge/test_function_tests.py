@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from services.judge.methods import function_tests
+from services.judge.methods import functions
 from services.judge.sandbox import SandboxClient
 from shared.schemas import Verdict
 from shared.statuses import CaseCode, FinalStatus, VerdictDetail
@@ -190,7 +190,7 @@ async def test_a_limit_of_each_call_and_of_all(
     assert await statuses(spin, "assert True", "f(2)", "assert True") == [PASSED, TIMEOUT, TIMEOUT]
     assert await statuses("import time\ndef f(x): time.sleep(x)", "f(9)") == [TIMEOUT]
     assert await statuses("while True: pass", "f(1)") == [TIMEOUT]
-    monkeypatch.setattr(function_tests, "ALL_CALLS", 0.5)
+    monkeypatch.setattr(functions, "ALL_CALLS", 0.5)
     assert await statuses(spin, *tests) == [TIMEOUT, TIMEOUT]
 
 

@@ -9,9 +9,7 @@ from shared.extraction import Extraction, extract, extract_verl
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import Problem, Verdict, sha256
 from tests.judge.tasks import as_verdict, make_task, stdio
-from tests.judge.test_submit import Scripted as ScriptedSubmit
-from tests.judge.test_submit import result
-from tests.shared.ledgers import generation, problem, verdict
+from tests.shared.ledgers import generation, problem
 
 COMPLETION = (
     "First:\n```python\ndef g(): ...\n```\nor\n```python\nprint(1)\n```\n```cpp\nint main;\n```\n"
@@ -99,15 +97,3 @@ async def test_what_is_put_around_the_code_is_not_part_of_it() -> None:
         code = (await recorded(given, completion, f"judge.method={method}")).code
         assert code is not None
         assert code.read(completion).strip() == "def f(x):\n    return x"
-
-
-async def test_where_nothing_was_taken() -> None:
-    """SandboxFusion extracts by itself; the guard extracts nothing; older records have none."""
-    sandbox = ScriptedSubmit([[result()]])
-    task = make_task(sandbox, STDIO, COMPLETION, "judge.method=submit")  # type: ignore[arg-type]
-    submitted = as_verdict(await judge_answer(task), COMPLETION, task.attempts)
-    assert submitted.accepted
-    made = generation(completion=COMPLETION)
-    for one in (submitted, verdict(made, method="guard"), verdict(made, method="none")):
-        assert one.code is None
-        assert extracted(made, one) is None

@@ -227,21 +227,6 @@ async def test_a_completion_of_the_prompt_ends_at_a_stop_token(judge: Judge) -> 
     assert reasons == dict.fromkeys(languages, expected)
 
 
-WRONG = {
-    "cpp": "long total(std::vector<long> numbers) { return 3; }",
-    "java": "class Problem { public static long total(ArrayList<Long> n) { return 3; } }",
-    "nodejs": "function total(numbers) { return 3; }",
-    "rust": "fn total(numbers: Vec<isize>) -> isize { 3 }",
-    "go_test": "func total(numbers []int) int { return 3 }",
-}
-
-
-async def test_wrong_answers(judge: Judge) -> None:
-    verdicts = await judge_all(judge, WRONG)
-    found = {name: (one.final_status, one.case_codes) for name, one in verdicts.items()}
-    assert found == dict.fromkeys(found, (FinalStatus.WRONG_ANSWER, [0]))
-
-
 LIAR = (
     "struct Liar { bool operator==(long) { return true; } };\n"
     "long total(std::vector<long> n) { return 1; }\n"
@@ -286,43 +271,42 @@ async def test_an_answer_that_ends_before_its_tests_is_not_accepted(judge: Judge
         assert (early.final_status, early.detail) == ("runtime_error", VerdictDetail.EARLY_EXIT)
 
 
-BROKEN = {
-    "cpp": "long total(std::vector<long> n) { return x; }",
-    "java": "class Problem { public static long total(ArrayList<Long> n) { return x; } }",
-    "rust": "fn total(n: Vec<isize>) -> isize { x }",
-    "go_test": "func total(numbers []int) int { return x }",
+FAILURES = {
+    FinalStatus.WRONG_ANSWER: {
+        "cpp": "long total(std::vector<long> numbers) { return 3; }",
+        "java": "class Problem { public static long total(ArrayList<Long> n) { return 3; } }",
+        "nodejs": "function total(numbers) { return 3; }",
+        "rust": "fn total(numbers: Vec<isize>) -> isize { 3 }",
+        "go_test": "func total(numbers []int) int { return 3 }",
+    },
+    FinalStatus.SYNTAX_ERROR: {
+        "cpp": "long total(std::vector<long> n) { return x; }",
+        "java": "class Problem { public static long total(ArrayList<Long> n) { return x; } }",
+        "rust": "fn total(n: Vec<isize>) -> isize { x }",
+        "go_test": "func total(numbers []int) int { return x }",
+    },
+    FinalStatus.RUNTIME_ERROR: {
+        "cpp": "long total(std::vector<long> n) { abort(); }",
+        "java": "class Problem { public static long total(ArrayList<Long> n) "
+        '{ throw new IllegalStateException("x"); } }',
+        "nodejs": "function total(numbers) { return missing; }",
+        "go_test": "func total(numbers []int) int { return numbers[99] }",
+    },
+    FinalStatus.TIMEOUT: {"cpp": "long total(std::vector<long> n) { for (;;); }"},
 }
 
 
-async def test_the_compilers_text_is_in_the_verdict(judge: Judge) -> None:
-    verdicts = await judge_all(judge, BROKEN)
-    saying = re.compile("error|undefined: x")
-    found = {
-        name: (
-            one.final_status,
-            one.case_codes,
-            bool(saying.search(one.first_failed_case.stderr or "")),
-        )
-        for name, one in verdicts.items()
-        if one.first_failed_case
-    }
-    assert found == dict.fromkeys(verdicts, (FinalStatus.SYNTAX_ERROR, [-4], True))
-
-
-CRASHES = {
-    "cpp": "long total(std::vector<long> n) { abort(); }",
-    "java": "class Problem { public static long total(ArrayList<Long> n) "
-    '{ throw new IllegalStateException("x"); } }',
-    "nodejs": "function total(numbers) { return missing; }",
-    "go_test": "func total(numbers []int) int { return numbers[99] }",
-}
-
-
-async def test_crashes_and_time_outs(judge: Judge) -> None:
-    endless = {"cpp endless": "long total(std::vector<long> n) { for (;;); }"}
-    verdicts = await judge_all(judge, {**CRASHES, **endless})
+@pytest.mark.parametrize("status", FAILURES)
+async def test_failures(judge: Judge, status: FinalStatus) -> None:
+    verdicts = await judge_all(judge, FAILURES[status])
     found = {name: one.final_status for name, one in verdicts.items()}
-    assert found == {name: "timeout" if name in endless else "runtime_error" for name in found}
+    assert found == dict.fromkeys(found, status)
+    if status is FinalStatus.SYNTAX_ERROR:  # the compiler's text is in the verdict
+        texts = [
+            (one.first_failed_case and one.first_failed_case.stderr) or ""
+            for one in verdicts.values()
+        ]
+        assert all(re.search("error|undefined: x", text) for text in texts)
 
 
 @needs_cpp

@@ -107,16 +107,6 @@ def test_wrong_answers_are_told_apart(code, outcome, detail):
     assert judge_humaneval(code)[:2] == (outcome, detail)
 
 
-def test_an_endless_loop_is_a_timeout():
-    assert judge_humaneval("while True: pass", timeout=1)[:2] == (TIMEOUT, None)
-
-
-def test_mbpp_counts_every_assert():
-    code = "def f(n):\n    if n == 3: raise ValueError\n    return 2"
-    assert judge_mbpp(code)[0] == [PASSED, WRONG, RUNTIME]
-    assert judge_mbpp("def f(n): return n + 1")[0] == [PASSED] * 3
-
-
 def test_mbpp_keeps_what_passed_before_a_hang_or_a_crash():
     hang = "def f(n):\n    while n == 2: pass\n    return n + 1"
     assert judge_mbpp(hang, timeout=2)[0] == [PASSED, TIMEOUT, TIMEOUT]
@@ -143,14 +133,6 @@ def test_exit_codes_alone_never_pass():
     assert classify(-11, "", "", "t", False) == ([RUNTIME], "SIGSEGV")
     assert classify(137, "", "", "t", False) == ([RUNTIME], "SIGKILL")
     assert classify(None, "", "", "t", True, 2) == ([TIMEOUT, TIMEOUT], None)
-
-
-def test_a_torn_last_line_leaves_the_one_before():
-    assert classify(None, "t [1]\n\nt [1, ", "", "t", True, 2)[0] == [PASSED, TIMEOUT]
-
-
-def test_another_token_counts_for_nothing():
-    assert classify(0, "u [1]\n", "", "t", False)[0] == [RUNTIME]
 
 
 @given(st.none() | st.integers(-70, 300), st.text(), st.text(), st.booleans(), st.integers(1, 5))

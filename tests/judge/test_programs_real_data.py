@@ -64,16 +64,6 @@ async def test_recorded_humaneval_verdicts_apart(sandbox, model, share):
     assert [a["task_id"] for a, v in zip(answers, found, strict=True) if v.shared_process] == []
 
 
-@pytest.mark.nightly
-@SHARES
-async def test_canonical_humaneval_solutions_apart(sandbox, share):
-    problems = read_lines("HumanEval.jsonl.gz")[share]
-    rows = [(truth_of(p, HumanEvalTests), p["canonical_solution"]) for p in problems]
-    found = await accepted(sandbox, rows)
-    assert [p["task_id"] for p, v in zip(problems, found, strict=True) if not v.accepted] == []
-    assert [p["task_id"] for p, v in zip(problems, found, strict=True) if v.shared_process] == []
-
-
 @SHARES
 async def test_mbpp_reference_solutions_apart(sandbox, share):
     """Three problems pass instances of the answer's classes."""

@@ -10,7 +10,6 @@ from shared.harness.wire import CaseLimits, RunCasesRequest
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import WithoutCases
 from tests.judge.tasks import fenced, make_task, stdio, verdict_of
-from tests.sandboxes import own_sandbox
 
 MIB = 1024 * 1024
 LIMITS = CaseLimits(cpu=30, wall=60, compile=30, budget=300, memory=2 << 30, output=64 * MIB)
@@ -47,26 +46,3 @@ async def test_a_call_has_no_more_results_than_it_may(client: SandboxClient):
 
 def vars_of(limits: CaseLimits) -> dict[str, float]:
     return {name: getattr(limits, name) for name in CaseLimits.__slots__}
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"PLUMBLINE_SANDBOX_FETCH_LIMIT_BYTES": str(4 * MIB)},
-        {"PLUMBLINE_SANDBOX_FILE_LIMIT_BYTES": str(4 * MIB)},
-        {"PLUMBLINE_SANDBOX_OUTPUT_LIMIT_BYTES": "1000"},
-    ],
-    ids=lambda settings: next(iter(settings)).removeprefix("PLUMBLINE_SANDBOX_"),
-)
-async def test_sandboxes_with_other_limits(
-    tmp_path_factory: pytest.TempPathFactory, settings: dict[str, str]
-):
-    """Several outputs that are too large together."""
-    with own_sandbox(tmp_path_factory.mktemp("sandbox"), **settings) as url:
-        async with WithoutCases(OpenPool([url]), max_attempts=1, retry_budget=5) as client:
-            cases = [(str(n), ("x" * 99 + " ") * (n * 10_000)) for n in (1, 2, 2, 1)]
-            verdict = await verdict_of(make_task(client, stdio(*cases), fenced(PRINT)))
-            assert verdict.case_codes == [1] * 4
-            cases = [(n, "0") for n in ("2", "2", "2")]
-            verdict = await verdict_of(make_task(client, stdio(*cases), fenced(RANDOM)))
-            assert verdict.case_codes == [0] * 3

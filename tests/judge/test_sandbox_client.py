@@ -1,5 +1,4 @@
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -201,22 +200,6 @@ async def test_a_fault_is_tried_again(
     assert attempts.requests == len(server.asked) == 3
     assert len(attempts.failures) == 2
     assert all(reason in str(failure) for failure in attempts.failures)
-
-
-async def test_a_sandbox_that_is_away_comes_back(start: Start, client: Client) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    attempts = Attempts()
-    asking = asyncio.create_task(
-        (await client(f"http://127.0.0.1:{port}", max_attempts=1)).run_code(REQUEST, attempts)
-    )
-    while len(attempts.failures) < 2:
-        await asyncio.sleep(0)
-        assert not asking.done()
-    await start(GOOD_ANSWER, port=port)
-    assert (await asking).status == "Success"
-    assert {failure.kind for failure in attempts.failures} == {"ClientConnectorError"}
 
 
 async def test_a_busy_sandbox_is_no_broken_one(start: Start, client: Client) -> None:

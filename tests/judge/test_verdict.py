@@ -18,7 +18,7 @@ from services.judge.verdict import (
     was_killed,
 )
 from shared.harness.wire import CaseRun, Limit
-from shared.schemas import InfraFailure, JudgedCode
+from shared.schemas import JudgedCode
 from shared.statuses import CaseCode, ExtractionReason, FinalStatus, JudgeMethod, VerdictDetail
 from tests.judge.tasks import as_verdict
 
@@ -91,21 +91,6 @@ def test_lateness(
     assert lateness(run, 1.0, 1.25, alone=True) is alone
 
 
-@pytest.mark.parametrize(
-    ("cases", "doubtful"),
-    [
-        ([PASSED, TIMEOUT, WRONG], []),
-        ([PASSED, MAYBE, TIMEOUT, MAYBE], [1, 3]),
-        ([TIMEOUT, NOT_RUN, NOT_RUN], []),
-        ([TIMEOUT, MAYBE, NOT_RUN], [1, 2]),
-    ],
-)
-def test_cases_that_did_not_run_are_as_doubtful_as_the_time_outs_before_them(
-    cases: list[CaseOutcome], doubtful: list[int]
-) -> None:
-    assert doubtful_cases(dict(enumerate(cases))) == doubtful
-
-
 @pytest.mark.parametrize(("allowed", "left"), [(None, None), (1, 0), (2, 0), (3, 1), (5, 3)])
 def test_only_time_outs_use_up_the_budget(allowed: int | None, left: int | None) -> None:
     assert timeouts_left(allowed, [TIMEOUT, MAYBE, WRONG, PASSED, NOT_RUN]) == left
@@ -163,17 +148,6 @@ def test_cases_that_were_not_run_are_counted_apart() -> None:
     assert (verdict.error_breakdown["timeout"], verdict.error_breakdown["not_run"]) == (1, 2)
     assert verdict.first_failed_case is not None
     assert (verdict.first_failed_case.case_index, verdict.detail) == (1, None)
-
-
-def test_a_case_without_an_outcome_makes_the_sample_ours() -> None:
-    cases = [CaseOutcome(CaseCode.PASSED), CaseOutcome(CaseCode.API_ERROR, detail="no run result")]
-    judgement = conclude(JudgeMethod.BATCH, "c", 2, dict(enumerate(cases)))
-    verdict = as_verdict(judgement, "x", Attempts(2, [InfraFailure(kind="x")]))
-    assert verdict.final_status is FinalStatus.API_ERROR
-    assert verdict.detail == "no run result"
-    assert not verdict.judged
-    assert verdict.error_breakdown["api_error"] == 1
-    assert verdict.infra_failures == [InfraFailure(kind="x")]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import sys
 
 from redis import Redis
 
-from services.judge.jobs import JudgedSample, JudgeInput, SampleJudge
+from services.judge.jobs import SampleJudge
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeProcess
-from shared.schemas import Generation
+from shared.schemas import Generation, Verdict
 from tests.shared.ledgers import verdict
 
 WAITING, GO = "tests:waiting", "tests:go"
@@ -24,9 +24,11 @@ def main() -> None:
     url, name, concurrency, lease_ttl, drain = sys.argv[1:]
     redis = Redis.from_url(url)
 
-    async def judge(_self: SampleJudge, _found: JudgeInput, generation: Generation) -> JudgedSample:
+    async def judge(
+        _self: SampleJudge, _run: str, generation: Generation, *_: object
+    ) -> tuple[Verdict, None]:
         await obey(generation.completion)
-        return JudgedSample(verdict(generation))
+        return verdict(generation), None
 
     async def obey(completion: str) -> None:
         if completion == "kill":

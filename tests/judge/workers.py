@@ -10,10 +10,9 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from services.judge.health import JudgeMetrics
-from services.judge.jobs import JudgedSample, JudgeInput, SampleJudge
-from services.judge.places import Room
+from services.judge.jobs import SampleJudge, lanes_of
 from services.judge.settings import JudgeSettings
-from services.judge.worker import BatchJudge, JudgeWorker
+from services.judge.worker import JudgeWorker
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.queue import JudgeJob
@@ -25,8 +24,10 @@ class StandInJudge(SampleJudge):
 
     judge_by: Callable[[Generation], Awaitable[Verdict]]
 
-    async def judge(self, _found: JudgeInput, generation: Generation) -> JudgedSample:
-        return JudgedSample(await self.judge_by(generation))
+    async def judge(
+        self, run: str, generation: Generation, *_: object
+    ) -> tuple[Verdict, bytes | None]:
+        return await self.judge_by(generation), None
 
 
 class Worker:
@@ -48,14 +49,14 @@ class Worker:
         self._settings = JudgeSettings(redis_url=url, sandbox_urls=sandbox_urls)
         self._judge_by = judge
         self._redis = Redis.from_url(url)
-        self._room = Room(concurrency)
+        self._lanes = lanes_of(concurrency)
         self.rq = JudgeWorker(
             name,
             ["reward", "judge"],
             self._redis,
             self._perform,
             turn=threading.Lock(),
-            room=self._room,
+            lanes=self._lanes,
             lease=lease_ttl,
             maintains=True,
         )
@@ -65,10 +66,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         commands = PipelinedRedis(self.client)
         kind = StandInJudge if self._judge_by else SampleJudge
-        self._judge = kind(self._settings, commands, self.name, self.metrics)
+        self._judge = kind(self._settings, commands, self.name, self.metrics, self._lanes)
         if isinstance(self._judge, StandInJudge) and self._judge_by:
             self._judge.judge_by = self._judge_by
-        self._batches = BatchJudge(self._judge, commands, self.metrics, self._room)
         return self
 
     async def __aexit__(
@@ -95,7 +95,7 @@ class Worker:
             self.rq.execute_job(*taken)
 
     def _perform(self, job: JudgeJob) -> None:
-        judging = self._batches.judge(job.batch)
+        judging = self._judge.judge_batch(job.batch, job.origin)
         try:
             asyncio.run_coroutine_threadsafe(judging, self._loop).result()
         except Exception as error:

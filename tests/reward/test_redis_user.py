@@ -91,7 +91,7 @@ async def test_everything_that_programs_of_tools_need(server: RedisWithUsers) ->
 
     async def held() -> None:
         async with pool.permit() as permit:
-            permit.pause(0)
+            permit.paused = 0
 
     async with pool.permit():
         waiting = [asyncio.create_task(held()) for _ in range(2)]

@@ -51,14 +51,6 @@ class Task:
         settings = self.settings.model_copy(update={"max_timeouts": max_timeouts})
         return replace(self, alone=True, settings=settings)
 
-    def in_python(self) -> Self:
-        """Return the task for function tests, which are always in Python."""
-        return self.in_language("python")
-
-    def in_language(self, language: str) -> Self:
-        """Return the task for tests that are in this language, whatever the settings say."""
-        return replace(self, settings=self.settings.model_copy(update={"language": language}))
-
 
 class Method(ABC):
     """Runs the cases of one answer; the rules for the verdict are in ``services.judge.verdict``.

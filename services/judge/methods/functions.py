@@ -1,8 +1,8 @@
-"""Function tests (HumanEval, MBPP): the answer in one process, its tests in another.
+"""Function tests (HumanEval, MBPP, MultiPL-E): the answer in one process, its tests in another.
 
 The tests call the answer's functions with values, so an answer cannot get at them. Where values are
-not enough (see ``shared.function_plan``), one program contains the answer and all tests. The
-verdict then has ``shared_process``.
+not enough (see ``shared.function_plan``), and in other languages than Python, one program contains
+the answer and all tests. The verdict then has ``shared_process``.
 """
 
 import re
@@ -16,21 +16,19 @@ from services.judge.programs import (
     classify,
     codes_of,
     exit_detail,
+    failure_detail,
     humaneval_program,
     mbpp_program,
 )
-from services.judge.verdict import (
-    CaseOutcome,
-    Lateness,
-    Outcomes,
-    lateness,
-)
-from shared.extraction import called_functions, extract
+from services.judge.translated import TRANSLATIONS, is_assertion, program
+from services.judge.verdict import CaseOutcome, Lateness, Outcomes, lateness
+from shared.extraction import Extraction, called_functions, extract
+from shared.extraction.languages import defines_function
 from shared.function_plan import plan_of, with_prompt
 from shared.harness.function_tester import HEADER
-from shared.harness.wire import FunctionEnd, FunctionReport, FunctionTests
-from shared.schemas import HumanEvalTests, MbppTests
-from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
+from shared.harness.wire import CaseRun, FunctionEnd, FunctionReport, FunctionTests
+from shared.schemas import HumanEvalTests, MbppTests, ProgramTests
+from shared.statuses import CaseCode, ExtractionReason, JudgeMethod, VerdictDetail
 
 # CPU seconds of all calls together where each call has the limit, with the reference's own: twice
 # the 60 seconds that EvalPlus allows for the base inputs, and for the plus inputs.
@@ -56,7 +54,6 @@ class FunctionMethod(Method):
         self.extraction = self._answer
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
-        task = task.in_python()
         if fault := await self._fault(task):
             return self._broken(fault)
         tests = self._plan.tests
@@ -88,16 +85,16 @@ class FunctionMethod(Method):
         if isinstance(self._tests, HumanEvalTests):
             answer, prelude = with_prompt(self._answer, self._tests)
             tests = replace(tests, prelude=prelude)
-        run = await calls.run_functions(task, answer, tests)
+        run = await calls.run_harness(task, answer, [tests.payload], calls.raw, "functions")
         if run.compile_error is not None:
             codes = [CaseCode.COMPILE_ERROR] * len(self._shown)
-            outcome = replace(calls.rejected(task, run), actual="")
+            outcome = replace(run.rejected(task), actual="")
             return self._outcomes(outcome, codes, outcome.detail)
         if not run.cases:
             return dict.fromkeys(range(len(self._shown)), calls.LOST)
         case = run.cases[0]
         report = FunctionReport.decode(case.stdout)
-        outcome = calls.measured(task, case, run.compiling.get(0))
+        outcome = calls.measured(task, case, run.compiling)
         if report.end is FunctionEnd.LATE:
             late = lateness(replace(case, limit="cpu"), case.cpu, case.cpu, alone=task.alone)
             outcome = replace(outcome, lateness=late)
@@ -136,11 +133,11 @@ class FunctionMethod(Method):
             program = humaneval_program(self._answer, self._tests)
         else:
             program = mbpp_program(self._answer, self._tests)
-        run = await calls.run_harness(task, program, [token])
+        run = await calls.run_harness(task, program, [token], calls.raw, "python")
         if not run.cases:
             return dict.fromkeys(range(len(self._shown)), calls.LOST)
         case = run.cases[0]
-        outcome = calls.measured(task, case, run.compiling.get(0))
+        outcome = calls.measured(task, case, run.compiling)
         stdout = case.stdout.decode("utf-8", "replace")
         late = outcome.lateness is not Lateness.IN_TIME
         codes, detail = classify(case.exit_code, stdout, case.stderr, token, late, len(self._shown))
@@ -178,3 +175,65 @@ def _for_all_calls(task: Task) -> Task:
         limits=task.limits.model_copy(update=limits),
         settings=task.settings.model_copy(update={"wall_factor": 1.0}),
     )
+
+
+# Tests in the language of the answer
+
+
+class ProgramMethod(Method):
+    """Tests of MultiPL-E: one program contains the answer and them, and runs once."""
+
+    name = JudgeMethod.FUNCTION
+    checker = "asserts"
+    shared_process = True
+
+    def __init__(self, task: Task, tests: ProgramTests) -> None:
+        self.extraction = extract_function(task, tests)
+        self._tests = tests
+        self._token = secrets.token_hex(16)
+        self._program = program(self.extraction, tests)
+
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        run = await calls.run_harness(
+            task, self._program, [f"{self._token}\n"], calls.raw, self._tests.language
+        )
+        if run.compile_error is not None:
+            outcome = run.rejected(task)
+        elif run.cases:
+            measured = calls.measured(task, run.cases[0], run.compiling)
+            outcome = self._judged(measured, run.cases[0])
+        else:
+            outcome = calls.LOST
+        return {0: replace(outcome, expected=self._tests.program_tests)}
+
+    def _judged(self, outcome: CaseOutcome, run: CaseRun) -> CaseOutcome:
+        stdout = run.stdout.decode("utf-8", "replace")
+        code, detail = self._code(run.exit_code, stdout, run.stderr, outcome.lateness)
+        shown = stdout.replace(self._token, "").rstrip("\n")
+        return replace(outcome, code=code, detail=detail, actual=shown)
+
+    def _code(
+        self, exit_code: int | None, stdout: str, stderr: str, late: Lateness
+    ) -> tuple[CaseCode, VerdictDetail | str | None]:
+        if late is not Lateness.IN_TIME:
+            return CaseCode.TIMEOUT, None
+        if exit_code != 0:
+            if is_assertion(stdout, stderr):
+                return CaseCode.WRONG_ANSWER, None
+            return CaseCode.RUNTIME_ERROR, failure_detail(exit_code, stderr)
+        ended = stdout.rstrip().rpartition("\n")[2] == self._token
+        if TRANSLATIONS[self._tests.language].has_token and not ended:
+            return CaseCode.RUNTIME_ERROR, VerdictDetail.EARLY_EXIT
+        return CaseCode.PASSED, None
+
+
+def extract_function(task: Task, tests: ProgramTests) -> Extraction:
+    """Extract the function; a text without any code block continues the prompt."""
+    entry_point = tests.entry_point or None
+    found = extract(task.completion, language=tests.language, entry_point=entry_point)
+    bare = not found.found or found.reason is ExtractionReason.BARE_CODE
+    if not bare or "```" in task.completion:
+        return found
+    whole = defines_function(task.completion, tests.entry_point)
+    reason = ExtractionReason.BARE_CODE if whole else ExtractionReason.BODY_ONLY
+    return Extraction(task.completion, reason, 0)
