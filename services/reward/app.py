@@ -40,7 +40,6 @@ from shared.service.server import (
     Readiness,
     add_operations,
     json_error,
-    json_http_errors,
     make_application,
 )
 from shared.versions import release
@@ -59,7 +58,7 @@ def make_app(service: RewardService, redis: Redis, *, access: Access) -> web.App
         service.metrics.count_refusal(status, message)
         return json_error(status, message, headers=headers)
 
-    app = make_application(access, middlewares=[json_http_errors()], errors=refused)
+    app = make_application(access, errors=refused)
     readiness = Readiness(partial(ping_error, redis), details=service.details)
     add_operations(app, readiness, service.metrics.registry)
     handlers = _Handlers(service)

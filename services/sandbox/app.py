@@ -37,7 +37,6 @@ from shared.service.server import (
     Readiness,
     add_operations,
     json_error,
-    json_http_errors,
     make_application,
 )
 
@@ -61,11 +60,7 @@ class Server:
         self._chosen: ChosenIsolation | None = None
 
     def application(self) -> web.Application:
-        app = make_application(
-            Access(self._settings.hosts, self._settings.bearer),
-            middlewares=[json_http_errors(field=FIELD, message=_phrase)],
-            errors=_refused,
-        )
+        app = make_application(Access(self._settings.hosts, self._settings.bearer), errors=_refused)
         app.cleanup_ctx.append(self._choose_isolation)
         readiness = Readiness(self._failure, details=self._details)
         add_operations(app, readiness, self._metrics.registry)
@@ -181,11 +176,9 @@ class Server:
 
 
 def _refused(status: int, message: str, headers: Mapping[str, str]) -> web.Response:
+    if status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+        message = HTTPStatus(status).phrase  # all that SandboxFusion answers
     return json_error(status, message, field=FIELD, headers=headers)
-
-
-def _phrase(_request: web.Request, error: web.HTTPException) -> str:
-    return HTTPStatus(error.status).phrase
 
 
 def create_app(settings: SandboxSettings) -> web.Application:

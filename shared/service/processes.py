@@ -1,7 +1,8 @@
-"""Child processes and their ports: parent death signal, free port, announcement of the port."""
+"""Processes: limit of open files, parent death signal, free port, announcement of the port."""
 
 import ctypes
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -10,6 +11,19 @@ from pathlib import Path
 from shared.files import write_text
 
 _PR_SET_PDEATHSIG = 1
+
+
+def raise_file_limit(wanted: int) -> int:
+    """Raise the soft limit of open files, often 1,024, to ``wanted`` if the hard one permits it.
+
+    Returns:
+        The limit, ``wanted`` at most.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return limit
 
 
 def die_with_parent(sign: signal.Signals) -> Callable[[], None]:

@@ -9,7 +9,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Self
 
@@ -67,16 +67,8 @@ def _json_format(status: int, message: str, headers: Mapping[str, str]) -> web.S
     return json_error(status, message, headers=headers)
 
 
-def _error_message(request: web.Request, error: web.HTTPException) -> str:
-    return f"{error.reason}: {request.method} {request.path}"
-
-
-def json_http_errors(
-    *,
-    field: str = "error",
-    message: Callable[[web.Request, web.HTTPException], str] = _error_message,
-) -> Middleware:
-    """Middleware that answers aiohttp's own errors (404, 405, 413 …) as :func:`json_error`.
+def _json_http_errors(errors: ErrorFormat) -> Middleware:
+    """Middleware that answers aiohttp's own errors (404, 405, 413 …) in the service's format.
 
     An error that already has a JSON body passes through.
     """
@@ -88,9 +80,9 @@ def json_http_errors(
         except web.HTTPException as error:
             if error.status < 400 or error.content_type == "application/json":
                 raise
-            allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
-            text = message(request, error)
-            return json_error(error.status, text, field=field, headers=allow)
+            allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+            message = f"{error.reason}: {request.method} {request.path}"
+            return errors(error.status, message, allow)
 
     return middleware
 
@@ -99,19 +91,15 @@ def json_http_errors(
 
 
 def make_application(
-    access: Access,
-    *,
-    middlewares: Iterable[Middleware] = (),
-    errors: ErrorFormat = _json_format,
-    client_max_size: int = 1024**2,
+    access: Access, *, errors: ErrorFormat = _json_format, client_max_size: int = 1024**2
 ) -> web.Application:
     """Create the application of a service, which has the access rules before everything else.
 
-    ``errors`` is the format of the responses to refused requests.
+    ``errors`` is the format of the responses to refused requests, and of aiohttp's own errors.
     """
     app = web.Application(
         client_max_size=client_max_size,
-        middlewares=[guard(access, errors), *middlewares],
+        middlewares=[guard(access, errors), _json_http_errors(errors)],
         # Nothing is inflated: a small body must not become a large one.
         handler_args={"auto_decompress": False},
     )
@@ -239,8 +227,6 @@ def add_operations(
     app: web.Application,
     readiness: Readiness,
     metrics: CollectorRegistry | Callable[[], Awaitable[bytes]] | None,
-    *,
-    ready_paths: tuple[str, ...] = ("/readyz",),
 ) -> None:
     """Add the operations endpoints ``/healthz``, ``/readyz`` and ``/metrics``.
 
@@ -268,8 +254,7 @@ def add_operations(
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app.router.add_get("/healthz", healthz)
-    for path in ready_paths:
-        app.router.add_get(path, readyz)
+    app.router.add_get("/readyz", readyz)
     if metrics is not None:
         app.router.add_get("/metrics", expose)
 

@@ -67,23 +67,6 @@ async def test_bad_body_is_400(replay: Replay, body: bytes) -> None:
     assert (await response.json())["error"]["type"] == "invalid_request_error"
 
 
-async def test_unknown_model_is_404(replay: Replay) -> None:
-    response = await chat(await replay(model="m"), model="other")
-    assert response.status == 404
-    assert (await response.json())["error"]["code"] == "model_not_found"
-
-
-async def test_api_key_is_asked_for(replay: Replay) -> None:
-    client = await replay(api_key="s3cret\n")  # as a file has it
-    assert (await chat(client)).status == 401
-    assert (await client.get("/v1/models")).status == 401
-    wrong = await client.get("/v1/models", headers={"Authorization": "Bearer wrong"})
-    assert wrong.status == 401
-    right = await client.get("/v1/models", headers={"Authorization": "Bearer s3cret"})
-    assert right.status == 200
-    assert (await client.get("/healthz")).status == 200
-
-
 async def test_health_and_metrics(replay: Replay) -> None:
     client = await replay()
     statuses = [(await chat(client, sample)).status for sample in ("d1/p%2F1/0", "d1/none/0")]
@@ -94,4 +77,4 @@ async def test_health_and_metrics(replay: Replay) -> None:
     for outcome in ("http_404", "answered"):
         assert f'plumbline_generator_requests_total{{outcome="{outcome}"}} 1.0' in text
     assert 'plumbline_generator_tokens_total{kind="completion"} 4.0' in text
-    assert "plumbline_generator_requests_in_flight 0.0" in text
+    assert 'plumbline_generator_requests_in_flight{replica="recorded"} 0.0' in text

@@ -45,20 +45,6 @@ def test_a_request_to_a_service_that_waits_is_to_be_sent_again() -> None:
     assert float(caught.value.headers["Retry-After"]) > 0
 
 
-def test_a_refusal_is_one_line_and_the_errors_code(tmp_path: Path) -> None:
-    missing = str(tmp_path / "none.jsonl")
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PORT": str(free_port()),
-        "PLUMBLINE_GENERATOR_REPLAY_COMPLETIONS": missing,
-    }
-    command = [sys.executable, "-m", "services.generator"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"generator: {missing}")
-    assert done.stderr.count("\n") == 1
-
-
 def test_a_health_check_says_why_a_service_is_not_ready() -> None:
     with HealthServer("127.0.0.1", 0, Readiness(lambda: "no luck")) as server:
         environment = {"PATH": os.environ["PATH"], "PORT": str(server.port)}

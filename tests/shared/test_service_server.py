@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from shared.service.access import Access
 from shared.service.server import (
     Readiness,
     add_operations,
-    json_http_errors,
+    json_error,
     make_application,
     serve,
 )
@@ -27,14 +28,13 @@ async def test_operations_have_one_shape() -> None:
     Gauge("jobs", "Jobs.", registry=registry).set(3)
     app = make_application(Access())
     readiness = Readiness(lambda: failure[0] if failure else None, details=lambda: {"queued": 0})
-    add_operations(app, readiness, registry, ready_paths=("/readyz", "/health"))
+    add_operations(app, readiness, registry)
     async with TestClient(TestServer(app)) as client:
         async with client.get("/healthz") as answer:
             assert (answer.status, await answer.json()) == (200, {"status": "alive"})
-        for path in ("/readyz", "/health"):
-            async with client.get(path) as answer:
-                body = {"ready": False, "reason": "no replica yet", "queued": 0}
-                assert (answer.status, await answer.json()) == (503, body)
+        async with client.get("/readyz") as answer:
+            body = {"ready": False, "reason": "no replica yet", "queued": 0}
+            assert (answer.status, await answer.json()) == (503, body)
         failure.clear()
         async with client.get("/readyz") as answer:
             assert (answer.status, await answer.json()) == (200, {"ready": True, "queued": 0})
@@ -48,7 +48,10 @@ async def test_aiohttps_own_errors_are_json(field: str) -> None:
     async def invalid(_request: web.Request) -> web.Response:
         raise web.HTTPBadRequest(text='{"own": 1}', content_type="application/json")
 
-    app = web.Application(middlewares=[json_http_errors(field=field)])
+    def errors(status: int, message: str, headers: Mapping[str, str]) -> web.Response:
+        return json_error(status, message, field=field, headers=headers)
+
+    app = make_application(Access(), errors=errors)
     app.router.add_get("/invalid", invalid)
     async with TestClient(TestServer(app)) as client:
         async with client.get("/nowhere") as answer:

@@ -35,14 +35,6 @@ def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         load_settings(RedisSettings)
 
 
-def test_the_user_has_a_variable_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REDIS_URL", "redis://host:1/0")
-    monkeypatch.setenv("REDIS_USERNAME", "judge")
-    assert load_settings(RedisSettings).redis_url == "redis://judge@host:1/0"
-    monkeypatch.setenv("REDIS_PASSWORD", "p/@")
-    assert load_settings(RedisSettings).redis_url == "redis://judge:p%2F%40@host:1/0"
-
-
 @pytest.mark.parametrize("url", ["redis://own@host", "rediss://own:p@host:1/0"])
 def test_the_urls_own_user_goes_first(url: str) -> None:
     settings = RedisSettings(redis_url=url, redis_username="other", redis_password="p")

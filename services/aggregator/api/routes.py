@@ -63,7 +63,7 @@ from shared.schemas import SampleId, describe, is_encodable
 from shared.service import openapi
 from shared.service.logs import get_logger
 from shared.service.openapi import Route
-from shared.service.server import Handler, json_error, json_http_errors
+from shared.service.server import Handler, json_error
 
 log = get_logger(__name__)
 
@@ -120,7 +120,7 @@ def add_api(
     folders: RunFolders | None = None,
     policy: NamedPolicy | None = None,
 ) -> None:
-    """Add routes, JSON errors, response headers, and the clean-up at shutdown.
+    """Add routes, response headers, and the clean-up at shutdown.
 
     Args:
         app: The application.
@@ -129,7 +129,7 @@ def add_api(
         folders: Folders whose finished runs are in the index, too.
         policy: Policy of the gate, by which the page judges runs of one protocol.
     """
-    app.middlewares.extend([json_http_errors(), _unavailable_stores])
+    app.middlewares.append(_unavailable_stores)
     app.on_response_prepare.append(_add_headers)
     api = _Api(read_cases, database, folders, policy)
     for route in ROUTES:

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterable
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from services.generator.protocol import (
@@ -21,6 +20,7 @@ from services.generator.protocol import (
     refused,
     unknown_model,
 )
+from services.generator.router.metrics import RouterMetrics
 from services.generator.settings import PREFIX, GeneratorSettings
 from shared.completions import RecordedCompletion, read_completions
 from shared.errors import ConfigError, DataError
@@ -150,7 +150,7 @@ def build_app(settings: GeneratorSettings) -> web.Application:
     app.router.add_get("/v1/models", server.models)
     # The recordings are loaded before the port is bound, so a server that answers is ready.
     readiness = Readiness(details=lambda: {"completions": len(recordings)})
-    add_operations(app, readiness, server.registry)
+    add_operations(app, readiness, server.metrics.registry)
     return app
 
 
@@ -159,25 +159,8 @@ class _Server:
         self._settings = settings
         self._recordings = recordings
         self._started = int(time.time())
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self._requests = Counter(
-            "plumbline_generator_requests_total",
-            "Completion requests by outcome: answered, http_<status> or cancelled.",
-            ["outcome"],
-            registry=self.registry,
-        )
-        self._tokens = Counter(
-            "plumbline_generator_tokens_total",
-            "Tokens of answered requests.",
-            ["kind"],
-            registry=self.registry,
-        )
-        self._in_flight = Gauge(
-            "plumbline_generator_requests_in_flight",
-            "Completion requests in flight.",
-            registry=self.registry,
-        )
+        self.metrics = RouterMetrics()
+        self._in_flight = self.metrics.in_flight.labels("recorded")
 
     async def models(self, _request: web.Request) -> web.Response:
         return models_response(self._settings.model, self._started)
@@ -194,7 +177,7 @@ class _Server:
                 outcome = f"http_{error.status}"
                 return error.response()
             finally:
-                self._requests.labels(outcome).inc()
+                self.metrics.requests.labels(outcome).inc()
 
     async def _answer(self, chat: _ChatRequest, request_id: str) -> web.Response:
         if chat.model not in (None, self._settings.model):
@@ -203,8 +186,8 @@ class _Server:
         await asyncio.sleep(self._settings.replay_latency)
         text, reason, tokens, source = _cut(recorded, chat.max_completion_tokens or chat.max_tokens)
         prompt_tokens = _estimate("".join(message.text for message in chat.messages))
-        self._tokens.labels("prompt").inc(prompt_tokens)
-        self._tokens.labels("completion").inc(tokens)
+        self.metrics.tokens.labels("prompt").inc(prompt_tokens)
+        self.metrics.tokens.labels("completion").inc(tokens)
         usage = {
             "prompt_tokens": prompt_tokens,
             "completion_tokens": tokens,

@@ -1,11 +1,8 @@
 """HTTP server of the router: OpenAI's API and the operations endpoints."""
 
-import asyncio
-import resource
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from aiohttp import web
 
@@ -25,11 +22,12 @@ from services.generator.router.replica import ReplicaFactory
 from services.generator.router.supervisor import ReplicaPool
 from services.generator.settings import GeneratorSettings
 from shared.service.access import Access
+from shared.service.processes import raise_file_limit
 from shared.service.server import Readiness, add_operations, make_application, serve
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Info = Callable[[], Mapping[str, object]]
-_MAX_OPEN_FILES = 65536
+# A request in flight takes two sockets.
+_OPEN_FILES = 65536
 _MAX_ID_LENGTH = 512
 
 
@@ -46,19 +44,11 @@ async def serve_router(
         ServiceError: The address cannot be bound, no replica could be started, or every replica
             has exhausted its restarts.
     """
-    _raise_file_limit()
+    raise_file_limit(_OPEN_FILES)
     router = Router(settings, factory, n_replicas, info)
-    await serve(router.application(), settings, stop=router.failed)
+    await serve(router.application(), settings, stop=router.pool.failed)
     if router.pool.error is not None:
         raise router.pool.error
-
-
-def _raise_file_limit() -> None:
-    """Raise the soft limit of open files, often 1,024; a request in flight takes two sockets."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Router:
@@ -69,9 +59,6 @@ class Router:
         factory: Starts the replicas.
         n_replicas: Number of replicas.
         info: Returns what ``/info`` reports about the engines.
-
-    Attributes:
-        failed: Set when no replica could be started or none is left.
     """
 
     def __init__(
@@ -81,7 +68,6 @@ class Router:
         n_replicas: int,
         info: Info = dict,
     ) -> None:
-        self.failed = asyncio.Event()
         self._settings = settings
         self._info = info
         self._started = int(time.time())
@@ -99,14 +85,11 @@ class Router:
             self._balancer,
             self._health_check,
             self._metrics,
-            self.failed,
         )
 
     def application(self) -> web.Application:
         app = make_application(
-            Access(self._settings.hosts, self._settings.bearer, WITHOUT_TOKEN),
-            middlewares=[_errors_as_json],
-            errors=refused,
+            Access(self._settings.hosts, self._settings.bearer, WITHOUT_TOKEN), errors=refused
         )
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_post("/v1/completions", self._complete)
@@ -168,7 +151,7 @@ class Router:
         return {
             "model": self._settings.model,
             "queued": self._balancer.queued,
-            "replicas": [asdict(status) for status in self.pool.status()],
+            "replicas": self.pool.status(),
         }
 
     async def _show_info(self, _request: web.Request) -> web.Response:
@@ -184,17 +167,3 @@ def request_id(headers: Mapping[str, str]) -> str:
     name = headers.get("X-Request-Id", "")
     usable = name.isascii() and name.isprintable() and 0 < len(name) <= _MAX_ID_LENGTH
     return name if usable else uuid.uuid4().hex
-
-
-@web.middleware
-async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
-        message = f"{request.method} {request.path}: {error.reason}"
-        response = RequestError(error.status, message).response()
-        if "Allow" in error.headers:
-            response.headers["Allow"] = error.headers["Allow"]
-        return response

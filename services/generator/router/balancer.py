@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections import deque
 
 from services.generator.protocol import RequestError
 from services.generator.router.replica import Engine
@@ -23,22 +22,20 @@ class Balancer:
 
     def __init__(self, *, slots: int, queue_size: int) -> None:
         self.closed = False
+        self.queued = 0
         self._slots = slots
         self._queue_size = queue_size
         self._engines: list[Engine] = []
-        self._queue: deque[asyncio.Future[Engine]] = deque()
+        self._first = asyncio.Lock()  # held by the first in the queue
+        self._changed = asyncio.Event()
         self._uses = itertools.count(1)
         self._in_flight = 0
         self._idle = asyncio.Event()
 
-    @property
-    def queued(self) -> int:
-        return len(self._queue)
-
     def add(self, engine: Engine) -> None:
-        engine.on_available = self._dispatch
+        engine.on_available = self._changed.set
         self._engines.append(engine)
-        self._dispatch()
+        self._changed.set()
 
     def remove(self, engine: Engine) -> None:
         if engine in self._engines:
@@ -50,42 +47,39 @@ class Balancer:
         Raises:
             RequestError: 429 if the queue is full, 503 during shutdown.
         """
-        if self.closed:
-            raise stopping()
-        if engine := self._choose():
-            return self._grant(engine)
-        if len(self._queue) >= self._queue_size:
+        if self.queued >= self._queue_size and (self.queued or not self._choose()):
             raise RequestError(
                 429,
-                f"the queue is full: {len(self._queue)} requests are waiting; retry later",
+                f"the queue is full: {self.queued} requests are waiting; retry later",
                 code="queue_full",
                 retry_after=_RETRY_AFTER,
             )
-        slot: asyncio.Future[Engine] = asyncio.get_running_loop().create_future()
-        self._queue.append(slot)
+        self.queued += 1
         try:
-            return await slot
-        except asyncio.CancelledError:
-            if slot in self._queue:
-                self._queue.remove(slot)
-            elif not slot.cancelled() and slot.exception() is None:
-                self.release(slot.result())  # granted and cancelled at the same moment
-            raise
+            async with self._first:
+                while not self.closed:
+                    if engine := self._choose():
+                        engine.last_used = next(self._uses)
+                        engine.in_flight += 1
+                        self._in_flight += 1
+                        return engine
+                    self._changed.clear()
+                    await self._changed.wait()
+        finally:
+            self.queued -= 1
+        raise stopping()
 
     def release(self, engine: Engine) -> None:
         engine.in_flight -= 1
         self._in_flight -= 1
-        self._dispatch()
+        self._changed.set()
         if not self._in_flight:
             self._idle.set()
 
     async def drain(self, grace: float) -> None:
         """Refuse new and waiting requests, and evict those in flight after ``grace`` seconds."""
         self.closed = True
-        for slot in self._queue:
-            if not slot.done():
-                slot.set_exception(stopping())
-        self._queue.clear()
+        self._changed.set()
         try:
             async with asyncio.timeout(grace):
                 await self.idle()
@@ -98,19 +92,6 @@ class Balancer:
         while self._in_flight:
             self._idle.clear()
             await self._idle.wait()
-
-    def _dispatch(self) -> None:
-        """Grant free slots to waiting requests."""
-        while self._queue and (engine := self._choose()):
-            slot = self._queue.popleft()
-            if not slot.done():  # the client of a cancelled one has left
-                slot.set_result(self._grant(engine))
-
-    def _grant(self, engine: Engine) -> Engine:
-        engine.last_used = next(self._uses)
-        engine.in_flight += 1
-        self._in_flight += 1
-        return engine
 
     def _choose(self) -> Engine | None:
         free = [e for e in self._engines if not e.suspect and e.in_flight < self._slots]

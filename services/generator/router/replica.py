@@ -7,7 +7,6 @@ replica in an :class:`Engine`.
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -106,17 +105,3 @@ class ReplicaState(StrEnum):
     EJECTED = "ejected"
     RESTARTING = "restarting"
     GIVEN_UP = "given_up"
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
-    """State of a replica for ``/readyz``; without a running engine the last four are empty."""
-
-    replica: int
-    state: ReplicaState
-    generation: int
-    error: str
-    name: str
-    url: str
-    in_flight: int
-    facts: Mapping[str, object]

@@ -13,7 +13,6 @@ from services.generator.router.replica import (
     NoPlacementError,
     ReplicaFactory,
     ReplicaState,
-    ReplicaStatus,
 )
 from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import get_logger
@@ -65,7 +64,9 @@ class ReplicaSupervisor:
         metrics, name = pool.metrics, str(rank)
         self._restarted = metrics.restarts.labels(name)
         metrics.healthy.labels(name).set_function(lambda: self.state is ReplicaState.HEALTHY)
-        metrics.in_flight.labels(name).set_function(lambda: self.status.in_flight)
+        metrics.in_flight.labels(name).set_function(
+            lambda: self.engine.in_flight if self.engine else 0
+        )
 
     @property
     def state(self) -> ReplicaState:
@@ -74,12 +75,25 @@ class ReplicaSupervisor:
         return self._state
 
     @property
-    def status(self) -> ReplicaStatus:
-        state = self.rank, self.state, self.generation, self.error
-        if self.engine is None:
-            return ReplicaStatus(*state, name="", url="", in_flight=0, facts={})
-        engine, facts = self.engine, dict(self.engine.replica.describe())
-        return ReplicaStatus(*state, engine.name, engine.url, engine.in_flight, facts)
+    def in_flight(self) -> int:
+        return self.engine.in_flight if self.engine else 0
+
+    def status(self) -> dict[str, object]:
+        """The state for ``/readyz``."""
+        engine = self.engine
+        of_engine = {
+            "name": engine.name if engine else "",
+            "url": engine.url if engine else "",
+            "in_flight": self.in_flight,
+            "facts": dict(engine.replica.describe()) if engine else {},
+        }
+        return {
+            "replica": self.rank,
+            "state": self.state,
+            "generation": self.generation,
+            "error": self.error,
+            **of_engine,
+        }
 
     async def run(self) -> None:
         """Run until the restart budget is exhausted. After a cancellation, call :meth:`stop`."""
@@ -194,7 +208,9 @@ class ReplicaPool:
         balancer: Assigns requests to replicas while they are healthy.
         health: Checks them.
         metrics: Counts their restarts.
-        failed: Set when no replica is left; :attr:`error` is then the reason.
+
+    Attributes:
+        failed: Set when no replica is left; ``error`` is then the reason.
     """
 
     def __init__(
@@ -205,15 +221,14 @@ class ReplicaPool:
         balancer: Balancer,
         health: HealthCheck,
         metrics: RouterMetrics,
-        failed: asyncio.Event,
     ) -> None:
         self.start_timeout = start_timeout
         self.factory = factory
         self.balancer = balancer
         self.health = health
         self.metrics = metrics
+        self.failed = asyncio.Event()
         self.error: BaseException | None = None
-        self._failed = failed
         self._supervisors = [ReplicaSupervisor(rank, self) for rank in range(n_replicas)]
         self._tasks: list[asyncio.Task[None]] = []
         self._first_failure = ""
@@ -227,8 +242,8 @@ class ReplicaPool:
         """The running engines, by rank."""
         return [s.engine for s in self._supervisors if s.engine]
 
-    def status(self) -> Sequence[ReplicaStatus]:
-        return [s.status for s in self._supervisors]
+    def status(self) -> Sequence[dict[str, object]]:
+        return [s.status() for s in self._supervisors]
 
     def start(self) -> None:
         for supervisor in self._supervisors:
@@ -261,4 +276,4 @@ class ReplicaPool:
     def _fail(self, error: BaseException) -> None:
         if self.error is None:
             self.error = error
-            self._failed.set()
+            self.failed.set()

@@ -108,7 +108,7 @@ async def start(factory: FakeFactory) -> AsyncIterator[Start]:
         server = TestServer(router.application())
         await server.start_server(shutdown_timeout=shutdown_timeout)
         client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        opened.append(Service(server, client, router.failed, values.given_token()))
+        opened.append(Service(server, client, router.pool.failed, values.given_token()))
         if wait:
             await opened[-1].are(*["healthy"] * replicas)
         return opened[-1]

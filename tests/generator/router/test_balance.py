@@ -42,26 +42,6 @@ async def test_fewest_in_flight_first() -> None:
     assert [(await b.acquire()).rank for _ in range(3)] == [2, 1, 0]
 
 
-async def test_equal_ones_take_turns() -> None:
-    b = balancer(3)
-    slots = []
-    for _ in range(6):
-        slots.append(await b.acquire())
-        b.release(slots[-1])
-    assert [one.rank for one in slots] == [0, 1, 2, 0, 1, 2]
-
-
-async def test_a_suspect_engine_gets_nothing_until_it_generates_a_token() -> None:
-    b = balancer(1)
-    held = await b.acquire()
-    held.suspect = True
-    queued = await waiting(b)
-    await asyncio.sleep(0)
-    assert not queued.done()
-    held.record_token()
-    assert (await queued) is held
-
-
 async def test_a_cancelled_waiter_returns_its_slot() -> None:
     b = balancer(1, slots=1)
     held = await b.acquire()
@@ -94,20 +74,6 @@ async def test_slots_and_queue_of_the_service(start: Start, factory: FakeFactory
         engine.gate.set()
     assert Counter(status for status, _, _ in await asyncio.gather(*asking)) == {200: 10}
     assert [engine.most_in_flight for engine in factory.engines] == [3, 3]
-
-
-async def test_a_client_that_leaves_while_waiting_is_forgotten(
-    start: Start, factory: FakeFactory
-) -> None:
-    factory.behave = wait_for_gate
-    service = await start(1, router_max_in_flight=1)
-    first, second = (asyncio.create_task(service.ask()) for _ in range(2))
-    await service.queues(1)
-    second.cancel()
-    await service.queues(0)
-    factory.engine(0).gate.set()
-    assert (await first)[0] == 200
-    assert len(factory.engine(0).received) == 1
 
 
 # Invariants

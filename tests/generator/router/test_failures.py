@@ -16,7 +16,6 @@ from tests.generator.router.engines import (
     FakeFactory,
     Received,
     abort,
-    body,
     break_connection,
     hang,
     wait_for_gate,
@@ -35,22 +34,11 @@ async def cut_off(_e: FakeEngine, request: web.Request, received: Received) -> w
     return response
 
 
-async def abort_one_of_three(
-    _e: FakeEngine, _q: web.Request, received: Received
-) -> web.StreamResponse:
-    choices = [
-        {"index": index, "message": {"content": "x"}, "finish_reason": reason}
-        for index, reason in enumerate(["stop", "abort", "length"])
-    ]
-    return web.json_response({**body(received), "choices": choices})
-
-
 @pytest.mark.parametrize(
     ("behave", "reason"),
     [
         (with_status(503, "engine\nis dead"), "server_error"),
         (abort, "abort"),
-        (abort_one_of_three, "abort"),
         (break_connection, "connection"),
         (cut_off, "connection"),
     ],

@@ -60,16 +60,6 @@ async def test_a_replica_that_gives_no_token_is_started_again(
     assert 'replica_restarts_total{replica="0"} 1.0' in await service.metrics()
 
 
-async def test_a_killed_replica_is_replaced(start: Start, factory: FakeFactory) -> None:
-    factory.behaviours[0, 0] = wait_for_gate
-    service = await start(**PROBING)
-    asking = asyncio.create_task(service.ask())
-    await factory.engine(0).has_received(1)
-    await factory.engine(0).kill()
-    assert (await asking)[0] == 502
-    assert (await service.ask())[2] == "replica-0.1"
-
-
 async def test_a_slow_probe_after_a_dropped_connection_is_no_death(
     start: Start, factory: FakeFactory
 ) -> None:
@@ -122,18 +112,6 @@ async def test_the_engines_counters_count_for_a_slow_probe(
         await engine.until(lambda engine: engine.probes >= 5)
         engine.gate.set()
     assert (await asking)[0] == (200 if counts else 502)
-
-
-async def test_a_hung_replica_gets_nothing_new(start: Start, factory: FakeFactory) -> None:
-    service = await start(2, router_probe_failures=50, **PROBING)
-    hung = factory.engine(0)
-    hung.behave = hung.behave_to_probes = hang
-    await service.are("suspect", "healthy")
-    for _ in range(4):
-        assert (await service.ask())[2] == "replica-1.0"
-    assert hung.received == []
-    hung.behave = hung.behave_to_probes = answer
-    await service.are("healthy", "healthy")
 
 
 async def test_a_replica_that_ended_is_ejected_without_a_probe(

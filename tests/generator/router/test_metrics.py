@@ -1,7 +1,5 @@
 """Metrics of the router, merged with those of the engines."""
 
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,16 +99,6 @@ async def test_engines_metrics_beside_ours(start: Start, factory: FakeFactory) -
         "plumbline_generator_requests_queued 0.0",
     ):
         assert line in text.splitlines()
-
-
-async def test_an_engine_that_is_down_is_left_out(start: Start, factory: FakeFactory) -> None:
-    factory.metrics = VLLM
-    factory.gates[0, 1] = asyncio.Event()
-    service = await start(2)
-    await factory.engine(0).kill()
-    text = await service.metrics()
-    assert 'vllm:generation_tokens_total{engine="0",replica="1"} 120.0' in text
-    assert 'vllm:generation_tokens_total{engine="0",replica="0"} 120.0' not in text
 
 
 async def test_an_engine_that_is_slow_is_left_out(start: Start, factory: FakeFactory) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -142,16 +141,3 @@ async def test_output_without_end_is_read_away(children: list[Child], tmp_path: 
     )
     child = await started(children, tmp_path, code)
     assert await asyncio.wait_for(child.next_event(), 30) == ClusterReady(address="here")
-
-
-async def test_a_childs_children_that_hold_its_pipes_do_not_matter(
-    children: list[Child], tmp_path: Path
-) -> None:
-    code = (
-        "import subprocess\n"
-        f"subprocess.Popen([{sys.executable!r}, '-c', 'import time; time.sleep(12)'])\n"
-        f"print({READY!r}, flush=True)\ntime.sleep(60)"
-    )
-    child = await started(children, tmp_path, code)
-    await child.next_event()
-    await asyncio.wait_for(child.stop(), 10)
