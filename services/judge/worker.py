@@ -233,7 +233,7 @@ class JudgeProcess:
             logging.getLogger(name).setLevel(logging.WARNING)
         self._loop = asyncio.get_running_loop()
         forced = forced or asyncio.Event()
-        redis = await connect_async(self._settings.redis_url, wait=60)
+        redis = await connect_async(self._settings.redis_url)
         commands = PipelinedRedis(redis)
         names = [worker.name for worker in self.workers]
         judge = self._judge = SampleJudge(

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import resource
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -32,6 +31,7 @@ from shared.process_environment import uses_proxies
 from shared.redaction import redact, remember_secrets
 from shared.run_record import JsonObject
 from shared.schemas import Generation, SampleId, sha256
+from shared.service.processes import raise_file_limit
 from shared.service.tokens import authorization
 
 # Bytes of an answer, and of all that are read at once. A completion of a million tokens has 4 MiB.
@@ -104,7 +104,8 @@ class GeneratorClient:
         # A key that was read from a file often ends in a newline, which a header cannot contain.
         self._key = (api_key or "").strip()
         remember_secrets(self._key)
-        self._admission = Admission(self._servers, _allow_connections(config.concurrency))
+        files = raise_file_limit(config.concurrency + _OTHER_FILES)
+        self._admission = Admission(self._servers, max(1, files - _OTHER_FILES))
         self._outage = Outage(config.retry_budget)
         self._backoff = backoff
         self._failing: set[_PendingSample] = set()
@@ -288,21 +289,6 @@ class GeneratorClient:
         completion = read_completion(status, headers, body, self._config)
         replica = redact(headers.get("X-Plumbline-Replica") or server.name)
         return pending.generation(**asdict(completion), gen_time=gen_time, replica=replica)
-
-
-def _allow_connections(wanted: int) -> int:
-    """Raise the limit of open files (RLIMIT_NOFILE) for ``wanted`` connections.
-
-    Returns:
-        The number of connections that the limit permits.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _OTHER_FILES
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
-    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
-    return max(1, min(wanted, allowed - _OTHER_FILES))
 
 
 def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:

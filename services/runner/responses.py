@@ -388,6 +388,7 @@ async def send(
         OutageError: The server does not answer; :class:`UnreachableError` if it has seen nothing of
             the request.
         RetryableError: The answer has more than ``most`` bytes.
+        RejectedError: The address is none.
     """
     began = time.monotonic()
     try:
@@ -395,6 +396,8 @@ async def send(
             return response.status, response.headers, await read_answer(response, most)
     except AnswerTooLargeError as error:
         raise RetryableError(f"bad_answer: {server.name}: {error}") from None
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+        raise RejectedError("not an address such as http://localhost:8000/v1") from None
     except aiohttp.ConnectionTimeoutError:
         raise UnreachableError(f"connection: {server.name}: connecting timed out") from None
     except TimeoutError:
@@ -477,7 +480,7 @@ async def server_info(
         document = load_json(body) if status == HTTPStatus.OK else None
         # The object is written to run.json, where NaN or deep nesting would be an error.
         json.dumps(document, indent=2, allow_nan=False)
-    except (RetryableError, ValueError, RecursionError):
+    except (RetryableError, RejectedError, ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 

@@ -281,7 +281,8 @@ def _conflict(before: Provenance, now: Provenance) -> str | None:
     for key, name in _SERVER_FACTS.items():
         theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
         if theirs and ours and theirs != ours:
-            return f"of the {name} {theirs}, the generator has {ours}"
+            there, here = (" and ".join(v[:_MAX_CHARACTERS] for v in one) for one in (theirs, ours))
+            return f"of the {name} {there}, the generator has {here}"
     earlier = before.prompts or {}
     for dataset, prompt in (now.prompts or {}).items():
         if earlier.get(dataset, prompt) != prompt:
@@ -289,10 +290,9 @@ def _conflict(before: Provenance, now: Provenance) -> str | None:
     return None
 
 
-def _reported(generator: JsonObject | None, key: str) -> str:
-    """The values of ``key`` in the info of one server, or of several servers by URL."""
+def _reported(generator: JsonObject | None, key: str) -> list[str]:
+    """The values of ``key`` in the info of one server, or of several servers by URL, as texts."""
     info = generator or {}
     by_url = [facts for name, facts in info.items() if "://" in name and isinstance(facts, dict)]
     values = [value for facts in by_url or [info] if (value := facts.get(key))]
-    texts = {v if isinstance(v, str) else json.dumps(v, sort_keys=True) for v in values}
-    return " and ".join(text[:_MAX_CHARACTERS] for text in sorted(texts))
+    return sorted({v if isinstance(v, str) else json.dumps(v, sort_keys=True) for v in values})

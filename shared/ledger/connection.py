@@ -1,11 +1,10 @@
 """Redis connections: clients with retries, health checks, waiting, and the records' version."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from redis import ConnectionPool, Redis
 from redis.asyncio import Redis as AsyncRedis
@@ -53,17 +52,16 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-_given_up = threading.Event()
-
-
-def give_up(redis: Redis) -> None:
-    """End all commands of this process: its connections are closed, and nothing is retried."""
-    _given_up.set()
-    redis.connection_pool.disconnect()
-
-
 class _Retry(Retry):
-    """Retries that end with :data:`PATIENCE`, and at once if the password is wrong."""
+    """Retries that end with :data:`PATIENCE`, and at once if the password is wrong.
+
+    All connections of a client share it, so that :func:`give_up` reaches them.
+    """
+
+    given_up = False
+
+    def __deepcopy__(self, _memo: object) -> Self:  # redis-py copies it for each connection
+        return self
 
     def call_with_retry(
         self,
@@ -75,12 +73,20 @@ class _Retry(Retry):
         end = time.monotonic() + PATIENCE
 
         def may_pass(error: Exception) -> bool:
-            over = _given_up.is_set() or time.monotonic() >= end
+            over = self.given_up or time.monotonic() >= end
             if over or isinstance(error, AuthenticationError):
                 return False
             return is_retryable is None or is_retryable(error)
 
         return super().call_with_retry(do, fail, may_pass, with_failure_count)
+
+
+def give_up(redis: Redis) -> None:
+    """End all commands of a client of :func:`connect`, in all threads; nothing is retried."""
+    retry = redis.get_retry()
+    assert isinstance(retry, _Retry)
+    retry.given_up = True
+    redis.connection_pool.disconnect()
 
 
 def connect(url: str, *, retries: int = RETRIES) -> Redis:
@@ -103,20 +109,10 @@ def connect(url: str, *, retries: int = RETRIES) -> Redis:
         return _client(url, retry=_Retry(_backoff(), retries), **_SETTINGS)
 
 
-async def connect_async(url: str, *, wait: float = 0.0, retries: int = RETRIES) -> AsyncRedis:
-    """Connect an asyncio client, as :func:`connect` does.
-
-    Args:
-        url: As of :func:`connect`.
-        wait: Seconds to wait for a server that does not answer yet.
-        retries: Retries of each command while the server does not answer.
-
-    Raises:
-        ServiceError: The URL is invalid, or no Redis server answers there.
-        OtherVersionError: Another release wrote a ledger there that this one does not read.
-    """
+async def connect_async(url: str, *, retries: int = RETRIES) -> AsyncRedis:
+    """Connect an asyncio client; arguments and errors are those of :func:`connect`."""
     with _service_errors(url):
-        await asyncio.to_thread(_ping, url, wait)
+        await asyncio.to_thread(_ping, url)
         retry = AsyncRetry(_backoff(), retries)
         settings = {"retry": retry, "max_connections": _MAX_CONNECTIONS, **_SETTINGS}
         if is_sentinel_url(url):
@@ -307,21 +303,10 @@ def _service_errors(url: str) -> Iterator[None]:
         ) from None
 
 
-def _ping(url: str, wait: float = 0.0) -> None:
-    """Ping until the server answers, for up to ``wait`` seconds, and check the ledger's version.
-
-    A wrong password fails at once; redis-py's own retries would also retry it.
-    """
+def _ping(url: str) -> None:
+    """Check, without retries, that the server answers and can hold this release's ledger."""
     retry = Retry(NoBackoff(), 0)
-    client = _client(url, socket_connect_timeout=5, socket_timeout=5, retry=retry)
-    deadline = time.monotonic() + wait
-    while True:
-        try:
-            client.ping()
-            check_server(client)
-            check_ledger(client)
-            return
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            if isinstance(error, AuthenticationError) or time.monotonic() > deadline:
-                raise
-        time.sleep(0.2)
+    with _client(url, socket_connect_timeout=5, socket_timeout=5, retry=retry) as client:
+        client.ping()
+        check_server(client)
+        check_ledger(client)

@@ -205,8 +205,7 @@ class Ledger:
 
     def incarnation(self) -> str | None:
         """Unique id that distinguishes a run from a deleted one of the same id; None if no run."""
-        stored = cast(bytes | None, self._redis.hget(self._keys.meta, INCARNATION))
-        return None if stored is None else str(json.loads(stored))
+        return cast(str | None, self._get(INCARNATION))
 
     def set_state(self, state: RunState) -> None:
         """Write the state; aggregators are notified of a judged run."""
@@ -262,10 +261,12 @@ class Ledger:
         self._set(runner=report.model_dump(mode="json"))
 
     def state(self) -> RunState | None:
-        stored = cast(bytes | None, self._redis.hget(self._keys.meta, "state"))
-        if not stored:
-            return None
-        return RunState(json.loads(stored))
+        stored = self._get("state")
+        return None if stored is None else RunState(str(stored))
+
+    def _get(self, field: str) -> JsonValue:
+        stored = cast(bytes | None, self._redis.hget(self._keys.meta, field))
+        return None if stored is None else cast(JsonValue, json.loads(stored))
 
     def _set(self, **values: JsonValue) -> None:
         self._redis.hset(
@@ -282,9 +283,7 @@ class Ledger:
         pipe.execute()
 
     def problem(self, dataset: str, problem_id: str) -> Problem | None:
-        field = problem_key(dataset, problem_id)
-        packed = cast(bytes | None, self._redis.hget(self._keys.problems, field))
-        return None if packed is None else Problem.model_validate_json(unpack(packed))
+        return next(self.problems([SampleId(dataset, problem_id)]), None)
 
     def problems(self, samples: Sequence[SampleId]) -> Iterator[Problem]:
         """Yield the problems of ``samples`` in their order; skips problems that are missing."""
@@ -375,7 +374,7 @@ class Ledger:
 
         It is not written if the sample has a verdict, or if its completion has been replaced.
         """
-        names, args = verdict_arguments(self._keys, verdict, cases)
+        names, args = _verdict_arguments(self._keys, verdict, cases)
         return bool(self._write_verdict(keys=names, args=args) == 1)
 
     def verdict(self, sample: SampleId) -> Verdict | None:
@@ -536,7 +535,7 @@ def unjudged_verdict(sample: SampleId, completion_sha256: str, reason: str) -> V
     )
 
 
-def verdict_arguments(
+def _verdict_arguments(
     names: keys.RunKeys, verdict: Verdict, cases: bytes | None
 ) -> tuple[list[str], list[str | int | bytes]]:
     """Keys and arguments of the script that writes a verdict; without cases none is about them."""
@@ -556,7 +555,7 @@ async def write_verdict(
     commands: PipelinedRedis, names: keys.RunKeys, verdict: Verdict, cases: bytes | None
 ) -> bool:
     """As :meth:`Ledger.record_verdict`, in an event loop."""
-    written = await commands.run(_WRITE_VERDICT, *verdict_arguments(names, verdict, cases))
+    written = await commands.run(_WRITE_VERDICT, *_verdict_arguments(names, verdict, cases))
     return bool(written == 1)
 
 

@@ -97,8 +97,8 @@ def sentinel_client(url: str, **settings: Any) -> Redis:  # noqa: ANN401 - redis
     parsed = SentinelUrl.parse(url)
     options = {**settings, **parsed.options}
     kind = _TLSMasterConnection if options.pop("ssl", False) else _MasterConnection
-    sentinel_options = {"retry": Retry(NoBackoff(), 0), **parsed.sentinel_options}
-    sentinel = Sentinel(parsed.hosts, sentinel_kwargs=_SENTINEL_SETTINGS | sentinel_options)  # type: ignore[no-untyped-call]
+    kwargs = {**_SENTINEL_SETTINGS, "retry": Retry(NoBackoff(), 0), **parsed.sentinel_options}
+    sentinel = Sentinel(parsed.hosts, sentinel_kwargs=kwargs)  # type: ignore[no-untyped-call]
     return cast(Redis, sentinel.master_for(parsed.service, connection_class=kind, **options))  # type: ignore[no-untyped-call]
 
 
@@ -107,12 +107,9 @@ def async_sentinel_client(url: str, **settings: Any) -> AsyncRedis:  # noqa: ANN
     parsed = SentinelUrl.parse(url)
     options = {**settings, **parsed.options}
     kind = _AsyncTLSMasterConnection if options.pop("ssl", False) else _AsyncMasterConnection
-    sentinel_options = {"retry": AsyncRetry(NoBackoff(), 0), **parsed.sentinel_options}
-    sentinel = async_sentinel.Sentinel(  # type: ignore[no-untyped-call]
-        parsed.hosts, sentinel_kwargs=_SENTINEL_SETTINGS | sentinel_options
-    )
-    client = sentinel.master_for(parsed.service, connection_class=kind, **options)
-    return cast(AsyncRedis, client)
+    kwargs = {**_SENTINEL_SETTINGS, "retry": AsyncRetry(NoBackoff(), 0), **parsed.sentinel_options}
+    sentinel = async_sentinel.Sentinel(parsed.hosts, sentinel_kwargs=kwargs)  # type: ignore[no-untyped-call]
+    return cast(AsyncRedis, sentinel.master_for(parsed.service, connection_class=kind, **options))
 
 
 def _raise_not_now(error: ResponseError) -> None:

@@ -1,12 +1,10 @@
 """Checks of the client before a run: models served, and ``/info``."""
 
-import asyncio
 import json
 
 import pytest
 from aiohttp import web
 
-from services.runner import client as clients
 from services.runner.client import GeneratorClient
 from shared.errors import ServiceError
 from tests.runner.generators import Handler, Servers, ask
@@ -78,17 +76,3 @@ async def test_info_that_is_not_a_json_object_is_ignored(
 ) -> None:
     url = await servers.stand_in(info=replying(text, status))
     assert await (await servers.client(url, api_key="key")).info() is None
-
-
-async def test_info_of_a_server_that_hangs(
-    servers: Servers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clients, "_INFO", 0.1)
-
-    async def hang(_request: web.Request) -> web.Response:
-        await asyncio.Event().wait()
-        raise AssertionError("never set")
-
-    client = await servers.client(await servers.stand_in(info=hang))
-    async with asyncio.timeout(5):
-        assert await client.info() is None

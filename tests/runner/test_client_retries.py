@@ -28,24 +28,6 @@ async def test_a_hanging_request_is_retried(servers: Servers) -> None:
     assert generation.gen_time is not None and generation.gen_time < 0.8
 
 
-async def test_a_server_that_is_started_again_costs_no_attempts(servers: Servers) -> None:
-    url = refused_url()
-    client = await servers.client(url, max_attempts=1, backoff=0.02)
-    asked = asyncio.create_task(ask(client))
-    await asyncio.sleep(0.2)
-    assert not asked.done()
-
-    async def chat(_request: web.Request) -> web.Response:
-        return answer("here again")
-
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", chat)
-    await servers.serve(app, port=int(url.rpartition(":")[2]))
-    generation = await asked
-    assert (generation.error, generation.completion) == (None, "here again")
-    assert generation.requests >= 2
-
-
 VLLM = [
     # 0.24 to 0.32: of tokens, and of characters where those alone are too many
     "This model's maximum context length is 4096 tokens. However, you requested 2048 output tokens "
@@ -92,17 +74,6 @@ async def test_messages_of_a_prompt_that_is_too_long(servers: Servers) -> None:
             if given != (f"prompt_too_long: {message}", "", 1):
                 failures.append((body, given))
     assert failures == []
-
-
-async def test_backpressure_is_not_a_failure(servers: Servers) -> None:
-    async def asked(failure: str) -> tuple[str | None, int]:
-        url = await servers.replay(*[failure] * 6)
-        generation = await ask(await servers.client(url, max_attempts=1))
-        return generation.error, generation.requests
-
-    failures = ("429:0", "429:0.01", "503:0.01")
-    found = await asyncio.gather(*map(asked, failures))
-    assert dict(zip(failures, found, strict=True)) == dict.fromkeys(failures, (None, 7))
 
 
 async def test_a_server_that_rejects_gets_fewer_requests(servers: Servers) -> None:

@@ -22,7 +22,7 @@ from shared.ledger.queue import TROUBLE
 from shared.schemas import Generation
 from shared.service.processes import free_port
 from shared.service.tasks import with_watch
-from tests.runner.generators import FIELDS, SAMPLE, Notes, Servers, answer, refused_url, until
+from tests.runner.generators import FIELDS, SAMPLE, Notes, Servers, answer, until
 
 
 @pytest.fixture(autouse=True)
@@ -96,12 +96,6 @@ async def test_a_gateway_whose_backend_is_away_costs_no_sample(
     away = False
     assert [one.error for one in (await work).values()] == [None] * 12
     assert during < 60  # a few probes, not every sample in turn
-
-
-async def test_a_server_that_is_away_ends_the_run(servers: Servers) -> None:
-    client = await servers.client(refused_url(), retry_budget=0.2)
-    with pytest.raises(ServiceError, match=r"refuses connections since .*; 30 samples wait; start"):
-        await generated(client, map(str, range(30)))
 
 
 async def test_a_server_that_answers_nothing_is_asked_for_a_sign_of_life(

@@ -285,20 +285,6 @@ async def test_what_infrastructure_failed_is_judged_again_next_time(
     assert stage.ledger.completion(unlucky) == generation(unlucky, "answer")
 
 
-async def test_a_failed_generation_is_an_api_error_without_a_job(
-    stage: Stage, others: Others
-) -> None:
-    source = FakeSource("", error="http_500: broken", requests=5)
-    await stage.complete(source)
-    assert others.judged == []
-    assert stage.progress.statuses == dict.fromkeys(SAMPLES, FinalStatus.API_ERROR)
-    found = stage.ledger.verdict(SAMPLES[0])
-    assert found is not None
-    failures = [str(failure) for failure in found.infra_failures]
-    assert (found.detail, failures) == ("http_500: broken", ["http_500: broken"])
-    assert stage.ledger.meta().generation_requests == 60
-
-
 async def test_a_failed_generation_is_tried_again_next_time(stage: Stage, others: Others) -> None:
     await stage.complete(FakeSource("", error="timeout"))
     source = FakeSource()
@@ -306,24 +292,6 @@ async def test_a_failed_generation_is_tried_again_next_time(stage: Stage, others
     assert source.asked == [SAMPLES]
     assert stage.progress.statuses == dict.fromkeys(SAMPLES, FinalStatus.SUCCESS)
     assert sorted(others.judged) == sorted(SAMPLES)
-
-
-@pytest.mark.usefixtures("paused")
-async def test_completions_that_redis_forgot_are_generated_again(
-    one: Stage, others: Others, redis: Redis
-) -> None:
-    source = FakeSource()
-    running = asyncio.create_task(one.complete(source))
-    while not one.progress.made:
-        await asyncio.sleep(0.01)
-    one.ledger.queue.empty()
-    redis.delete(*redis.keys("*:hashes"), *redis.keys("*:completions"))
-    while len(source.asked) < 2:
-        await asyncio.sleep(0.01)
-    others.judging.set()
-    await running
-    assert source.asked == [ONE.samples(), ONE.samples()]
-    assert "Redis lost 1 completions" in one.progress.notes[0]
 
 
 @pytest.mark.usefixtures("paused")
@@ -373,20 +341,6 @@ async def test_verdicts_of_a_server_whose_clock_is_behind_are_found(
     async with asyncio.timeout(20):
         await running
     assert stage.ledger.judged() == set(SAMPLES)
-
-
-@pytest.mark.usefixtures("paused")
-async def test_a_lost_job_is_queued_again(one: Stage, others: Others) -> None:
-
-    async def source(owed: list[SampleId]) -> AsyncGenerator[list[Generation]]:
-        for sample in owed:
-            yield [generation(sample)]
-        one.ledger.queue.empty()
-        others.judging.set()
-
-    await asyncio.wait_for(one.complete(source), 30)
-    assert others.judged == ONE.samples()
-    assert one.ledger.meta().jobs_redelivered == 1
 
 
 async def test_artifacts_that_cannot_be_written_end_the_run(one: Stage, others: Others) -> None:

@@ -7,7 +7,7 @@ from redis import Redis
 from services.runner.session import ARTIFACTS, RunIdentity, Session, claim_output, identify
 from shared import artifacts
 from shared.artifacts import OutputFolder
-from shared.config import RULES, Config, JudgeConfig, load_config
+from shared.config import Config, load_config
 from shared.environment import REJUDGE
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger, list_runs
@@ -135,15 +135,6 @@ def test_what_another_measurement_differs_in_is_named(
     assert "\n" not in str(caught.value)
 
 
-def test_other_rules_are_named_with_the_remedy(folder: OutputFolder) -> None:
-    before = Config(judge=JudgeConfig(rules=RULES + 1))
-    write_record(folder, identify(before, PLAN, folder, ""))
-    named = rf"judge\.rules \({RULES + 1} there, {RULES} here\)"
-    with pytest.raises(OutputError, match=named) as caught:
-        claim_output(folder, identify(Config(), PLAN, folder, ""), force=False)
-    assert str(caught.value).count(REJUDGE) == 1
-
-
 def test_a_torn_run_json_is_kept(folder: OutputFolder) -> None:
     Path(folder.path).mkdir()
     Path(folder.path, artifacts.RUN).write_text('{"fing')
@@ -210,15 +201,6 @@ def test_a_second_session_goes_on(redis: Redis, folder: OutputFolder) -> None:
     assert second.ledger.completed().keys() == {SampleId("d1", "p1")}
 
 
-def test_with_force_the_results_go_and_the_rest_stays(redis: Redis, folder: OutputFolder) -> None:
-    for name in (*ARTIFACTS, "notes.txt"):
-        folder.write_json(name, {"fingerprint": "other"})
-    session = enter(redis, folder, force=True)
-    names = sorted(path.name for path in Path(folder.path).iterdir())
-    assert names == ["notes.txt", artifacts.RUN]
-    session.leave()
-
-
 def enter_with(redis: Redis, folder: OutputFolder, force: bool = False, **facts: object) -> Session:
     session = Session(redis, identify(Config(), PLAN, folder, ""))
     try:
@@ -266,12 +248,6 @@ def test_another_chat_template_is_refused_in_the_same_run(
         enter_with(redis, folder, generator=both | other)
 
 
-def test_another_prompt_is_refused_in_the_same_run(redis: Redis, folder: OutputFolder) -> None:
-    enter_with(redis, folder, prompts={"d1": {"template": "a", "sha256": "1"}})
-    with pytest.raises(OutputError, match="prompt template of d1"):
-        enter_with(redis, folder, prompts={"d1": {"template": "b", "sha256": "2"}})
-
-
 def test_a_server_that_says_nothing_leaves_what_is_known(
     redis: Redis, folder: OutputFolder
 ) -> None:
@@ -303,15 +279,6 @@ def test_only_one_session_at_a_time(
     assert first.ledger.meta().sessions == 1
     first.leave()
     assert enter(redis, folder).ledger.meta().sessions == 2
-
-
-def test_a_session_that_was_refused_does_not_open_the_lock(
-    redis: Redis, folder: OutputFolder
-) -> None:
-    enter(redis, folder)
-    refused = Session(redis, identify(Config(), PLAN, folder, ""))
-    refused.leave()
-    assert refused.ledger.lock("somebody", 1) is False
 
 
 def test_a_session_waits_for_a_killed_runners_lock(redis: Redis, folder: OutputFolder) -> None:

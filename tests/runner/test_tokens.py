@@ -1,14 +1,7 @@
 """Tokens of completions that came without a count, counted with `data.tokenizer`."""
 
 import hashlib
-import json
-import os
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import fsspec
 import pytest
@@ -22,7 +15,6 @@ from shared.config import load_config
 from shared.errors import ConfigError
 from shared.schemas import SampleId, is_encodable
 from shared.statuses import TokenSource
-from tests.docs.markdown import ROOT
 from tests.runner.tokenizer import tokens, write_tokenizer
 from tests.shared.ledgers import generation
 
@@ -132,81 +124,3 @@ def test_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
 def test_a_broken_tokenizer(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(content)
     assert f"'{tmp_path}': tokenizer.json cannot be used" in refusal(tmp_path)
-
-
-class Hub(BaseHTTPRequestHandler):
-    """Answers with a file or with the hub's errors, by the repository's name."""
-
-    content = b""
-    refusals: ClassVar = {
-        "absent": (404, "RepoNotFound"),
-        "gated": (403, "GatedRepo"),
-        "other": (404, "EntryNotFound"),
-    }
-
-    def do_HEAD(self) -> None:
-        status, code = self.refusals.get(self.path.split("/")[2], (200, ""))
-        self.send_response(status)
-        if code:
-            self.send_header("X-Error-Code", code)
-        self.send_header("X-Repo-Commit", "0" * 40)
-        self.send_header("ETag", '"1"')
-        self.send_header("Content-Length", str(len(self.content)))
-        self.end_headers()
-
-    def do_GET(self) -> None:
-        self.do_HEAD()
-        self.wfile.write(self.content)
-
-    def log_message(self, format: str, *args: object) -> None: ...
-
-
-_CHILD = """
-import json, sys
-from services.runner.tokens import open_counter
-from shared.config import load_config
-from shared.errors import ConfigError
-
-for name in sys.argv[1:]:
-    try:
-        found = open_counter(load_config(None, [f"data.tokenizer={name}"])).record.sha256
-    except ConfigError as error:
-        found = str(error)
-    print(json.dumps(found))
-"""
-
-
-def opened(home: Path, *names: str, **variables: str) -> list[str]:
-    """What comes of names; in a process, because the library reads its settings when imported."""
-    kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD, *names],
-        env=kept | {"PYTHONPATH": str(ROOT), "HF_HOME": str(home), **variables},
-        cwd=home,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=100,
-    )
-    assert done.stderr == ""
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def test_names_on_the_hub(folder: Path, tmp_path: Path) -> None:
-    Hub.content = (folder / "tokenizer.json").read_bytes()
-    names = [f"org/{name}" for name in ("model", "absent", "gated", "other")]
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    url = f"http://127.0.0.1:{server.server_port}"
-    with server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        model, *refusals = opened(tmp_path, *names, HF_ENDPOINT=url)
-        server.shutdown()
-    digest = hashlib.sha256(Hub.content).hexdigest()
-    assert model == digest
-    for name, message in zip(names[1:], refusals, strict=True):
-        assert f"'{name}': no such folder, and the hub does not give it" in message
-        assert "\n" not in message
-    # Without the hub, what was fetched is used.
-    again, absent = opened(tmp_path, "org/model", "org/new", HF_HUB_OFFLINE="1")
-    assert again == digest
-    assert "the hub does not give it" in absent

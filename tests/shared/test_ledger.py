@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from shared.errors import OutputError
-from shared.ledger import Ledger, VerdictEvent, list_runs
+from shared.ledger import Ledger, list_runs
 from shared.ledger.ledger import MAX_REDELIVERIES
 from shared.ledger.queue import BATCH, Batch
 from shared.run_record import RunMeta, RunState
@@ -261,18 +261,6 @@ def test_events_come_in_the_order_of_the_verdicts(ledger: Ledger) -> None:
     assert ledger.last_event() == events[-1].entry
 
 
-def test_a_waiting_reader_gets_the_next_event(ledger: Ledger, redis: Redis) -> None:
-    ledger.record(generation())
-    got: list[VerdictEvent] = []
-    reader = threading.Thread(target=lambda: got.extend(ledger.events("0", block=30)))
-    reader.start()
-    while not redis.info("clients")["blocked_clients"]:
-        assert reader.is_alive()
-    ledger.record_verdict(verdict(generation()))
-    reader.join(60)
-    assert [event.sample for event in got] == [P1]
-
-
 # Lost jobs
 
 
@@ -374,14 +362,3 @@ def test_one_runner_at_a_time(ledger: Ledger) -> None:
     assert ledger.lock("two", 10) is False
     ledger.unlock("one")
     assert ledger.lock("two", 10) is True
-
-
-def test_the_lock_is_renewed_and_ends_with_its_holder(ledger: Ledger, redis: Redis) -> None:
-    ledger.lock("one", 10)
-    (key,) = redis.keys("*lock*")
-    assert 9_000 < redis.pttl(key) <= 10_000
-    redis.pexpire(key, 5_000)
-    ledger.lock("two", 10)
-    assert redis.pttl(key) <= 5_000
-    ledger.lock("one", 10)
-    assert 9_000 < redis.pttl(key) <= 10_000

@@ -15,7 +15,7 @@ from shared.ledger import Ledger, connect, connection, ping_error
 from shared.schemas import SampleId
 from shared.service import processes
 from tests.conftest import RedisServer
-from tests.shared.ledgers import RUN, generation, verdict
+from tests.shared.ledgers import RUN, generation
 from tests.waiting import until
 
 SECRET = "s3kret-pa55word"
@@ -81,27 +81,6 @@ def test_no_redis_url(url: str) -> None:
     assert "not a Redis URL" in message
 
 
-def test_what_was_acknowledged_survives_a_crash(own_redis_server: RedisServer) -> None:
-    client = connect(own_redis_server.url)
-    ledger = Ledger(client, RUN)
-    names = [f"p{i}" for i in range(200)]
-    for name in names:
-        ledger.record(generation(name, completion=name))
-    for name in names[:50]:
-        assert ledger.record_verdict(verdict(generation(name, completion=name)))
-    jobs = ledger.queue.get_job_ids()
-    own_redis_server.kill()
-    own_redis_server.start_again()
-    samples = [SampleId("d1", name) for name in names]
-    # The client from before the crash finds the server again.
-    assert [g.completion for g in ledger.completions(samples)] == names
-    assert ledger.judged() == set(samples[:50])
-    assert len(ledger.events()) == 50
-    assert ledger.queue.get_job_ids() == jobs
-    assert len(jobs) == 200
-    client.close()
-
-
 def test_writes_ride_out_a_restart(own_redis_server: RedisServer) -> None:
     """Every write that was acknowledged is there, also those that came while it was away."""
     client = connect(own_redis_server.url)
@@ -158,9 +137,8 @@ def test_no_part_of_a_password_is_in_a_message_about_the_url() -> None:
 
 
 def test_a_command_to_a_server_that_hangs_ends_when_the_process_gives_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(connection, "_given_up", threading.Event())
     server = RedisServer(tmp_path)
     redis = connect(server.url)
     assert server.child.process is not None
@@ -181,6 +159,10 @@ def test_a_command_to_a_server_that_hangs_ends_when_the_process_gives_up(
         connection.give_up(redis)
         asking.join(20)  # a command would wait for 30 s, and be repeated
         assert errors
+        server.child.process.send_signal(signal.SIGCONT)
+        with connect(server.url) as later:  # another client of the process is not affected
+            assert later.get_retry().given_up is False
+            assert later.ping()
     finally:
         server.child.process.send_signal(signal.SIGCONT)
         asking.join()
