@@ -3,19 +3,18 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
 
 from redis.exceptions import RedisError
 
+from services.aggregator.index.database import is_damage
+from shared.errors import ServiceError
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 
 
-async def repeat(
-    work: Callable[[], object], interval: float, wake: asyncio.Event | None = None
-) -> None:
-    """Run ``work`` in a thread forever, with a pause of ``interval`` seconds or until ``wake``.
+async def repeat(work: Callable[[], object], interval: float) -> None:
+    """Run ``work`` in a thread indefinitely, with a pause of ``interval`` seconds.
 
     The pause also follows work that found something: a hundred verdicts in one transaction cost
     little more than one.
@@ -27,8 +26,11 @@ async def repeat(
             log.error("Redis unavailable, retrying", reason=str(error))
         except sqlite3.OperationalError as error:
             log.error("the index cannot be written, retrying", reason=str(error))
-        wake = wake or asyncio.Event()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(interval):
-                await wake.wait()
-        wake.clear()
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            raise ServiceError(
+                f"the index is damaged ({error}); the next start builds it again, from Redis and "
+                "from the folders of finished runs"
+            ) from None
+        await asyncio.sleep(interval)

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from services.aggregator.app import make_folders_app
@@ -21,6 +22,7 @@ from shared.files import cache_folder
 from shared.service.access import Access
 from shared.service.logs import get_logger
 from shared.service.server import serve
+from shared.service.tasks import with_watch
 
 log = get_logger(__name__)
 
@@ -51,7 +53,9 @@ async def serve_folder(
     policy = default_policy(settings.gate_policy)
     database = open_index(settings.index_dir, folder)
     folders = RunFolders([folder], database, searched=searched)
-    stop, answering = asyncio.Event(), asyncio.Event()
+    answering = asyncio.Event()
+    access = Access(settings.hosts, settings.bearer, page=True)
+    app = make_folders_app(database, folders, access=access, policy=policy)
 
     async def refresh() -> None:
         await answering.wait()
@@ -61,17 +65,10 @@ async def serve_folder(
         listens(port)
         answering.set()
 
-    refreshing = asyncio.create_task(refresh())
-    refreshing.add_done_callback(lambda _task: stop.set())
     try:
-        access = Access(settings.hosts, settings.bearer, page=True)
-        app = make_folders_app(database, folders, access=access, policy=policy)
-        await serve(app, settings, stop=stop, listens=answers)
-        if refreshing.done():
-            refreshing.result()
+        await with_watch(partial(serve, app, settings, listens=answers), refresh)
     finally:
         folders.stop()
-        refreshing.cancel()
     database.close()
 
 
@@ -80,10 +77,6 @@ def open_index(index_dir: Path | None, folder: str) -> Database:
 
     Another process that shows the same folder has the kept index; this one gets a temporary one.
     Indexes that were not used for a month are removed.
-
-    Args:
-        index_dir: Folder of the indexes; None for the user's cache folder.
-        folder: The folder that is shown.
 
     Raises:
         OutputError: No index can be kept, there or in the folder of temporary files.

@@ -3,7 +3,6 @@
 PREFIX = "plumbline"
 RUNS = f"{PREFIX}:runs"
 # Channel with the id of each run that was judged.
-JUDGED = f"{PREFIX}:judged"
 JUDGE_QUEUE = "judge"
 REWARD_QUEUE = "reward"
 # Hash: the largest version of records in the ledger, and the release that wrote it.

@@ -5,14 +5,12 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import JsonValue, ValidationError
 from redis import Redis
 from redis.client import Pipeline
-from redis.exceptions import NoPermissionError
 
 from shared.canaries import CanaryRecord
 from shared.errors import OutputError
@@ -208,12 +206,7 @@ class Ledger:
         return cast(str | None, self._get(INCARNATION))
 
     def set_state(self, state: RunState) -> None:
-        """Write the state; aggregators are notified of a judged run."""
         self._set(state=state)
-        if state is RunState.JUDGED:
-            # A user without rights on channels only makes them find it later.
-            with suppress(NoPermissionError):
-                self._redis.publish(keys.JUDGED, self.run)
 
     def stop_early(self, plan: RunPlan, stopped: StoppedEarly) -> None:
         """Reduce the run to the samples of ``plan``; what the others have is deleted.

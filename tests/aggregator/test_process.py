@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from shared.ledger import Ledger, keys
+from shared.ledger import Ledger
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.aggregator.process import Aggregator
@@ -47,30 +47,6 @@ def test_it_stops_cleanly(aggregator: Aggregator, redis: Redis, tmp_path: Path) 
     assert list(aggregator.temporary.iterdir()) == []
 
 
-def test_it_ends_though_a_redis_command_swallows_the_cancellation(
-    redis: Redis, redis_server: RedisServer, tmp_path: Path
-) -> None:
-    """As redis-py does on Python 3.11, when the cancellation meets the end of its sending."""
-    swallowing = (
-        "import asyncio, contextlib, sys; from services.aggregator import __main__ as aggregator\n"
-        "async def listen(*_):\n"
-        "    for _ in range(2):\n"
-        "        with contextlib.suppress(asyncio.CancelledError):\n"
-        "            await asyncio.sleep(3600)\n"
-        "    await asyncio.sleep(3600)\n"
-        "aggregator._listen = listen\n"
-        "sys.exit(aggregator.main())"
-    )
-    aggregator = Aggregator(redis_server.url, tmp_path, command=("-c", swallowing))
-    try:
-        urllib.request.urlopen(f"{aggregator.url}/api/runs", timeout=20).read()
-        aggregator.process.terminate()
-        assert aggregator.process.wait(60) == 0
-    finally:
-        aggregator.process.kill()
-        aggregator.process.wait()
-
-
 def test_it_ends_for_a_damaged_index_and_builds_it_again(
     redis: Redis, redis_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -93,9 +69,9 @@ def test_it_ends_for_a_damaged_index_and_builds_it_again(
         opened.write(b"\xff" * (file.stat().st_size - 4096))
     (index / "index.sqlite-wal").write_bytes(b"")
     judge(begin(redis, [problem("p2")], run="run-2"), SampleId("d1", "p2"))
-    assert first.process.wait(60) == 1
+    assert first.process.wait(60) == 2
     said = first.log.read_text()
-    assert f"{file} is damaged" in said
+    assert "the index is damaged" in said
     assert "Traceback" not in said
     second = Aggregator(redis_server.url, tmp_path / "second", PLUMBLINE_INDEX_DIR=str(index))
     until_listed(second)
@@ -131,23 +107,3 @@ def test_it_publishes_though_the_index_cannot_be_written(
     finally:
         process.kill()
         process.wait()
-
-
-def test_a_judged_run_is_published_without_waiting_for_the_next_check(
-    redis: Redis, redis_server: RedisServer, tmp_path: Path
-) -> None:
-    ledger = begin(redis, [problem("p1")], output=str(tmp_path / "out"))
-    judge(ledger, SampleId("d1", "p1"))
-    (tmp_path / "own").mkdir()
-    own = Aggregator(redis_server.url, tmp_path / "own", PLUMBLINE_AGGREGATOR_INTERVAL="3600")
-    try:
-        give_up = time.monotonic() + 60
-        while not redis.pubsub_numsub(keys.JUDGED)[0][1]:
-            assert time.monotonic() < give_up
-            time.sleep(0.02)
-        time.sleep(1)  # the first check is over; without a notice the next one is in an hour
-        ledger.set_state(RunState.JUDGED)
-        until_state(ledger, RunState.COMPLETE)
-    finally:
-        own.process.kill()
-        own.process.wait()

@@ -15,7 +15,7 @@ from services.judge.canaries import CanaryProfile, CanaryRounds
 from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
 from shared.config import Config
-from shared.ledger import CanaryLedger, JudgeQueue, Ledger, connect_async, keys
+from shared.ledger import CanaryLedger, JudgeQueue, Ledger, connect_async
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.queue import live_workers
 from shared.run_record import RunState
@@ -187,9 +187,6 @@ def test_everything_that_an_aggregator_does(server: RedisWithUsers, tmp_path: Pa
         judge.zadd("rq:wip:judge", {f"{'0' * 40}:{'1' * 32}": time.time() + 60})
     assert queue.oldest_lease() == 0
     assert redis.info("memory")["maxmemory"] == 0
-    with redis.pubsub() as notices:
-        notices.subscribe(keys.JUDGED)
-        assert notices.get_message(timeout=5)
     assert server.refusals() == []
 
 
@@ -240,7 +237,7 @@ def test_nobody_may_more_than_its_trade(server: RedisWithUsers, user: str) -> No
 NO_USE = {
     "judge": [
         *(f"HSET {RUN_KEYS}:{part} s x" for part in ("completions", "problems")),
-        *("SADD plumbline:runs x", f"SET {RUN_KEYS}:lock x", f"PUBLISH {keys.JUDGED} x"),
+        *("SADD plumbline:runs x", f"SET {RUN_KEYS}:lock x"),
         *("SET rq:suspended 1", "HSET plumbline:reward:0123456789abcdef:problems p x"),
         "SET plumbline:reward:0123456789abcdef:answer:x x",
     ],
@@ -251,7 +248,6 @@ NO_USE = {
     "aggregator": [
         *("RPUSH rq:queue:judge x", f"HSET {HASHES} s x", f"HSET {RUN_KEYS}:verdicts s x"),
         *(f"SREM plumbline:runs {RUN}", "EVAL return 0", "ZADD rq:wip:judge 1 x"),
-        f"PUBLISH {keys.JUDGED} x",
     ],
     "reward": [
         *(f"HSET {RUN_KEYS}:verdicts s x", f"HGET {META} config", f"HGETALL {RUN_KEYS}:canaries"),

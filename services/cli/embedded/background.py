@@ -117,4 +117,4 @@ async def run_aggregator(redis_url: str, index: Path, port_file: Path, stop: asy
             await stop.wait()
 
     redis = await asyncio.to_thread(_connect, redis_url)
-    await aggregator.aggregate(settings, redis, stop, serve_page)
+    await aggregator.aggregate(settings, redis, serve_page)
