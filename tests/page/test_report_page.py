@@ -14,7 +14,6 @@ from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.finished_run import open_run
 from tests.aggregator.reports import finished
-from tests.page.choices import choose
 from tests.page.conftest import Visit
 
 pytestmark = pytest.mark.browser
@@ -49,28 +48,6 @@ def test_a_run_at_a_glance(visit: Visit, report: Path) -> None:
     assert watch.requests == [report.as_uri()]
 
 
-def test_samples_are_filtered_sorted_and_reached_by_keys(visit: Visit, report: Path) -> None:
-    page, errors = opened(visit, report)
-    choose(page, "Status", "wrong_answer")
-    expect(page.locator("tr.row")).to_have_count(1)
-    page.reload()
-    expect(page.locator("tr.row")).to_have_count(1)
-    page.get_by_role("button", name="Status: ").click()
-    page.keyboard.press("Escape")
-    page.locator("body").press("/")
-    page.keyboard.type("Q")
-    expect(page.locator("tr.row")).to_have_count(1)
-    expect(page.locator("tr.row a")).to_have_text("q")
-    page.get_by_label("Search").fill("")
-    page.get_by_label("Sort").select_option("pass_ratio")
-    expect(page.locator("tr.row a").first).to_have_text("p1 #1")
-    page.locator("main").focus()
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_have_text("p1 #1")
-    assert errors == []
-
-
 def test_the_link_of_a_sample_lasts(visit: Visit, report: Path) -> None:
     page, errors = opened(visit, report, "#/run/run-1/d1/p1/1")
     for _ in range(2):
@@ -100,17 +77,4 @@ def test_a_sample_whose_texts_are_elsewhere(visit: Visit, report: Path) -> None:
     page.locator("tr.row a").first.click()
     expect(page.locator("main")).to_contain_text("generations.jsonl and verdicts.jsonl have its")
     expect(page.locator("dl")).to_contain_text("output tokens")
-    assert errors == []
-
-
-def test_nothing_is_wider_than_the_window(visit: Visit, report: Path) -> None:
-    page, errors = opened(visit, report)
-    for fragment in ("#/run/run-1/setup", "#/run/run-1/d1/p1/1"):
-        page.goto("about:blank")
-        page.goto(f"{report.as_uri()}{fragment}")
-        expect(page.locator("dl").first).to_be_attached()
-        page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-        for width in (390, 1280):
-            page.set_viewport_size({"width": width, "height": 900})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, fragment
     assert errors == []

@@ -33,8 +33,6 @@ const COSTS = [
   ["Judging per solved, s", "total_spend_per_solved_judge_time", number(3)],
   ["Judging per problem, s", "avg_total_judge_time", number(3)],
 ];
-const natural = new Intl.Collator("en", { numeric: true }).compare;
-const ORDERS = { time: "time begun", model: "model" };
 
 const brief = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
 const title = (run) => run.name ?? run.run;
@@ -51,13 +49,6 @@ const interval = (ends) => range(ends, percent) ?? "–";
 function address(query) {
   const given = Object.entries(query).filter(([, value]) => value);
   return `#/history${given.length ? `?${new URLSearchParams(given)}` : ""}`;
-}
-
-function ordered(runs, order) {
-  if (order !== "model") return runs;
-  return [...runs].sort(
-    (a, b) => natural(a.model ?? "", b.model ?? "") || (a.started_at ?? 0) - (b.started_at ?? 0),
-  );
 }
 
 // Links to a run and to its comparison with the baseline.
@@ -243,11 +234,7 @@ function label(group) {
 export async function showHistory(main, _parts, given) {
   if (api.only()) throw new Error("This file is the report of one run and has no history.");
   document.title = "History – Plumbline";
-  const query = {
-    protocol: given.get("protocol"),
-    baseline: given.get("baseline"),
-    order: given.get("order"),
-  };
+  const query = { protocol: given.get("protocol"), baseline: given.get("baseline") };
   const [{ groups, unreadable }, all] = await Promise.all([api.history(), api.runs()]);
   const heading = el("h1", {}, "History");
   const torn = Object.entries(unreadable).map(([run, reason]) =>
@@ -264,7 +251,7 @@ export async function showHistory(main, _parts, given) {
     const mine = ++turn;
     const found = await api.history(query.protocol ?? groups[0].protocol);
     if (turn !== mine) return;
-    const runs = ordered(found.history.runs, query.order);
+    const { runs } = found.history;
     const base = runs.find(({ run }) => run === query.baseline) ?? runs[0];
     const gate = gates(runs, base, found.policy);
     const notes = [];
@@ -280,11 +267,9 @@ export async function showHistory(main, _parts, given) {
       notes.push(["There is one run of this protocol, so there is no trend yet."]);
     const protocols = groups.map((one) => [one.protocol, label(one)]);
     const baselines = runs.map((run) => [run.run, runLabel(run.run, all[run.run] ?? run)]);
-    const orders = Object.entries(ORDERS);
     choices.replaceChildren(
       select("Protocol", "protocol", protocols, found.history.group.protocol, change),
       select("Baseline", "baseline", baselines, base.run, change),
-      select("Order", "order", orders, query.order === "model" ? "model" : "time", change),
     );
     stage.replaceChildren(
       ...notes.map((note) => soft(note)),

@@ -40,10 +40,10 @@ export const listOf = (runs) => runs.map(encodeURIComponent).join(",");
 export const compareAddress = (runs, query = {}) =>
   `#/compare?${new URLSearchParams({ runs: listOf(runs), ...query })}`;
 
-// The page that an address asks for, from 0.
+// The page that an address asks for, from 0; the API refuses places far beyond any end.
 export function pageOf(query) {
   const page = Number(query.get("page") ?? 1);
-  return Number.isSafeInteger(page) && page > 0 ? page - 1 : 0;
+  return Number.isInteger(page) && page > 0 ? Math.min(page, 1_000_000) - 1 : 0;
 }
 
 // A list with the filters and the order of `query`, in pages from 0 on.

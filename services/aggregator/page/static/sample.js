@@ -27,24 +27,6 @@ const MISSING =
   "This file has the figures of this sample alone; the run's generations.jsonl and verdicts.jsonl have its texts.";
 const MOST = 100_000; // characters of a text; longer texts make browsers slow
 
-// Copy into the clipboard; where the browser gives no access to it (plain HTTP), as a selection.
-async function copied(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const field = el("textarea", { class: "hidden", "aria-hidden": "true", tabindex: -1 });
-    const before = document.activeElement;
-    field.value = text;
-    document.body.append(field);
-    field.select();
-    const done = document.execCommand("copy");
-    field.remove();
-    before?.focus({ preventScroll: true });
-    return done;
-  }
-}
-
 // Buttons that copy and download a whole text as it is, invisible characters included.
 function tools(label, file, text) {
   const said = el("span", { class: "soft", role: "status" });
@@ -52,8 +34,10 @@ function tools(label, file, text) {
     said.textContent = words;
     setTimeout(() => (said.textContent = ""), 3000);
   };
-  const copy = async () =>
-    say((await copied(text)) ? "Copied." : "The browser refuses to copy; download it.");
+  // Without TLS the browser gives no access to the clipboard.
+  const refused = () => say("The browser refuses to copy; download it.");
+  const copy = () =>
+    navigator.clipboard?.writeText(text).then(() => say("Copied."), refused) ?? refused();
   const store = () => download(file, text);
   return el(
     "span",

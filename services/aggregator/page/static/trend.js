@@ -70,7 +70,7 @@ export function overTime({ label, series, width, form, limit = null }) {
       )
       .join("");
   const parts = shown.map(({ values, kind }) =>
-    el("path", { class: `line-${kind}`, d: path(values) }),
+    el("path", { class: `line ${kind}`, d: path(values) }),
   );
   if (limit)
     parts.push(
@@ -149,7 +149,7 @@ export function overRuns({
   const line = there
     .map(({ value, i }, at) => `${at ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`)
     .join("");
-  const parts = [el("path", { class: "line-first thin", d: line })];
+  const parts = [el("path", { class: "line first thin", d: line })];
   if (known(base))
     parts.unshift(el("line", { class: "limit", x1: 0, x2: across, y1: y(base), y2: y(base) }));
   const [first, last] = [there[0], there.at(-1)];
