@@ -1,13 +1,12 @@
 """HTTP application of the aggregator: health checks, metrics, JSON API and web page."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 from redis import Redis
-from redis.exceptions import RedisError
 
 from services.aggregator.api.routes import add_api
 from services.aggregator.cases import Cases, folder_cases, ledger_cases
@@ -48,24 +47,14 @@ def make_app(
 ) -> web.Application:
     """Create the application with ``/healthz``, ``/readyz``, ``/metrics``, API and page.
 
-    Args:
-        redis: The ledger's server.
-        ingester: Has the index.
-        folders: Folders whose finished runs are in the index, too.
-        access: Access rules.
-        policy: Policy of the gate, which the page shows verdicts of.
+    ``folders`` are those whose finished runs are in the index, too; ``policy`` is the gate's, whose
+    verdicts the page shows.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     asked = fail_fast(redis)
 
-    def at_work(runs: Collection[str]) -> Collection[str]:
-        try:
-            return {run for run in runs if Ledger(asked, run).locked()}
-        except RedisError:  # an alert about a run that is not at work rather than none
-            return runs
-
-    registry.register(IndexCollector(ingester.database, ingester.metrics, at_work))
+    registry.register(IndexCollector(ingester.database, ingester.metrics))
     registry.register(RedisCollector(redis, ingester.database))
 
     def read_cases(run: IndexedRun, sample: SampleId) -> Cases:

@@ -35,9 +35,8 @@ from shared.run_record import RunRecord
 from shared.schemas import describe
 
 MOST_RUNS = 10
-# Of all runs, and of all pairs: each takes about 100 bytes.
-_CACHED_SAMPLES = 500_000
-_CACHED_GATES = 5000
+# A sample of a run, and of a pair, takes about 100 bytes.
+_CACHED_RUNS, _CACHED_PAIRS, _CACHED_GATES = 4, 12, 5000
 _SHOWN_FINDINGS = 100
 
 _ROWS = (
@@ -78,8 +77,8 @@ class Comparisons:
 
     def __init__(self, policy: NamedPolicy | None = None) -> None:
         self._policy = policy
-        self._runs = RunCache(read_run, most=_CACHED_SAMPLES, weight=_samples)
-        self._pairs = RunCache(self._pair, most=_CACHED_SAMPLES, weight=_paired)
+        self._runs = RunCache(read_run, most=_CACHED_RUNS)
+        self._pairs = RunCache(self._pair, most=_CACHED_PAIRS)
         self._gates = RunCache(self._report, most=_CACHED_GATES)
 
     def of(self, connection: sqlite3.Connection, runs: Sequence[IndexedRun]) -> list[Comparison]:
@@ -89,9 +88,10 @@ class Comparisons:
             DataError: Two runs have no data set in common, or settings of another version.
         """
         first, *others = runs
+        pairs = [self._pairs.of(connection, first, other) for other in others]
         return [
-            _labelled(self._pairs.of(connection, first, other), label(place))
-            for place, other in enumerate(others, 1)
+            replace(pair, second=replace(pair.second, label=label(place)))
+            for place, pair in enumerate(pairs, 1)
         ]
 
     def gate(
@@ -149,7 +149,7 @@ def read_run(connection: sqlite3.Connection, run: IndexedRun) -> ComparedRun:
     Raises:
         DataError: Another version wrote its settings in a different form.
     """
-    record = _record(connection, run)
+    record = _record(run)
     return ComparedRun(
         label=label(0),
         name=record.name or run.run,
@@ -167,26 +167,14 @@ def _verdicts(connection: sqlite3.Connection, run_id: int, dataset: str) -> Data
     return DatasetVerdicts.of(cursor.execute(_ROWS, (run_id, dataset)).fetchall())
 
 
-def _record(connection: sqlite3.Connection, run: IndexedRun) -> RunRecord:
+def _record(run: IndexedRun) -> RunRecord:
     try:
-        return run_record(connection, run)
+        return run_record(run)
     except ValidationError as error:
         raise DataError(
             f"run {run.run!r} cannot be compared: another version recorded its settings "
             f"({describe(error)})"
         ) from None
-
-
-def _labelled(comparison: Comparison, second: str) -> Comparison:
-    return replace(comparison, second=replace(comparison.second, label=second))
-
-
-def _samples(run: ComparedRun) -> int:
-    return sum(map(len, run.verdicts.values()))
-
-
-def _paired(comparison: Comparison) -> int:
-    return sum(len(one.paired) for one in comparison.datasets)
 
 
 def flip_page(

@@ -1,8 +1,6 @@
 """Index ingestion: consume the verdict streams of all runs, exactly once per entry."""
 
-import math
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -15,13 +13,11 @@ from shared.errors import OutputError
 from shared.ledger import Ledger, RunProgress, VerdictEvent, runs_progress
 from shared.ledger.streams import entry_order
 from shared.outlines import ProblemOutline
-from shared.run_record import Provenance, RunState
+from shared.run_record import DatasetRecord, Provenance, RunState
 from shared.schemas import Verdict
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
-
-_FACTS_INTERVAL = 1.0
 
 
 class Ingester:
@@ -48,7 +44,7 @@ class Ingester:
         self._redis = redis
         self._batch_size = batch_size
         self._writer = IndexWriter(self.database, delete_size)
-        self._facts_stored_at: dict[int, float] = {}
+        self._stored: dict[int, RunProgress] = {}
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -58,6 +54,7 @@ class Ingester:
     def catch_up(self) -> bool:
         """Index all new entries; return whether there were any."""
         runs = {progress.run: progress for progress in runs_progress(self._redis)}
+        self._writer.sweep()
         known = self._writer.runs()
         for run in known.values():
             if run.folder is not None:
@@ -84,8 +81,7 @@ class Ingester:
     def _follow(self, progress: RunProgress, run: KnownRun | None) -> bool:
         ledger = Ledger(self._redis, progress.run)
         if run is None or run.incarnation != progress.incarnation:
-            self._writer.add_run(progress, *_planned(ledger))
-            run = self._writer.runs()[progress.run]
+            run = self._writer.add_run(progress, _datasets(ledger))
         if progress.last_event != "0" and _before(progress.last_event, run.position):
             # Redis lost entries that it had acknowledged, and the clock that names the new ones is
             # behind. They would be taken for old ones.
@@ -132,15 +128,11 @@ class Ingester:
         return [ProblemOutline.of(problem, provenance) for problem in ledger.problems(unknown)]
 
     def _update_facts(self, ledger: Ledger, run: KnownRun, progress: RunProgress) -> None:
-        """Store state and metadata: immediately on a change of state, otherwise once a second."""
-        now = time.monotonic()
-        due = now - self._facts_stored_at.get(run.id, -math.inf) >= _FACTS_INTERVAL
-        finished = progress.state is not None and progress.state.final
-        first = run.id not in self._facts_stored_at
-        if progress.state != run.state or first or (due and not finished):
+        """Store state and metadata of a run that a command works on, or that has changed."""
+        if progress.locked or self._stored.get(run.id) != progress:
             facts = {**ledger.meta_document(), "locked": progress.locked}
             self._writer.set_facts(run, progress, facts)
-            self._facts_stored_at[run.id] = now
+            self._stored[run.id] = progress
 
 
 @lru_cache(maxsize=1000)
@@ -153,13 +145,11 @@ def _before(one: str, other: str) -> bool:
     return entry_order(one) < entry_order(other)
 
 
-def _planned(ledger: Ledger) -> tuple[dict[str, tuple[int, int]], dict[str, str]]:
-    """Problems and samples of each data set, and its hash; empty without a readable plan."""
+def _datasets(ledger: Ledger) -> list[DatasetRecord]:
+    """The planned data sets; none without a readable plan."""
     try:
         plan = ledger.plan()
     except OutputError as error:
         log.error("a plan cannot be read", run=ledger.run, reason=str(error))
-        return {}, {}
-    datasets = plan.datasets if plan else []
-    counts = {one.name: (one.problems, len(one.owed)) for one in datasets}
-    return counts, {one.name: one.sha256 for one in datasets}
+        return []
+    return [DatasetRecord.of(one) for one in plan.datasets] if plan else []

@@ -3,10 +3,11 @@
 import re
 import sqlite3
 from collections import Counter as Tally
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from redis import Redis
@@ -33,11 +34,26 @@ _USUAL_REASONS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504"),
     *("read_timeout", "ClientConnectorError", "ServerDisconnectedError", "SandboxError", OTHER),
 )
-# A ratio above the last bound but one is 1: all cases passed.
-_RATIO_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99999, 1.0)
-_JUDGE_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-_GENERATION_BUCKETS = (0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 3600)
-_TOKEN_BUCKETS = tuple(2.0**n for n in range(4, 18))
+# Metrics of the summary of which there is a distribution: its meaning and bounds. A ratio above
+# the last bound but one is 1: all cases passed.
+_DISTRIBUTIONS: tuple[tuple[str, str, tuple[float, ...]], ...] = (
+    (
+        "pass_ratio_mean",
+        "Cases passed / cases, of each verdict on an answer; a lower bound if it was cut.",
+        (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99999, 1.0),
+    ),
+    (
+        "avg_total_judge_time",
+        "Judging time of a verdict, summed over its cases.",
+        (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
+    ),
+    (
+        "avg_gen_time",
+        "Duration of the request for a completion.",
+        (0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 3600),
+    ),
+    ("avg_total_gen_tokens", "Tokens of each completion.", tuple(2.0**n for n in range(4, 18))),
+)
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
@@ -51,42 +67,31 @@ class IngestMetrics:
     def __init__(self) -> None:
         self._datasets = LabelValues(_MAX_DATASETS)
         self._reasons = LabelValues(_MAX_REASONS)
-        self._verdicts = Counter(
+        self._registry = CollectorRegistry()
+        counter = partial(Counter, registry=self._registry)
+        self._verdicts = counter(
             "plumbline_verdicts",
             "Verdicts written; a sample judged again counts again.",
             ["dataset", "status"],
-            registry=None,
         )
-        self._infra_failures = Counter(
+        self._infra_failures = counter(
             "plumbline_infra_failures",
             "Failed requests and other infrastructure failures, by class.",
             ["reason"],
-            registry=None,
         )
-        self._tokens = Counter(
-            "plumbline_generated_tokens", "Tokens of all completions.", ["dataset"], registry=None
+        self._tokens = counter(
+            "plumbline_generated_tokens", "Tokens of all completions.", ["dataset"]
         )
-        self._pass_ratio = _histogram(
-            "pass_ratio_mean",
-            "Cases passed / cases, of each verdict on an answer; a lower bound if it was cut.",
-            _RATIO_BUCKETS,
-        )
-        self._cut = Counter(
+        self._cut = counter(
             BY_KEY["samples_cut"].prometheus,
             "Verdicts on an answer some of whose cases were not run, after too many time-outs.",
             ["dataset"],
-            registry=None,
         )
-        self._judge_seconds = _histogram(
-            "avg_total_judge_time",
-            "Judging time of a verdict, summed over its cases.",
-            _JUDGE_BUCKETS,
-        )
-        self._generation_seconds = _histogram(
-            "avg_gen_time", "Duration of the request for a completion.", _GENERATION_BUCKETS
-        )
-        self._output_tokens = _histogram(
-            "avg_total_gen_tokens", "Tokens of each completion.", _TOKEN_BUCKETS
+        self._pass_ratio, self._judge_seconds, self._generation_seconds, self._output_tokens = (
+            Histogram(
+                BY_KEY[metric].prometheus, text, ["dataset"], buckets=ends, registry=self._registry
+            )
+            for metric, text, ends in _DISTRIBUTIONS
         )
         for reason in _USUAL_REASONS:
             self._infra_failures.labels(self._reasons.admit(reason))
@@ -114,18 +119,13 @@ class IngestMetrics:
         return self._datasets.admit(dataset)
 
     def collect(self) -> Iterator[Metric]:
-        for metric in (
-            *(self._verdicts, self._infra_failures, self._tokens),
-            *(self._pass_ratio, self._cut, self._judge_seconds),
-            *(self._generation_seconds, self._output_tokens),
-        ):
-            yield from metric.collect()
+        yield from self._registry.collect()
 
     def _record_change(self, change: SampleChange) -> None:
         row, dataset = change.row, self.dataset_label(change.row.dataset)
         if change.new_verdict:
-            for kind in change.infra_failures:
-                reason = kind if _KIND.fullmatch(kind) else OTHER
+            for failure in change.verdict.infra_failures:
+                reason = failure.kind if _KIND.fullmatch(failure.kind) else OTHER
                 self._infra_failures.labels(self._reasons.admit(reason)).inc()
             if row.final_status is not FinalStatus.API_ERROR:
                 self._pass_ratio.labels(dataset).observe(row.pass_ratio)
@@ -139,25 +139,12 @@ class IngestMetrics:
                 self._tokens.labels(dataset).inc(row.output_tokens)
 
 
-def _histogram(metric: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-    """The distribution of which the summary has a metric."""
-    name = BY_KEY[metric].prometheus
-    return Histogram(name, text, ["dataset"], buckets=buckets, registry=None)
-
-
 class IndexCollector(Collector):
     """Ingest counters, and gauges computed from the index at scrape time."""
 
-    def __init__(
-        self,
-        database: Database,
-        ingested: IngestMetrics,
-        at_work: Callable[[Collection[str]], Collection[str]] = lambda runs: runs,
-    ) -> None:
-        """``at_work`` chooses from runs that are not finished those that a command works on."""
+    def __init__(self, database: Database, ingested: IngestMetrics) -> None:
         self._database = database
         self._ingested = ingested
-        self._at_work = at_work
 
     def collect(self) -> Iterator[Metric]:
         try:
@@ -171,7 +158,7 @@ class IndexCollector(Collector):
         self._ingested.start_at_zero({name for run in runs for name in run.datasets})
         yield from self._ingested.collect()
         yield from self._samples(runs)
-        yield from _run_progress(runs, self._at_work)
+        yield from _run_progress(runs)
 
     def _samples(self, runs: list[IndexedRun]) -> Iterator[Metric]:
         states: Tally[tuple[str, str]] = Tally()
@@ -221,13 +208,9 @@ class RedisCollector(Collector):
             log.warning("metrics of Redis unavailable for a scrape", reason=str(error))
 
 
-def _run_progress(
-    runs: list[IndexedRun], at_work: Callable[[Collection[str]], Collection[str]]
-) -> Iterator[Metric]:
-    running = [run for run in runs if run.state is RunState.RUNNING]
+def _run_progress(runs: list[IndexedRun]) -> Iterator[Metric]:
     # One that was interrupted stays in this state, and nobody waits for it.
-    chosen = at_work([run.run for run in running])
-    running = [run for run in running if run.run in chosen]
+    running = [run for run in runs if run.state is RunState.RUNNING and run.facts.get("locked")]
     yield _gauge("runs_running", "Runs that a command is working on.", len(running))
     untrusted = sum(run.state is RunState.UNTRUSTED for run in runs)
     text = "Published runs of which a sandbox judged canaries wrongly."

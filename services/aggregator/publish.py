@@ -2,7 +2,7 @@
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -10,7 +10,7 @@ from itertools import islice
 from pydantic import ValidationError
 
 from services.aggregator.output_roots import OutputRoots
-from services.aggregator.qa_logs import QaLogs
+from services.aggregator.qa_logs import choose, write_qa_logs
 from services.aggregator.report.page import write_report
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
@@ -84,12 +84,15 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     folder = OutputFolder(meta.output)
     folder.remove_abandoned()
     samples = _write_samples(folder, ledger, plan)
-    qa_logs = QaLogs(meta.config.qa_logs, meta.seed, samples.by_status)
-    facts = _write_problems(folder, ledger, plan, meta, qa_logs)
+    facts = _write_problems(folder, ledger, plan, meta)
     cases = _write_cases(folder, ledger, plan, meta.config.output.cases, samples.judged)
     per_second = run_throughput(samples.results.values(), meta.active_seconds)
     metrics = {
-        name: summarize(found, meta.active_seconds, _with_many_answers(facts.get(name, {})))
+        name: summarize(
+            found,
+            meta.active_seconds,
+            {key for key, one in facts.get(name, {}).items() if one.many_answers},
+        )
         | certified_metrics(found, meta.tests_of(name))
         | {"run_throughput": per_second}
         for name, found in samples.results.items()
@@ -105,12 +108,15 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     folder.write_json(artifacts.SLICES, results.slices)
     canaries = CanaryLedger.of(ledger).record()
     record = samples.record(ledger.run, meta, plan.datasets, canaries).without_secrets()
-    chosen = (
-        (verdict, generation)
-        for _, generation, verdict in _samples(ledger, qa_logs.samples)
-        if generation is not None and verdict is not None
-    )
-    logs = qa_logs.write(folder, record, chosen)
+    choices = {
+        name: choose(
+            ((SampleId(name, one.problem_id, one.sample_index), one.final_status) for one in found),
+            meta.config.qa_logs.quota(name).by_status,
+            meta.seed,
+        )
+        for name, found in samples.results.items()
+    }
+    logs = write_qa_logs(folder, ledger, record, meta, choices)
     record = record.model_copy(update={"qa_logs": logs, "cases": cases})
     _write_record(folder, record)
     write_report(open_run(folder.url), folder, artifacts.REPORT)
@@ -164,11 +170,6 @@ class PublishedSamples:
         """How many were judged: they have a verdict on their completion."""
         return self.statuses.total() - self.statuses[FinalStatus.API_ERROR]
 
-    @property
-    def by_status(self) -> dict[str, Iterator[tuple[SampleId, FinalStatus]]]:
-        """The samples of each data set with their status, made as they are read."""
-        return {dataset: _statuses(dataset, results) for dataset, results in self.results.items()}
-
     def record(
         self,
         run: str,
@@ -199,13 +200,6 @@ class PublishedSamples:
         )
 
 
-def _statuses(
-    dataset: str, results: Sequence[SampleResult]
-) -> Iterator[tuple[SampleId, FinalStatus]]:
-    for one in results:
-        yield SampleId(dataset, one.problem_id, one.sample_index), one.final_status
-
-
 def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> PublishedSamples:
     """Write completions and verdicts in chunks, so that few completions are in memory at once."""
     found = PublishedSamples({dataset.name: [] for dataset in plan.datasets})
@@ -234,7 +228,7 @@ def _samples(
 
 
 def _write_problems(
-    folder: OutputFolder, ledger: Ledger, plan: RunPlan, meta: RunMeta, qa_logs: QaLogs
+    folder: OutputFolder, ledger: Ledger, plan: RunPlan, meta: RunMeta
 ) -> FactsByProblem:
     """Write ``problems.jsonl``; return the facts of problems whose tests can be read.
 
@@ -245,7 +239,6 @@ def _write_problems(
     def outlines() -> Iterator[ProblemOutline]:
         for problem in _problems(ledger, plan):
             outline = ProblemOutline.of(problem, meta)
-            qa_logs.add_problem(problem, outline)
             if outline.num_tests is not None:
                 facts.setdefault(outline.dataset, {})[outline.problem_id] = outline.facts
             yield outline
@@ -287,10 +280,6 @@ def _write_cases(
         samples=dict(samples),
         samples_without=judged - samples.total(),
     )
-
-
-def _with_many_answers(facts: Mapping[str, ProblemFacts]) -> set[str]:
-    return {problem_id for problem_id, one in facts.items() if one.many_answers}
 
 
 def _problems(ledger: Ledger, plan: RunPlan) -> Iterator[Problem]:

@@ -2,30 +2,23 @@
 
 import heapq
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Self
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from shared.artifacts import QA_LOGS, OutputFolder
-from shared.config import QaLogsConfig
+from shared.ledger import Ledger
 from shared.outlines import ProblemOutline
-from shared.run_record import QaLogRecord, RunRecord
+from shared.run_record import Provenance, QaLogRecord, RunRecord
 from shared.schemas import (
     ChatMessage,
     FailedCase,
-    Generation,
     GroundTruth,
-    HumanEvalTests,
-    Problem,
-    ProgramTests,
     SampleId,
     SandboxFusionTests,
-    StdioTests,
-    Verdict,
     sha256,
 )
 from shared.statuses import NOT_RUN, FinalStatus
@@ -34,14 +27,19 @@ from shared.text import shorten_middle
 _BREAKDOWN = ("passed", "wrong_answer", "timeout", "runtime_error", "syntax_error", NOT_RUN)
 # Tests of a record, and characters of each of their texts; the middle is cut.
 _MOST_TESTS, _MOST_CHARS = 3, 2000
+_LOG = re.compile(r".+_\d+\.jsonl")
 
 _OF_VERDICT = (
     *("problem_id", "dataset", "sample_index", "pass_ratio", "cases_not_run", "accepted"),
     *("final_status", "detail", "total_judge_time"),
 )
+# Of the kinds of tests the fields that a record has.
+_OF_TESTS = {
+    *("inputs", "outputs", "test", "entry_point", "test_list", "test_setup_code"),
+    *("program_tests", "language", "sandbox_dataset", "sandbox_id"),
+}
 
 Counts = dict[FinalStatus, int]
-ShortenedTests = dict[str, str | int | list[str]]
 
 
 # Stratified sampling by status: pure functions with the same result on every machine.
@@ -123,17 +121,13 @@ def _nonzero(counts: Counts) -> Counts:
 # Records: lines of a QA log.
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class ExecutionOutput(_Record):
+class ExecutionOutput(BaseModel, frozen=True):
     """Output of the judged program; the texts of ``first_failed_case`` are shortened."""
 
     first_failed_case: FailedCase | None
 
 
-class RunMetadata(_Record):
+class RunMetadata(BaseModel, frozen=True):
     """Model and sampling parameters; ``timestamp`` is the start of the run, ISO 8601 in UTC."""
 
     model: str
@@ -142,8 +136,11 @@ class RunMetadata(_Record):
     timestamp: str | None
 
 
-class QaRecord(_Record):
-    """A sample with prompt, answer and verdict: one line of a QA log."""
+class QaRecord(BaseModel, frozen=True):
+    """A sample with prompt, answer and verdict: one line of a QA log.
+
+    Texts of tests and of the failed case are shortened; a problem's tests may have many MB.
+    """
 
     problem_id: str
     dataset: str
@@ -151,7 +148,7 @@ class QaRecord(_Record):
     prompt: str
     messages: tuple[ChatMessage, ...] | None = None
     response: str
-    ground_truth: ShortenedTests
+    ground_truth: dict[str, str | int | list[str]]
     pass_ratio: float
     cases_not_run: int = 0
     accepted: bool
@@ -164,79 +161,78 @@ class QaRecord(_Record):
     metadata: RunMetadata
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What was asked, and the tests, shortened: a problem's tests may have many MB."""
+def write_qa_logs(
+    folder: OutputFolder,
+    ledger: Ledger,
+    record: RunRecord,
+    provenance: Provenance,
+    choices: Mapping[str, SampleChoice],
+) -> dict[str, QaLogRecord]:
+    """Write ``qa_logs/<dataset>_<n>.jsonl`` for each data set; n is the total of its quota.
 
-    prompt: str
-    messages: tuple[ChatMessage, ...] | None
-    ground_truth: ShortenedTests
+    Logs of earlier quotas are removed, samples without completion or verdict are left out.
 
-    @classmethod
-    def of(cls, problem: Problem, outline: ProblemOutline) -> Self:
-        tests = _shortened_tests(problem.tests)
-        return cls(problem.prompt, outline.messages, tests)
+    Returns:
+        The record of each data set's log, for ``run.json``.
 
-
-def qa_record(
-    question: Question,
-    generation: Generation,
-    verdict: Verdict,
-    metadata: RunMetadata,
-) -> QaRecord:
-    """Build the record of one sample; outputs are shortened."""
-    case = verdict.first_failed_case
-    return QaRecord(
-        **{name: getattr(verdict, name) for name in _OF_VERDICT},
-        prompt=question.prompt,
-        messages=question.messages,
-        response=generation.completion,
-        ground_truth=question.ground_truth,
-        output_tokens=generation.output_tokens,
-        error_breakdown={name: verdict.error_breakdown.get(name, 0) for name in _BREAKDOWN},
-        execution_output=ExecutionOutput(
-            first_failed_case=case and shorten_case(case, _MOST_CHARS)
-        ),
-        metadata=metadata,
-    )
+    Raises:
+        OutputError: The folder cannot be written.
+    """
+    written: dict[str, QaLogRecord] = {}
+    for dataset, choice in choices.items():
+        name = f"{QA_LOGS}/{file_name(dataset, sum(choice.wanted.values()))}"
+        folder.write_jsonl(name, _records(ledger, record, provenance, choice.samples))
+        written[dataset] = QaLogRecord(
+            file=name, wanted=choice.wanted, chosen=choice.chosen, filled=choice.filled
+        )
+    current = {log.file for log in written.values()}
+    logs = (f"{QA_LOGS}/{name}" for name in folder.names(QA_LOGS) if _LOG.fullmatch(name))
+    folder.remove(name for name in [*logs] if name not in current)
+    return written
 
 
-def run_metadata(meta: RunRecord) -> RunMetadata:
-    """Return the model and the sampling parameters of a run."""
-    rollout = meta.config.actor_rollout_ref.rollout
-    return RunMetadata(
-        model=meta.model or meta.config.actor_rollout_ref.model.path,
+def _records(
+    ledger: Ledger, record: RunRecord, provenance: Provenance, samples: Iterable[SampleId]
+) -> Iterator[QaRecord]:
+    rollout = record.config.actor_rollout_ref.rollout
+    started = record.started_at and datetime.fromtimestamp(record.started_at, UTC)
+    metadata = RunMetadata(
+        model=record.model or record.config.actor_rollout_ref.model.path,
         temperature=rollout.temperature,
         max_new_tokens=rollout.response_length,
-        timestamp=None if meta.started_at is None else _iso(meta.started_at),
+        timestamp=started.isoformat(timespec="seconds") if started else None,
     )
+    for sample in samples:
+        generation, verdict = ledger.completion(sample), ledger.verdict(sample)
+        problem = ledger.problem(sample.dataset, sample.problem_id)
+        if generation is None or verdict is None or problem is None:
+            continue
+        case = verdict.first_failed_case
+        yield QaRecord(
+            **{name: getattr(verdict, name) for name in _OF_VERDICT},
+            prompt=problem.prompt,
+            messages=ProblemOutline.of(problem, provenance).messages,
+            response=generation.completion,
+            ground_truth=_shortened_tests(problem.tests),
+            output_tokens=generation.output_tokens,
+            error_breakdown={name: verdict.error_breakdown.get(name, 0) for name in _BREAKDOWN},
+            execution_output=ExecutionOutput(
+                first_failed_case=case and shorten_case(case, _MOST_CHARS)
+            ),
+            metadata=metadata,
+        )
 
 
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _shortened_tests(tests: GroundTruth) -> ShortenedTests:
-    def texts(values: list[str]) -> list[str]:
-        return [shorten_middle(value, _MOST_CHARS) for value in values[:_MOST_TESTS]]
-
-    if isinstance(tests, StdioTests):
-        shown = {"inputs": texts(tests.inputs), "outputs": texts(tests.outputs)}
-        return {**shown, "num_test_cases": tests.cases}
-    if isinstance(tests, HumanEvalTests):
-        test = shorten_middle(tests.test, _MOST_CHARS)
-        return {"test": test, "entry_point": tests.entry_point, "num_test_cases": tests.cases}
-    if isinstance(tests, ProgramTests):
-        test = shorten_middle(tests.program_tests, _MOST_CHARS)
-        return {"test": test, "language": tests.language, "num_test_cases": tests.cases}
-    if isinstance(tests, SandboxFusionTests):
-        return {"sandbox_dataset": tests.sandbox_dataset, "sandbox_id": tests.sandbox_id}
-    setup = shorten_middle(tests.test_setup_code, _MOST_CHARS)
-    return {
-        "test_list": texts(tests.test_list),
-        "test_setup_code": setup,
-        "num_test_cases": tests.cases,
+def _shortened_tests(tests: GroundTruth) -> dict[str, str | int | list[str]]:
+    shown: dict[str, str | int | list[str]] = {
+        name: shorten_middle(value, _MOST_CHARS)
+        if isinstance(value, str)
+        else [shorten_middle(text, _MOST_CHARS) for text in value[:_MOST_TESTS]]
+        for name, value in tests.model_dump(include=_OF_TESTS).items()
     }
+    return (
+        shown if isinstance(tests, SandboxFusionTests) else shown | {"num_test_cases": tests.cases}
+    )
 
 
 def shorten_case(case: FailedCase, limit: int) -> FailedCase:
@@ -247,92 +243,8 @@ def shorten_case(case: FailedCase, limit: int) -> FailedCase:
     )
 
 
-# Files.
-
-
-class QaLogs:
-    """The QA logs of a run: chosen from the samples' statuses.
-
-    Args:
-        config: Quotas.
-        seed: Seed of the choice.
-        statuses: The samples of each data set with their status.
-    """
-
-    def __init__(
-        self,
-        config: QaLogsConfig,
-        seed: int,
-        statuses: Mapping[str, Iterable[tuple[SampleId, FinalStatus]]],
-    ) -> None:
-        self._config = config
-        self._choices = {
-            dataset: choose(samples, config.quota(dataset).by_status, seed)
-            for dataset, samples in statuses.items()
-        }
-        self._problems = {(sample.dataset, sample.problem_id) for sample in self.samples}
-        self._questions: dict[tuple[str, str], Question] = {}
-
-    @property
-    def samples(self) -> list[SampleId]:
-        """The chosen samples."""
-        return [sample for one in self._choices.values() for sample in one.samples]
-
-    def add_problem(self, problem: Problem, outline: ProblemOutline) -> None:
-        """Keep what the logs need of a problem, if one of its samples was chosen."""
-        name = (problem.dataset, problem.problem_id)
-        if name in self._problems:
-            self._questions[name] = Question.of(problem, outline)
-
-    def write(
-        self, folder: OutputFolder, run: RunRecord, answers: Iterable[tuple[Verdict, Generation]]
-    ) -> dict[str, QaLogRecord]:
-        """Write ``qa_logs/<dataset>_<n>.jsonl`` for each data set; n is the total of its quota.
-
-        Logs of earlier quotas are removed.
-
-        Args:
-            folder: The run's output folder.
-            run: Its record.
-            answers: Verdict and completion of the chosen samples; one without is left out.
-
-        Returns:
-            The record of each data set's log, for ``run.json``.
-
-        Raises:
-            OutputError: The folder cannot be written.
-        """
-        metadata = run_metadata(run)
-        records = {
-            verdict.sample: qa_record(question, generation, verdict, metadata)
-            for verdict, generation in answers
-            if (question := self._questions.get((verdict.dataset, verdict.problem_id)))
-        }
-        written: dict[str, QaLogRecord] = {}
-        for dataset, choice in self._choices.items():
-            name = f"{QA_LOGS}/{file_name(dataset, self._config.quota(dataset).total)}"
-            lines = (records[sample] for sample in choice.samples if sample in records)
-            folder.write_jsonl(name, lines)
-            written[dataset] = QaLogRecord(
-                file=name, wanted=choice.wanted, chosen=choice.chosen, filled=choice.filled
-            )
-        _remove_others(folder, {name: log.file for name, log in written.items()})
-        return written
-
-
 def file_name(dataset: str, total: int) -> str:
     """Return the name of a QA log; a long one is cut and hashed to fit in 255 bytes."""
-    return f"{_stem(dataset)}_{total}.jsonl"
-
-
-def _stem(dataset: str) -> str:
     stem = quote(dataset, safe="")
-    return stem if len(stem) <= 200 else f"{stem[:160]}-{sha256(dataset)[:16]}"
-
-
-def _remove_others(folder: OutputFolder, files: Mapping[str, str]) -> None:
-    """Remove the logs of these data sets for earlier quotas; keep all other files."""
-    for dataset, current in files.items():
-        pattern = re.compile(re.escape(_stem(dataset)) + r"_\d+\.jsonl")
-        old = [name for name in folder.names(QA_LOGS) if pattern.fullmatch(name)]
-        folder.remove(f"{QA_LOGS}/{name}" for name in old if f"{QA_LOGS}/{name}" != current)
+    stem = stem if len(stem) <= 200 else f"{stem[:160]}-{sha256(dataset)[:16]}"
+    return f"{stem}_{total}.jsonl"

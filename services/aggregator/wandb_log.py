@@ -1,23 +1,27 @@
-"""Logging of results to Weights & Biases, in a child process with a time limit.
+"""Logging of results to Weights & Biases: as offline files, which ``wandb sync`` uploads.
 
-A failure is recorded in ``run.json``; it never fails the run.
+Both steps are child processes with a time limit, because the library starts threads and a server,
+and may wait for the network for a long time. A failure is recorded in ``run.json``; it never fails
+the run. Usage of the first step: ``python -m services.aggregator.wandb_log FOLDER``.
 """
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
 
-from pydantic import BaseModel, ValidationError
-
+from services.aggregator.qa_logs import QaRecord
 from shared import artifacts
+from shared.analysis.statistics import MetricValue, flat_metrics
 from shared.artifacts import OutputFolder
-from shared.config import WandbConfig
 from shared.errors import OutputError, ServiceError
 from shared.process_environment import PROXY_VARIABLES
 from shared.redaction import redact, without_secrets
@@ -26,64 +30,61 @@ from shared.schemas import sha256
 from shared.service.logs import get_logger
 from shared.service.tokens import read_token
 
-Mode = Literal["online", "offline"]
-
 log = get_logger(__name__)
 _KEY = "WANDB_API_KEY"
 # Variables that may have secrets, and that the library needs.
 _WANDB_NEEDS = ("WANDB_", *PROXY_VARIABLES)
-_REMEDY = "; check WANDB_API_KEY, WANDB_BASE_URL and the network where the aggregator runs"
-_PROCESS = "services.aggregator.wandb_process"
-
-
-class WandbDone(BaseModel, frozen=True):
-    """Output of the child process: ``path`` of an offline run, ``url`` of an online one."""
-
-    version: str
-    path: str | None
-    url: str | None
+_REMEDY = "check WANDB_API_KEY, WANDB_BASE_URL and the network where the aggregator runs"
+_COLUMNS = (
+    *("dataset", "problem_id", "sample_index", "final_status", "accepted", "pass_ratio"),
+    *("cases_not_run", "prompt", "response", "output_tokens", "total_judge_time"),
+    "first_failed_case",
+)
+# Entity, project and id of the run.
+_DONE = re.compile(r"\[(\S+)/(\S+)/(\S+)\] Finished syncing")
 
 
 def log_results(folder: OutputFolder, record: RunRecord) -> WandbRecord:
     """Log metrics, config, QA samples and files of a published run.
 
-    Args:
-        folder: The run's output folder, with its artifacts.
-        record: The content of its ``run.json``.
-
     Returns:
         The record for ``run.json``: the location of the results, or the errors with remedies.
     """
-    errors: dict[str, str] = {}
-    try:
-        modes = _modes(record.config.wandb)
-    except ServiceError as error:
-        return WandbRecord(mode="none", online_error=str(error))
-    for mode in modes:
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(folder.path) if folder.local else Path(scratch) / "run"
+        logged = WandbRecord(mode="none", run_id=_run_id(record), wandb=version("wandb"))
         try:
-            return _logged(folder, record, mode).model_copy(update=errors)
+            path = _write(folder, record, place, Path(scratch))
         except (ServiceError, OutputError, OSError) as error:
-            reason = " ".join(str(error).split())
-            log.warning("cannot log results to W&B", run=record.run, mode=mode, reason=reason)
-            errors[f"{mode}_error"] = f"{reason}{_REMEDY}" if mode == "online" else reason
-    return WandbRecord(mode="none").model_copy(update=errors)
+            return _noted(logged, "offline_error", error)
+        if folder.local:
+            sync = f"wandb sync {path}"
+            logged = logged.model_copy(update={"mode": "offline", "path": str(path), "sync": sync})
+        try:
+            key = _key()
+            if key is None and folder.local:
+                return logged
+            url = _upload(path, key, Path(scratch), record.config.wandb.timeout)
+        except (ServiceError, OSError) as error:
+            return _noted(logged, "online_error", error)
+        _remove(place, record)
+        uploaded = {"mode": "online", "url": url, "path": None, "sync": None}
+        return logged.model_copy(update=uploaded)
 
 
-def run_id(run: str) -> str:
+def _noted(logged: WandbRecord, name: str, error: Exception) -> WandbRecord:
+    reason = " ".join(redact(str(error)).split())[:500]
+    log.warning("cannot log results to W&B", reason=reason)
+    return logged.model_copy(update={name: reason})
+
+
+def _run_id(record: RunRecord) -> str:
     """Id of the W&B run; a run that is published again keeps it (idempotent)."""
-    return sha256(run)[:16]
+    return sha256(record.run)[:16]
 
 
-def logged_files(record: RunRecord) -> list[str]:
-    """Names of the files that are logged, QA logs last."""
-    return [*artifacts.FILES, *(log.file for log in record.qa_logs.values())]
-
-
-def _modes(config: WandbConfig) -> list[Mode]:
-    """Modes to try in order: ``auto`` falls back to files that can be uploaded later."""
-    if config.mode == "auto":
-        return ["online", "offline"] if _key() else ["offline"]
-    return [] if config.mode == "disabled" else [config.mode]
+def _logged_files(record: RunRecord) -> list[str]:
+    return [*artifacts.FILES, *(one.file for one in record.qa_logs.values())]
 
 
 def _key() -> str | None:
@@ -103,48 +104,77 @@ def _key() -> str | None:
         raise ServiceError(str(error)) from None
 
 
-def _logged(folder: OutputFolder, record: RunRecord, mode: Mode) -> WandbRecord:
-    if mode == "online" and not _key():
-        raise ServiceError(f"{_KEY} is not set for the aggregator; or use wandb.mode=offline")
-    if mode == "offline" and not folder.local:
-        raise ServiceError(
-            f"offline files need a local output folder, not {folder.url}; set {_KEY}"
-        )
-    with tempfile.TemporaryDirectory() as scratch:
-        place = Path(folder.path) if folder.local else Path(scratch) / "run"
-        if folder.local:
-            _remove_earlier(place, run_id(record.run))
-        else:
-            for name in logged_files(record):
-                folder.download(name, place / name)
-        done = _run_process(mode, place, Path(scratch), record.config.wandb.timeout)
-    return WandbRecord(
-        mode=mode,
-        run_id=run_id(record.run),
-        wandb=done.version,
-        url=done.url,
-        path=done.path,
-        sync=f"wandb sync {done.path}" if done.path else None,
-    )
+def _write(folder: OutputFolder, record: RunRecord, place: Path, scratch: Path) -> Path:
+    """Write the offline files of a run below ``place``, in place of earlier ones."""
+    if folder.local:
+        _remove(place, record)
+    else:
+        for name in _logged_files(record):
+            folder.download(name, place / name)
+    command = ["services.aggregator.wandb_log", str(place)]
+    _run(command, place, scratch, record.config.wandb.timeout)
+    return next((place / "wandb").glob(f"offline-run-*-{_run_id(record)}"))
 
 
-def _remove_earlier(place: Path, name: str) -> None:
+def _remove(place: Path, record: RunRecord) -> None:
     """Remove the files of earlier attempts to log this run, and the copies they refer to."""
-    for earlier in (place / "wandb").glob(f"*run-*-{name}"):
+    for earlier in (place / "wandb").glob(f"*run-*-{_run_id(record)}"):
         shutil.rmtree(earlier, ignore_errors=True)
     shutil.rmtree(place / "wandb" / "data", ignore_errors=True)
 
 
-def _run_process(mode: Mode, place: Path, scratch: Path, timeout: float) -> WandbDone:
-    # Files instead of pipes, which an orphaned server of the library would keep open.
-    stdout, stderr = scratch / "stdout", scratch / "stderr"
-    with stdout.open("wb") as out, stderr.open("wb") as err:
+def _upload(path: Path, key: str | None, scratch: Path, timeout: float) -> str:
+    """Upload the offline files of a run; returns the address of the run's page.
+
+    Raises:
+        ServiceError: Not all of them could be uploaded.
+    """
+    if key is None:
+        raise ServiceError(
+            f"the output folder is no local one, so the results can only be uploaded; set {_KEY}"
+        )
+    lines = _run(["wandb", "sync", str(path)], path.parent.parent, scratch, timeout, {_KEY: key})
+    done = next((found for line in lines if (found := _DONE.search(line))), None)
+    failure = _failure(scratch)
+    if failure or done is None:
+        raise ServiceError(f"{failure or 'no reason given'}; {_REMEDY}")
+    address = os.environ.get("WANDB_BASE_URL") or "https://wandb.ai"
+    return f"{address}/{done[1]}/{done[2]}/runs/{done[3]}"
+
+
+def _failure(scratch: Path) -> str:
+    """The first error in the library's log, or nothing: ``wandb sync`` always exits with 0."""
+    errors: list[str] = []
+    for path in (scratch / "wandb" / "logs").glob("debug-sync.*.log"):
+        for line in path.read_text("utf-8", "replace").splitlines():
+            record = json.loads(line)
+            if record["level"].startswith("ERROR"):
+                errors.append(": ".join(filter(None, (record["msg"], record.get("error")))))
+    # The line of an HTTP status is followed by one that says what failed by it.
+    return next((one for one in errors if not one.startswith("api:")), "")
+
+
+def _run(
+    command: list[str],
+    place: Path,
+    scratch: Path,
+    timeout: float,
+    extra: dict[str, str] | None = None,
+) -> list[str]:
+    """Run a module of Python in a child process; returns the lines of its output.
+
+    Raises:
+        ServiceError: It failed, or did not end in time.
+    """
+    # A file instead of a pipe, which an orphaned server of the library would keep open.
+    output = scratch / "output"
+    with output.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", _PROCESS, mode, str(place)],
+            [sys.executable, "-m", *command],
             stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=_environment(place, scratch),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=_environment(place, scratch) | (extra or {}),
             start_new_session=True,  # its process group includes the library's server, for killpg
         )
     try:
@@ -155,31 +185,87 @@ def _run_process(mode: Mode, place: Path, scratch: Path, timeout: float) -> Wand
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    try:
-        return WandbDone.model_validate_json((_lines(stdout) or [""])[-1])
-    except ValidationError:
-        reason = redact((_lines(stderr) or ["no reason given"])[-1])[:500]
-        raise ServiceError(f"wandb exited with code {code}: {reason}") from None
-
-
-def _lines(path: Path) -> list[str]:
-    return [
-        line.strip() for line in path.read_text("utf-8", "replace").splitlines() if line.strip()
-    ]
+    lines = output.read_text("utf-8", "replace").splitlines()
+    lines = [line.strip() for line in lines if line.strip()]
+    if code:
+        raise ServiceError(f"wandb exited with code {code}: {(lines or ['no reason given'])[-1]}")
+    return lines
 
 
 def _environment(place: Path, scratch: Path) -> dict[str, str]:
-    hidden = {"WANDB_RUN_ID", "WANDB_MODE", "WANDB_RESUME", "WANDB_NAME", "WANDB_DIR"}
+    hidden = {"WANDB_RUN_ID", "WANDB_MODE", "WANDB_RESUME", "WANDB_NAME", _KEY}
     # Data waiting for upload stays with the run; caches are temporary.
     own = {
         "WANDB_DATA_DIR": str(place / "wandb" / "data"),
+        "WANDB_DIR": str(scratch),
         "WANDB_CACHE_DIR": str(scratch / "cache"),
         "WANDB_CONFIG_DIR": str(scratch / "config"),
         "WANDB_ERROR_REPORTING": "false",  # how the library is used and fails, sent to its maker
     }
-    given = without_secrets(os.environ, keep=_WANDB_NEEDS)
-    if key := _key():
-        own[_KEY] = key
+    variables = without_secrets(os.environ, keep=_WANDB_NEEDS)
     # Compose passes a variable that is not set as an empty one.
-    empty = {name for name, value in given.items() if name.startswith("WANDB_") and not value}
-    return {name: value for name, value in given.items() if name not in hidden | empty} | own
+    empty = {name for name, value in variables.items() if name.startswith("WANDB_") and not value}
+    return {name: value for name, value in variables.items() if name not in hidden | empty} | own
+
+
+# The child process that writes the offline files.
+
+
+def main(folder: Path) -> None:
+    import wandb  # of the aggregator's image alone
+
+    record = RunRecord.model_validate_json((folder / artifacts.RUN).read_text("utf-8"))
+    summary = json.loads((folder / artifacts.SUMMARY).read_text("utf-8"))
+    config = record.config.wandb
+    run = wandb.init(
+        project=config.project,
+        entity=config.entity,
+        name=config.name or record.name or record.run,
+        id=_run_id(record),
+        mode="offline",
+        dir=str(folder),
+        config=record.config.model_dump(mode="json"),
+        # Nothing about the machine.
+        settings=wandb.Settings(
+            console="off",
+            silent=True,
+            disable_git=True,
+            save_code=False,
+            x_disable_machine_info=True,
+            x_disable_meta=True,
+            x_disable_stats=True,
+            x_save_requirements=False,
+        ),
+    )
+    logs = [folder / one.file for one in record.qa_logs.values()]
+    run.log({**metric_keys(summary), "qa_logs": wandb.Table(list(_COLUMNS), list(_rows(logs)))})
+    # W&B allows 128 letters, digits, "-", "_" and ".".
+    artifact = wandb.Artifact(re.sub(r"[^A-Za-z0-9._-]", "_", record.run)[-128:], type="results")
+    for file in _logged_files(record):
+        artifact.add_file(str(folder / file), name=file)
+    run.log_artifact(artifact)
+    run.finish()
+
+
+def metric_keys(summary: Mapping[str, Mapping[str, MetricValue]]) -> dict[str, float]:
+    """Name metrics ``eval/<dataset>/<metric>``; an interval becomes two metrics."""
+    return {
+        f"eval/{dataset}/{metric}": value
+        for dataset, metrics in summary.items()
+        for metric, value in flat_metrics(metrics).items()
+    }
+
+
+def _rows(paths: Iterable[Path]) -> Iterator[list[object]]:
+    for path in paths:
+        for line in path.read_text("utf-8").split("\n"):
+            if line:
+                record = QaRecord.model_validate_json(line)
+                failed = record.execution_output.first_failed_case
+                fields = record.model_dump(mode="json", include=set(_COLUMNS))
+                text = failed and json.dumps(failed.model_dump(mode="json"), ensure_ascii=False)
+                yield [*(fields[name] for name in _COLUMNS[:-1]), text]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

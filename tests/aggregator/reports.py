@@ -53,12 +53,8 @@ def data_of(path: Path) -> Any:
 
 def rows_of(data: Any) -> dict[SampleId, dict[str, Any]]:
     names = [*data["columns"], "texts"]
-    rows = [
-        (dataset, dict(zip(names, values, strict=True)))
-        for dataset, all_of_it in data["samples"].items()
-        for values in all_of_it
-    ]
-    return {SampleId(d, row["problem_id"], row["sample_index"]): row for d, row in rows}
+    rows = [dict(zip(names, values, strict=True)) for values in data["samples"]]
+    return {SampleId(row["dataset"], row["problem_id"], row["sample_index"]): row for row in rows}
 
 
 def allowed(page: str) -> dict[str, str]:

@@ -1,6 +1,5 @@
 import asyncio
 import re
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -19,7 +18,7 @@ from services.aggregator.api.runs import RunDetail, RunSummary, SampleDetail
 from services.aggregator.app import make_app
 from services.aggregator.cases import CasePage
 from services.aggregator.index.overview import IndexedRun, PassRatioCounts
-from services.aggregator.index.samples import Facets, FailureGroups, SamplePage
+from services.aggregator.index.samples import Facets, FailureGroups
 from services.aggregator.ingest import Ingester
 from services.aggregator.marks import Difference
 from shared.case_records import SampleCases
@@ -225,33 +224,6 @@ async def test_the_code_that_was_judged(
     assert sample["code"] == code
 
 
-SELECTIONS = {
-    "": ["p0", "p1", "p2", "p3", "q"],
-    "status=timeout": ["p1"],
-    "dataset=d2": ["q"],
-    "q=P1": ["p1"],
-    "q=http_503": ["p2"],
-    "q=httpX503": [],
-    "q=%25": [],
-    "tag=dp": ["q"],
-    "tag=d": [],
-    "difficulty=hard": ["p0", "p1"],
-    "sort=pass_ratio&order=desc&dataset=d1": ["p0", "p1", "p3", "p2"],
-    "sort=output_tokens&order=desc&limit=1": ["p0"],
-    "sort=judged_at&order=desc&limit=2": ["p1", "p0"],
-}
-
-
-async def test_which_samples(client: TestClient) -> None:
-    async def listed(query: str) -> list[str]:
-        page = TypeAdapter(SamplePage).validate_python(
-            await ask(client, f"/api/runs/run-1/samples?{query}")
-        )
-        return [row.problem_id for row in page.samples]
-
-    assert {query: await listed(query) for query in SELECTIONS} == SELECTIONS
-
-
 # Each with the words that its refusal has.
 INVALID_FILTERS = {
     "status=timeout,fine": "status.1: Input should be 'success', 'wrong_answer'",
@@ -397,23 +369,6 @@ async def test_nothing_can_be_changed(client: TestClient) -> None:
     async with client.post("/api/runs") as answer:
         assert (answer.status, list(await answer.json())) == (405, ["error"])
         assert "GET" in answer.headers["Allow"]
-
-
-async def test_dots_as_a_name_arrive_as_such(redis: Redis) -> None:
-    """A client must not fold ``..`` away; one that sends it as it is gets its sample."""
-    ledger = begin(redis, [problem("..", "..")])
-    judge(ledger, SampleId("..", ".."))
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestServer(make_app(redis, ingester)) as server:
-        line = "GET /api/runs/run-1/samples/%2E%2E/%2E%2E/0 HTTP/1.0\r\n\r\n"
-
-        def raw() -> bytes:
-            with socket.create_connection((server.host, server.port), 5) as connection:
-                connection.sendall(line.encode())
-                return connection.makefile("rb").read()
-
-        assert b'"problem_id":".."' in await asyncio.to_thread(raw)
 
 
 async def test_no_answer_may_be_kept_guessed_or_run(client: TestClient) -> None:

@@ -1,8 +1,11 @@
 import random
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import (
@@ -30,10 +33,12 @@ class Index:
     def __init__(self, folder: Path) -> None:
         self.database = open_database(folder)
         self._writer = IndexWriter(self.database)
-        self._writer.add_run(RunProgress("r", "i", "running", "0", 0, 0), {})
+        self._writer.add_run(RunProgress("r", "i", "running", "0", 0, 0), [])
 
     def add(self, pairs: list[Pair]) -> None:
-        rows = [SampleRow.of(*one, ProblemFacts()) for one in pairs]
+        self.put([SampleRow.of(*one, ProblemFacts()) for one in pairs])
+
+    def put(self, rows: list[SampleRow]) -> None:
         put(self.database, self._writer.runs()["r"], rows)
 
     def run(self, connection) -> IndexedRun:
@@ -83,3 +88,26 @@ def test_figures_are_those_of_the_formulas(index: Index, count: int) -> None:
     assert counts.bins[1] == ratios.count(0.1)
     assert counts.bins[9] == ratios.count(0.99)
     assert sum(counts.bins) + counts.zero + counts.one == len(judged) == found.judged
+
+
+@settings(max_examples=60)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(FinalStatus), st.booleans()), max_size=30
+    )
+)
+def test_the_tallies_are_what_counting_the_rows_gives(steps: list) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        index = Index(Path(folder))
+        for number, status, accepted in steps:
+            made = generation(SampleId("d1", f"p{number}"))
+            row = SampleRow.of(verdict(made, status), made, ProblemFacts())
+            index.put([row.model_copy(update={"accepted": accepted})])
+        with index.database.read() as connection:
+            run = index.run(connection)
+            counted = connection.execute(
+                "SELECT final_status, count(*), sum(accepted) FROM samples GROUP BY 1"
+            ).fetchall()
+        index.database.close()
+    assert run.statuses.get("d1", {}) == {FinalStatus(status): n for status, n, _ in counted}
+    assert run.accepted.get("d1", 0) == sum(good for *_, good in counted)

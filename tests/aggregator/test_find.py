@@ -165,7 +165,7 @@ def fill(database: Database, made: Sequence[Made]) -> tuple[IndexWriter, KnownRu
     for old in writer.runs().values():
         writer.drop_run(old)
     for name in ("other", "run-1"):
-        writer.add_run(RunProgress(name, "i", "running", "0", 0, 0), {})
+        writer.add_run(RunProgress(name, "i", "running", "0", 0, 0), [])
         run = writer.runs()[name]
         prompts = {(row.dataset, row.problem_id): prompt for row, _, prompt in made}
         writer.load_outlines(run, [outline(*key, prompt) for key, prompt in prompts.items()])

@@ -270,7 +270,7 @@ def test_a_run_half_forgotten_is_forgotten_by_the_next(
     monkeypatch.undo()
     Ingester(redis, database).catch_up()
     with database.read() as connection:
-        for table in ("runs", "samples", "tallies", "problems", "planned"):
+        for table in ("runs", "samples", "tallies", "problems"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0
     database.close()
 

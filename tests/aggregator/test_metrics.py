@@ -21,7 +21,9 @@ Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture
 def ledger(redis: Redis) -> Ledger:
-    return begin(redis, [problem(f"p{i}") for i in range(6)])
+    ledger = begin(redis, [problem(f"p{i}") for i in range(6)])
+    assert ledger.lock("runner", 600.0)
+    return ledger
 
 
 @pytest.fixture

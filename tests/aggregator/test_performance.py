@@ -20,47 +20,25 @@ from services.aggregator.index.writer import IndexWriter
 from shared.analysis.bottleneck import Part
 from shared.ledger import RunProgress
 from shared.run_record import RunState
+from shared.schemas import ProblemFacts, SampleId
+from shared.statuses import FinalStatus
 from tests.aggregator.indexed import put
+from tests.shared.ledgers import generation, verdict
 
 BEGUN = 1_750_000_000.0
 
 
 def row(number: int, **fields: Any) -> SampleRow:
+    made = generation(SampleId("d", f"p{number}"))
     values = {
-        "dataset": "d",
-        "problem_id": f"p{number}",
-        "sample_index": 0,
-        "completion_sha256": "0" * 64,
-        "final_status": "success",
-        "detail": None,
-        "accepted": True,
-        "pass_ratio": 1.0,
-        "cases_passed": 1,
-        "cases_total": 1,
-        "cases_not_run": 0,
         "output_tokens": 100,
         "gen_time": 4.0,
         "total_judge_time": 1.0,
-        "attempts": 1,
-        "confirmed": 0,
-        "flipped": 0,
-        "replica": None,
-        "worker": "w",
         "finished_at": BEGUN + 10 + number,
         "judged_at": BEGUN + 12 + number,
-        "difficulty": "",
-        "tags": [],
-        "num_tests": 1,
-        "prompt_length": 1,
-        "finish_reason": "stop",
-        "extraction": None,
-        "cpu_time": None,
-        "peak_memory": None,
-        "failure": None,
-        "failure_id": None,
-        "stderr": None,
     }
-    return SampleRow.model_validate({**values, **fields})
+    complete = SampleRow.of(verdict(made), made, ProblemFacts())
+    return complete.model_copy(update={**values, **fields})
 
 
 @contextmanager
@@ -70,8 +48,7 @@ def indexed(
     database = open_database()
     writer = IndexWriter(database)
     progress = RunProgress("r", "1", state, "0", len(rows), len(rows))
-    writer.add_run(progress, {"d": (len(rows), len(rows))})
-    run = writer.runs()["r"]
+    run = writer.add_run(progress, [])
     put(database, run, rows)
     writer.set_facts(run, progress, facts)
     try:
@@ -90,9 +67,8 @@ def found(
 
 
 def test_series_are_what_happens_in_each_bucket() -> None:
-    rows = [
-        row(number, final_status="timeout" if number == 9 else "success") for number in range(100)
-    ]
+    rows = [row(number) for number in range(100)]
+    rows[9] = row(9, final_status=FinalStatus.TIMEOUT)
     got = found(rows, started_at=BEGUN)
     assert got.start == BEGUN + 6 and got.width == 1.0 and got.notes == []
     assert got.in_flight[:5] == [1, 2, 3, 4, 4] and max(got.in_flight) == 4

@@ -15,7 +15,7 @@ from services.aggregator.index.database import open_database
 async def viewed(*folders: Path | str, index: Path | None = None) -> AsyncIterator["View"]:
     """Serve the runs below folders; the index is a temporary one by default."""
     database = open_database(index)
-    watched = RunFolders([str(one) for one in folders], database, settled=-1)
+    watched = RunFolders([str(one) for one in folders], database)
     try:
         async with TestClient(TestServer(make_folders_app(database, watched))) as client:
             yield View(client, watched)

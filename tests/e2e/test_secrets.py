@@ -109,7 +109,7 @@ def test_a_run_leaves_no_secret(desk: Desk, tmp_path: Path) -> None:
             # One of them as a user types it, the others quoted.
             "generation": {"base_urls": [GENERATOR.at(generator, quoted=False)]},
             "data": {"eval_files": [f"{DATA.at(served)}/d1.parquet?token={DATA_TOKEN}"]},
-            "wandb": {"enabled": True, "mode": "auto"},
+            "wandb": {"enabled": True},
         }
         (tmp_path / "config.yaml").write_text(json.dumps(config))
         arguments = ["run", "--embedded", "--output", "out", "--config", "../config.yaml"]

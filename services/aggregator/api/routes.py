@@ -1,15 +1,15 @@
 """HTTP handlers of the API; SQLite and Redis are accessed in a thread pool."""
 
 import asyncio
-import json
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import AbstractAsyncContextManager, nullcontext
+from sqlite3 import Connection
 
 from aiohttp import web
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 from redis.exceptions import RedisError
 
@@ -24,7 +24,7 @@ from services.aggregator.comparison import (
 )
 from services.aggregator.folders.watch import FoldersStatus, RunFolders
 from services.aggregator.index.across import Grid, ProblemAnswers, grid, problem_answers
-from services.aggregator.index.database import Database, IndexDamagedError
+from services.aggregator.index.database import Database
 from services.aggregator.index.history import (
     HistoryAnswer,
     TrendRun,
@@ -42,7 +42,6 @@ from services.aggregator.index.queries import (
     GridQuery,
     HistoryQuery,
     PageQuery,
-    Query,
     SampleFilter,
     SampleQuery,
 )
@@ -56,7 +55,7 @@ from services.aggregator.index.samples import (
     failure_groups,
     samples_page,
 )
-from shared.analysis.compare import Comparison, ComparisonDocument, comparison_document
+from shared.analysis.compare import ComparisonDocument, comparison_document
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import DataError
 from shared.schemas import SampleId, describe, is_encodable
@@ -81,9 +80,8 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 
-T = TypeVar("T")
-QueryT = TypeVar("QueryT", bound=Query)
-RunReader = Callable[[sqlite3.Connection, IndexedRun], T]
+Path = dict[str, str]
+"""The parameters in a path, by name."""
 
 _RUN = "/api/runs/{run}"
 _SAMPLE = f"{_RUN}/samples/{{dataset}}/{{problem_id}}/{{sample_index}}"
@@ -120,249 +118,188 @@ def add_api(
     folders: RunFolders | None = None,
     policy: NamedPolicy | None = None,
 ) -> None:
-    """Add routes, response headers, and the clean-up at shutdown.
-
-    Args:
-        app: The application.
-        read_cases: Reads the recorded cases of a sample.
-        database: The index.
-        folders: Folders whose finished runs are in the index, too.
-        policy: Policy of the gate, by which the page judges runs of one protocol.
-    """
+    """Add routes, response headers, and the clean-up at shutdown."""
     app.middlewares.append(_unavailable_stores)
     app.on_response_prepare.append(_add_headers)
-    api = _Api(read_cases, database, folders, policy)
+    api = _Api(read_cases, folders, policy)
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
+    reading = asyncio.Semaphore(_READ_AT_ONCE)
     for route in ROUTES:
         # aiohttp's default pattern rejects braces in a path segment. A proxy may have decoded the
         # slash of a problem's id.
         path = route.path.replace("}", ":[^/]+}").replace("problem_id:[^/]+", r"problem_id:[\s\S]+")
-        app.router.add_get(path, getattr(api, route.name))
-    app.cleanup_ctx.append(api.lifetime)
+        limit = reading if route.path.startswith(_SAMPLE) else nullcontext()
+        app.router.add_get(
+            path, _handler(route, getattr(api, route.name), database, threads, limit)
+        )
+
+    async def close(_app: web.Application) -> None:
+        threads.shutdown(wait=False, cancel_futures=True)
+
+    app.on_cleanup.append(close)
+
+
+def _handler(
+    route: Route,
+    answer: Callable[..., object],
+    database: Database,
+    threads: ThreadPoolExecutor,
+    limit: AbstractAsyncContextManager[None],
+) -> Handler:
+    """Answer a route in a thread, from one snapshot of the index."""
+
+    async def handle(request: web.Request) -> web.Response:
+        path = dict(request.match_info)
+        if not is_encodable("".join(path.values())):
+            raise _NotFoundError("the path is not UTF-8")
+        parts: list[object] = [path] if path else []
+        if route.query is not None:
+            parts.append(_query(request, route.query))
+
+        def work() -> bytes:
+            with database.read() as connection:
+                return to_json(answer(connection, *parts), inf_nan_mode="null")
+
+        async with limit:
+            body = await asyncio.get_running_loop().run_in_executor(threads, work)
+        return web.Response(body=body, content_type="application/json")
+
+    return handle
+
+
+class _NotFoundError(Exception):
+    """The path or the query names what is not there."""
 
 
 class _Api:
+    """The answers of the routes, by name: from a snapshot of the index, the path, and the query."""
+
     def __init__(
-        self,
-        read_cases: ReadCases,
-        database: Database,
-        folders: RunFolders | None,
-        policy: NamedPolicy | None,
+        self, read_cases: ReadCases, folders: RunFolders | None, policy: NamedPolicy | None
     ) -> None:
         self._read_cases = read_cases
         self._folders = folders
-        self._database = database
         self._figures = RunCache(all_figures)
         self._performance = RunCache(performance)
         self._trends = RunCache(trend_run, most=_MOST_TRENDS)
         self._policy = policy.name if policy else None
         self._comparisons = Comparisons(policy)
-        self._reading = asyncio.Semaphore(_READ_AT_ONCE)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
 
-    async def lifetime(self, _app: web.Application) -> AsyncIterator[None]:
-        yield
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    def list_runs(self, connection: Connection) -> dict[str, RunSummary]:
+        runs = all_runs(connection)
+        known = scores(self._trend_runs(connection, runs))
+        return {run.run: RunSummary.of(run, known[run.run]) for run in runs}
 
-    async def list_runs(self, _request: web.Request) -> web.Response:
-        def read(connection: sqlite3.Connection) -> dict[str, RunSummary]:
-            runs = all_runs(connection)
-            known = scores(self._trend_runs(connection, runs))
-            return {run.run: RunSummary.of(run, known[run.run]) for run in runs}
+    def list_folders(self, _connection: Connection) -> FoldersStatus:
+        return self._folders.status if self._folders else FoldersStatus()
 
-        return _answer(await self._snapshot(read))
+    def show_run(self, connection: Connection, path: Path) -> RunDetail:
+        run = _run(connection, path)
+        return RunDetail.of(connection, run, self._figures.of(connection, run))
 
-    async def list_folders(self, _request: web.Request) -> web.Response:
-        return _answer(self._folders.status if self._folders else FoldersStatus())
+    def list_samples(self, connection: Connection, path: Path, query: SampleQuery) -> SamplePage:
+        return samples_page(connection, _run(connection, path).id, query)
 
-    async def show_run(self, request: web.Request) -> web.Response:
-        return _answer(
-            await self._read(
-                request, lambda db, run: RunDetail.of(db, run, self._figures.of(db, run))
-            )
-        )
+    def count_choices(self, connection: Connection, path: Path, query: SampleFilter) -> Facets:
+        return facets(connection, _run(connection, path).id, query)
 
-    async def list_samples(self, request: web.Request) -> web.Response:
-        query = _query(request, SampleQuery)
+    def group_failures(
+        self, connection: Connection, path: Path, query: FailuresQuery
+    ) -> FailureGroups:
+        return failure_groups(connection, _run(connection, path).id, query)
 
-        return _answer(await self._read(request, lambda db, run: samples_page(db, run.id, query)))
+    def show_sample(self, connection: Connection, path: Path) -> SampleDetail:
+        run, sample = _run(connection, path), _sample(path)
+        if (detail := SampleDetail.of(connection, run, sample)) is None:
+            raise _no_sample(run, sample)
+        return detail
 
-    async def count_choices(self, request: web.Request) -> web.Response:
-        wanted = _query(request, SampleFilter)
+    def list_cases(self, connection: Connection, path: Path, query: PageQuery) -> CasePage:
+        run, sample = _run(connection, path), _sample(path)
+        if read_sample(connection, run.id, sample) is None:
+            raise _no_sample(run, sample)
+        return CasePage.of(*self._read_cases(run, sample), query, run.language(sample.dataset))
 
-        return _answer(await self._read(request, lambda db, run: facets(db, run.id, wanted)))
+    def show_performance(self, connection: Connection, path: Path) -> Performance:
+        return self._performance.of(connection, _run(connection, path))
 
-    async def group_failures(self, request: web.Request) -> web.Response:
-        query = _query(request, FailuresQuery)
-        return _answer(await self._read(request, lambda db, run: failure_groups(db, run.id, query)))
-
-    async def show_sample(self, request: web.Request) -> web.Response:
-        sample = _sample(request)
-
-        def read(connection: sqlite3.Connection, run: IndexedRun) -> bytes:
-            found = SampleDetail.of(connection, run, sample)
-            if found is None:
-                raise _no_sample(run, sample)
-            return to_json(found)  # in the thread: it may have many MiB
-
-        async with self._reading:
-            return _json(await self._read(request, read))
-
-    async def list_cases(self, request: web.Request) -> web.Response:
-        sample, query = _sample(request), _query(request, PageQuery)
-
-        def read(connection: sqlite3.Connection, run: IndexedRun) -> IndexedRun:
-            if read_sample(connection, run.id, sample) is None:
-                raise _no_sample(run, sample)
-            return run
-
-        run = await self._read(request, read)
-        async with self._reading:
-            language = run.language(sample.dataset)
-            found = await self._in_thread(
-                lambda: CasePage.of(*self._read_cases(run, sample), query, language)
-            )
-        return _answer(found)
-
-    async def show_performance(self, request: web.Request) -> web.Response:
-        return _answer(await self._read(request, self._performance.of))
-
-    async def show_history(self, request: web.Request) -> web.Response:
-        query = _query(request, HistoryQuery)
-
-        def read(connection: sqlite3.Connection) -> HistoryAnswer:
-            runs = self._trend_runs(connection, all_runs(connection))
-            return history_answer(runs, query.protocol, self._policy)
-
+    def show_history(self, connection: Connection, query: HistoryQuery) -> HistoryAnswer:
+        runs = self._trend_runs(connection, all_runs(connection))
         try:
-            return _answer(await self._snapshot(read))
+            return history_answer(runs, query.protocol, self._policy)
         except LookupError:
             hint = "/api/history lists those that there are"
-            raise _not_found(f"no run has the protocol {query.protocol!r}; {hint}") from None
+            text = f"no run has the protocol {query.protocol!r}; {hint}"
+            raise _NotFoundError(text) from None
 
-    async def show_gate(self, request: web.Request) -> web.Response:
-        query = _query(request, GateQuery)
+    def show_gate(self, connection: Connection, query: GateQuery) -> GateAnswer:
+        baseline, run = (_found(connection, name) for name in (query.baseline, query.run))
+        return self._comparisons.gate(connection, baseline, run)
 
-        def read(connection: sqlite3.Connection) -> GateAnswer:
-            baseline, run = (_found(connection, name) for name in (query.baseline, query.run))
-            return self._comparisons.gate(connection, baseline, run)
+    def compare_runs(self, connection: Connection, query: CompareQuery) -> ComparisonDocument:
+        runs = [_found(connection, name) for name in run_names(query.runs)]
+        return comparison_document(self._comparisons.of(connection, runs), flips=False)
 
-        return _answer(await self._snapshot(read))
+    def list_flips(self, connection: Connection, query: FlipsQuery) -> FlipPage:
+        runs = [_found(connection, name) for name in run_names(query.runs, most=2)]
+        (comparison,) = self._comparisons.of(connection, runs)
+        return flip_page(connection, comparison, runs, query)
 
-    async def compare_runs(self, request: web.Request) -> web.Response:
-        names = run_names(_query(request, CompareQuery).runs)
-        return _answer(
-            await self._compare(
-                names, lambda _db, compared, _runs: comparison_document(compared, flips=False)
-            )
-        )
+    def show_grid(self, connection: Connection, query: GridQuery) -> Grid:
+        runs = [_found(connection, name) for name in run_names(query.runs, least=1)]
+        return grid(connection, runs, query)
 
-    async def list_flips(self, request: web.Request) -> web.Response:
-        query = _query(request, FlipsQuery)
-        names = run_names(query.runs, most=2)
-        return _answer(
-            await self._compare(
-                names, lambda db, compared, runs: flip_page(db, compared[0], runs, query)
-            )
-        )
+    def show_problem(self, connection: Connection, path: Path) -> ProblemAnswers:
+        problem = path["dataset"], path["problem_id"]
+        if (answers := problem_answers(connection, all_runs(connection), problem)) is None:
+            text = f"no run has an answer to {SampleId(*problem).key[:400]!r}"
+            raise _NotFoundError(text)
+        return answers
 
-    async def show_grid(self, request: web.Request) -> web.Response:
-        query = _query(request, GridQuery)
-        names = run_names(query.runs, least=1)
-        return _answer(
-            await self._snapshot(lambda db: grid(db, [_found(db, name) for name in names], query))
-        )
+    def describe(self, _connection: Connection) -> openapi.JsonObject:
+        return openapi.document("Plumbline aggregator", ROUTES)
 
-    async def show_problem(self, request: web.Request) -> web.Response:
-        problem = request.match_info["dataset"], request.match_info["problem_id"]
-        if not is_encodable("".join(problem)):
-            raise _not_found("the path is not UTF-8")
-        found = await self._snapshot(lambda db: problem_answers(db, all_runs(db), problem))
-        if found is None:
-            raise _not_found(f"no run has an answer to {SampleId(*problem).key[:400]!r}")
-        return _answer(found)
-
-    async def describe(self, _request: web.Request) -> web.Response:
-        return web.json_response(openapi.document("Plumbline aggregator", ROUTES))
-
-    async def _read(self, request: web.Request, read: RunReader[T]) -> T:
-        """Read the run named in the path from one snapshot of the index."""
-        name = request.match_info["run"]
-        return await self._snapshot(lambda db: read(db, _found(db, name)))
-
-    def _trend_runs(
-        self, connection: sqlite3.Connection, runs: Sequence[IndexedRun]
-    ) -> list[TrendRun]:
+    def _trend_runs(self, connection: Connection, runs: Sequence[IndexedRun]) -> list[TrendRun]:
         """The runs with their figures, the earliest first."""
         trends = [self._trends.of(connection, run) for run in runs]
-        return sorted(trends, key=lambda trend: (trend.started_at, trend.run.run))
-
-    async def _compare(
-        self,
-        names: Sequence[str],
-        read: Callable[[sqlite3.Connection, list[Comparison], list[IndexedRun]], T],
-    ) -> T:
-        """Compare the runs in one snapshot of the index; what cannot be compared is named."""
-
-        def work(connection: sqlite3.Connection) -> T:
-            runs = [_found(connection, name) for name in names]
-            return read(connection, self._comparisons.of(connection, runs), runs)
-
-        return await self._snapshot(work)
-
-    async def _snapshot(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Read from one snapshot of the index, in a thread."""
-
-        def work() -> T:
-            with self._database.read() as connection:
-                return read(connection)
-
-        return await self._in_thread(work)
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return sorted(trends, key=lambda trend: (trend.shown.started_at or 0, trend.run.run))
 
 
-def _found(connection: sqlite3.Connection, name: str) -> IndexedRun:
+def _run(connection: Connection, path: Path) -> IndexedRun:
+    return _found(connection, path["run"])
+
+
+def _found(connection: Connection, name: str) -> IndexedRun:
     run = find_run(connection, name) if is_encodable(name) else None
     if run is None:
-        raise _unknown_run(name, connection)
+        names = [run.run for run in all_runs(connection)]
+        shown = ", ".join(names[:_LISTED_RUNS]) + (", …" if len(names) > _LISTED_RUNS else "")
+        hint = f"there are: {shown}" if names else "none yet"
+        raise _NotFoundError(f"no run {name[:200]!r}; {hint}")
     return run
 
 
-def _answer(value: object) -> web.Response:
-    """A dataclass, what it holds, or a model as JSON."""
-    return _json(to_json(value, inf_nan_mode="null"))
-
-
-def _json(body: bytes) -> web.Response:
-    return web.Response(body=body, content_type="application/json")
-
-
-def _query(request: web.Request, model: type[QueryT]) -> QueryT:
+def _query(request: web.Request, model: type[BaseModel]) -> BaseModel:
     fields = dict(request.query)
     if twice := sorted({name for name in request.query if len(request.query.getall(name)) > 1}):
-        raise _bad_request(f"{twice[0][:50]}: given more than once")
+        raise DataError(f"{twice[0][:50]}: given more than once")
     if not all(map(is_encodable, (*fields, *fields.values()))):
-        raise _bad_request("a parameter is not UTF-8")
+        raise DataError("a parameter is not UTF-8")
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise _bad_request(describe(error)) from None
+        raise DataError(describe(error)) from None
 
 
-def _no_sample(run: IndexedRun, sample: SampleId) -> web.HTTPException:
-    return _not_found(f"run {run.run!r} has no judged sample {sample.key}")
+def _no_sample(run: IndexedRun, sample: SampleId) -> Exception:
+    return _NotFoundError(f"run {run.run!r} has no judged sample {sample.key}")
 
 
-def _sample(request: web.Request) -> SampleId:
-    dataset, problem, index = (
-        request.match_info[name] for name in ("dataset", "problem_id", "sample_index")
-    )
+def _sample(path: Path) -> SampleId:
+    index = path["sample_index"]
     if not _SAMPLE_INDEX.fullmatch(index):
-        raise _not_found(f"{index[:50]!r} is not a sample index")
-    if not is_encodable(dataset + problem):
-        raise _not_found("the path is not UTF-8")
-    return SampleId(dataset, problem, int(index))
+        raise _NotFoundError(f"{index[:50]!r} is not a sample index")
+    return SampleId(path["dataset"], path["problem_id"], int(index))
 
 
 # Errors: the body of every response with a status of 400 or above is ``{"error": …}``.
@@ -370,46 +307,26 @@ def _sample(request: web.Request) -> SampleId:
 
 @web.middleware
 async def _unavailable_stores(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer 503 while Redis or the index is unavailable, 404 for files that are gone, 400 for what
-    the data do not allow."""
+    """Answer 503 while Redis or the index is unavailable, 400 or 404 for an impossible request."""
     try:
         return await handler(request)
     except DataError as error:
-        raise _bad_request(str(error)) from None
+        return json_error(400, str(error))
+    except _NotFoundError as error:
+        return json_error(404, str(error))
     except RedisError as error:
         log.warning("Redis unavailable for a request", reason=str(error))
-        return _unavailable("Redis is unavailable; try again")
+        reason = "Redis is unavailable; try again"
     except sqlite3.OperationalError as error:
         log.warning("index unavailable for a request", reason=str(error))
-        return _unavailable("the index is unavailable; try again")
-    except IndexDamagedError as error:
+        reason = "the index is unavailable; try again"
+    except sqlite3.DatabaseError as error:
         log.error("the index is damaged", reason=str(error))
-        return _unavailable("the index is damaged, and is built again; try again")
+        reason = "the index is damaged; a restart builds it again"
+    return json_error(503, reason, headers={"Retry-After": "2"})
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
     """Forbid browsers to sniff, cache or execute a response; the page's headers take precedence."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
-
-
-def _unknown_run(name: str, connection: sqlite3.Connection) -> web.HTTPNotFound:
-    names = [run.run for run in all_runs(connection)]
-    shown = ", ".join(names[:_LISTED_RUNS]) + (", …" if len(names) > _LISTED_RUNS else "")
-    return _not_found(f"no run {name[:200]!r}; " + (f"there are: {shown}" if names else "none yet"))
-
-
-def _bad_request(reason: str) -> web.HTTPBadRequest:
-    return web.HTTPBadRequest(text=_body(reason), content_type="application/json")
-
-
-def _not_found(reason: str) -> web.HTTPNotFound:
-    return web.HTTPNotFound(text=_body(reason), content_type="application/json")
-
-
-def _unavailable(reason: str) -> web.Response:
-    return json_error(503, reason, headers={"Retry-After": "2"})
-
-
-def _body(reason: str) -> str:
-    return json.dumps({"error": reason})

@@ -1,8 +1,10 @@
 """Answers of the API about a run and a sample of it."""
 
 import sqlite3
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self, cast
 
 from services.aggregator.index.across import Answer, answers_of
@@ -17,12 +19,14 @@ from services.aggregator.index.overview import (
 from services.aggregator.index.problems import read_outline
 from services.aggregator.index.records import read_sample
 from services.aggregator.marks import SampleMarks
+from services.aggregator.qa_logs import shorten_case
 from shared.analysis.catalogue import MetricInfo, metrics_of
 from shared.analysis.statistics import MetricValue, ratio
 from shared.redaction import redact_address
 from shared.run_record import JsonObject, OutageReport, RunState
 from shared.schemas import ChatMessage, Generation, SampleId, Verdict
 from shared.statuses import ExtractionReason, FinalStatus
+from shared.text import shorten_middle
 
 _SHOWN = ("config", "versions", "state", "runner", "locked")
 
@@ -185,14 +189,32 @@ class SampleDetail:
     answers: list[Answer]
 
     @classmethod
-    def of(cls, connection: sqlite3.Connection, run: IndexedRun, sample: SampleId) -> Self | None:
-        """Read a judged sample; None if it is not in the index."""
+    def of(
+        cls,
+        connection: sqlite3.Connection,
+        run: IndexedRun,
+        sample: SampleId,
+        *,
+        most: int = sys.maxsize,
+        highlighted: bool = True,
+    ) -> Self | None:
+        """Read a judged sample; None if it is not in the index.
+
+        Of a text with more than ``most`` characters the middle is left out.
+        """
         record = read_sample(connection, run.id, sample)
         if record is None:
             return None
+        shorten = partial(shorten_middle, limit=most)
         problem = (sample.dataset, sample.problem_id)
         outline = read_outline(connection, run.id, problem)
-        code = extracted(record.generation, record.verdict)
+        generation, verdict = record.generation, record.verdict
+        code, case = extracted(generation, verdict), verdict.first_failed_case
+        case = case and shorten_case(case, most)
+        text = shorten(generation.completion) if generation else ""
+        code = code and replace(code, text=shorten(code.text))
+        messages = outline.messages if outline else None
+        language = run.language(sample.dataset) if highlighted else None
         return cls(
             run=run.run,
             dataset=sample.dataset,
@@ -201,17 +223,15 @@ class SampleDetail:
             difficulty=outline.difficulty if outline else None,
             tags=list(outline.tags) if outline else [],
             quality=outline.quality if outline else None,
-            prompt=outline.prompt if outline else None,
-            messages=list(outline.messages) if outline and outline.messages else None,
-            generation=record.generation,
+            prompt=shorten(outline.prompt) if outline else None,
+            messages=[
+                one.model_copy(update={"content": shorten(one.content)}) for one in messages or ()
+            ]
+            or None,
+            generation=generation and generation.model_copy(update={"completion": text}),
             code=code,
-            verdict=record.verdict,
-            marks=SampleMarks.of(
-                record.generation.completion if record.generation else "",
-                code.text if code else "",
-                record.verdict.first_failed_case,
-                run.language(sample.dataset),
-            ),
+            verdict=verdict.model_copy(update={"first_failed_case": case}),
+            marks=SampleMarks.of(text, code.text if code else "", case, language),
             answers=answers_of(connection, run.id, problem),
         )
 

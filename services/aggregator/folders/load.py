@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from services.aggregator.index.writer import IndexWriter, KnownRun
+from services.aggregator.index.writer import IndexWriter, JudgedSample, KnownRun
 from shared import artifacts
 from shared.errors import DataError, OutputError, PlumblineError
 from shared.finished_run import FinishedRun, record_of
@@ -23,7 +23,6 @@ from shared.schemas import Generation, SampleId, Verdict, describe
 RecordT = TypeVar("RecordT", bound=BaseModel)
 Report = Callable[[PlumblineError], None]
 """Is told what cannot be read; what it raises ends the loading."""
-JudgedSample = tuple[Verdict, Generation | None]
 
 # Samples in one transaction: each writes most pages of the run's indexes; more take memory.
 _BATCH = 2000
@@ -52,20 +51,6 @@ def run_facts(run: FinishedRun, report: Report) -> JsonObject:
     return facts
 
 
-def add_run(writer: IndexWriter, run: FinishedRun, name: str, folder: str | None) -> int:
-    """Add a run without samples to the index; return its id there.
-
-    Args:
-        writer: Of the index.
-        run: The run.
-        name: Its name in the index.
-        folder: As of :meth:`IndexWriter.add_run`.
-    """
-    planned = {one.dataset: (one.problems, one.samples) for one in run.record.datasets}
-    data = {one.dataset: one.sha256 for one in run.record.datasets}
-    return writer.add_run(progress(run.record, name), planned, data, folder=folder)
-
-
 def progress(record: RunRecord, name: str) -> RunProgress:
     """State of a run, none of whose samples have been read yet."""
     return RunProgress(name, "", record.state, "0", 0, 0)
@@ -80,12 +65,7 @@ def load_samples(
 ) -> None:
     """Load problems, verdicts and completions. Runs of early versions have no problems.
 
-    Args:
-        run: The run.
-        writer: Of the index.
-        known: The run in the index.
-        report: Is told of every line that cannot be read.
-        each: Called with each batch of samples.
+    ``report`` is called with every line that cannot be read, ``each`` with each batch of samples.
 
     Raises:
         DroppedRunError: The run was deleted from the index meanwhile.

@@ -1,7 +1,6 @@
 """Search for runs below a folder: which there are, and whether their files have changed."""
 
 import hashlib
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +36,6 @@ class FoundRun:
     folder: str
     stamp: str
     changed_at: float
-
-    def settled(self, seconds: float) -> bool:
-        """Whether no file has changed for so long."""
-        return time.time() - self.changed_at > seconds
 
 
 def find_runs(url: str) -> Iterator[FoundRun]:

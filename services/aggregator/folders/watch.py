@@ -6,12 +6,12 @@ A run that is in the ledger, too, is shown from there.
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from services.aggregator.folders.load import add_run, load_samples, progress, run_facts
+from services.aggregator.folders.load import load_samples, progress, run_facts
 from services.aggregator.folders.scan import FoundRun, NoFolderError, find_runs
 from services.aggregator.index.database import Database
 from services.aggregator.index.writer import DroppedRunError, IndexWriter, KnownRun
@@ -20,13 +20,8 @@ from shared.errors import OutputError, PlumblineError
 from shared.finished_run import FinishedRun, open_run
 from shared.redaction import redact, redact_address
 from shared.schemas import is_encodable
-from shared.service.logs import get_logger
 from shared.text import shorten_end
 
-log = get_logger(__name__)
-
-# Seconds without a change after which a run's files are read, unless two scans found them equal.
-_SETTLED = 2.0
 # Share of the time that may be spent on searching.
 _SEARCHING = 0.05
 # Notes on one run; a damaged file could have one on each line.
@@ -34,6 +29,10 @@ _MOST_NOTES = 20
 _LISTED = 100
 _LONGEST_NOTE = 500
 _LONGEST_NAME = 1000
+
+
+# Errors of one run's folder, which keep no other run from being shown.
+_UNREADABLE = (PlumblineError, OSError, ValueError, RecursionError, sqlite3.IntegrityError)
 
 
 class _StoppedError(Exception):
@@ -86,7 +85,6 @@ class RunFolders:
         *,
         in_ledger: Callable[[], Collection[str]] = tuple,
         searched: Callable[[FoldersStatus], object] = lambda _status: None,
-        settled: float = _SETTLED,
     ) -> None:
         """Watch folders.
 
@@ -95,23 +93,19 @@ class RunFolders:
             database: The index.
             in_ledger: Returns the ids of the runs that are shown from the ledger.
             searched: Called when all folders were searched for the first time.
-            settled: Seconds without a change after which a run's files are read.
         """
         self._urls = list(dict.fromkeys(urls))
         self._writer = IndexWriter(database)
         self._in_ledger = in_ledger
         self._searched = searched
-        self._settled = settled
         self._stopping = threading.Event()
-        self._last: dict[str, str] = {}
-        self._ids: dict[str, tuple[str, str]] = {}
-        self._failed: dict[str, tuple[str, Unreadable]] = {}
+        self._opened: dict[str, _Opened] = {}
         self._search_at = 0.0
         self._status = FoldersStatus([WatchedFolder(redact_address(url)) for url in self._urls])
 
     @property
     def status(self) -> FoldersStatus:
-        """What was found last; thread-safe."""
+        """The result of the last search; thread-safe."""
         return self._status
 
     def stop(self) -> None:
@@ -128,22 +122,23 @@ class RunFolders:
             return False
         folders, found, lost = self._search()
         self._search_at = time.monotonic() + (time.monotonic() - began) / _SEARCHING
-        self._drop(lambda run: run.folder not in found and not _below(run.folder or "", lost))
+        for known in self._writer.runs().values():
+            if known.folder and known.folder not in found and not _below(known.folder, lost):
+                self._writer.drop_run(known)
+        self._opened = {folder: one for folder, one in self._opened.items() if folder in found}
         in_ledger = set(self._in_ledger())
         due = self._due(found, in_ledger)
-        self._failed = {folder: why for folder, why in self._failed.items() if folder in found}
-        self._ids = {folder: why for folder, why in self._ids.items() if folder in found}
-        before = self._status
+        first = not all(folder.searched for folder in self._status.folders)
         self._show(folders, len(due))
-        if not all(folder.searched for folder in before.folders):
+        if first:
             self._searched(self._status)
         # All of them are listed before the samples of the first one are read.
-        opened = [one for run in due if (one := self._announce(run, in_ledger)) is not None]
-        for place, one in enumerate(opened):
-            self._show(folders, len(opened) - place)
+        announced = [(run, one) for run in due if (one := self._announce(run, in_ledger))]
+        for place, (run, (finished, known, notes)) in enumerate(announced):
+            self._show(folders, len(announced) - place)
             if not self._stopping.is_set():
-                self._read(one)
-        self._drop(lambda run: run.hidden)
+                self._read(run, finished, known, notes)
+        self._writer.sweep()
         self._show(folders, 0)
         return bool(due)
 
@@ -153,125 +148,98 @@ class RunFolders:
         found: dict[str, FoundRun] = {}
         lost: list[str] = []
         for url in self._urls:
-            shown, before = redact_address(url), len(found)
+            before, error = len(found), None
             try:
                 found |= {run.folder: run for run in find_runs(url)}
-                folders.append(WatchedFolder(shown, True, len(found) - before))
-            except NoFolderError as error:
-                folders.append(WatchedFolder(shown, True, error=_line(error)))
-            except PlumblineError as error:
-                lost.append(url)
-                folders.append(WatchedFolder(shown, True, error=_line(error)))
+            except PlumblineError as raised:
+                error = _line(raised)
+                if not isinstance(raised, NoFolderError):
+                    lost.append(url)
+            shown = redact_address(url)
+            folders.append(WatchedFolder(shown, True, len(found) - before, error))
         return folders, found, lost
-
-    def _drop(self, unwanted: Callable[[KnownRun], bool]) -> None:
-        for run in self._writer.runs().values():
-            if run.folder is not None and (run.hidden or unwanted(run)):
-                if self._stopping.is_set():
-                    return
-                self._writer.drop_run(run)
 
     def _due(self, found: Mapping[str, FoundRun], in_ledger: Collection[str]) -> list[FoundRun]:
         """The runs that are to be read, the latest first."""
-        known = {
-            run.folder: run.incarnation for run in self._writer.runs().values() if not run.hidden
-        }
-        due = [
-            run
-            for run in found.values()
-            if known.get(run.folder) != run.stamp
-            and self._failed.get(run.folder, ("",))[0] != run.stamp
-            and not self._is_in(in_ledger, run)
-            and (run.settled(self._settled) or self._last.get(run.folder) == run.stamp)
-        ]
-        self._last = {run.folder: run.stamp for run in found.values()}
+        known = {run.folder: run.incarnation for run in self._writer.runs().values()}
+
+        def done(run: FoundRun) -> bool:
+            opened = self._opened.get(run.folder)
+            if opened is None or opened.stamp != run.stamp:
+                return known.get(run.folder) == run.stamp
+            shown = opened.run in in_ledger or known.get(run.folder) == run.stamp
+            return shown or opened.error is not None
+
+        due = [run for run in found.values() if not done(run)]
         return sorted(due, key=lambda run: run.changed_at, reverse=True)
 
-    def _is_in(self, in_ledger: Collection[str], run: FoundRun) -> bool:
-        """Whether the run is known to be shown from the ledger."""
-        stamp, name = self._ids.get(run.folder, ("", ""))
-        return stamp == run.stamp and name in in_ledger
+    def _announce(
+        self, found: FoundRun, in_ledger: Collection[str]
+    ) -> tuple[FinishedRun, KnownRun, list[str]] | None:
+        """Put a run into the index, still without samples, in the place of its earlier state.
 
-    def _announce(self, found: FoundRun, in_ledger: Collection[str]) -> "_OpenedRun | None":
-        """Put a run into the index, still without samples, in the place of its earlier state."""
+        Returns:
+            The run, its place in the index, and notes about what cannot be read.
+        """
         notes: list[str] = []
         for before in self._writer.runs().values():
             if before.folder == found.folder:
-                self._writer.hide_run(before)
-        with self._blaming(found):
+                self._writer.drop_run(before)
+        try:
             run = open_run(found.folder, unpublished=True)
-            self._ids[found.folder] = found.stamp, run.record.run
+            self._opened[found.folder] = _Opened(found.stamp, run.record.run)
             if run.record.run in in_ledger:
                 return None
             facts = run_facts(run, partial(_note, notes))
-            name = self._name(run, found.folder)
-            number = add_run(self._writer, run, name, found.folder)
-            known = KnownRun(number, name, "", "0", run.record.state, found.folder)
-            self._writer.set_facts(known, progress(run.record, name), facts)
-            self._failed.pop(found.folder, None)
-            return _OpenedRun(found, known, run, notes)
-        return None
+            state = progress(run.record, self._name(run, found.folder))
+            known = self._writer.add_run(state, run.record.datasets, found.folder)
+            self._writer.set_facts(known, state, facts)
+        except _UNREADABLE as error:
+            self._opened[found.folder] = _Opened(found.stamp, error=_line(error))
+            return None
+        return run, known, notes
 
-    def _read(self, one: "_OpenedRun") -> None:
-        folder = one.run.folder
+    def _read(self, found: FoundRun, run: FinishedRun, known: KnownRun, notes: list[str]) -> None:
+        report = partial(_note, notes)
         try:
-            with self._blaming(one.found, one.notes):
-                if not folder.exists(artifacts.SUMMARY):
-                    _note(one.notes, _unfinished(one.run))
-                if folder.exists(artifacts.VERDICTS) or one.run.record.state.published:
-                    report = partial(_note, one.notes)
-                    load_samples(one.run, self._writer, one.known, report, self._go_on)
-            self._writer.finish_reading(one.known, one.found.stamp, one.notes)
+            if not run.folder.exists(artifacts.SUMMARY):
+                report(_unfinished(run))
+            if run.folder.exists(artifacts.VERDICTS) or run.record.state.published:
+                load_samples(run, self._writer, known, report, self._go_on)
         except (DroppedRunError, _StoppedError):
             return
+        except _UNREADABLE as error:
+            report(error)
+        with suppress(DroppedRunError):
+            self._writer.finish_reading(known, found.stamp, notes)
 
     def _go_on(self, _batch: object) -> None:
         if self._stopping.is_set():
             raise _StoppedError
 
-    @contextmanager
-    def _blaming(self, found: FoundRun, notes: list[str] | None = None) -> Iterator[None]:
-        """Note what reading a run raises; without notes, the run cannot be shown at all."""
-        try:
-            yield
-        except (DroppedRunError, _StoppedError, sqlite3.OperationalError):
-            raise
-        except Exception as error:
-            shown = redact_address(found.folder)
-            if not isinstance(error, PlumblineError | OSError):
-                log.exception("a run cannot be read", folder=shown)
-            if notes is not None:
-                _note(notes, error)
-            else:
-                self._failed[found.folder] = found.stamp, Unreadable(shown, _line(error))
-
     def _name(self, run: FinishedRun, folder: str) -> str:
         """The run's id, with its folder if another run or a copy has the id."""
-        taken = self._writer.runs()
-        wanted = run.record.run
-        usable = 0 < len(wanted) <= _LONGEST_NAME and is_encodable(wanted) and "\0" not in wanted
-        if usable and wanted not in taken:
-            return wanted
-        shown = redact_address(folder)
-        return f"{wanted} ({shown})" if usable else shown
+        wanted, shown = run.record.run, redact_address(folder)
+        if not (0 < len(wanted) <= _LONGEST_NAME and is_encodable(wanted) and "\0" not in wanted):
+            return shown
+        return f"{wanted} ({shown})" if wanted in self._writer.runs() else wanted
 
     def _show(self, folders: Sequence[WatchedFolder], waiting: int) -> None:
-        notes = [
-            Unreadable(redact_address(folder), note)
-            for folder, texts in self._writer.notes().items()
-            for note in texts
+        unreadable = [
+            *((folder, one.error) for folder, one in self._opened.items() if one.error),
+            *((folder, note) for folder, notes in self._writer.notes().items() for note in notes),
         ]
-        failed = [unreadable for _, unreadable in self._failed.values()]
-        unreadable = [*failed, *notes]
-        self._status = FoldersStatus(folders, waiting, unreadable[:_LISTED], len(unreadable))
+        listed = [Unreadable(redact_address(folder), why) for folder, why in unreadable[:_LISTED]]
+        self._status = FoldersStatus(folders, waiting, listed, len(unreadable))
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenedRun:
-    found: FoundRun
-    known: KnownRun
-    run: FinishedRun
-    notes: list[str]
+class _Opened:
+    """A folder as it was opened last: the id of its run, or why it cannot be shown."""
+
+    stamp: str
+    run: str | None = None
+    error: str | None = None
 
 
 def _unfinished(run: FinishedRun) -> PlumblineError:

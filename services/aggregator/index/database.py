@@ -12,12 +12,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
 from services.aggregator.index import search
-from shared.errors import OutputError, PlumblineError
+from services.aggregator.index.rows import COLUMNS
+from shared.errors import OutputError
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
@@ -25,7 +26,7 @@ log = get_logger(__name__)
 _FILE = "index.sqlite"
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PREFIX = "plumbline-index-"
-# Minimum age in seconds of a folder without a lock to remove: a new one has none for a moment.
+# Minimum age in seconds of a lock file that may be abandoned: a new one is free for a moment.
 _MIN_AGE = 60.0
 # KiB of pages that the writer keeps in memory, so that the indexes of a large run are not read
 # again with each batch.
@@ -36,12 +37,6 @@ _BUSY_TIMEOUT = 30.0
 
 class IndexInUseError(OutputError):
     """Another process uses the index folder."""
-
-
-class IndexDamagedError(PlumblineError):
-    """A transaction met damage; the next start, which may be at once, builds the index again."""
-
-    exit_code = 1
 
 
 class Database:
@@ -55,43 +50,23 @@ class Database:
         self._lock = lock
         self._temporary = temporary
         self._writing = threading.Lock()
-        self._damage: IndexDamagedError | None = None
         self._writer = _connect(self.path)
         self._writer.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """Run one transaction: committed at the end, rolled back on an exception."""
-        with self._discarding_damage(), self._writing, self._writer as connection:
+        with self._writing, self._writer as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """Open a read-only snapshot of the last commit."""
-        with self._discarding_damage(), closing(_connect(self.path)) as connection:
+        with closing(_connect(self.path)) as connection:
             connection.execute("PRAGMA query_only = 1")
             connection.execute("BEGIN")
             yield connection
-
-    def require_intact(self) -> None:
-        """Raise the error of damage that a transaction of any thread has met."""
-        if self._damage is not None:
-            raise self._damage
-
-    @contextmanager
-    def _discarding_damage(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
-                raise
-            self._damage = IndexDamagedError(
-                f"{self.path} is damaged ({error}) and discarded; the next start builds it again, "
-                "from Redis and from the folders of finished runs"
-            )
-            _remove(self.path)
-            raise self._damage from None
 
     def close(self) -> None:
         with self._writing:
@@ -111,13 +86,9 @@ def open_database(folder: Path | None = None) -> Database:
     """
     if folder is not None:
         return _open(folder, None)
-    while True:
-        temporary = tempfile.TemporaryDirectory(prefix=_PREFIX)
-        _remove_abandoned(Path(temporary.name).parent)
-        try:
-            return _open(Path(temporary.name), temporary)
-        except IndexInUseError:
-            temporary.cleanup()  # another process took it for abandoned, before it was locked
+    temporary = tempfile.TemporaryDirectory(prefix=_PREFIX)
+    _remove_abandoned(Path(temporary.name).parent)
+    return _open(Path(temporary.name), temporary)
 
 
 def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> Database:
@@ -126,8 +97,6 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("a")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(lock.fileno()).st_nlink == 0:  # removed before it was locked
-            raise BlockingIOError
         path = folder / _FILE
         if path.exists():
             _discard_unusable(path)
@@ -147,24 +116,13 @@ def _open(folder: Path, temporary: tempfile.TemporaryDirectory[str] | None) -> D
 
 def _remove_abandoned(parent: Path) -> None:
     """Remove temporary indexes of killed aggregators of this user: their lock is free."""
-    for folder in parent.glob(f"{_PREFIX}*"):
-        try:
-            found = folder.lstat()
-            if found.st_uid == os.geteuid():
-                _remove_unlocked(folder, young=time.time() - found.st_mtime < _MIN_AGE)
-        except OSError:
-            continue  # in use, or already removed
-
-
-def _remove_unlocked(folder: Path, *, young: bool) -> None:
-    """Remove a folder; raises OSError if it is in use or about to be."""
-    create = 0 if young else os.O_CREAT
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | create, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
-    finally:
-        os.close(lock)
+    for path in parent.glob(f"{_PREFIX}*/lock"):
+        with suppress(OSError):  # in use, or already removed
+            facts = path.lstat()
+            if facts.st_uid == os.geteuid() and time.time() - facts.st_mtime > _MIN_AGE:
+                with path.open() as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path.parent)
 
 
 def _discard_unusable(path: Path) -> None:
@@ -178,7 +136,7 @@ def _discard_unusable(path: Path) -> None:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (reason,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
-        if not _is_damage(error):
+        if not is_damage(error):
             raise
         version, reason = 0, str(error)
     if version == _VERSION and reason == "ok":
@@ -193,7 +151,7 @@ def _remove(path: Path) -> None:
         path.with_name(path.name + part).unlink(missing_ok=True)
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
+def is_damage(error: sqlite3.DatabaseError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
@@ -222,11 +180,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 # Schema.
 
-_VERSION = 8
+_VERSION = 9
 
 # A run that is restarted from scratch under its old id is a new row of ``runs``. AUTOINCREMENT does
-# not reuse ids, so a cursor of the old run cannot match rows of the new one. Sort keys are
-# expressions without NULL, because keyset pagination cannot compare with NULL.
+# not reuse ids, so rows that are left of the old run belong to no other.
 _SCHEMA = f"""
 CREATE TABLE runs (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -243,18 +200,11 @@ CREATE TABLE runs (
   folder TEXT,
   reading INTEGER NOT NULL DEFAULT 0,
   notes TEXT NOT NULL DEFAULT '[]',
+  -- The data sets as in ``run.json``.
+  datasets TEXT NOT NULL DEFAULT '[]',
   facts TEXT NOT NULL DEFAULT '{{}}',
   results TEXT NOT NULL DEFAULT '{{}}'
 );
-
-CREATE TABLE planned (
-  run_id INTEGER NOT NULL,
-  dataset TEXT NOT NULL,
-  problems INTEGER NOT NULL,
-  samples INTEGER NOT NULL,
-  sha256 TEXT NOT NULL,
-  PRIMARY KEY (run_id, dataset)
-) WITHOUT ROWID;
 
 -- ``outline`` is the packed line of problems.jsonl; see ``problems.py``.
 CREATE TABLE problems (
@@ -276,38 +226,7 @@ CREATE TABLE problems (
 CREATE TABLE samples (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   run_id INTEGER NOT NULL,
-  dataset TEXT NOT NULL,
-  problem_id TEXT NOT NULL,
-  sample_index INTEGER NOT NULL,
-  completion_sha256 TEXT NOT NULL,
-  final_status TEXT NOT NULL,
-  detail TEXT,
-  accepted INTEGER NOT NULL,
-  pass_ratio REAL NOT NULL,
-  cases_passed INTEGER NOT NULL,
-  cases_total INTEGER NOT NULL,
-  cases_not_run INTEGER NOT NULL,
-  output_tokens INTEGER,
-  gen_time REAL,
-  total_judge_time REAL NOT NULL,
-  attempts INTEGER NOT NULL,
-  confirmed INTEGER NOT NULL,
-  flipped INTEGER NOT NULL,
-  replica TEXT,
-  worker TEXT,
-  finished_at REAL,
-  judged_at REAL,
-  difficulty TEXT NOT NULL,
-  tags TEXT NOT NULL,
-  num_tests INTEGER,
-  prompt_length INTEGER,
-  finish_reason TEXT,
-  extraction TEXT,
-  cpu_time REAL,
-  peak_memory INTEGER,
-  failure TEXT,
-  failure_id TEXT,
-  stderr TEXT,
+  {", ".join(COLUMNS)},
   UNIQUE (run_id, dataset, problem_id, sample_index)
 );
 -- Covers choices, ranges, sort keys and figures, and so reads a fifth of what the rows take. Its
@@ -327,8 +246,8 @@ CREATE TABLE tallies (
   final_status TEXT NOT NULL,
   samples INTEGER NOT NULL,
   accepted INTEGER NOT NULL,
-  PRIMARY KEY (run_id, dataset, final_status)
-) WITHOUT ROWID;
+  UNIQUE (run_id, dataset, final_status)
+);
 CREATE TRIGGER sample_added AFTER INSERT ON samples BEGIN
   INSERT INTO tallies VALUES (new.run_id, new.dataset, new.final_status, 1, new.accepted)
   ON CONFLICT DO UPDATE SET samples = samples + 1, accepted = accepted + excluded.accepted;
@@ -340,7 +259,12 @@ CREATE TRIGGER sample_changed AFTER UPDATE OF final_status, accepted ON samples 
   ON CONFLICT DO UPDATE SET samples = samples + 1, accepted = accepted + excluded.accepted;
 END;
 CREATE TRIGGER sample_removed AFTER DELETE ON samples BEGIN
+  DELETE FROM records WHERE id = old.id;
+  DELETE FROM sample_search WHERE rowid = old.id;
   UPDATE tallies SET samples = samples - 1, accepted = accepted - old.accepted
   WHERE run_id = old.run_id AND dataset = old.dataset AND final_status = old.final_status;
+END;
+CREATE TRIGGER problem_removed AFTER DELETE ON problems BEGIN
+  DELETE FROM prompt_search WHERE rowid = old.id;
 END;
 """

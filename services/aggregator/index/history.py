@@ -56,6 +56,17 @@ class DatasetTrend:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryRun:
+    """A run in a trend, which began at a Unix time; None if that is unknown or cannot be right."""
+
+    run: str
+    name: str | None = None
+    model: str | None = None
+    started_at: float | None = None
+    datasets: Mapping[str, DatasetTrend] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TrendRun:
     """A run with its record, as far as it can be read, and the figures of its data sets.
 
@@ -64,29 +75,19 @@ class TrendRun:
     """
 
     run: IndexedRun
+    shown: HistoryRun
     protocol: str | None = None
     record: RunRecord | None = None
-    datasets: Mapping[str, DatasetTrend] = field(default_factory=dict)
     measured: Mapping[str, str] = field(default_factory=dict)
     unreadable: str | None = None
-
-    @property
-    def started_at(self) -> float:
-        """When it began (Unix); 0 if that is unknown or cannot be right."""
-        started = self.record.started_at if self.record else None
-        return started if started is not None and math.isfinite(started) and started > 0 else 0.0
-
-    @property
-    def name(self) -> str | None:
-        return (self.record.name if self.record else "") or None
 
 
 def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
     """Read a run with the figures of its data sets."""
     try:
-        record = run_record(connection, run)
+        record = run_record(run)
     except ValidationError as error:
-        return TrendRun(run, unreadable=describe(error))
+        return TrendRun(run, HistoryRun(run.run), unreadable=describe(error))
     metrics: dict[str, Metrics] = {
         name: {key: values[key] for key in _TREND if key in values}
         for name, values in published_metrics(connection, run).items()
@@ -95,7 +96,10 @@ def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
         name: DatasetTrend(run.samples_planned_of(name), run.judged(name), metrics.get(name, {}))
         for name in run.datasets
     }
-    return TrendRun(run, measurement_hash(record), record, trends, dataset_hashes(record))
+    started = record.started_at
+    started = started if started and math.isfinite(started) and started > 0 else None
+    shown = HistoryRun(run.run, record.name or None, record.served_model, started, trends)
+    return TrendRun(run, shown, measurement_hash(record), record, dataset_hashes(record))
 
 
 def _so_far(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metrics]:
@@ -129,7 +133,7 @@ def scores(runs: Sequence[TrendRun]) -> dict[str, dict[str, RunScore]]:
             (
                 run,
                 run.measured,
-                {name: trend.accepted_at_1 for name, trend in run.datasets.items()},
+                {name: trend.accepted_at_1 for name, trend in run.shown.datasets.items()},
                 _is_baseline(run),
             )
             for run in runs
@@ -143,7 +147,7 @@ def scores(runs: Sequence[TrendRun]) -> dict[str, dict[str, RunScore]]:
                 trend.interval("accepted_at_1_bounds") if trend.judged < trend.planned else None,
                 since.get((run.run.run, name)),
             )
-            for name, trend in run.datasets.items()
+            for name, trend in run.shown.datasets.items()
             if trend.accepted_at_1 is not None
         }
         for run in runs
@@ -159,17 +163,6 @@ def _is_baseline(run: TrendRun) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryRun:
-    """A run in a trend, which began at a Unix time."""
-
-    run: str
-    name: str | None
-    model: str | None
-    started_at: float | None
-    datasets: Mapping[str, DatasetTrend]
-
-
-@dataclass(frozen=True, slots=True)
 class HistoryGroup:
     """Runs of one measurement, in brief; ``models`` and ``names`` are the latest few."""
 
@@ -181,14 +174,14 @@ class HistoryGroup:
 
     @classmethod
     def of(cls, protocol: str, runs: Sequence[TrendRun]) -> "HistoryGroup":
-        latest = runs[::-1]
-        models = dict.fromkeys(run.record.served_model for run in latest if run.record)
+        latest = [run.shown for run in reversed(runs)]
+        models = dict.fromkeys(run.model for run in latest if run.model)
         return cls(
             protocol=protocol,
             runs=len(runs),
-            datasets=list(dict.fromkeys(name for run in latest for name in run.run.datasets)),
-            models=[name for name in models if name][:_MOST_NAMED],
-            names={run.run.run: run.name or run.run.run for run in latest[:_MOST_NAMED]},
+            datasets=list(dict.fromkeys(name for run in latest for name in run.datasets)),
+            models=list(models)[:_MOST_NAMED],
+            names={run.run: run.name or run.run for run in latest[:_MOST_NAMED]},
         )
 
 
@@ -231,12 +224,7 @@ class HistoryAnswer:
 def history_answer(
     runs: Sequence[TrendRun], protocol: str | None, policy: str | None
 ) -> HistoryAnswer:
-    """Group all runs, and show those of one measurement.
-
-    Args:
-        runs: Sorted by the time they began.
-        protocol: Hash of the measurement; None for none.
-        policy: Name of the gate's policy.
+    """Group all runs, which are sorted by the time they began, and show those of one measurement.
 
     Raises:
         LookupError: There is no such measurement.
@@ -261,16 +249,7 @@ def _history(
     others = [name for name in groups if name != protocol][:_MOST_OTHERS]
     return History(
         group=shown[protocol],
-        runs=[
-            HistoryRun(
-                run.run.run,
-                run.name,
-                run.record.served_model if run.record else None,
-                run.started_at or None,
-                run.datasets,
-            )
-            for run in runs[-_MOST_RUNS:]
-        ],
+        runs=[run.shown for run in runs[-_MOST_RUNS:]],
         left_out=max(0, len(runs) - _MOST_RUNS),
         others=[_other(shown[name], runs[-1], groups[name][-1]) for name in others],
     )

@@ -2,17 +2,17 @@
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from shared.analysis.statistics import Metrics, share_over_problems
-from shared.run_record import JsonObject, RunMeta, RunState
+from shared.run_record import DatasetRecord, JsonObject, RunMeta, RunState
 from shared.statuses import FinalStatus
 
 PERCENTS = (50, 90, 95, 99)
@@ -25,7 +25,11 @@ _FIGURES = (
 )
 _PROBLEMS = f"SELECT count(DISTINCT problem_id) FROM samples {_JUDGED}"
 Floats = npt.NDArray[np.float64]
-_COLUMNS = "id, run, state, facts, events, version, completions, folder, reading"
+_COLUMNS = (
+    "id, run, state, facts AS stored_facts, datasets AS stored_datasets, events, version, "
+    "completions, folder, reading"
+)
+_DATASETS = TypeAdapter(list[DatasetRecord])
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +38,39 @@ class IndexedRun:
 
     Attributes:
         stored_facts: JSON of the run's metadata as in the ledger, without plan and results.
+        stored_datasets: JSON of the data sets as in ``run.json``.
         events: Number of indexed stream entries, or of samples read from a folder.
         version: Grows with every change of the run: the key of all caches.
         completions: Number of samples with a completion.
-        planned: Number of problems and samples by data set.
-        statuses: Number of samples by data set and status.
-        accepted: Number of accepted samples by data set.
         folder: URL of the folder that the run is read from; None for a run of the ledger.
         reading: Whether the folder is still being read.
+        statuses: Number of samples by data set and status.
+        accepted: Number of accepted samples by data set.
     """
 
     id: int
     run: str
     state: RunState | None
     stored_facts: str
+    stored_datasets: str
     events: int
     version: int
     completions: int
-    planned: dict[str, tuple[int, int]]
-    statuses: dict[str, dict[FinalStatus, int]]
-    accepted: dict[str, int]
-    folder: str | None = None
-    reading: bool = False
+    folder: str | None
+    reading: bool
+    statuses: dict[str, dict[FinalStatus, int]] = field(default_factory=dict)
+    accepted: dict[str, int] = field(default_factory=dict)
 
     @property
     def facts(self) -> JsonObject:
         """The run's metadata as stored in the ledger."""
         return dict(json.loads(self.stored_facts))
+
+    @property
+    def planned(self) -> dict[str, tuple[int, int]]:
+        """Number of problems and samples by data set."""
+        datasets = _DATASETS.validate_json(self.stored_datasets)
+        return {one.dataset: (one.problems, one.samples) for one in datasets}
 
     @property
     def meta(self) -> RunMeta:
@@ -106,62 +116,30 @@ class IndexedRun:
 
 
 def all_runs(connection: sqlite3.Connection) -> list[IndexedRun]:
-    """List all runs by id, except those that are being deleted."""
-    rows = connection.execute(f"SELECT {_COLUMNS} FROM runs ORDER BY run").fetchall()
-    counts = _counts(connection, "")
-    return [_run(row, counts) for row in rows if not row["run"].startswith("\0")]
+    """List all runs by id."""
+    return _runs(connection, "SELECT id FROM runs")
 
 
 def find_run(connection: sqlite3.Connection, run: str) -> IndexedRun | None:
-    row = connection.execute(f"SELECT {_COLUMNS} FROM runs WHERE run = ?", (run,)).fetchone()
-    if row is None or run.startswith("\0"):
-        return None
-    return _run(row, _counts(connection, "WHERE run_id = ?", row["id"]))
+    return next(iter(_runs(connection, "SELECT id FROM runs WHERE run = ?", run)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Planned problems and samples, and tallies, of runs by their ids."""
-
-    planned: dict[int, dict[str, tuple[int, int]]]
-    statuses: dict[int, dict[str, dict[FinalStatus, int]]]
-    accepted: dict[int, dict[str, int]]
-
-
-def _counts(connection: sqlite3.Connection, where: str, *values: int) -> _Counts:
-    found = _Counts({}, {}, {})
-    for run, dataset, problems, samples in connection.execute(
-        f"SELECT run_id, dataset, problems, samples FROM planned {where}", values
+def _runs(connection: sqlite3.Connection, ids: str, *values: str) -> list[IndexedRun]:
+    runs: dict[int, IndexedRun] = {}
+    for row in connection.execute(
+        f"SELECT {_COLUMNS} FROM runs WHERE id IN ({ids}) ORDER BY run", values
     ):
-        found.planned.setdefault(run, {})[dataset] = problems, samples
-    for run, dataset, status, samples, good in connection.execute(
+        state = row["state"] and RunState(row["state"])
+        runs[row["id"]] = IndexedRun(**{**row, "state": state, "reading": bool(row["reading"])})
+    for run_id, dataset, status, samples, accepted in connection.execute(
         "SELECT run_id, dataset, final_status, samples, accepted FROM tallies "
-        f"{where} ORDER BY run_id, dataset, final_status",
+        f"WHERE run_id IN ({ids}) AND samples > 0 ORDER BY run_id, dataset, final_status",
         values,
     ):
-        if samples > 0:
-            statuses = found.statuses.setdefault(run, {}).setdefault(dataset, {})
-            statuses[FinalStatus(status)] = samples
-            accepted = found.accepted.setdefault(run, {})
-            accepted[dataset] = accepted.get(dataset, 0) + good
-    return found
-
-
-def _run(row: sqlite3.Row, counts: _Counts) -> IndexedRun:
-    return IndexedRun(
-        id=row["id"],
-        run=row["run"],
-        state=None if row["state"] is None else RunState(row["state"]),
-        stored_facts=row["facts"],
-        events=row["events"],
-        version=row["version"],
-        completions=row["completions"],
-        planned=counts.planned.get(row["id"], {}),
-        statuses=counts.statuses.get(row["id"], {}),
-        accepted=counts.accepted.get(row["id"], {}),
-        folder=row["folder"],
-        reading=bool(row["reading"]),
-    )
+        run = runs[run_id]
+        run.statuses.setdefault(dataset, {})[FinalStatus(status)] = samples
+        run.accepted[dataset] = run.accepted.get(dataset, 0) + accepted
+    return list(runs.values())
 
 
 @lru_cache(maxsize=_CACHED_META)

@@ -38,18 +38,15 @@ def read_sample(connection: sqlite3.Connection, run_id: int, sample: SampleId) -
     return None if row is None else Record.model_validate_json(unpack(row[0]))
 
 
-def run_record(connection: sqlite3.Connection, run: IndexedRun) -> RunRecord:
+def run_record(run: IndexedRun) -> RunRecord:
     """The record of a run: what is published, else its meta data and what is counted so far.
 
     Raises:
         ValidationError: Another version wrote the run's facts.
     """
-    planned = connection.execute(
-        "SELECT dataset, sha256, problems, samples FROM planned WHERE run_id = ?", (run.id,)
-    )
     document = {
         **run.facts,
-        "datasets": run.facts.get("datasets") or [dict(row) for row in planned],
+        "datasets": run.facts.get("datasets") or json.loads(run.stored_datasets),
         "run": run.run,
         "state": run.state or RunState.RUNNING,
         "complete": run.state is RunState.COMPLETE,

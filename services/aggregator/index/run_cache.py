@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from services.aggregator.index.overview import IndexedRun
 
 T = TypeVar("T")
+Ints = tuple[int, ...]
 
 
 class RunCache(Generic[T]):
@@ -20,8 +21,7 @@ class RunCache(Generic[T]):
     Args:
         compute: Computes the value from a snapshot of the index and the runs; one at a time.
         max_age: Seconds.
-        most: Weight of all values together.
-        weight: Weight of a value.
+        most: Number of values.
         clock: Seconds since any moment.
     """
 
@@ -31,31 +31,23 @@ class RunCache(Generic[T]):
         *,
         max_age: float = 2.0,
         most: int = 50,
-        weight: Callable[[T], int] = lambda _value: 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._compute, self._max_age, self._clock = compute, max_age, clock
-        self._most, self._weight = most, weight
+        self._compute, self._max_age, self._clock, self._most = compute, max_age, clock, most
         # By the runs' ids: versions, time, value.
-        self._made: dict[tuple[int, ...], tuple[tuple[int, ...], float, T]] = {}
-        self._total = 0
+        self._made: dict[Ints, tuple[Ints, float, T]] = {}
         self._lock = threading.Lock()
 
     def of(self, connection: sqlite3.Connection, *runs: IndexedRun) -> T:
         """The value of runs that were just read from the same snapshot."""
         key, versions = tuple(run.id for run in runs), tuple(run.version for run in runs)
         with self._lock:
-            made = self._made.get(key)
-            young = any(run.changing for run in runs) and (
-                made is not None and self._clock() - made[1] < self._max_age
-            )
-            if made is None or not (made[0] == versions or young):
+            versions_then, then, value = self._made.pop(key, ((), 0.0, None))
+            young = any(run.changing for run in runs) and self._clock() - then < self._max_age
+            if value is None or not (versions_then == versions or young):
                 value = self._compute(connection, *runs)
-                self._total += self._weight(value) - (self._weight(made[2]) if made else 0)
-                made = versions, self._clock(), value
-            self._made.pop(key, None)
-            self._made[key] = made  # the last one
-            while self._total > self._most and len(self._made) > 1:
-                _, _, dropped = self._made.pop(next(iter(self._made)))
-                self._total -= self._weight(dropped)
-            return made[2]
+                versions_then, then = versions, self._clock()
+            self._made[key] = versions_then, then, value  # the last one
+            if len(self._made) > self._most:
+                del self._made[next(iter(self._made))]
+            return value

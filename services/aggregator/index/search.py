@@ -51,17 +51,16 @@ def searchable(text: str) -> str:
 
 def put_prompt(connection: sqlite3.Connection, problem: int, prompt: str) -> None:
     """Index the prompt of a problem (its ``problems.id``), in place of an earlier one."""
-    connection.execute("DELETE FROM prompt_search WHERE rowid = ?", (problem,))
     connection.execute(
-        "INSERT INTO prompt_search (rowid, prompt) VALUES (?, ?)", (problem, searchable(prompt))
+        "INSERT OR REPLACE INTO prompt_search (rowid, prompt) VALUES (?, ?)",
+        (problem, searchable(prompt)),
     )
 
 
 def put_texts(connection: sqlite3.Connection, sample: int, texts: SampleTexts) -> None:
     """Index the texts of a sample (its ``samples.id``), in place of earlier ones."""
-    connection.execute("DELETE FROM sample_search WHERE rowid = ?", (sample,))
     connection.execute(
-        "INSERT INTO sample_search (rowid, completion, stderr) VALUES (?, ?, ?)",
+        "INSERT OR REPLACE INTO sample_search (rowid, completion, stderr) VALUES (?, ?, ?)",
         (sample, searchable(texts.completion), searchable(texts.stderr)),
     )
 

@@ -6,7 +6,7 @@ The stream of a run of the ledger (:meth:`IndexWriter.apply`) and the folder of 
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -19,8 +19,8 @@ from services.aggregator.index.search import SampleTexts, put_texts
 from shared.ledger import RunProgress, VerdictEvent
 from shared.ledger.streams import entry_order
 from shared.outlines import ProblemOutline
-from shared.redaction import redact_address
-from shared.run_record import JsonObject, RunState
+from shared.redaction import redact_values
+from shared.run_record import DatasetRecord, JsonObject, RunState
 from shared.schemas import (
     Generation,
     ProblemFacts,
@@ -42,8 +42,9 @@ _PUT = (
     + ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name not in _KEY)
     + " RETURNING id"
 )
-_HIDDEN = "\0"
 _MOST = 2**63  # integers of SQLite are less
+
+JudgedSample = tuple[Verdict, Generation | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,6 @@ class KnownRun:
     position: str
     state: RunState | None
     folder: str | None = None
-
-    @property
-    def hidden(self) -> bool:
-        """Whether the run is being deleted."""
-        return self.run.startswith(_HIDDEN)
 
 
 class DroppedRunError(Exception):
@@ -87,12 +83,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SampleChange:
-    """A sample's new row, what of it is new, and the kinds of the verdict's failures."""
+    """A sample's new row and verdict, and what of it is new."""
 
     row: SampleRow
+    verdict: Verdict
     new_generation: bool
     new_verdict: bool
-    infra_failures: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +105,14 @@ class IndexWriter:
     def __init__(
         self, database: Database, delete_size: int = 2000, *, searched: bool = True
     ) -> None:
-        """Write to a database.
+        """Write to a database; ``searched`` is whether texts are going to be searched.
 
-        Args:
-            database: The index.
-            delete_size: Rows deleted per transaction when a run is dropped.
-            searched: Whether texts are going to be searched.
+        When a run is dropped, ``delete_size`` rows are deleted per transaction.
         """
         self._database = database
         self._delete_size = delete_size
         self._searched = searched
+        self._swept = False
 
     def runs(self) -> dict[str, KnownRun]:
         with self._database.read() as connection:
@@ -131,80 +125,61 @@ class IndexWriter:
             }
 
     def add_run(
-        self,
-        progress: RunProgress,
-        planned: Mapping[str, tuple[int, int]],
-        sha256: Mapping[str, str] | None = None,
-        folder: str | None = None,
-    ) -> int:
-        """Add a run to the index; return its id there.
+        self, progress: RunProgress, datasets: Sequence[DatasetRecord], folder: str | None = None
+    ) -> KnownRun:
+        """Add a run to the index.
 
         A run of the ledger takes the place of one of the same name that was read from a folder.
-
-        Args:
-            progress: The run.
-            planned: Number of problems and samples of each data set.
-            sha256: The hash of each data set, as far as they are known.
-            folder: URL of the folder that it is going to be read from, if it is not the ledger's.
 
         Raises:
             sqlite3.IntegrityError: There is another run of this name.
         """
-        hashes = sha256 or {}
+        if folder is None:
+            self._drop("run = ? AND folder IS NOT NULL", progress.run)
+        documents = json.dumps([one.model_dump(mode="json") for one in datasets])
         with self._database.write() as connection:
-            if folder is None:
-                for (other,) in connection.execute(
-                    "SELECT id FROM runs WHERE run = ? AND folder IS NOT NULL", (progress.run,)
-                ).fetchall():
-                    _hide(connection, other)
-            added = connection.execute(
-                "INSERT INTO runs (run, incarnation, folder, reading) VALUES (?, ?, ?, ?)",
-                (progress.run, progress.incarnation, folder, folder is not None),
-            ).lastrowid
-            assert added is not None
-            connection.executemany(
-                "INSERT INTO planned (run_id, dataset, problems, samples, sha256) "
+            connection.execute(
+                "INSERT INTO runs (run, incarnation, folder, reading, datasets) "
                 "VALUES (?, ?, ?, ?, ?)",
-                [(added, name, *counts, hashes.get(name, "")) for name, counts in planned.items()],
+                (progress.run, progress.incarnation, folder, folder is not None, documents),
             )
-            return added
-
-    def hide_run(self, run: KnownRun) -> None:
-        """Hide a run that is going to be dropped, so that another one can have its name."""
-        with self._database.write() as connection:
-            _hide(connection, run.id)
+        return self.runs()[progress.run]
 
     def drop_run(self, run: KnownRun) -> None:
         """Delete a run and its samples."""
-        self.hide_run(run)  # so that queries never see half of it
-        for table, others in (
-            ("samples", (("records", "id"), ("sample_search", "rowid"))),
-            ("problems", (("prompt_search", "rowid"),)),
-        ):
+        self._drop("id = ?", run.id)
+
+    def _drop(self, where: str, value: str | int) -> None:
+        """Delete runs at once, and what is left of them in short transactions."""
+        with self._database.write() as connection:
+            if connection.execute(f"DELETE FROM runs WHERE {where}", (value,)).rowcount:
+                self._swept = False
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Delete what is left of dropped runs, also by a process that was killed meanwhile."""
+        for table in () if self._swept else ("samples", "problems", "tallies"):
+            orphans = f"run_id NOT IN (SELECT id FROM runs) LIMIT {self._delete_size}"
             left = True
             while left:
                 with self._database.write() as connection:
-                    removed = connection.execute(
-                        f"DELETE FROM {table} WHERE id IN "
-                        f"(SELECT id FROM {table} WHERE run_id = ? LIMIT ?) RETURNING id",
-                        (run.id, self._delete_size),
-                    ).fetchall()
-                    for other, key in others:
-                        connection.executemany(f"DELETE FROM {other} WHERE {key} = ?", removed)
-                    left = bool(removed)
-        with self._database.write() as connection:
-            for table in ("tallies", "planned"):
-                connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (run.id,))
-            connection.execute("DELETE FROM runs WHERE id = ?", (run.id,))
+                    left = (
+                        connection.execute(
+                            f"DELETE FROM {table} WHERE rowid IN "
+                            f"(SELECT rowid FROM {table} WHERE {orphans})"
+                        ).rowcount
+                        > 0
+                    )
+        self._swept = True
 
     def set_facts(self, run: KnownRun, progress: RunProgress, facts: JsonObject) -> None:
         """Store a run's metadata without secrets.
 
         ``results`` has a separate column, because it is large and only read for single runs.
         """
-        shown = {name: _public(value) for name, value in facts.items()}
-        results = json.dumps(shown.pop("results", None) or {})
-        values = (progress.state, progress.completions, json.dumps(shown), results)
+        shown = {name: value for name, value in facts.items() if name != "results"}
+        results = _public(facts.get("results") or {})
+        values = (progress.state, progress.completions, _public(shown), results)
         with self._database.write() as connection:
             connection.execute(
                 "UPDATE runs SET state = ?, completions = ?, facts = ?, results = ?, "
@@ -213,9 +188,7 @@ class IndexWriter:
                 (*values, run.id, *values),
             )
 
-    def load(
-        self, run: KnownRun, samples: Sequence[tuple[Verdict, Generation | None]]
-    ) -> list[SampleId]:
+    def load(self, run: KnownRun, samples: Sequence[JudgedSample]) -> list[SampleId]:
         """Write samples that were read from a folder.
 
         Returns:
@@ -225,24 +198,20 @@ class IndexWriter:
         Raises:
             DroppedRunError: The run was deleted.
         """
-        left_out, added, completions = [], 0, 0
+        left_out: list[SampleId] = []
+        loaded: list[Generation | None] = []
         with self._database.write() as connection:
             _check_there(connection, run)
-            verdicts = [verdict for verdict, _ in samples]
-            facts = _prepare(connection, run.id, verdicts)
-            for verdict, generation in samples:
-                known = facts.get((verdict.dataset, verdict.problem_id), ProblemFacts())
-                row = SampleRow.of(verdict, generation, known)
+            for row, (verdict, generation) in _rows(connection, run.id, samples):
                 if not _storable(row) or _before(connection, run.id, verdict.sample):
                     left_out.append(verdict.sample)
                     continue
                 self._put(connection, run.id, row, verdict, generation)
-                added += 1
-                completions += generation is not None
+                loaded.append(generation)
             connection.execute(
                 "UPDATE runs SET events = events + ?, completions = completions + ?, "
                 "version = version + 1 WHERE id = ?",
-                (added, completions, run.id),
+                (len(loaded), len(loaded) - loaded.count(None), run.id),
             )
         return left_out
 
@@ -302,26 +271,25 @@ class IndexWriter:
             if not new:
                 return AppliedBatch()
             put_outlines(connection, run.id, batch.outlines, searched=self._searched)
-            facts = _prepare(connection, run.id, batch.verdicts.values())
-            changes = []
+            samples: list[JudgedSample] = []
             for sample in dict.fromkeys(event.sample for event in new):
-                verdict = batch.verdicts.get(sample)
-                if verdict is None:
-                    _remove(connection, run.id, sample)
-                    continue
-                known = facts.get((sample.dataset, sample.problem_id), ProblemFacts())
-                generation = batch.generations.get(sample)
-                row = SampleRow.of(verdict, generation, known)
-                before = _before(connection, run.id, sample)
+                if verdict := batch.verdicts.get(sample):
+                    samples.append((verdict, batch.generations.get(sample)))
+                else:
+                    values = (run.id, *_values(sample))
+                    connection.execute(f"DELETE FROM samples WHERE {_OF_SAMPLE}", values)
+            changes = []
+            for row, (verdict, generation) in _rows(connection, run.id, samples):
+                before = _before(connection, run.id, verdict.sample)
                 self._put(connection, run.id, row, verdict, generation)
                 made = (row.completion_sha256, row.finished_at)
                 judged = (row.completion_sha256, row.judged_at, row.final_status)
                 changes.append(
                     SampleChange(
                         row,
+                        verdict,
                         new_generation=before is None or before[:2] != made,
                         new_verdict=before is None or (before[0], *before[2:]) != judged,
-                        infra_failures=[failure.kind for failure in verdict.infra_failures],
                     )
                 )
             connection.execute(
@@ -352,13 +320,17 @@ def put_row(connection: sqlite3.Connection, run_id: int, row: SampleRow) -> int:
     return int(number)
 
 
-def _prepare(
-    connection: sqlite3.Connection, run_id: int, verdicts: Iterable[Verdict]
-) -> dict[ProblemKey, ProblemFacts]:
-    """Note what verdicts tell of their problems; returns the facts that are known of these."""
-    verdicts = list(verdicts)
+def _rows(
+    connection: sqlite3.Connection, run_id: int, samples: Sequence[JudgedSample]
+) -> Iterator[tuple[SampleRow, JudgedSample]]:
+    """Note what verdicts tell of their problems; yields the row of each sample."""
+    verdicts = [verdict for verdict, _ in samples]
     put_methods(connection, run_id, verdicts)
-    return read_facts(connection, run_id, {(one.dataset, one.problem_id) for one in verdicts})
+    problems = {(one.dataset, one.problem_id) for one in verdicts}
+    facts = read_facts(connection, run_id, problems)
+    for verdict, generation in samples:
+        own = facts.get((verdict.dataset, verdict.problem_id), ProblemFacts())
+        yield SampleRow.of(verdict, generation, own), (verdict, generation)
 
 
 def _before(
@@ -367,14 +339,6 @@ def _before(
     """Completion, its time, time of the verdict and status of a sample's present row."""
     row = connection.execute(_FIND, (run_id, *_values(sample))).fetchone()
     return None if row is None else tuple(row)
-
-
-def _remove(connection: sqlite3.Connection, run_id: int, sample: SampleId) -> None:
-    removed = connection.execute(
-        f"DELETE FROM samples WHERE {_OF_SAMPLE} RETURNING id", (run_id, *_values(sample))
-    ).fetchall()
-    connection.executemany("DELETE FROM records WHERE id = ?", removed)
-    connection.executemany("DELETE FROM sample_search WHERE rowid = ?", removed)
 
 
 def _values(sample: SampleId) -> tuple[str, str, int]:
@@ -390,22 +354,11 @@ def _storable(row: SampleRow) -> bool:
     )
 
 
-def _hide(connection: sqlite3.Connection, run_id: int) -> None:
-    connection.execute(
-        "UPDATE runs SET run = ?, incarnation = '' WHERE id = ?", (f"{_HIDDEN}{run_id}", run_id)
-    )
-
-
 def _check_there(connection: sqlite3.Connection, run: KnownRun) -> None:
-    found = connection.execute("SELECT run FROM runs WHERE id = ?", (run.id,)).fetchone()
-    if found is None or found[0].startswith(_HIDDEN):
+    if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchone() is None:
         raise DroppedRunError(run.run)
 
 
-def _public(value: JsonValue) -> JsonValue:
-    """Remove secrets of addresses, and surrogates, which UTF-8 cannot encode."""
-    if isinstance(value, dict):
-        return {name: _public(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_public(part) for part in value]
-    return redact_address(without_surrogates(value)) if isinstance(value, str) else value
+def _public(document: JsonValue) -> str:
+    """JSON without secrets of addresses, and without surrogates, which UTF-8 cannot encode."""
+    return without_surrogates(json.dumps(redact_values(document), ensure_ascii=False))

@@ -17,31 +17,10 @@ const ORDERS = {
 };
 const MOST_VALUES = 100;
 
-const problemKey = (dataset, problem) => JSON.stringify([dataset, problem]);
-const signatures = new Map(data.failures);
-const known = Object.fromEntries(
-  Object.entries(data.problems).flatMap(([dataset, all]) =>
-    all.map(([problem, difficulty, tags]) => [problemKey(dataset, problem), { difficulty, tags }]),
-  ),
-);
-
-function object(dataset, values) {
-  const row = Object.fromEntries(data.columns.map((column, i) => [column, values[i]]));
-  const failure = row.failure_id && (signatures.get(row.failure_id) ?? null);
-  return {
-    dataset,
-    difficulty: "",
-    tags: [],
-    ...row,
-    ...known[problemKey(dataset, row.problem_id)],
-    failure,
-    texts: values[data.columns.length],
-  };
-}
-
-const rows = Object.entries(data.samples).flatMap(([dataset, all]) =>
-  all.map((values) => object(dataset, values)),
-);
+const rows = data.samples.map((values) => ({
+  ...Object.fromEntries(data.columns.map((column, i) => [column, values[i]])),
+  texts: values[data.columns.length],
+}));
 
 function mine(run) {
   if (run !== id) throw new Error(`This file is the report of ${id} and contains no other run.`);
@@ -57,20 +36,13 @@ function values(row, key) {
   return [found === "" || found === undefined ? null : found];
 }
 
-function text(row, place) {
-  if (place === "prompt") {
-    const [, , , , asked] = problemOf(row.dataset, row.problem_id);
-    return Array.isArray(asked) ? asked.map(([, content]) => content).join("\n") : asked;
-  }
+function text({ texts }, place) {
+  if (place === "prompt")
+    return texts.messages?.map(({ content }) => content).join("\n") ?? texts.prompt;
   return place === "completion"
-    ? row.texts.generation?.completion
-    : row.texts.verdict.first_failed_case?.stderr;
+    ? texts.generation?.completion
+    : texts.verdict.first_failed_case?.stderr;
 }
-
-const problemOf = (dataset, name) =>
-  (Object.hasOwn(data.problems, dataset) ? data.problems[dataset] : []).find(
-    ([one]) => one === name,
-  ) ?? [];
 
 // Whether a row matches the filters, of which the choice `besides` is left out.
 function wanted(query, besides = null) {
@@ -158,50 +130,19 @@ export async function failures(name, query) {
   const ordered = [...groups].sort(([a, m], [b, n]) => n.length - m.length || (a < b ? -1 : 1));
   const shown = ordered.slice(0, query.limit).map(([group, all]) => {
     const examples = [...new Set([all[0], all.at(-1)])].map(withStderr);
-    return {
-      id: group,
-      signature: all[0].failure ?? "a rare failure",
-      samples: all.length,
-      examples,
-    };
+    return { id: group, signature: all[0].failure, samples: all.length, examples };
   });
   return { samples: failed.length, total: groups.size, groups: shown };
-}
-
-function find(name, dataset, problem, index) {
-  mine(name);
-  const row = rows.find(
-    (one) =>
-      one.dataset === dataset && one.problem_id === problem && one.sample_index === Number(index),
-  );
-  if (!row) throw new Error("This report does not contain the sample.");
-  return row;
 }
 
 // A report has the first failed case of a sample, which is in its verdict.
 export const cases = async () => ({ recorded: null, total: 0, cases: [], marks: [], next: null });
 
 export async function sample(name, dataset, problem, index) {
-  const { texts, ...verdict } = find(name, dataset, problem, index);
-  const [, difficulty = null, tags = [], quality = null, asked = null] = problemOf(
-    dataset,
-    problem,
-  );
-  const messages = Array.isArray(asked)
-    ? asked.map(([role, content]) => ({ role, content }))
-    : null;
+  mine(name);
   const answers = rows.filter((row) => row.dataset === dataset && row.problem_id === problem);
-  return {
-    answers,
-    difficulty,
-    tags,
-    quality,
-    prompt: messages ? null : asked,
-    messages,
-    generation: null,
-    code: null,
-    verdict,
-    ...texts,
-    missing: texts === null,
-  };
+  const row = answers.find((one) => one.sample_index === Number(index));
+  if (!row) throw new Error("This report does not contain the sample.");
+  const { texts, ...verdict } = row;
+  return { ...verdict, verdict, missing: texts === null, ...texts, answers };
 }

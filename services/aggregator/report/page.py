@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from services.aggregator.index.database import Database, open_database
-from services.aggregator.report.contents import Bounds, Contents
+from services.aggregator.report.contents import Bounds, report_data
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
@@ -43,12 +43,6 @@ def write_report(
     Samples are loaded into a temporary index on the local disk, so memory holds little more than
     what is shown.
 
-    Args:
-        run: The run; only its folder is read.
-        folder: Destination folder.
-        name: File name in it.
-        bounds: Size limits.
-
     Returns:
         Notes about data that the report omits, one line each.
 
@@ -57,12 +51,10 @@ def write_report(
     """
     before, after = _frame()
     with _temporary_index(name) as database:
-        contents = Contents(run, database, bounds)
+        data, notes = report_data(run, database, bounds)
         with folder.replacing(name) as file:
-            file.write(before)
-            file.write(contents.json)
-            file.write(after)
-    return contents.notes
+            file.writelines((before, data, after))
+    return notes
 
 
 @contextmanager
@@ -111,10 +103,6 @@ def _hash(text: str) -> str:
 
 def bundle(modules: Mapping[str, str], entry: str) -> str:
     """Bundle ES modules into one script: each becomes a function that runs after its imports.
-
-    Args:
-        modules: Source by name, without ``.js``.
-        entry: Name of the main module.
 
     Raises:
         ValueError: An import is missing, circular, or in an unsupported form.
