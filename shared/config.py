@@ -448,9 +448,6 @@ class JudgeConfig(Section):
         return self
 
 
-WandbMode = Literal["auto", "online", "offline", "disabled"]
-
-
 class QaQuota(BaseModel, extra="forbid", frozen=True):
     """Number of samples of each status in a data set's QA log."""
 
@@ -506,18 +503,16 @@ class WandbConfig(Section):
     """Weights & Biases."""
 
     enabled: Recorded[bool] = False
-    """Log the run to Weights & Biases."""
+    """Log the run to Weights & Biases; without ``WANDB_API_KEY`` as offline files."""
     project: Recorded[str] = Field(default="rlvr_coding_model", min_length=1)
     """W&B project."""
     name: Recorded[str | None] = None
     """Name of the W&B run; null for the name of the run."""
-    mode: Recorded[WandbMode] = "auto"
-    """``auto`` is ``online`` where ``WANDB_API_KEY`` is set, else ``offline``."""
     entity: Recorded[str | None] = None
     """W&B entity."""
-    # Two attempts must fit into the 600 s for which a run waits to be published.
+    # Both steps must fit into the 600 s for which a run waits to be published.
     timeout: Recorded[float] = Field(default=120, gt=0, le=240)
-    """Seconds for writing or uploading."""
+    """Seconds for writing, and for uploading."""
 
 
 def _is_plain(name: str) -> bool:
