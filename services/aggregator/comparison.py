@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from services.aggregator.index.overview import IndexedRun, published_metrics
 from services.aggregator.index.problems import read_problems
 from services.aggregator.index.queries import FlipsQuery
-from services.aggregator.index.records import run_record
 from services.aggregator.index.run_cache import RunCache
 from shared.analysis.compare import (
     Comparison,
@@ -31,7 +30,6 @@ from shared.analysis.runs import (
     label,
 )
 from shared.errors import DataError, OutputError
-from shared.run_record import RunRecord
 from shared.schemas import describe
 
 MOST_RUNS = 10
@@ -149,7 +147,13 @@ def read_run(connection: sqlite3.Connection, run: IndexedRun) -> ComparedRun:
     Raises:
         DataError: Another version wrote its settings in a different form.
     """
-    record = _record(run)
+    try:
+        record = run.record
+    except ValidationError as error:
+        raise DataError(
+            f"run {run.run!r} cannot be compared: another version recorded its settings "
+            f"({describe(error)})"
+        ) from None
     return ComparedRun(
         label=label(0),
         name=record.name or run.run,
@@ -165,16 +169,6 @@ def _verdicts(connection: sqlite3.Connection, run_id: int, dataset: str) -> Data
     cursor = connection.cursor()
     cursor.row_factory = None  # tuples: a row of names takes three times as long
     return DatasetVerdicts.of(cursor.execute(_ROWS, (run_id, dataset)).fetchall())
-
-
-def _record(run: IndexedRun) -> RunRecord:
-    try:
-        return run_record(run)
-    except ValidationError as error:
-        raise DataError(
-            f"run {run.run!r} cannot be compared: another version recorded its settings "
-            f"({describe(error)})"
-        ) from None
 
 
 def flip_page(

@@ -101,7 +101,7 @@ class Ingester:
             batch = self._batch(ledger, run, events)
             if ledger.incarnation() != run.incarnation:
                 return True  # the run was restarted from scratch meanwhile: drop the batch
-            self.metrics.record(self._writer.apply(run, batch))
+            self.metrics.record(*self._writer.apply(run, batch))
             busy, position = True, events[-1].entry
             if len(events) < self._batch_size:
                 break

@@ -15,10 +15,10 @@ from redis.exceptions import RedisError
 
 from services.aggregator.index.database import Database
 from services.aggregator.index.overview import IndexedRun, all_runs
-from services.aggregator.index.writer import AppliedBatch, SampleChange
+from services.aggregator.index.writer import SampleChange
 from shared.analysis.catalogue import BY_KEY
 from shared.analysis.statistics import ratio
-from shared.ledger import JudgeQueue, fail_fast, keys, runs_progress
+from shared.ledger import JudgeQueue, VerdictEvent, fail_fast, keys, runs_progress
 from shared.ledger.queue import live_workers
 from shared.run_record import RunState
 from shared.service.labels import OTHER, LabelValues
@@ -96,12 +96,12 @@ class IngestMetrics:
         for reason in _USUAL_REASONS:
             self._infra_failures.labels(self._reasons.admit(reason))
 
-    def record(self, applied: AppliedBatch) -> None:
+    def record(self, events: Iterable[VerdictEvent], changes: Iterable[SampleChange]) -> None:
         """Count the entries and changes of a committed batch; call once per batch."""
-        for event in applied.events:
+        for event in events:
             dataset = self.dataset_label(event.sample.dataset)
             self._verdicts.labels(dataset, event.status.value).inc()
-        for change in applied.changes:
+        for change in changes:
             self._record_change(change)
 
     def start_at_zero(self, datasets: Iterable[str]) -> None:
@@ -199,11 +199,14 @@ class RedisCollector(Collector):
             with closing(fail_fast(self._redis)) as redis:
                 queues = [JudgeQueue(name, redis) for name in (keys.REWARD_QUEUE, keys.JUDGE_QUEUE)]
                 yield from _queues(queues)
-                yield _workers(redis)
+                text = "RQ workers that send heartbeats; a judge process has several."
+                yield _gauge("judge_workers", text, len(live_workers(redis)))
                 yield from _streams(redis, self._database)
                 # Last, since a Redis of one's own may have users that may not ask for these.
                 yield from _memory(redis)
-                yield _leases(queues)
+                text = "Time for which a judge has had its oldest job; 0 without one."
+                oldest = max(queue.oldest_lease() for queue in queues)
+                yield _gauge("judge_oldest_lease_seconds", text, oldest)
         except (RedisError, sqlite3.OperationalError) as error:
             log.warning("metrics of Redis unavailable for a scrape", reason=str(error))
 
@@ -244,11 +247,6 @@ def _queues(queues: Iterable[JudgeQueue]) -> Iterator[Metric]:
     yield oldest
 
 
-def _workers(redis: Redis) -> Metric:
-    text = "RQ workers that send heartbeats; a judge process has several."
-    return _gauge("judge_workers", text, len(live_workers(redis)))
-
-
 def _streams(redis: Redis, database: Database) -> Iterator[Metric]:
     ledger = runs_progress(redis)
     with database.read() as connection:
@@ -271,9 +269,3 @@ def _memory(redis: Redis) -> Iterator[Metric]:
     if most:
         text = "Redis' maxmemory, beyond which it refuses writes; absent without a limit."
         yield _gauge("redis_memory_max_bytes", text, most)
-
-
-def _leases(queues: Iterable[JudgeQueue]) -> Metric:
-    text = "Time for which a judge has had the job that was started first; 0 if none has one."
-    oldest = max(queue.oldest_lease() for queue in queues)
-    return _gauge("judge_oldest_lease_seconds", text, oldest)

@@ -40,8 +40,7 @@ _COLUMNS = (
     *("cases_not_run", "prompt", "response", "output_tokens", "total_judge_time"),
     "first_failed_case",
 )
-# Entity, project and id of the run.
-_DONE = re.compile(r"\[(\S+)/(\S+)/(\S+)\] Finished syncing")
+_VIEW = re.compile(r"View run at (\S+)")
 
 
 def log_results(folder: OutputFolder, record: RunRecord) -> WandbRecord:
@@ -134,12 +133,12 @@ def _upload(path: Path, key: str | None, scratch: Path, timeout: float) -> str:
             f"the output folder is no local one, so the results can only be uploaded; set {_KEY}"
         )
     lines = _run(["wandb", "sync", str(path)], path.parent.parent, scratch, timeout, {_KEY: key})
-    done = next((found for line in lines if (found := _DONE.search(line))), None)
     failure = _failure(scratch)
-    if failure or done is None:
-        raise ServiceError(f"{failure or 'no reason given'}; {_REMEDY}")
-    address = os.environ.get("WANDB_BASE_URL") or "https://wandb.ai"
-    return f"{address}/{done[1]}/{done[2]}/runs/{done[3]}"
+    if failure or not any("Finished syncing" in line for line in lines):
+        raise ServiceError(f"{failure or lines[-1:]}; {_REMEDY}")
+    # Printed only if the upload takes a moment.
+    view = next((found[1] for line in lines if (found := _VIEW.search(line))), None)
+    return view or os.environ.get("WANDB_BASE_URL") or "https://wandb.ai"
 
 
 def _failure(scratch: Path) -> str:

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
 from services.aggregator.app import make_app
-from services.aggregator.comparison import Comparisons, read_run
+from services.aggregator.comparison import read_run
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import find_run
 from services.aggregator.ingest import Ingester
@@ -158,20 +158,6 @@ async def test_a_run_that_goes_on_or_is_deleted_meanwhile(
     ledger.delete()
     ingester.catch_up()
     assert "no run 'b'" in (await ask(client, url("a", "b"), 404))["error"]
-
-
-def test_what_is_cached_and_for_how_long(ingester: Ingester) -> None:
-    comparisons = Comparisons()
-    with ingester.database.read() as connection:
-        runs = [find_run(connection, name) for name in ("a", "b")]
-        assert all(runs)
-        (first,) = comparisons.of(connection, runs)
-        (again,) = comparisons.of(connection, runs)
-        assert again.datasets is first.datasets
-        (swapped,) = comparisons.of(connection, runs[::-1])
-        assert (swapped.first.place, swapped.second.label) == ("b", "B")
-        three = comparisons.of(connection, [*runs, *runs[:1]])
-        assert [one.second.label for one in three] == ["B", "C"]
 
 
 def test_another_data_set_is_paired_by_the_digests_of_its_problems(redis: Redis) -> None:

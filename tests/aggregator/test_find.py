@@ -306,33 +306,6 @@ def test_texts_that_were_replaced_or_removed_are_not_found(database: Database) -
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0, table
 
 
-def test_an_index_of_filters_covers_every_filter_and_sort(database: Database) -> None:
-    """Else a filter would read all rows, five times as many bytes."""
-    _, run = fill(database, one_sample(TEXTS))
-    bounds = Range(0, 1)
-    ranges = {
-        name: bounds
-        for name, field in SampleFilter.model_fields.items()
-        if "Range" in str(field.annotation)
-    }
-    wanted = SampleFilter(status=("timeout",), flipped="1", group="0" * 16, q="p", **ranges)
-    assert len(ranges) == 8
-    seen: list[str] = []
-    with database.read() as connection:
-        connection.set_trace_callback(seen.append)
-        for sort in SORTS:
-            samples_page(connection, run.id, SampleQuery(**dict(wanted), sort=sort))
-        facets(connection, run.id, wanted)
-        failure_groups(connection, run.id, FailuresQuery(**dict(wanted)))
-        connection.set_trace_callback(None)
-        plans = [
-            " ".join(row["detail"] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}"))
-            for statement in seen
-        ]
-    # In the order of problems, the index of problems needs no sorting.
-    assert sum("COVERING INDEX samples_found" in plan for plan in plans) >= len(SORTS) + 1
-
-
 # Signatures.
 
 

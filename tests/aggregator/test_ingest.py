@@ -167,23 +167,6 @@ def test_all_runs_are_followed_and_one_that_is_deleted_goes(
     assert verdict_events(ingester) == {("d1", "success"): 1}
 
 
-@pytest.mark.parametrize(
-    ("state", "due"),
-    [
-        (RunState.RUNNING, False),
-        (RunState.JUDGED, True),
-        (RunState.COMPLETE, False),
-        (RunState.INCOMPLETE, False),
-        (RunState.FAILED, False),
-    ],
-)
-def test_what_is_to_be_published(
-    ingester: Ingester, ledger: Ledger, state: RunState, due: bool
-) -> None:
-    ledger.set_state(state)
-    assert [ledger.run for ledger in ingester.unpublished()] == (["run-1"] if due else [])
-
-
 def test_a_run_begun_anew_is_indexed_anew(ledger: Ledger, ingester: Ingester) -> None:
     """What ``--force`` does takes less time than the aggregator's interval."""
     judged(ledger, SampleId("d1", "p1"))

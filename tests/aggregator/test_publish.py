@@ -274,7 +274,7 @@ def test_the_ledger_is_read_once(redis: Redis, tmp_path: Path) -> None:
     ledger = CountingLedger(redis, "run-1")
     publish(ledger)
     assert len(ledger.read) == 4 + 4 + 3
-    assert max(ledger.read.values()) == 2
+    assert max(many for name, many in ledger.read.items() if not name.startswith("problem")) == 2
     assert len(list((tmp_path / artifacts.QA_LOGS).iterdir())) == 2
 
 

@@ -204,18 +204,3 @@ def test_modules_become_one_script() -> None:
     assert script.index("const b_js") < script.index("const a_js")
     assert "unused" not in script
     assert not re.search(r"^(import|export)", script, re.M)
-
-
-@pytest.mark.parametrize(
-    ("modules", "message"),
-    [
-        ({"a": 'import x from "./b.js";\n', "b": ""}, "a.js: 'import x"),
-        ({"a": "export default 1;\n"}, "a.js: 'export default"),
-        ({"a": 'import { x } from "./b.js";\n'}, "imports b.js"),
-        ({"a": 'import { x } from "./b.js";\n', "b": 'import { y } from "./a.js";\n'}, "a.js"),
-        ({"a": 'const x = "</script>";\n'}, "could end the script"),
-    ],
-)
-def test_what_cannot_become_one_script(modules: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        bundle(modules, "a")

@@ -24,43 +24,36 @@ from tests.aggregator.wandb_server import Fault, WandbServer, wandb_server
 
 KEY = "k" * 40
 
-# Keeps what it is given in the folder of the run. As a program it uploads, that is, prints so.
-RECORDING = """
-import json, os, pathlib, sys
+# Makes the folder of the run. As a program it uploads, that is, prints so.
+WORKS = """
+import os, pathlib, sys
 if __name__ == "__main__":
-    assert sys.argv[1] == "sync" and pathlib.Path(sys.argv[2], "given.json").exists()
+    assert sys.argv[1] == "sync" and pathlib.Path(sys.argv[2]).is_dir()
     assert os.environ["WANDB_API_KEY"] == "k" * 40
-    print("wandb: [team/p/1] Finished syncing", sys.argv[2])
+    print("wandb: [p/1] View run at https://w.example/1\\nwandb: [p/1] Finished syncing")
 class Run:
     def __init__(self, given):
-        self.given, self.logged, self.files = given, {}, {}
         self.folder = pathlib.Path(given["dir"], "wandb", f"offline-run-1-{given['id']}")
         self.folder.mkdir(parents=True)
-    def log(self, values): self.logged |= values
-    def log_artifact(self, artifact): self.files = artifact.files
-    def finish(self):
-        text = json.dumps([self.given, self.logged, self.files])
-        (self.folder / "given.json").write_text(text)
-        print("a line of the library's own")
+    def log(self, values): pass
+    def log_artifact(self, artifact): pass
+    def finish(self): print("a line of the library's own")
 class Artifact:
-    def __init__(self, name, type): self.files = {}
-    def add_file(self, path, name): self.files[name] = pathlib.Path(path).read_text()
+    def __init__(self, name, type): pass
+    def add_file(self, path, name): assert pathlib.Path(path).exists()
 def Settings(**_): return None
-def Table(columns, rows): return {"columns": columns, "rows": rows}
-def init(**given):
-    del given["settings"]
-    return Run(given)
+def Table(columns, rows): return None
+def init(**given): return Run(given)
 """
-UPLOAD_FAILS = RECORDING.replace("Finished syncing", "ERROR no route to host")
+UPLOAD_FAILS = WORKS.replace("Finished syncing", "ERROR no route to host")
 HANGS = "import time\ntime.sleep(60)\n"
 BREAKS = "raise OSError('disk\\nfull')\n"
 # Its child lives on, as the library's server may, and keeps the output open.
-LEAVES_A_CHILD = RECORDING.replace(
-    "import json,",
-    "import subprocess; CHILD = subprocess.Popen(['sleep', '300']).pid\nimport json,",
-).replace(
-    "self.given, self.logged, self.files = given, {}, {}",
-    "self.given, self.logged, self.files = given, {'child': CHILD}, {}",
+LEAVES_A_CHILD = WORKS.replace(
+    "def finish(self):",
+    "def finish(self):\n        import subprocess\n"
+    "        child = subprocess.Popen(['sleep', '300']).pid\n"
+    "        (self.folder / 'child').write_text(str(child))\n       ",
 )
 
 
@@ -91,47 +84,19 @@ def published(redis: Redis, folder: Path, **section: Any) -> dict[str, Any]:
     return dict(run["wandb"])
 
 
-def given(path: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
-    init, logged, files = json.loads((Path(path) / "given.json").read_text())
-    return init, logged, files
-
-
-def test_what_is_logged(redis: Redis, tmp_path: Path, stand_in) -> None:
-    stand_in(RECORDING)
-    out = tmp_path / "out"
-    note = published(redis, out, entity="team")
-    assert note["mode"] == "offline"
-    assert note["sync"] == f"wandb sync {note['path']}"
-    assert Path(note["path"]).parent == out / "wandb"
-    init, logged, files = given(note["path"])
-    assert (init["project"], init["entity"], init["name"]) == ("rlvr_coding_model", "team", "n")
-    assert (init["mode"], init["dir"], init["id"]) == ("offline", str(out), note["run_id"])
-    assert init["config"]["actor_rollout_ref"]["rollout"]["response_length"] == 99
-    assert logged["eval/d1/accepted_at_1"] == 0.5
-    assert logged["eval/d1/accepted_at_1_bounds_high"] == 0.625
-    table = logged["qa_logs"]
-    assert len(table["rows"]) == 4
-    record = dict(zip(table["columns"], table["rows"][0], strict=True))
-    assert record["response"] == f"answer to {record['problem_id']}"
-    assert json.loads(record["first_failed_case"])["case_index"] == 4
-    names = set(artifacts.FILES)
-    assert set(files) == names | {"qa_logs/d1_4.jsonl"}
-    assert json.loads(files[artifacts.RUN])["qa_logs"]["d1"]
-
-
 def test_a_key_makes_it_an_upload(
     redis: Redis, tmp_path: Path, stand_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_in(RECORDING)
+    stand_in(WORKS)
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     note = published(redis, tmp_path / "out")
-    assert (note["mode"], note["url"]) == ("online", "https://wandb.ai/team/p/runs/1")
+    assert (note["mode"], note["url"]) == ("online", "https://w.example/1")
 
 
 def test_a_key_in_a_file(
     redis: Redis, tmp_path: Path, stand_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_in(RECORDING)
+    stand_in(WORKS)
     file = tmp_path / "key"
     monkeypatch.setenv("WANDB_API_KEY_FILE", str(file))
     assert published(redis, tmp_path / "without")["mode"] == "offline"  # an optional secret
@@ -151,14 +116,14 @@ def test_what_cannot_be_uploaded_is_kept(
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     note = published(redis, tmp_path / "out")
     assert note["mode"] == "offline"
-    assert "no reason given; check WANDB_API_KEY" in note["online_error"]
+    assert "ERROR no route to host']; check WANDB_API_KEY" in note["online_error"]
     assert Path(note["path"]).is_dir()
 
 
 def test_publishing_again_replaces_the_offline_files(
     redis: Redis, tmp_path: Path, stand_in
 ) -> None:
-    stand_in(RECORDING)
+    stand_in(WORKS)
     ledger, _ = open_run(redis, str(tmp_path / "out"), problems(), wandb={"enabled": True})
     publish(ledger)
     other = tmp_path / "out" / "wandb" / "offline-run-1-somebodyelses"
@@ -188,15 +153,15 @@ def test_a_failure_is_a_note(
 def test_no_child_of_the_library_is_left(redis: Redis, tmp_path: Path, stand_in) -> None:
     stand_in(LEAVES_A_CHILD)
     note = published(redis, tmp_path / "out")
-    _, logged, _ = given(note["path"])
+    child = int((Path(note["path"]) / "child").read_text())
     with suppress(psutil.NoSuchProcess):
         # Where nobody collects orphans, a dead one stays as a zombie.
-        psutil.wait_procs([psutil.Process(logged["child"])], timeout=10)
-        assert psutil.Process(logged["child"]).status() == psutil.STATUS_ZOMBIE
+        psutil.wait_procs([psutil.Process(child)], timeout=10)
+        assert psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_folder_elsewhere_has_no_offline_files(redis: Redis, stand_in) -> None:
-    stand_in(RECORDING)
+    stand_in(WORKS)
     ledger, _ = open_run(redis, "memory://wandb-elsewhere", problems(), wandb={"enabled": True})
     publish(ledger)
     run = artifacts.OutputFolder("memory://wandb-elsewhere").read_json(artifacts.RUN)
@@ -232,12 +197,9 @@ def test_upload(redis: Redis, tmp_path: Path, online: Callable[[WandbServer], No
     with wandb_server() as server:
         online(server)
         note = published(redis, tmp_path / "out")
-        assert note == {
-            "mode": "online",
-            "run_id": note["run_id"],
-            "wandb": importlib.metadata.version("wandb"),
-            "url": f"{server.url}/team/rlvr_coding_model/runs/{note['run_id']}",
-        }
+        assert (note["mode"], note["wandb"]) == ("online", importlib.metadata.version("wandb"))
+        assert note["url"].startswith(server.url)
+        assert note.keys() == {"mode", "run_id", "wandb", "url"}
         assert_uploaded(server, note, tmp_path / "out")
         assert server.keys == {"Basic " + base64.b64encode(f"api:{KEY}".encode()).decode()}
         assert not [path for path in server.paths if "otel" in path]
@@ -277,7 +239,7 @@ def test_upload_from_a_folder_elsewhere(
         ),
         pytest.param(
             Fault("/graphql"),
-            r"not finished after 12 s \(wandb\.timeout\)",
+            r"not finished after 30 s \(wandb\.timeout\)",
             id="hangs",
             marks=pytest.mark.nightly,
         ),
@@ -299,7 +261,7 @@ def test_an_upload_that_fails(
     with wandb_server(fault) as server:
         online(server)
         # The shorter the limit, the sooner the library gives up; the offline files need seconds.
-        note = published(redis, tmp_path / "out", timeout=12 if fault.status is None else 40)
+        note = published(redis, tmp_path / "out", timeout=30 if fault.status is None else 60)
     assert re.search(reason, note["online_error"])
     if fault.status is not None:
         assert "check WANDB_API_KEY, WANDB_BASE_URL" in note["online_error"]

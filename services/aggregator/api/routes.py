@@ -45,7 +45,7 @@ from services.aggregator.index.queries import (
     SampleFilter,
     SampleQuery,
 )
-from services.aggregator.index.records import read_sample
+from services.aggregator.index.rows import read_sample
 from services.aggregator.index.run_cache import RunCache
 from services.aggregator.index.samples import (
     Facets,

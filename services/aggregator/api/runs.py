@@ -17,7 +17,7 @@ from services.aggregator.index.overview import (
     unjudged_reasons,
 )
 from services.aggregator.index.problems import read_outline
-from services.aggregator.index.records import read_sample
+from services.aggregator.index.rows import read_sample
 from services.aggregator.marks import SampleMarks
 from services.aggregator.qa_logs import shorten_case
 from shared.analysis.catalogue import MetricInfo, metrics_of

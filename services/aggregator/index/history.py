@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from services.aggregator.index.overview import IndexedRun, published_metrics
-from services.aggregator.index.records import run_record
 from shared.analysis.differences import Mismatch, run_differences
 from shared.analysis.measurement import changes, dataset_hashes, measurement_hash
 from shared.analysis.statistics import Metrics, MetricValue, share_over_problems
@@ -85,7 +84,7 @@ class TrendRun:
 def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
     """Read a run with the figures of its data sets."""
     try:
-        record = run_record(run)
+        record = run.record
     except ValidationError as error:
         return TrendRun(run, HistoryRun(run.run), unreadable=describe(error))
     metrics: dict[str, Metrics] = {

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
 from shared.analysis.statistics import Metrics, share_over_problems
-from shared.run_record import DatasetRecord, JsonObject, RunMeta, RunState
+from shared.run_record import DatasetRecord, JsonObject, RunMeta, RunRecord, RunState
 from shared.statuses import FinalStatus
 
 PERCENTS = (50, 90, 95, 99)
@@ -76,6 +76,25 @@ class IndexedRun:
     def meta(self) -> RunMeta:
         """The run's metadata, parsed; empty if another version wrote it in a different format."""
         return _meta(self.stored_facts)
+
+    @property
+    def record(self) -> RunRecord:
+        """The record of the run: what is published, else its metadata and what is counted so far.
+
+        Raises:
+            ValidationError: Another version wrote the run's facts.
+        """
+        facts = self.facts
+        document = {
+            **facts,
+            "datasets": facts.get("datasets") or json.loads(self.stored_datasets),
+            "run": self.run,
+            "state": self.state or RunState.RUNNING,
+            "complete": self.state is RunState.COMPLETE,
+            "samples": self.samples_planned,
+            "samples_unjudged": max(self.samples_planned - self.verdicts, 0) + self.api_errors,
+        }
+        return RunRecord.model_validate(document)
 
     @property
     def model(self) -> str | None:

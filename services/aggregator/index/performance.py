@@ -84,7 +84,9 @@ def performance(connection: sqlite3.Connection, run: IndexedRun) -> Performance:
     if not len(timed):
         return Performance(notes=[*notes, "No times of verdicts are known, so nothing is shown."])
     finished, gen_time, tokens, judged, judge_time, timeout = timed.T
-    begun = _started_at(run, float(judged.min()))
+    begun = run.meta.started_at
+    if begun is not None and not 0 < begun <= float(judged.min()) + _SKEW:
+        begun = None  # it cannot be right
     # Recorded completions are older than the run.
     known = np.isfinite(finished) & (finished > 0)
     generated = known & (finished <= judged + _SKEW)
@@ -116,14 +118,6 @@ def performance(connection: sqlite3.Connection, run: IndexedRun) -> Performance:
         sentence=slower.sentence,
         notes=notes,
     )
-
-
-def _started_at(run: IndexedRun, first_verdict: float) -> float | None:
-    """When the run began; None if that is unknown or after its first verdict."""
-    begun = run.facts.get("started_at")
-    if not isinstance(begun, int | float) or not 0 < begun <= first_verdict + _SKEW:
-        return None
-    return float(begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +219,7 @@ def _load(
         in_flight=requests.work / generating if generating > 0 else 0.0,
         judged=len(programs.end),
         sandbox_seconds=programs.work,
-        slots=_slots(run),
+        slots=(run.meta.sandbox.concurrency if run.meta.sandbox else None) or None,
         busiest=float(at_work.max()),
         most_waiting=most_waiting,
         tail_seconds=tail,
@@ -244,13 +238,6 @@ def _active_seconds(*spans: _Spans) -> float:
     until = np.maximum.accumulate(end[order])
     gaps = start[order][1:] - until[:-1]
     return float(until[-1] - start.min() - gaps[gaps > _PAUSE].sum())
-
-
-def _slots(run: IndexedRun) -> int | None:
-    """Programs that the embedded sandbox runs at a time; None for another one."""
-    sandbox = run.facts.get("sandbox")
-    slots = sandbox.get("concurrency") if isinstance(sandbox, dict) else None
-    return slots if isinstance(slots, int) and slots > 0 else None
 
 
 def _rounded(values: Floats) -> list[float]:

@@ -1,12 +1,15 @@
-"""Row of the samples table: one judged sample with its generation and its problem's facts."""
+"""Row of the samples table, and the record of a sample with all of its texts."""
 
 import json
+import sqlite3
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic_core import PydanticSerializationError
 
 from services.aggregator.index.signatures import excerpt, signature, signature_id
-from shared.schemas import Generation, ProblemFacts, Verdict, without_surrogates
+from shared.ledger.packing import pack, unpack
+from shared.schemas import Generation, ProblemFacts, SampleId, Verdict, without_surrogates
 from shared.statuses import ExtractionReason, FinalStatus
 
 _MAX_DETAIL = 500
@@ -104,3 +107,29 @@ COLUMNS = tuple(SampleRow.model_fields)
 def _storable(count: int | None) -> int | None:
     """Drop a number that SQLite cannot store: a generator may report any number."""
     return count if count is not None and count <= MAX_INTEGER else None
+
+
+class Record(BaseModel):
+    """A judged sample with all of its texts, as the index keeps it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    verdict: Verdict
+    generation: Generation | None
+
+    def packed(self) -> bytes:
+        try:
+            return pack(self.model_dump_json())
+        except PydanticSerializationError:  # lone surrogates, which JSON may contain
+            text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False)
+            return pack(without_surrogates(text))
+
+
+def read_sample(connection: sqlite3.Connection, run_id: int, sample: SampleId) -> Record | None:
+    """Read a judged sample; None if it is not in the index."""
+    row = connection.execute(
+        "SELECT record FROM records JOIN samples USING (id) "
+        "WHERE run_id = ? AND dataset = ? AND problem_id = ? AND sample_index = ?",
+        (run_id, sample.dataset, sample.problem_id, sample.sample_index),
+    ).fetchone()
+    return None if row is None else Record.model_validate_json(unpack(row[0]))

@@ -13,8 +13,7 @@ from pydantic import JsonValue
 
 from services.aggregator.index.database import Database
 from services.aggregator.index.problems import ProblemKey, put_methods, put_outlines, read_facts
-from services.aggregator.index.records import Record
-from services.aggregator.index.rows import COLUMNS, SampleRow
+from services.aggregator.index.rows import COLUMNS, Record, SampleRow
 from services.aggregator.index.search import SampleTexts, put_texts
 from shared.ledger import RunProgress, VerdictEvent
 from shared.ledger.streams import entry_order
@@ -89,14 +88,6 @@ class SampleChange:
     verdict: Verdict
     new_generation: bool
     new_verdict: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedBatch:
-    """Entries and changes of a batch that were new to the index."""
-
-    events: Sequence[VerdictEvent] = ()
-    changes: Sequence[SampleChange] = ()
 
 
 class IndexWriter:
@@ -257,7 +248,9 @@ class IndexWriter:
         with self._database.write() as connection:
             connection.execute("UPDATE runs SET position = '0', events = 0 WHERE id = ?", (run.id,))
 
-    def apply(self, run: KnownRun, batch: Batch) -> AppliedBatch:
+    def apply(
+        self, run: KnownRun, batch: Batch
+    ) -> tuple[Sequence[VerdictEvent], Sequence[SampleChange]]:
         """Write rows and stream position in one transaction; skip entries up to the position.
 
         Returns:
@@ -269,7 +262,7 @@ class IndexWriter:
             ).fetchone()
             new = [e for e in batch.events if entry_order(e.entry) > entry_order(position)]
             if not new:
-                return AppliedBatch()
+                return [], []
             put_outlines(connection, run.id, batch.outlines, searched=self._searched)
             samples: list[JudgedSample] = []
             for sample in dict.fromkeys(event.sample for event in new):
@@ -297,7 +290,7 @@ class IndexWriter:
                 "WHERE id = ?",
                 (new[-1].entry, len(new), run.id),
             )
-        return AppliedBatch(new, changes)
+        return new, changes
 
     def _put(
         self,
