@@ -19,7 +19,7 @@ from shared.ledger import RunProgress, VerdictEvent
 from shared.ledger.streams import entry_order
 from shared.outlines import ProblemOutline
 from shared.redaction import redact_values
-from shared.run_record import DatasetRecord, JsonObject, RunState
+from shared.run_record import DatasetRecord, JsonObject
 from shared.schemas import (
     Generation,
     ProblemFacts,
@@ -58,7 +58,6 @@ class KnownRun:
     run: str
     incarnation: str
     position: str
-    state: RunState | None
     folder: str | None = None
 
 
@@ -107,13 +106,8 @@ class IndexWriter:
 
     def runs(self) -> dict[str, KnownRun]:
         with self._database.read() as connection:
-            rows = connection.execute(
-                "SELECT id, run, incarnation, position, state, folder FROM runs"
-            )
-            return {
-                row["run"]: KnownRun(**{**row, "state": row["state"] and RunState(row["state"])})
-                for row in rows
-            }
+            rows = connection.execute("SELECT id, run, incarnation, position, folder FROM runs")
+            return {row["run"]: KnownRun(**row) for row in rows}
 
     def add_run(
         self, progress: RunProgress, datasets: Sequence[DatasetRecord], folder: str | None = None
@@ -151,16 +145,13 @@ class IndexWriter:
         """Delete what is left of dropped runs, also by a process that was killed meanwhile."""
         for table in () if self._swept else ("samples", "problems", "tallies"):
             orphans = f"run_id NOT IN (SELECT id FROM runs) LIMIT {self._delete_size}"
-            left = True
-            while left:
+            removed = 1
+            while removed:
                 with self._database.write() as connection:
-                    left = (
-                        connection.execute(
-                            f"DELETE FROM {table} WHERE rowid IN "
-                            f"(SELECT rowid FROM {table} WHERE {orphans})"
-                        ).rowcount
-                        > 0
-                    )
+                    removed = connection.execute(
+                        f"DELETE FROM {table} WHERE rowid IN "
+                        f"(SELECT rowid FROM {table} WHERE {orphans})"
+                    ).rowcount
         self._swept = True
 
     def set_facts(self, run: KnownRun, progress: RunProgress, facts: JsonObject) -> None:
