@@ -11,9 +11,8 @@ from services.aggregator.app import make_app
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
-from services.aggregator.output_roots import OutputRoots
 from services.aggregator.repeat import repeat
-from services.aggregator.settings import AggregatorSettings
+from services.aggregator.settings import AggregatorSettings, OutputRoots
 from shared.analysis.gate_policy import default_policy
 from shared.errors import OutputError
 from shared.ledger import list_runs, wait_for_redis

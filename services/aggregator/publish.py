@@ -9,9 +9,9 @@ from itertools import islice
 
 from pydantic import ValidationError
 
-from services.aggregator.output_roots import OutputRoots
 from services.aggregator.qa_logs import choose, write_qa_logs
 from services.aggregator.report.page import write_report
+from services.aggregator.settings import OutputRoots
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
 from shared.analysis.metrics import SampleResult, certified_metrics, run_throughput, summarize

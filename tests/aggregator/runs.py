@@ -1,11 +1,14 @@
 """Helpers that fill a run, query the API, and read counters."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
-from aiohttp.test_utils import TestClient
+from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
+from services.aggregator.app import make_app
+from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IngestMetrics
 from shared.case_records import SampleCases
 from shared.extraction import extract
@@ -39,6 +42,16 @@ def judge(
     fields = {"code": JudgedCode.of(found.code, found.reason, found.start), **fields}
     packed = cases and cases.packed()
     assert ledger.record_verdict(verdict(completion, status, **fields), packed)
+
+
+@asynccontextmanager
+async def served(redis: Redis, **options: Any) -> AsyncIterator[TestClient]:
+    """An aggregator that has indexed the ledger; the options are those of ``make_app``."""
+    ingester = Ingester(redis)
+    ingester.catch_up()
+    async with TestClient(TestServer(make_app(redis, ingester, **options))) as client:
+        yield client
+    ingester.stop()
 
 
 async def ask(client: TestClient, path: str, status: int = 200) -> Any:

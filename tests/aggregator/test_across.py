@@ -4,16 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
-from services.aggregator.app import make_app
-from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared.run_record import RunState
 from shared.schemas import SampleId, sha256
 from shared.statuses import FinalStatus
-from tests.aggregator.runs import ask, begin, judge
+from tests.aggregator.runs import ask, begin, judge, served
 from tests.page import trained
 from tests.shared.ledgers import problem
 
@@ -35,9 +32,7 @@ def fill(redis: Redis, run: str, begun: float, answers: dict[str, str]) -> None:
 
 
 async def asked(redis: Redis, path: str, status: int = 200) -> Any:
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+    async with served(redis) as client:
         return await ask(client, path, status)
 
 

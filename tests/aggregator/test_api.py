@@ -3,7 +3,6 @@ import re
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from sqlite3 import Connection
 from urllib.parse import quote
@@ -25,7 +24,7 @@ from shared.ledger import Ledger
 from shared.run_record import OutageReport, RunnerReport
 from shared.schemas import CaseResult, SampleId
 from shared.statuses import FinalStatus
-from tests.aggregator.runs import ask, begin, judge
+from tests.aggregator.runs import ask, begin, judge, served
 from tests.shared.ledgers import generation, problem, put_meta
 
 NOW = float(int(time.time()))
@@ -81,9 +80,7 @@ def ledger(redis: Redis) -> Ledger:
 
 @pytest.fixture
 async def client(redis: Redis, ledger: Ledger) -> AsyncIterator[TestClient]:
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+    async with served(redis) as client:
         yield client
 
 
@@ -135,16 +132,6 @@ CASES = SampleCases(
         for n, status in enumerate([FinalStatus.SUCCESS] * 6 + ["not_run"])
     ),
 )
-
-
-@asynccontextmanager
-async def served(redis: Redis) -> AsyncIterator[TestClient]:
-    """An aggregator that begins now."""
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
-        yield client
-    ingester.stop()
 
 
 async def test_the_cases_of_a_sample(redis: Redis, ledger: Ledger) -> None:
@@ -283,9 +270,7 @@ async def test_hostile_names_are_only_names(redis: Redis) -> None:
         runs[name] = re.sub(r"[/\x00-\x1f]", "_", name)  # no run has these in its id
         ledger = begin(redis, [problem(name, name, difficulty=name)], runs[name])
         judge(ledger, SampleId(name, name, 2), detail=name)
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+    async with served(redis) as client:
 
         async def at(run: str, path: str) -> dict:
             address = f"/api/runs/{quote(run, safe='')}{path}"
@@ -305,9 +290,7 @@ async def test_hostile_names_are_only_names(redis: Redis) -> None:
 
 async def test_a_proxy_may_decode_the_slash_of_a_problem(redis: Redis) -> None:
     judge(begin(redis, [problem("d1", "HumanEval/0")]), SampleId("d1", "HumanEval/0"))
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+    async with served(redis) as client:
         for name in ("HumanEval/0", "HumanEval%2F0"):
             address = f"/api/runs/run-1/samples/d1/{name}/0"
             sample = await ask(client, URL(address, encoded=True))

@@ -20,7 +20,7 @@ from shared.config import Config
 from shared.errors import ConfigError
 from shared.protocol import Role, leaves
 from shared.run_record import RunState
-from tests.aggregator.runs import ask
+from tests.aggregator.runs import ask, served
 from tests.page import trained
 from tests.shared.ledgers import put_meta
 
@@ -54,9 +54,7 @@ def measured(redis: Redis, folder: Path, run: str, right: int, **given: Any) -> 
 
 async def history(redis: Redis, first: str | None = None) -> Any:
     """The history of the protocol of the run ``first``, or of the first one listed."""
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester, policy=POLICY))) as fresh:
+    async with served(redis, policy=POLICY) as fresh:
         groups = (await ask(fresh, "/api/history"))["groups"]
         wanted = [one for one in groups if first is None or first in one["names"]]
         return await ask(fresh, f"/api/history?protocol={wanted[0]['protocol']}")
@@ -125,11 +123,9 @@ async def test_a_run_of_another_version_is_named_and_holds_up_no_other(
 
 async def test_the_gate_says_what_plumb_gate_says(redis: Redis, tmp_path: Path) -> None:
     folders = [measured(redis, tmp_path, name, right) for name, right in (("A", 9), ("B", 4))]
-    ingester = Ingester(redis)
-    ingester.catch_up()
     rules = Policy.model_validate(RULES)
     expected = evaluate(rules, compare_runs(*read_runs([str(one) for one in folders])))
-    async with TestClient(TestServer(make_app(redis, ingester, policy=POLICY))) as client:
+    async with served(redis, policy=POLICY) as client:
         found = await ask(client, "/api/gate?baseline=A&run=B")
         back = await ask(client, "/api/gate?baseline=B&run=A")
     assert (found["policy"], found["outcome"], back["outcome"]) == ("rules.yaml", "fail", "pass")
@@ -144,9 +140,7 @@ async def test_the_gate_of_runs_without_a_common_data_set_says_why_not(
     measured(redis, tmp_path, "one", 4)
     ledger = trained.begin(redis, "none", "x", name="", model="m", begun=trained.BEGUN)
     assert ledger.state() is RunState.RUNNING
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester, policy=POLICY))) as fresh:
+    async with served(redis, policy=POLICY) as fresh:
         found = await ask(fresh, "/api/gate?baseline=one&run=none")
     assert found["outcome"] is None
     assert "no data set in common" in found["reason"]
@@ -154,9 +148,7 @@ async def test_the_gate_of_runs_without_a_common_data_set_says_why_not(
 
 async def test_without_a_policy_there_is_no_verdict(redis: Redis, tmp_path: Path) -> None:
     measured(redis, tmp_path, "one", 4)
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+    async with served(redis) as client:
         found = await ask(client, "/api/gate?baseline=one&run=one")
         assert (await ask(client, "/api/history"))["policy"] is None
     assert (found["outcome"], found["policy"]) == (None, None)

@@ -1,16 +1,14 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 from pydantic import TypeAdapter
 from redis import Redis
 
 from services.aggregator.api.routes import ROUTES
-from services.aggregator.app import make_app
-from services.aggregator.ingest import Ingester
 from shared.schemas import SampleId
 from shared.service.openapi import Route
-from tests.aggregator.runs import ask, begin, judge
+from tests.aggregator.runs import ask, begin, judge, served
 from tests.shared.ledgers import problem
 
 
@@ -18,9 +16,7 @@ from tests.shared.ledgers import problem
 async def client(redis: Redis) -> AsyncIterator[TestClient]:
     for run in ("run-1", "run-2"):
         judge(begin(redis, [problem("p1")], run), SampleId("d1", "p1"), judged_at=5.0)
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+    async with served(redis) as client:
         yield client
 
 

@@ -7,8 +7,7 @@ from redis import Redis
 
 from services.aggregator.__main__ import publish_due
 from services.aggregator.ingest import Ingester
-from services.aggregator.output_roots import OutputRoots
-from services.aggregator.settings import AggregatorSettings
+from services.aggregator.settings import AggregatorSettings, OutputRoots
 from shared.errors import OutputError
 from shared.run_record import RunState
 from tests.aggregator.reports import finished

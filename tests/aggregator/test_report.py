@@ -5,13 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from services.aggregator.app import make_app
-from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from services.aggregator.report.contents import Bounds, compact
 from services.aggregator.report.page import bundle, write_report
@@ -23,7 +20,7 @@ from shared.run_record import RunState
 from shared.schemas import JudgedCode, SampleId
 from shared.statuses import ExtractionReason, FinalStatus
 from tests.aggregator.reports import ANSWER, allowed, data_of, finished, rows_of
-from tests.aggregator.runs import ask
+from tests.aggregator.runs import ask, served
 from tests.shared.ledgers import generation, put_meta, verdict
 
 
@@ -46,9 +43,7 @@ def test_from_the_folder_alone_it_is_the_same(published: Path) -> None:
 
 
 async def test_it_says_what_the_api_says(redis: Redis, published: Path) -> None:
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as client:
+    async with served(redis) as client:
         told = await ask(client, "/api/runs/run-1")
         sample = await ask(client, "/api/runs/run-1/samples/d1/p1/1")
     data = data_of(published / artifacts.REPORT)

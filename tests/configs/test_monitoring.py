@@ -40,6 +40,7 @@ _SUFFIXES = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], 
 def exposed(redis, tmp_path):
     """Names of all samples of all services, those of families without one as yet included."""
     ledger = begin(redis, [problem("p1"), problem("p2")])
+    assert ledger.lock("runner", 600.0)
     judge(ledger, "p1", FinalStatus.API_ERROR)
     database = open_database(tmp_path / "index")
     ingester = Ingester(redis, database)

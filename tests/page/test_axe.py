@@ -22,7 +22,6 @@ _VIEWS = {
     "setup": "{server}/#/run/done/setup",
     "in_progress": "{server}/#/run/moving",
     "sample": f"{{server}}/{_SAMPLE}",
-    "failed_cases": f"{{server}}/{_SAMPLE}?cases=failed",
     "compare": "{server}/#/compare?runs=done,moving&kind=all&open=0%2Fcodecontests_valid_001",
     "problems": "{server}/#/problems/codecontests_valid",
     "problem": "{server}/#/problem/codecontests_valid/codecontests_valid_001",

@@ -48,11 +48,7 @@ export function pageOf(query) {
 
 // A list with the filters and the order of `query`, in pages from 0 on.
 export function listing(run, query) {
-  const {
-    page: _page,
-    cases: _cases,
-    ...wanted
-  } = Object.fromEntries([...query].filter(([, value]) => value));
+  const { page: _page, ...wanted } = Object.fromEntries([...query].filter(([, value]) => value));
   const read = (limit, offset) => api.samples(run, { ...wanted, limit, offset });
   const at = async (page) => {
     const found = await read(PAGE, PAGE * page);

@@ -161,58 +161,34 @@ function caseRows(one, marks) {
   ];
 }
 
-const isFailed = ({ status }) => !["success", "not_run"].includes(status);
-const failedCases = (verdict) =>
-  verdict.cases_total - verdict.cases_passed - (verdict.cases_not_run ?? 0);
-
-// The recorded cases, those that failed first; the next ones follow at a press of the button. `cases=failed` in `query`
-// leaves out the others.
-async function showCases(place, verdict, id, query) {
-  const onlyFailed = query.get("cases") === "failed";
-  const here = (cases) =>
-    address(
-      id[0],
-      { dataset: id[1], problem_id: id[2], sample_index: id[3] },
-      new URLSearchParams([...[...query].filter(([key]) => key !== "cases"), ...cases]),
-    );
-  const failures = failedCases(verdict);
+// The recorded cases, those that failed first; the next ones follow at a press of the button.
+async function showCases(place, verdict, id) {
+  const failures = verdict.cases_total - verdict.cases_passed - (verdict.cases_not_run ?? 0);
   const rows = el("tbody");
   const more = button("More cases", () => next().catch(warn));
   let offset = 0;
   const next = async () => {
-    const page = await api.cases(...id, onlyFailed ? { offset, limit: 200 } : { offset });
-    const marks = new Map(page.cases.map((one, i) => [one, page.marks[i]]));
-    const wanted = onlyFailed ? page.cases.filter(isFailed) : page.cases;
-    rows.append(...wanted.flatMap((one) => caseRows(one, marks.get(one))));
-    offset = wanted.length < page.cases.length ? null : page.next;
+    const page = await api.cases(...id, { offset });
+    rows.append(...page.cases.flatMap((one, i) => caseRows(one, page.marks[i])));
+    offset = page.next;
     more.hidden = offset === null;
     return page;
   };
   const { recorded, total } = await next();
-  const failing = `${failures} cases of ${verdict.cases_total} failed`;
   if (!recorded) {
+    const failing = `${failures} cases of ${verdict.cases_total} failed`;
     const why = api.only()
       ? `${failing}. This file has the first one alone.`
       : `${failing}. The run kept the texts of the first one alone; output.cases=failed keeps all.`;
     if (failures > 1) place.append(soft(why));
     return;
   }
-  const other = onlyFailed
-    ? el("a", { href: here([]) }, "All recorded cases")
-    : failures
-      ? el("a", { href: here([["cases", "failed"]]) }, `All ${failures} cases that failed`)
-      : null;
   const head = COLUMNS.map((label, i) => column(label, i === 1 ? null : "number"));
   const region = { class: "wide", tabindex: 0, role: "group", "aria-label": "Cases" };
   const all = `${total} recorded, of ${verdict.cases_total}; those that failed first`;
   const parts = [
-    el(
-      "h2",
-      onlyFailed ? { "data-target": "" } : {},
-      onlyFailed ? "Cases that failed " : "Cases ",
-      el("span", { class: "soft" }, onlyFailed ? failing : all),
-    ),
-    soft("Cases are counted from 0, as in the run's files and exports. ", other),
+    el("h2", {}, "Cases ", el("span", { class: "soft" }, all)),
+    soft("Cases are counted from 0, as in the run's files and exports."),
     RECORDED[recorded] ? soft(RECORDED[recorded]) : null,
     rows.rows.length ? [el("div", region, table(head, rows)), more] : null,
   ];
@@ -412,6 +388,6 @@ export async function showSample(main, [run, dataset, problem, index], query) {
       : texts(found, { problem_id: problem, sample_index: index }, cases),
   );
   if (verdict && !found.missing)
-    await showCases(cases, verdict, [run, dataset, problem, index], query).catch(warn);
+    await showCases(cases, verdict, [run, dataset, problem, index]).catch(warn);
   return () => (stop(), release());
 }
