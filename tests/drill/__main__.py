@@ -1,22 +1,19 @@
 """`python -m tests.drill`: the fault behind each alert, made on purpose over a stack on loopback.
 
 Prometheus has the committed rules, with times that are a sixtieth. For each fault: its alerts are
-inactive, fire after the fault, what docs/alerts.md says to look at is looked at, and they end after
-the remedy. Prints how long each alert took to fire and to end.
+inactive, fire after the fault, and end after the remedy. Prints how long each alert took to fire
+and to end.
 """
 
 import argparse
-import json
-import os
 import re
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
-import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,12 +24,10 @@ from shared.ledger import Ledger, connect
 from shared.run_record import RunMeta
 from tests.compose.alerts import Prometheus
 from tests.compose.alerts_backlog import VERDICTS, add_verdict
-from tests.docs.markdown import ROOT, sections
-from tests.drill.stack import Stack, shim
+from tests.drill.stack import Stack
 from tests.reward.servers import demo_completions
 from tests.waiting import until
 
-PAGE = ROOT / "docs" / "alerts.md"
 HERE = Path(__file__).parent
 
 Fault = Callable[[Stack], Iterator[None]]
@@ -125,17 +120,12 @@ def hacking_rewards(stack: Stack) -> Iterator[None]:
 def waiting_rewards(stack: Stack) -> Iterator[None]:
     stack.judge.send(signal.SIGSTOP)
     body = {"items": _items(20, "waiting"), "deadline": 300}
-    program = "import sys, tests.drill.post as post; post.main()"
-    client = subprocess.Popen(
-        [sys.executable, "-c", program, stack.reward.url], stdin=subprocess.PIPE, cwd=ROOT
-    )
-    assert client.stdin is not None
-    client.stdin.write(json.dumps(body).encode())
-    client.stdin.close()
+    client = threading.Thread(target=stack.post, args=("/v1/score", body))
+    client.start()
     time.sleep(65)
     stack.judge.send(signal.SIGCONT)
     yield
-    client.wait(120)
+    client.join(120)
     yield
 
 
@@ -200,36 +190,6 @@ def _items(number: int, mark: str) -> list[dict[str, str]]:
     ]
 
 
-def look_at(alert: str, stack: Stack, prometheus: Prometheus, programs: Path, kept: Path) -> None:
-    """Run what the page says to look at, and keep what it printed."""
-    section = next(one for one in sections(PAGE.read_text()) if one.title == alert)
-    functions = next(one for one in sections(PAGE.read_text()) if one.level == 1).code[0]
-    lines = []
-    for block in section.code:
-        if block.startswith("```promql"):
-            for query in block.splitlines()[1:-1]:
-                found = prometheus.ask(f"query?query={urllib.parse.quote(query)}")["result"]
-                shown = [(one["metric"], one["value"][1]) for one in found]
-                lines.append(f"> {query}\n{shown}\n")
-        elif not block.startswith("```"):
-            lines.append(f"$ {block}\n{_shell(functions, block, stack, programs)}\n")
-    (kept / f"{alert}.txt").write_text("\n".join(lines))
-
-
-def _shell(functions: str, block: str, stack: Stack, programs: Path) -> str:
-    script = block.replace("127.0.0.1:8090", f"127.0.0.1:{stack.reward.port}")
-    done = subprocess.run(
-        ["bash", "-c", f"{functions}\n{script}"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-        env=stack.environment()
-        | {"PATH": f"{programs}:{os.environ['PATH']}", "REDIS_PASSWORD": ""},
-    )
-    return f"{done.stdout[-6000:]}{done.stderr[-2000:]}(exit code {done.returncode})"
-
-
 @contextmanager
 def _stack() -> Iterator[tuple[Stack, Prometheus]]:
     with tempfile.TemporaryDirectory(prefix="drill-") as place:
@@ -245,19 +205,18 @@ def _stack() -> Iterator[tuple[Stack, Prometheus]]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.drill", description=__doc__)
     parser.add_argument("--only", default="", help="alerts whose names match this expression")
-    parser.add_argument("--keep", default="outputs/drill", help="folder for what was printed")
+    parser.add_argument("--keep", default="outputs/drill", help="folder for table and logs")
     options = parser.parse_args()
     kept = Path(options.keep)
     kept.mkdir(parents=True, exist_ok=True)
     rows, failed = [], False
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the stack, too
     with _stack() as (stack, prometheus):
-        programs = shim(stack.folder, stack)
         for alerts, made, function in FAULTS:
             if not any(re.search(options.only, alert) for alert in alerts):
                 continue
             try:
-                rows += _try(alerts, made, function, stack, prometheus, programs, kept)
+                rows += _try(alerts, made, function, stack, prometheus)
             except Exception:  # noqa: BLE001 - the other faults are tried, too
                 failed = True
                 traceback.print_exc()
@@ -275,8 +234,6 @@ def _try(
     function: Fault,
     stack: Stack,
     prometheus: Prometheus,
-    programs: Path,
-    kept: Path,
 ) -> list[str]:
     until(f"{alerts} inactive", lambda: prometheus.alerts().keys().isdisjoint(alerts), 60)
     steps = function(stack)
@@ -290,7 +247,6 @@ def _try(
             for name, states in prometheus.alerts().items():
                 if name in alerts and "firing" in states and name not in fired:
                     fired[name] = time.monotonic() - began
-                    look_at(name, stack, prometheus, programs, kept)
             return len(fired) == len(alerts)
 
         until(f"{alerts} firing", all_fired, 90)

@@ -1,7 +1,6 @@
 """Services of a stack as processes on loopback, each on a port that it keeps, and Prometheus."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psutil
 import yaml
@@ -163,19 +161,17 @@ class Stack:
         urls = {"GENERATOR_URLS": self.generator.url, "SANDBOX_URLS": self.sandbox.url}
         return environment() | self._url | urls
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "services.cli", *arguments]
-
     @contextmanager
     def run(self, *overrides: str) -> Iterator[subprocess.Popen[bytes]]:
         """A run that takes half a minute, once it has verdicts; ended with the block."""
         self._runs += 1
         output = self.folder / "outputs" / f"run-{self._runs}"
         before = self.runs().keys()
-        arguments = ["run", "--config", "configs/demo.yaml", "generation.concurrency=1"]
+        command = [sys.executable, "-m", "services.cli", "run", "--config", "configs/demo.yaml"]
+        command += ["generation.concurrency=1", f"output.dir={output}", *overrides]
         with (self.folder / f"run-{self._runs}.log").open("wb") as log:
             process = subprocess.Popen(
-                self.command(*arguments, f"output.dir={output}", *overrides),
+                command,
                 cwd=REPOSITORY,
                 env=self.environment(),
                 stdout=log,
@@ -209,60 +205,3 @@ class Stack:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
-
-
-def shim(folder: Path, stack: Stack) -> Path:
-    """A folder with programs ``docker`` and ``redis-cli`` that mean this stack."""
-    place = folder / "bin"
-    place.mkdir()
-    ports = " ".join(f"[{one.name}]={one.port}" for one in stack.services.values())
-    pids = f"pgrep -f 'services[.](aggregator|generator|judge|reward|sandbox)' -P {os.getpid()}"
-    redis = urlsplit(stack.redis.url)
-    outputs = f"{stack.folder}/outputs/run-1"
-    scripts = {
-        "redis-cli": f"""#!/bin/bash
-export REDISCLI_AUTH='{redis.password}'
-exec /usr/bin/redis-cli -p {redis.port} "$@"
-""",
-        "docker": f"""#!/bin/bash
-declare -A port=({ports})
-cd {REPOSITORY}
-case "$1" in
-stats) exec ps -o pcpu,rss,args -p "$({pids} | paste -sd,)" ;;
-update) echo "docker $*"; exit 0 ;;
-esac
-shift; action=$1; shift
-case "$action" in
-logs)
-  lines=+1; names=()
-  while [ $# -gt 0 ]; do case "$1" in
-    --since) shift 2 ;; --tail) lines=$2; shift 2 ;; *) names+=("$1"); shift ;;
-  esac; done
-  [ ${{#names[@]}} = 0 ] && names=({" ".join(stack.services)})
-  for name in "${{names[@]}}"; do tail -n "$lines" {stack.folder}/"$name".log; done ;;
-ps) ps -o pid,stat,etime,args -p "$({pids} | paste -sd,)" ;;
-exec)
-  [ "$1" = -T ] && shift
-  name=$1; shift
-  case "$name" in
-  redis) [ "$1" = sh ] && shift 2 && exec {place}/redis-cli "$@"; exec "$@" ;; # sh …/cli.sh
-  SERVICE) name=aggregator ;;
-  esac
-  case "$*" in
-  *shared.healthcheck*) PORT=${{port[$name]}} exec {sys.executable} -m shared.healthcheck ;;
-  python3*) exec {sys.executable} "$2" "$3" "${{port[$name]}}" ;;
-  df*) exec df -h {stack.folder}/index ;;
-  *) exec "$@" ;;
-  esac ;;
-run)
-  shift 2; args=("${{@/configs\\/phase0_eval.yaml/configs/demo.yaml}}")
-  args=("${{args[@]/outputs\\/phase0/{outputs}}}")
-  exec {sys.executable} -m services.cli "${{args[@]}}" ;;
-*) echo "docker compose $action $*" ;;
-esac
-""",
-    }
-    for name, text in scripts.items():
-        (place / name).write_text(text)
-        (place / name).chmod(0o755)
-    return place

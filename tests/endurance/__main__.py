@@ -24,7 +24,6 @@ from tests.chaos.faults import adopt_orphans, alive
 from tests.e2e.plumb import DEMO
 from tests.e2e.reward import RewardService, reward_service
 from tests.endurance.answers import answers
-from tests.endurance.connections import CuttableProxy
 from tests.endurance.processes import Held, held, processes, redis_url
 from tests.endurance.traffic import Traffic
 
@@ -39,7 +38,7 @@ _FAULTS = {
     ("kill", "judge"): 6, ("kill", "sandbox"): 3, ("kill", "slot"): 3, ("kill", "redis"): 2,
     ("terminate", "judge"): 3, ("terminate", "sandbox"): 2, ("terminate", "redis"): 1,
     ("freeze", "judge"): 3, ("freeze", "sandbox"): 2, ("freeze", "redis"): 2,
-    ("freeze", "reward"): 2, ("cut", "reward"): 3, ("cut", "redis"): 3,
+    ("freeze", "reward"): 2, ("cut", "redis"): 3,
 }  # fmt: skip
 _SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM, "freeze": signal.SIGSTOP}
 _FREEZES = (0.2, 1.0, 3.0, 12.0)  # seconds; a judge's lease lives for 10
@@ -85,10 +84,7 @@ class Run:
                 folder.mkdir()
                 folder.chmod(0o1777)
             with _service(folders[0]) as service:
-                async with (
-                    CuttableProxy(service.url).serving() as proxy,
-                    self._traffic(proxy) as learned,
-                ):
+                async with self._traffic(service.url) as learned:
                     await learned.learn()
             with _service(folders[1], PLUMBLINE_REWARD_REMEMBER="60") as service:
                 url = await asyncio.to_thread(redis_url, service.process.pid)
@@ -96,34 +92,33 @@ class Run:
                     await self._disturbed(service, redis, learned)
             self._check_end(service, folders[1])
 
-    def _traffic(self, proxy: CuttableProxy) -> Traffic:
-        return Traffic(proxy, answers(), Random(self._options.seed), self._found)
+    def _traffic(self, url: str) -> Traffic:
+        return Traffic(url, answers(), Random(self._options.seed), self._found)
 
     async def _disturbed(self, service: RewardService, redis: Redis, learned: Traffic) -> None:
         command, seconds = service.process.pid, 60 * self._options.minutes
         while len(processes("judge", command)) < 2:  # one was killed for its environment
             await asyncio.sleep(0.1)
-        async with CuttableProxy(service.url).serving() as proxy:
-            async with self._traffic(proxy) as traffic:
-                traffic.expected = learned.expected
-                # What only the first requests cost belongs to no run.
-                await traffic.run(min(60.0, seconds / 6), self._options.rate)
-                await asyncio.sleep(5)
-                spared = processes("judge", command)[-1]
-                steady = {
-                    "command": psutil.Process(command),
-                    "reward service": processes("reward", command)[0],
-                    "judge that is not killed": spared,
-                }
-                before = {name: held(process) for name, process in steady.items()}
-                keys, names = _kinds(redis), self._names(command)
-                await asyncio.gather(
-                    traffic.run(seconds, self._options.rate),
-                    self._disturb(command, spared.pid, proxy, redis, seconds),
-                )
-            await self._until_quiet(redis, keys)
-            if (after := self._names(command)) != names:
-                self._found("no process is left over or missing", f"{names}, then {after}")
+        async with self._traffic(service.url) as traffic:
+            traffic.expected = learned.expected
+            # What only the first requests cost belongs to no run.
+            await traffic.run(min(60.0, seconds / 6), self._options.rate)
+            await asyncio.sleep(5)
+            spared = processes("judge", command)[-1]
+            steady = {
+                "command": psutil.Process(command),
+                "reward service": processes("reward", command)[0],
+                "judge that is not killed": spared,
+            }
+            before = {name: held(process) for name, process in steady.items()}
+            keys, names = _kinds(redis), self._names(command)
+            await asyncio.gather(
+                traffic.run(seconds, self._options.rate),
+                self._disturb(command, spared.pid, redis, seconds),
+            )
+        await self._until_quiet(redis, keys)
+        if (after := self._names(command)) != names:
+            self._found("no process is left over or missing", f"{names}, then {after}")
         tally = traffic.tally
         times = sorted(tally.seconds) or [0.0]
         print(
@@ -152,9 +147,7 @@ class Run:
 
     # Faults
 
-    async def _disturb(
-        self, command: int, spared: int, proxy: CuttableProxy, redis: Redis, seconds: float
-    ) -> None:
+    async def _disturb(self, command: int, spared: int, redis: Redis, seconds: float) -> None:
         """Inject faults until the time is over; at the end nothing is frozen."""
         ends = time.monotonic() + seconds
         async with asyncio.TaskGroup() as group:
@@ -165,8 +158,6 @@ class Run:
                 kind, name = self._random.choices([*_FAULTS], [*_FAULTS.values()])[0]
                 self._faults[f"{kind} {name}"] += 1
                 if kind == "cut":
-                    if name == "reward":
-                        proxy.cut()
                     with suppress(RedisError):
                         await asyncio.to_thread(redis.client_kill_filter, _type="normal")
                     continue

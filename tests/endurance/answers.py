@@ -11,13 +11,11 @@ from tests.hostile.answers import ANSWERS
 # Those that cost little, and those that only some process namespaces bear.
 _HOSTILE = (
     "daemon", "right only after the end", "zombies", "parent killed", "group killed",
-    "itself stopped", "sleeps", "ignores signals", "answer replaced", "ends early",
-    "built-in functions replaced", "results written later", "input not read", "forked in two",
+    "sleeps", "ignores signals", "answer replaced", "ends early",
+    "built-in functions replaced", "results written later",
 )  # fmt: skip
 _INLINE = json.dumps({"inputs": ["2\n", "5\n"], "outputs": ["4\n", "10\n"]})
-# Every so manieth of the demo's answers in C++, which cost a compiler's run each.
-_CPP_STEP = 5
-# Of what costs seconds: a compiler's run, or a time-out, which is confirmed with nothing beside it.
+# Of what costs seconds, such as a time-out, which is confirmed with nothing beside it.
 _RARE = 0.1
 
 
@@ -34,7 +32,6 @@ class Answer:
     completion: str
     label: str
     named: tuple[str, str] | None = None
-    digest: str | None = None
     allowed: frozenset[str] = frozenset()
     weight: float = 1.0
 
@@ -45,7 +42,7 @@ class Answer:
 
 def answers() -> list[Answer]:
     """All answers, the demo's before the hostile ones."""
-    found = [*_demo("python", 1), *_demo("cpp", _CPP_STEP)]
+    found = _demo()
     for name in _HOSTILE:
         hostile = ANSWERS[name]
         completion = f"```python\n{hostile.code}\n```"
@@ -54,27 +51,15 @@ def answers() -> list[Answer]:
     return found
 
 
-def _demo(language: str, step: int) -> list[Answer]:
-    file = DEMO / ("completions.jsonl" if language == "python" else "completions_cpp.jsonl")
+def _demo() -> list[Answer]:
     references = {
-        (one.dataset, one.problem_id): reference_of(one)
+        (one.dataset, one.problem_id): reference_of(one).text
         for one in read_datasets([str(DEMO / "data")])
     }
     found = []
-    for line in file.read_text().splitlines()[::step]:
-        given = json.loads(line)
-        named = given["dataset"], given["problem_id"]
-        reference = references[named]
-        name = f"{language}/{named[1]}"
-        dear = language == "cpp" or given["expected_status"] == "timeout"
-        found.append(
-            Answer(
-                name,
-                given["completion"],
-                reference.text,
-                named,
-                reference.digest,
-                weight=_RARE if dear else 1.0,
-            )
-        )
+    for line in (DEMO / "completions.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        named = row["dataset"], row["problem_id"]
+        weight = _RARE if row["expected_status"] == "timeout" else 1.0
+        found.append(Answer(named[1], row["completion"], references[named], named, weight=weight))
     return found
