@@ -101,19 +101,17 @@ class RunFrames:
 
         rows = [
             {
-                "run": record.run,
+                **_identity(run),
                 "name": run.name,
-                "model": record.served_model or "",
                 "folder": run.folder.shown,
-                "state": record.state.value,
-                "started_at": pd.to_datetime(record.started_at, unit="s", utc=True).round("ms"),
-                "active_seconds": record.active_seconds,
-                "samples": record.samples,
-                "samples_judged": record.samples_judged,
-                "trusted": not record.distrust,
+                "state": run.record.state.value,
+                "started_at": pd.to_datetime(run.record.started_at, unit="s", utc=True).round("ms"),
+                "active_seconds": run.record.active_seconds,
+                "samples": run.record.samples,
+                "samples_judged": run.record.samples_judged,
+                "trusted": not run.record.distrust,
             }
             for run in self._runs
-            for record in [run.record]
         ]
         return _with_categories(pd.DataFrame(rows))
 
@@ -158,12 +156,7 @@ class RunFrames:
         columns |= {"tags": pa.list_(pa.string()), "num_tests": pa.int64()}
         columns |= {"entry_point": pa.string(), "quality": pa.string()}
         rows = [
-            {
-                **one.model_dump(mode="json"),
-                "run": run.record.run,
-                "model": run.record.served_model or "",
-                "prompt_chars": len(one.prompt),
-            }
+            {**one.model_dump(mode="json"), **_identity(run), "prompt_chars": len(one.prompt)}
             for run in self._runs
             for one in read_outlines(run.folder)
         ]
@@ -194,12 +187,7 @@ class RunFrames:
         import pandas as pd
 
         rows = [
-            {
-                "run": run.record.run,
-                "model": run.record.served_model or "",
-                "dataset": dataset,
-                **row,
-            }
+            {**_identity(run), "dataset": dataset, **row}
             for run in self._runs
             for dataset, metrics in run.summary.items()
             for row in _figures(metrics)
@@ -226,6 +214,10 @@ class RunFrames:
             "output_tokens": groups.output_tokens.sum().where(complete).astype("Int64"),
         }
         return pd.DataFrame(columns).reset_index()
+
+
+def _identity(run: FinishedRun) -> dict[str, Any]:
+    return {"run": run.record.run, "model": run.record.served_model or ""}
 
 
 def _figures(metrics: Metrics) -> Iterator[dict[str, Any]]:
