@@ -27,7 +27,7 @@ from services.reward.models import (
     SingleRequest,
     parse_request,
 )
-from services.reward.scorer import DEADLINE_PASSED, why_not_judged
+from services.reward.scorer import DEADLINE_PASSED, TEST_ERROR
 from services.reward.service import RewardService
 from shared.foreign_json import JsonError, decode_json, first_errors
 from shared.ledger import ping_error
@@ -104,9 +104,12 @@ class _Handlers:
             raise error.at(None) from None
         if result.judged:
             return _json(json.dumps(result.document()))
-        late = result.reason == DEADLINE_PASSED
-        status = HTTPStatus.GATEWAY_TIMEOUT if late else HTTPStatus.SERVICE_UNAVAILABLE
-        text = why_not_judged(result, self._service.scorer.deadline_of(body))
+        status, text = HTTPStatus.SERVICE_UNAVAILABLE, f"not judged: {result.reason}"
+        if result.reason == DEADLINE_PASSED:
+            status = HTTPStatus.GATEWAY_TIMEOUT
+            text = f"not judged within the deadline of {body.deadline:g} s"
+        elif result.reason == TEST_ERROR:
+            text += " (its tests cannot run, whatever the completion is)"
         return json_error(status, text, headers=_retry_after(result.retry_after))
 
     async def _stream(
@@ -175,16 +178,24 @@ async def _body_of(request: web.Request, parse: Callable[[object], _Body], *, li
 
 
 def _counted(route: str, metrics: RewardMetrics, handler: _Handler) -> _Handler:
-    """Wrap a handler: refusals become responses, and every request is counted, however it ends."""
+    """Wrap a handler: refusals become responses, and every request is counted, however it ends.
+
+    In a refusal ``items`` lists the item at fault, for programs.
+    """
 
     async def handle(request: web.Request) -> web.StreamResponse:
         code, reason = HTTPStatus.INTERNAL_SERVER_ERROR.value, ""
         try:
             response = await handler(request)
             code = response.status
+            return response
         except RefusedError as error:
-            response = _refusal(error)
-            code, reason = response.status, str(error)
+            code, reason = error.status, str(error)
+            document: dict[str, object] = {"error": reason}
+            if error.index is not None:
+                document["items"] = [{"index": error.index, "error": error.message}]
+            headers = _retry_after(error.retry_after)
+            return web.json_response(document, status=code, headers=headers)
         except web.HTTPException as error:
             code = error.status
             raise
@@ -193,18 +204,8 @@ def _counted(route: str, metrics: RewardMetrics, handler: _Handler) -> _Handler:
             raise
         finally:
             metrics.count_request(route, code, reason)
-        return response
 
     return handle
-
-
-def _refusal(error: RefusedError) -> web.Response:
-    """The response to a refused request; ``items`` lists the item at fault, for programs."""
-    document: dict[str, object] = {"error": str(error)}
-    if error.index is not None:
-        document["items"] = [{"index": error.index, "error": error.message}]
-    headers = _retry_after(error.retry_after)
-    return web.json_response(document, status=error.status, headers=headers)
 
 
 def _retry_after(seconds: float | None) -> dict[str, str]:

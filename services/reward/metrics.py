@@ -41,56 +41,45 @@ class RewardMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"plumbline_reward_{name}", text, labels, registry=self.registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"plumbline_reward_{name}", text, labels, registry=self.registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
+            name = f"plumbline_reward_{name}"
+            return Histogram(name, text, buckets=buckets, registry=self.registry)
+
         self._datasets = LabelValues(_MAX_DATASETS)
         self._logged: dict[int, float] = {}  # when the latest refusal with a code was logged
-        self._requests = self._counter(
-            "requests",
-            "Requests by route and status code; 499 is a client that went away.",
-            "route",
-            "code",
-        )
-        self._refused = self._counter(
-            "refused", "Requests refused before anything was judged, by status code.", "code"
-        )
-        self._results = self._counter(
-            "results", "Completions answered, by data set and status.", "dataset", "status"
-        )
-        self._unjudged = self._counter(
-            "unjudged", "Completions that could not be judged, by the kind of the reason.", "reason"
-        )
-        self._guarded = self._counter(
-            "guarded",
-            "Completions in which a guard of the judge stopped something, by kind.",
-            "kind",
-        )
-        self._signs = self._counter(
-            "hacking_signs", "Judged completions with a sign of reward hacking.", "sign"
-        )
-        self._measured = self._counter(
-            "hacking_measured", "Judged completions in which a sign could be found.", "sign"
-        )
-        self._characters = self._counter("characters", "Characters of judged completions.")
-        limits = self._gauge(
-            "hacking_limit",
-            "Share of completions with a sign, above which there is an alarm.",
-            "sign",
-        )
-        self._cache_hits = self._counter("cache_hits", "Completions with a remembered answer.")
-        self._programs = self._counter("programs", "Programs run for tools, by status.", "status")
-        self._scores = self._histogram(
-            "score", "Rewards of judged completions, by the rule of each request.", _SCORES
-        )
-        self._queue = self._histogram(
-            "queue_seconds",
-            "Seconds that a judged completion waited beside being judged, remembered ones not.",
-            _SECONDS,
-        )
-        self._judge = self._histogram(
-            "judge_seconds",
-            "Seconds of all cases of a judged completion, remembered ones not.",
-            _SECONDS,
-        )
-        self._pending = self._gauge("pending", "Completions that requests wait for.")
+        text = "Requests by route and status code; 499 is a client that went away."
+        self._requests = counter("requests", text, "route", "code")
+        text = "Requests refused before anything was judged, by status code."
+        self._refused = counter("refused", text, "code")
+        text = "Completions answered, by data set and status."
+        self._results = counter("results", text, "dataset", "status")
+        text = "Completions that could not be judged, by the kind of the reason."
+        self._unjudged = counter("unjudged", text, "reason")
+        text = "Completions in which a guard of the judge stopped something, by kind."
+        self._guarded = counter("guarded", text, "kind")
+        text = "Judged completions with a sign of reward hacking."
+        self._signs = counter("hacking_signs", text, "sign")
+        text = "Judged completions in which a sign could be found."
+        self._measured = counter("hacking_measured", text, "sign")
+        self._characters = counter("characters", "Characters of judged completions.")
+        text = "Share of completions with a sign, above which there is an alarm."
+        limits = gauge("hacking_limit", text, "sign")
+        self._cache_hits = counter("cache_hits", "Completions with a remembered answer.")
+        self._programs = counter("programs", "Programs run for tools, by status.", "status")
+        text = "Rewards of judged completions, by the rule of each request."
+        self._scores = histogram("score", text, _SCORES)
+        text = "Seconds that a judged completion waited beside being judged, remembered ones not."
+        self._queue = histogram("queue_seconds", text, _SECONDS)
+        text = "Seconds of all cases of a judged completion, remembered ones not."
+        self._judge = histogram("judge_seconds", text, _SECONDS)
+        self._pending = gauge("pending", "Completions that requests wait for.")
         # From the start, so that an increase from nothing is one: an alert would miss the first.
         for code in _USUAL_REFUSALS:
             self._refused.labels(str(code))
@@ -104,17 +93,6 @@ class RewardMetrics:
             limits.labels(sign.value).set(limit)
         for status in ProgramStatus:
             self._programs.labels(status.value)
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"plumbline_reward_{name}", meaning, labels, registry=self.registry)
-
-    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        return Gauge(f"plumbline_reward_{name}", meaning, labels, registry=self.registry)
-
-    def _histogram(self, name: str, meaning: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(
-            f"plumbline_reward_{name}", meaning, buckets=buckets, registry=self.registry
-        )
 
     def count_request(self, route: str, code: int, reason: str = "") -> None:
         """Count a response; a request that its client broke off has the code 499."""

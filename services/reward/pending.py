@@ -82,12 +82,8 @@ class PendingAnswers:
 
     def start(self) -> list[asyncio.Task[None]]:
         """Start the tasks that follow the session; they work until they are cancelled."""
-        work = (
-            self._submit_forever(),
-            self._repeat(self._follow),
-            self._repeat(self._look, _LOOK_EVERY),
-        )
-        return [asyncio.create_task(task) for task in work]
+        works = ((self._submit, 0.0), (self._follow, 0.0), (self._look, _LOOK_EVERY))
+        return [asyncio.create_task(_repeat(work, every)) for work, every in works]
 
     def ask(self, sample: RewardSample, problem: KnownProblem, listener: Listener) -> None:
         """Call ``listener`` once, later, with the answer on a sample."""
@@ -114,13 +110,14 @@ class PendingAnswers:
 
     # Submitting
 
-    async def _submit_forever(self) -> None:
-        while True:
-            await self._work.wait()
-            await asyncio.sleep(0)  # the rest of the request that set it
-            self._work.clear()
-            while self._abandoned or self._unsubmitted:
-                await self._guarded(self._submit_next)
+    async def _submit(self) -> None:
+        await self._work.wait()
+        await asyncio.sleep(0)  # the rest of the request that set it
+        try:
+            await self._submit_next()
+        finally:
+            if not self._abandoned and not self._unsubmitted:
+                self._work.clear()
 
     async def _submit_next(self) -> None:
         if self._abandoned:
@@ -128,24 +125,27 @@ class PendingAnswers:
             await self._ledger.abandon(abandoned)
             self._abandoned.difference_update(abandoned)
         batch = list(itertools.islice(self._unsubmitted.values(), AT_ONCE))
-        if not batch:
-            return
         for waiting in batch:
             waiting.submitted = True  # from here on it may be in Redis
         states = await self._states(batch)
-        pairs = zip(batch, states, strict=True)
-        if missing := {w.problem.name.key: w.problem for w, s in pairs if s == _NO_PROBLEM}:
-            await self._ledger.bring(
-                {key: self._problems.record(problem) for key, problem in missing.items()}
-            )
+        missing = {
+            waiting.problem.name.key: self._problems.record(waiting.problem)
+            for waiting, state in zip(batch, states, strict=True)
+            if state is SampleState.NO_PROBLEM
+        }
+        if missing:
+            await self._ledger.bring(missing)
             states = await self._states(batch)  # idempotent
+        judged = []
         for waiting, state in zip(batch, states, strict=True):
+            key = waiting.sample.key
             # Deleted by an operator in between: the next look submits it again.
-            if self._unsubmitted.get(waiting.sample.key) is waiting:
-                del self._unsubmitted[waiting.sample.key]
+            if self._unsubmitted.get(key) is waiting:
+                del self._unsubmitted[key]
             if isinstance(state, RewardAnswer):
-                self._deliver(waiting.sample.key, state, cached=True)
-        judged = [w.sample.key for w, s in zip(batch, states, strict=True) if s == _JUDGED]
+                self._deliver(key, state, cached=True)
+            elif state is SampleState.JUDGED:
+                judged.append(key)
         await self._collect(judged)
 
     async def _states(self, batch: list[_Waiting]) -> list[SampleState | RewardAnswer]:
@@ -204,18 +204,13 @@ class PendingAnswers:
         for listener in waiting.listeners:
             listener(answered)
 
-    async def _repeat(self, work: Callable[[], Awaitable[None]], every: float = 0.0) -> None:
-        while True:
-            await asyncio.sleep(every)
-            await self._guarded(work)
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work, or pause while Redis is unavailable."""
+async def _repeat(work: Callable[[], Awaitable[None]], every: float) -> None:
+    """Do the work again and again, with a pause while Redis is unavailable."""
+    while True:
+        await asyncio.sleep(every)
         try:
             await work()
         except RedisError as error:
             log.error("Redis unavailable, retrying", reason=str(error))
             await asyncio.sleep(_PAUSE)
-
-
-_NO_PROBLEM, _JUDGED = SampleState.NO_PROBLEM, SampleState.JUDGED

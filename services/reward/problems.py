@@ -10,15 +10,15 @@ import os
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import PurePosixPath
-from typing import Literal, TypeVar
+from typing import Literal
 from weakref import WeakValueDictionary
 
 import fsspec
+from pydantic import JsonValue
 
 from services.reward.models import (
     INLINE,
@@ -43,8 +43,6 @@ from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 
-_In = TypeVar("_In")
-_Out = TypeVar("_Out")
 _Name = tuple[str, str]
 _Group = tuple[str, int]
 """A file, and the number of a row group in it."""
@@ -97,7 +95,7 @@ class ProblemStore:
         self, paths: Sequence[str], certificates: Literal["weight"] | float | None = None
     ) -> None:
         self._certificates = certificates
-        self._trust: dict[tuple[str, str, str], float] = {}
+        self._trust: dict[ProblemReference, float] = {}
         self._roles: dict[str, DataRole] = {}
         self._groups: dict[_Name, _Group] = {}
         self._names: dict[_Group, list[_Name]] = {}
@@ -122,9 +120,7 @@ class ProblemStore:
 
     def weight(self, problem: KnownProblem) -> float:
         """The factor of a problem's scores for training; 1 if nothing is known of its tests."""
-        reference = problem.reference
-        key = reference.dataset, reference.problem_id, reference.digest
-        trust = self._trust.get(key, 1.0)
+        trust = self._trust.get(problem.reference, 1.0)
         if isinstance(self._certificates, float):
             return float(trust >= self._certificates)
         return trust
@@ -149,26 +145,26 @@ class ProblemStore:
             RefusedError: An item names a problem that is unknown, has another content, or is not
                 for training, or its inline tests cannot be judged.
         """
-        names = _each(items, lambda item: self._name_of(item, purpose, allow_eval=allow_eval))
-        unread = {name for found in names if found and (name := found[0]) not in self._known}
-        if unread:
-            await asyncio.to_thread(self._read_all, {self._groups[name] for name in unread})
+        return await asyncio.to_thread(self._resolve, items, purpose, allow_eval)
 
-        def resolved() -> list[KnownProblem]:
-            return _each(
-                zip(items, names, strict=True),
-                lambda pair: self._prepared(*pair[1]) if pair[1] else self._inline_of(pair[0]),
-            )
-
-        return await asyncio.to_thread(resolved) if None in names else resolved()
-
-    def warm(self, stop: threading.Event) -> None:
-        """Make the records of all problems, until ``stop`` is set; for a thread."""
-        for group in self._names:
-            if stop.is_set():
-                return
-            with suppress(RefusedError):  # logged; a request for such a problem is refused
-                self._read_all([group])
+    def _resolve(
+        self, items: Sequence[ScoreItem], purpose: Purpose, allow_eval: bool
+    ) -> list[KnownProblem]:
+        problems: list[KnownProblem] = []
+        try:
+            for item in items:
+                truth = item.ground_truth
+                if truth is None or (isinstance(truth, str) and is_reference(truth)):
+                    problems.append(self._prepared(item, purpose, allow_eval))
+                else:
+                    # A prepared set that was exported with inline tests is still that set.
+                    dataset = item.dataset or INLINE
+                    if dataset in self._counts:
+                        self._check_role(dataset, purpose, allow_eval)
+                    problems.append(self._inline_of(dataset, truth))
+        except RefusedError as error:
+            raise error.at(len(problems)) from None
+        return problems
 
     def _add(self, file: str) -> None:
         _check_lock(file)
@@ -178,7 +174,7 @@ class ProblemStore:
                 cause = f"for rules {certificate.rules}, not {RULES}; certify again"
                 raise data_error(certificate_file(file), cause)
             self._trust |= {
-                (certificate.dataset, one.problem_id, one.digest): one.trust
+                ProblemReference(certificate.dataset, one.problem_id, one.digest): one.trust
                 for one in certificate.problems
                 if one.trust is not None
             }
@@ -194,20 +190,11 @@ class ProblemStore:
                     raise data_error(file, f"{cause}{self._groups[name][0]}; keep one of them")
                 self._groups[name] = file, number
 
-    def _name_of(
-        self, item: ScoreItem, purpose: Purpose, *, allow_eval: bool
-    ) -> tuple[_Name, str | None] | None:
-        """Name and expected digest of a prepared problem; None for inline tests."""
-        truth = item.ground_truth
-        if truth is not None and not (isinstance(truth, str) and is_reference(truth)):
-            # A prepared set that was exported with inline tests is still that set.
-            if item.dataset is not None and item.dataset in self._counts:
-                self._check_role(item.dataset, purpose, allow_eval)
-            return None
+    def _prepared(self, item: ScoreItem, purpose: Purpose, allow_eval: bool) -> KnownProblem:
         name, digest = (item.dataset or "", item.problem_id or ""), item.hash
-        if isinstance(truth, str):
+        if isinstance(item.ground_truth, str):
             try:
-                reference = ProblemReference.parse(truth)
+                reference = ProblemReference.parse(item.ground_truth)
             except ValueError as error:
                 raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
             name, digest = (reference.dataset, reference.problem_id), reference.digest
@@ -219,19 +206,7 @@ class ProblemStore:
                 text += " (PLUMBLINE_REWARD_DATA)"
             raise RefusedError(HTTPStatus.NOT_FOUND, text)
         self._check_role(name[0], purpose, allow_eval)
-        return name, digest
-
-    def _check_role(self, dataset: str, purpose: Purpose, allow_eval: bool) -> None:
-        if purpose is Purpose.TRAIN and not allow_eval and self.role(dataset) is DataRole.EVAL:
-            raise RefusedError(
-                HTTPStatus.FORBIDDEN,
-                f"data set {dataset!r} is for evaluation, so a reward for training would be "
-                "training on the test; import it with --role train, ask with purpose "
-                "'validation', or set PLUMBLINE_REWARD_ALLOW_EVAL=true",
-            )
-
-    def _prepared(self, name: _Name, digest: str | None) -> KnownProblem:
-        problem = self._known[name]
+        problem = self._known.get(name) or self._read(name)
         if isinstance(problem, DataError):
             raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, str(problem))
         if digest is not None and digest != problem.reference.digest:
@@ -243,59 +218,55 @@ class ProblemStore:
             )
         return problem
 
-    def _inline_of(self, item: ScoreItem) -> KnownProblem:
-        truth = item.ground_truth
+    def _check_role(self, dataset: str, purpose: Purpose, allow_eval: bool) -> None:
+        if purpose is Purpose.TRAIN and not allow_eval and self.role(dataset) is DataRole.EVAL:
+            raise RefusedError(
+                HTTPStatus.FORBIDDEN,
+                f"data set {dataset!r} is for evaluation, so a reward for training would be "
+                "training on the test; import it with --role train, ask with purpose "
+                "'validation', or set PLUMBLINE_REWARD_ALLOW_EVAL=true",
+            )
+
+    def _inline_of(self, dataset: str, truth: dict[str, JsonValue] | str) -> KnownProblem:
         text = truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False)
-        dataset = item.dataset or INLINE
         key = f"{dataset}\n{sha256(text)}"
         if (problem := self._inline.get(key)) is None:
             problem = self._inline[key] = _inline_problem(dataset, text)
         return problem
 
-    def _read_all(self, groups: Iterable[_Group]) -> None:
-        """Make the records of row groups, each once; blocks.
+    def _read(self, name: _Name) -> KnownProblem | DataError:
+        """Make the records of a problem's row group.
 
         Raises:
             RefusedError: The data cannot be read anymore, or the temporary folder is full.
         """
-        for group in groups:
+        file, number = group = self._groups[name]
+        with self._lock:
+            if name in self._known:  # another request has just read them
+                return self._known[name]
             try:
-                with self._lock:
-                    self._read(group)
+                problems = read_row_group(file, number)
+                for each, problem in zip(self._names[group], problems, strict=True):
+                    self._known[each] = self._keep(problem)
             except (OSError, DataError) as error:
-                log.error("problems cannot be read", file=group[0], reason=str(error))
+                log.error("problems cannot be read", file=file, reason=str(error))
                 raise RefusedError(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     f"problems cannot be read: {error}; check the data and the space in "
                     f"{tempfile.gettempdir()}",
                     retry_after=RETRY_AFTER,
                 ) from None
+            return self._known[name]
 
-    def _read(self, group: _Group) -> None:
-        names = self._names[group]
-        if all(name in self._known for name in names):
-            return
-        for name, problem in zip(names, read_row_group(*group), strict=True):
-            if isinstance(problem, DataError):
-                log.error("a problem cannot be used", reason=str(problem))
-                self._known[name] = problem
-                continue
-            record = pack(problem.model_dump_json())
-            offset = self._records.seek(0, os.SEEK_END)
-            self._records.write(record)
-            self._records.flush()
-            self._known[name] = KnownProblem.of(problem, (offset, len(record)))
-
-
-def _each(values: Iterable[_In], function: Callable[[_In], _Out]) -> list[_Out]:
-    """Call a function for each item of a request; a refusal names the item."""
-    made: list[_Out] = []
-    try:
-        for value in values:
-            made.append(function(value))
-    except RefusedError as error:
-        raise error.at(len(made)) from None
-    return made
+    def _keep(self, problem: Problem | DataError) -> KnownProblem | DataError:
+        if isinstance(problem, DataError):
+            log.error("a problem cannot be used", reason=str(problem))
+            return problem
+        record = pack(problem.model_dump_json())
+        offset = self._records.seek(0, os.SEEK_END)
+        self._records.write(record)
+        self._records.flush()
+        return KnownProblem.of(problem, (offset, len(record)))
 
 
 def _inline_problem(dataset: str, text: str) -> KnownProblem:

@@ -9,7 +9,7 @@ from uuid import uuid4
 from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
 from services.judge.tool_programs import run_program
-from services.reward.models import MAX_DEADLINE, RETRY_AFTER, RefusedError
+from services.reward.models import RETRY_AFTER, RefusedError
 from shared.address import Address
 from shared.config import Config
 from shared.errors import ServiceError
@@ -27,19 +27,11 @@ class Programs:
     Args:
         config: The config of the service.
         sandbox: Client of its sandboxes.
-        max_deadline: Seconds that a request may wait, whatever it asks for.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        sandbox: SandboxClient,
-        *,
-        max_deadline: float = MAX_DEADLINE,
-    ) -> None:
+    def __init__(self, config: Config, sandbox: SandboxClient) -> None:
         self._limits = config.sandbox
         self._sandbox = sandbox
-        self._max_deadline = max_deadline
         self._work: set[asyncio.Task[ProgramAnswer]] = set()
         self.pending = 0
 
@@ -54,7 +46,6 @@ class Programs:
             text = f"{MAX_PENDING} programs are pending already"
             raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=RETRY_AFTER)
         self.pending += 1
-        deadline = min(deadline, self._max_deadline)
         work = asyncio.create_task(run_program(program, self._limits, self._sandbox))
         self._work.add(work)
         work.add_done_callback(self._work.discard)

@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
 from services.reward.metrics import RewardMetrics
@@ -33,9 +32,6 @@ DEADLINE_PASSED = "deadline_passed"
 # Completions that are hashed before the event loop turns.
 _HASHED_AT_ONCE = 256
 
-_Answers = asyncio.Queue[tuple[int, Answered]]
-"""Answers as they come, with the indices of their items."""
-
 
 class Scorer:
     """Scores the completions of requests, which wait here until judges have answered."""
@@ -55,10 +51,6 @@ class Scorer:
         self._reward_log = reward_log
         self._meter = hacking.SignMeter()
         self._held = 0
-
-    def deadline_of(self, options: ScoreOptions) -> float:
-        """Seconds that a request may wait, which the service's settings limit."""
-        return min(options.deadline, self._settings.max_deadline)
 
     async def score(self, items: Sequence[ScoreItem], options: ScoreOptions) -> list[ScoreResult]:
         """Score completions; results are in the order of the items.
@@ -86,18 +78,19 @@ class Scorer:
         Raises:
             RefusedError: As :meth:`score`.
         """
-        deadline = time.monotonic() + self.deadline_of(options)
-        _check_sizes(items)
-        with self._admission(len(items)):
+        deadline = time.monotonic() + options.deadline
+        self._admit(items)
+        self._hold(len(items))
+        waiting: dict[int, tuple[RewardSample, Listener]] = {}
+        try:
             problems = await self._problems.resolve(
                 items, options.purpose, allow_eval=self._settings.allow_eval
             )
-            waiting: dict[int, tuple[RewardSample, Listener]] = {}
-            try:
-                yield self._results(items, problems, options, deadline, waiting)
-            finally:
-                for sample, listener in waiting.values():
-                    self._pending.release(sample, listener)
+            yield self._results(items, problems, options, deadline, waiting)
+        finally:
+            for sample, listener in waiting.values():
+                self._pending.release(sample, listener)
+            self._hold(-len(items))
 
     async def _results(
         self,
@@ -108,23 +101,32 @@ class Scorer:
         waiting: dict[int, tuple[RewardSample, Listener]],
     ) -> AsyncIterator[dict[int, ScoreResult]]:
         """Ask for all answers, and yield results; ``waiting`` has the items without an answer."""
-        answers: _Answers = asyncio.Queue()
+        answers: asyncio.Queue[tuple[int, Answered]] = asyncio.Queue()
+
+        def listener(index: int) -> Listener:
+            return lambda answered: answers.put_nowait((index, answered))
+
         for index, (item, problem) in enumerate(zip(items, problems, strict=True)):
             if index % _HASHED_AT_ONCE == _HASHED_AT_ONCE - 1:
                 await asyncio.sleep(0)
             sample = RewardSample.of(problem.name, item.completion)
-            waiting[index] = sample, partial(_put, answers, index)
+            waiting[index] = sample, listener(index)
             self._pending.ask(sample, problem, waiting[index][1])
-        while waiting:
-            answered = await _next_answers(answers, deadline)
+        late = False
+        while waiting and not late:
+            answered: dict[int, Answered | None] = {}
+            with suppress(TimeoutError):  # answers may have come all the same
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    answered.update([await answers.get()])
+            while not answers.empty():
+                answered.update([answers.get_nowait()])
             for index in answered:
                 del waiting[index]
+            late = not answered
             yield {
                 index: self._result(items[index], problems[index], options, answer)
                 for index, answer in (answered or dict.fromkeys(sorted(waiting))).items()
             }
-            if not answered:  # the deadline has passed
-                return
 
     def _result(
         self,
@@ -153,60 +155,27 @@ class Scorer:
             self._reward_log.record(item, problem.reference, result, options.step, signs)
         return result
 
-    @contextmanager
-    def _admission(self, count: int) -> Iterator[None]:
+    def _admit(self, items: Sequence[ScoreItem]) -> None:
         most = self._settings.max_pending
-        if count > most:
+        if len(items) > most:
             raise RefusedError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"{count} items, but the service holds {most} at a time "
+                f"{len(items)} items, but the service holds {most} at a time "
                 "(PLUMBLINE_REWARD_MAX_PENDING); send smaller batches",
             )
-        if self._held + count > most:
+        for index, item in enumerate(items):
+            text = item.completion
+            # A character has up to four bytes.
+            if len(text) * 4 > MAX_COMPLETION and len(text.encode()) > MAX_COMPLETION:
+                message = f"the completion has more than {MAX_COMPLETION} bytes"
+                raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, index=index)
+        if self._held + len(items) > most:
             text = f"{self._held} of {most} completions are in flight; try again later"
             raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=RETRY_AFTER)
-        self._hold(count)
-        try:
-            yield
-        finally:
-            self._hold(-count)
 
     def _hold(self, count: int) -> None:
         self._held += count
         self._metrics.set_pending(self._held)
-
-
-def _check_sizes(items: Sequence[ScoreItem]) -> None:
-    for index, item in enumerate(items):
-        text = item.completion
-        # A character has up to four bytes.
-        if len(text) * 4 > MAX_COMPLETION and len(text.encode()) > MAX_COMPLETION:
-            message = f"the completion has more than {MAX_COMPLETION} bytes"
-            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, index=index)
-
-
-def _put(answers: _Answers, index: int, answered: Answered) -> None:
-    answers.put_nowait((index, answered))
-
-
-async def _next_answers(answers: _Answers, deadline: float) -> dict[int, Answered]:
-    """Wait for further answers, by the indices of their items; none if the deadline has passed."""
-    came = []
-    with suppress(TimeoutError):  # some may have come all the same
-        async with asyncio.timeout(deadline - time.monotonic()):
-            came.append(await answers.get())
-    while not answers.empty():
-        came.append(answers.get_nowait())
-    return dict(came)
-
-
-def why_not_judged(result: ScoreResult, deadline: float) -> str:
-    """The reason of an unjudged result for its client, who waited up to ``deadline`` seconds."""
-    if result.reason == DEADLINE_PASSED:
-        return f"not judged within the deadline of {deadline:g} s"
-    if result.reason == TEST_ERROR:
-        return "not judged: test_error (its tests cannot run, whatever the completion is)"
-    return f"not judged: {result.reason}"
 
 
 def make_result(

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -145,7 +144,7 @@ class RewardService:
                 problems,
                 metrics,
                 Scorer(settings, problems, pending, metrics, log),
-                Programs(config, sandbox, max_deadline=settings.max_deadline),
+                Programs(config, sandbox),
                 asyncio.Event(),
                 pending,
                 Janitor(ledger, upkeep, every=upkeep_every),
@@ -155,8 +154,6 @@ class RewardService:
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        stop_warming = threading.Event()
-        warming = asyncio.create_task(asyncio.to_thread(self.problems.warm, stop_warming))
         tasks = [*self._pending.start(), asyncio.create_task(self._janitor.run())]
         for task in tasks:
             task.add_done_callback(lambda _task: self.stop.set())
@@ -166,9 +163,8 @@ class RewardService:
                 if task.done():
                     task.result()
         finally:
-            stop_warming.set()
             await cancel_and_wait(*tasks)
-            await asyncio.gather(warming, asyncio.to_thread(self._janitor.leave))
+            await asyncio.to_thread(self._janitor.leave)
 
     async def distrust(self) -> list[str] | None:
         """As :meth:`Janitor.distrust`; None while Redis is unavailable."""

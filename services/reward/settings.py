@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from services.reward.models import MAX_DEADLINE
 from shared.service.settings import (
     RedisSettings,
     SandboxClientSettings,
@@ -35,14 +34,6 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     max_pending: int = Field(default=16_384, ge=1, validation_alias="PLUMBLINE_REWARD_MAX_PENDING")
     """Completions in flight; beyond it clients get 429 with ``Retry-After``. A batch may not have
     more."""
-    max_deadline: float = Field(
-        default=3600,
-        gt=0,
-        le=MAX_DEADLINE,
-        allow_inf_nan=False,
-        validation_alias="PLUMBLINE_REWARD_MAX_DEADLINE",
-    )
-    """Seconds that a request may wait; a longer ``deadline`` of a request is shortened to it."""
     remember: float = Field(
         default=86_400, ge=1, allow_inf_nan=False, validation_alias="PLUMBLINE_REWARD_REMEMBER"
     )

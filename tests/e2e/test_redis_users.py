@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,38 +78,37 @@ def test_a_whole_run_with_a_user_per_service(server: RedisWithUsers, tmp_path: P
     assert server.refusals() == []
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.nightly
-def test_scores_for_a_trainer_with_a_user_per_service(
+@pytest.mark.timeout(300)
+def test_scores_and_programs_with_a_user_per_service(
     server: RedisWithUsers, tmp_path: Path
 ) -> None:
     data = {"PLUMBLINE_REWARD_DATA": str(REPOSITORY / "demo" / "data"), **EVERYTHING}
+    reward = server.environment("reward") | data
     names = ("dataset", "problem_id", "completion")
-    items = [{name: one[name] for name in names} for one in demo_completions()]
+    recorded = [one for one in demo_completions() if one["expected_status"] != "timeout"][:6]
+    items = [{name: one[name] for name in names} for one in recorded]
     with (
         own_sandbox(tmp_path) as sandbox,
-        service("services.judge", server.environment("judge") | {"SANDBOX_URLS": sandbox}),
-        process("reward", "services.reward", tmp_path, **server.environment("reward"), **data) as (
+        process("reward", "services.reward", tmp_path, **reward, SANDBOX_URLS=sandbox) as (
             _,
             url,
         ),
     ):
-        for _ in range(2):  # judged, then remembered
-            request = urllib.request.Request(
-                f"{url}/v1/score",
-                json.dumps({"items": items}).encode(),
-                {"Content-Type": "application/json"},
-            )
-            with urllib.request.urlopen(request, timeout=400) as response:
-                results = json.load(response)["results"]
-        program = _run_program(url)
+        # Nobody judges yet, so the completions leave the queue again.
+        late = post(f"{url}/v1/score", {"items": items, "deadline": 0.5})["results"]
+        judge = server.environment("judge") | {"SANDBOX_URLS": sandbox}
+        with service("services.judge", judge):
+            for _ in range(2):  # judged, then remembered
+                results = post(f"{url}/v1/score", {"items": items})["results"]
+            program = post(f"{url}/v1/run", {"code": "print(1 + 2)"})
+    assert not any(result["judged"] for result in late)
     assert all(result["judged"] and result["cached"] for result in results)
     assert program["stdout"] == "3\n"
     assert server.refusals() == []
 
 
-def _run_program(url: str) -> dict[str, object]:
-    body = json.dumps({"code": "print(1 + 2)"}).encode()
-    request = urllib.request.Request(f"{url}/v1/run", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as response:
+def post(url: str, body: object) -> dict[str, Any]:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=200) as response:
         return dict(json.load(response))

@@ -76,6 +76,4 @@ def unharmed(server: Server) -> Iterator[None]:
 def environment(name: str, redis_url: str, index: Path) -> dict[str, str]:
     """Variables with which a server starts without anything else but Redis."""
     stores = {"REDIS_URL": redis_url, "PLUMBLINE_INDEX_DIR": str(index), "SANDBOX_URLS": ""}
-    # There is no judge, so what is right waits until its deadline.
-    reward = {**stores, "PLUMBLINE_REWARD_MAX_DEADLINE": "0.1"}
-    return {"aggregator": stores, "reward": reward}.get(name, {})
+    return stores if name in ("aggregator", "reward") else {}

@@ -35,8 +35,12 @@ def operations(server: Server) -> list[schemathesis.schemas.APIOperation]:
     return [found.ok() for found in schema.get_all_operations()]
 
 
-def check(case: schemathesis.Case, url: str) -> None:
-    response = case.call(base_url=url, timeout=_SECONDS)
+def check(case: schemathesis.Case, server: Server) -> None:
+    if server.name == "reward" and isinstance(case.body, dict):
+        deadline = case.body.get("deadline", 600)
+        if type(deadline) in (int, float):  # there is no judge, so a valid request waits for it
+            case.body["deadline"] = min(deadline, 0.1)
+    response = case.call(base_url=server.url, timeout=_SECONDS)
     if response.status_code >= 500:
         assert response.status_code in _AGAIN, f"{response.status_code}: {response.text[:500]}"
         assert "retry-after" in response.headers
@@ -55,7 +59,7 @@ def test_answers_are_as_described(
         for operation in operations(server):
             if mode is GenerationMode.NEGATIVE and not operation.body:
                 continue
-            _generated(operation, mode, examples)(lambda case: check(case, server.url))
+            _generated(operation, mode, examples)(lambda case: check(case, server))
 
     for server in servers:
         run(server)

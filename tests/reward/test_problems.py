@@ -1,7 +1,6 @@
 """Problems by name: read once, kept in a file, checked against their digests."""
 
 import json
-import threading
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,6 @@ async def test_data_that_vanish_are_no_answer(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="cannot be read") as caught:
         await resolve(store, item(problem()))
     assert caught.value.status == 503 and caught.value.retry_after
-    store.warm(threading.Event())
     store.close()
 
 

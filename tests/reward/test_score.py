@@ -51,21 +51,6 @@ async def test_signs_of_reward_hacking(
     assert not any(honest["signs"].values()) and honest["step"] == 7
 
 
-async def test_stream(service: Served) -> None:
-    given = demo_completions()[:6]
-    items = [
-        {"dataset": c["dataset"], "problem_id": c["problem_id"], "completion": c["completion"]}
-        for c in given
-    ]
-    headers = {"Accept": "application/x-ndjson"}
-    url = f"{service.url}/v1/score"
-    async with service.client.post(url, json={"items": items}, headers=headers) as response:
-        assert response.status == 200
-        lines = [json.loads(line) async for line in response.content]
-    assert lines[-1] == {"done": True, "judged": 6, "unjudged": 0}
-    assert {line["index"] for line in lines[:-1]} == set(range(6))
-
-
 async def test_nothing_is_left_in_redis_but_answers(service: Served, redis: Redis) -> None:
     given = demo_completions()[0]
     await service.score(
