@@ -1,14 +1,11 @@
 """Each invariant finds a violation of it that was planted in a folder without any."""
 
-import fcntl
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +50,6 @@ def lose(folder: Path) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
 
 
-def lose_completion(folder: Path) -> None:
-    path = folder / "generations.jsonl"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
-
-
 def double(folder: Path) -> None:
     path = folder / "verdicts.jsonl"
     path.write_text(path.read_text() + path.read_text().splitlines(keepends=True)[0])
@@ -65,14 +57,6 @@ def double(folder: Path) -> None:
 
 def change_verdict(folder: Path) -> None:
     change(folder / "verdicts.jsonl", 0, pass_ratio=0.123)
-
-
-def change_completion(folder: Path) -> None:
-    change(folder / "generations.jsonl", 0, completion="another one")
-
-
-def add_sample(folder: Path) -> None:
-    change(folder / "verdicts.jsonl", 0, problem_id="nobody planned this")
 
 
 def leave_unpublished(folder: Path) -> None:
@@ -88,10 +72,6 @@ def missummarize(folder: Path) -> None:
     change_document(path, lambda sets: sets["humaneval"].update(accepted_at_1=0.5))
 
 
-def misslice(folder: Path) -> None:
-    change_document(folder / "slices.json", lambda sets: sets.update(humaneval={}))
-
-
 def change_time(folder: Path) -> None:
     change(folder / "verdicts.jsonl", 0, total_judge_time=123.0)
 
@@ -100,17 +80,6 @@ def damage_index(folder: Path) -> None:
     with (folder / ".plumbline/index/index.sqlite").open("r+b") as file:
         file.seek(8192)
         file.write(b"\xff" * 4096)
-
-
-def double_row(folder: Path) -> None:
-    with closing(sqlite3.connect(folder / ".plumbline/index/index.sqlite")) as database, database:
-        rows = database.execute("SELECT * FROM samples").fetchall()
-        names = [name for _, name, *_ in database.execute("PRAGMA table_info(samples)")]
-        database.execute("CREATE TABLE copy AS SELECT * FROM samples")
-        database.execute("DROP TABLE samples")
-        database.execute("ALTER TABLE copy RENAME TO samples")
-        marks = ", ".join("?" for _ in names)
-        database.executemany(f"INSERT INTO samples VALUES ({marks})", rows)
 
 
 def write_to_redis(folder: Path, *command: str) -> None:
@@ -126,11 +95,6 @@ def leave_job(folder: Path) -> None:
     write_to_redis(folder, "HSET", "rq:job:x", "data", "x")
 
 
-def hold_lock(folder: Path) -> None:
-    write_to_redis(folder, "SELECT", "0")
-    write_to_redis(folder, "SET", "plumbline:run:x:lock", "x")
-
-
 def leave_file(folder: Path) -> None:
     (folder / ".report.html.host.1.tmp").touch()
 
@@ -139,19 +103,13 @@ def leave_file(folder: Path) -> None:
     ("plant", "invariant"),
     [
         (lose, Invariant.LOST),
-        (lose_completion, Invariant.LOST),
         (double, Invariant.DOUBLED),
         (change_verdict, Invariant.CHANGED),
-        (change_completion, Invariant.CHANGED),
-        (add_sample, Invariant.CHANGED),
         (leave_unpublished, Invariant.PUBLISHED),
         (miscount, Invariant.COUNTERS),
         (missummarize, Invariant.SUMMARY),
-        (misslice, Invariant.SUMMARY),
         (change_time, Invariant.LEDGER),
         (damage_index, Invariant.INDEX),
-        (double_row, Invariant.INDEX),
-        (hold_lock, Invariant.HELD),
         (leave_job, Invariant.HELD),
         (leave_file, Invariant.TEMPORARY),
     ],
@@ -167,28 +125,6 @@ def test_a_planted_violation_is_found(
 def test_a_folder_without_violations_has_none(folder: Path, done: Path) -> None:
     assert invariants.published(folder, Undisturbed.of(done)) == []
     assert invariants.unpublished(folder, Undisturbed.of(done)) == []
-
-
-def test_an_incomplete_run_has_no_answers_of_samples_without_a_verdict(
-    folder: Path, done: Path
-) -> None:
-    change(folder / "verdicts.jsonl", 0, final_status="api_error", accepted=False)
-    change(folder / "generations.jsonl", 0, completion="", completion_sha256="0" * 64)
-    assert invariants.unpublished(folder, Undisturbed.of(done)) == []
-
-
-def test_a_lock_that_is_held_is_found(folder: Path, done: Path) -> None:
-    with (folder / ".plumbline/lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        found = invariants.unpublished(folder, Undisturbed.of(done))
-    assert found == [Violation(Invariant.LOCKS, ".plumbline/lock")]
-
-
-def test_a_temporary_file_that_is_not_shared_is_found(tmp_path: Path) -> None:
-    for name in ("plumbline-root-0", "tmp_plumbline_x"):
-        (tmp_path / name).mkdir()
-    found = invariants.leftovers(tmp_path, ["plumbline-root-*"])
-    assert found == [Violation(Invariant.TEMPORARY, "tmp_plumbline_x")]
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from shared.harness.languages import PROGRAMS
 from tests.cli import commands
 from tests.e2e import plumb
 from tests.judge.language_programs import is_installed
-from tests.runner.tokenizer import tokens, write_tokenizer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -198,44 +197,3 @@ def _lines(text: str) -> list[str]:
 def _stripped(text: str) -> str:
     """Without the blanks at the ends of lines, which no editor keeps."""
     return re.sub(r" +$", "", text, flags=re.MULTILINE)
-
-
-@pytest.mark.nightly
-def test_a_table_for_main_eval_is_judged_as_the_run_was(outputs: Path, tmp_path: Path) -> None:
-    table, output = outputs.parent / "verl" / "responses.parquet", tmp_path / "out"
-    tokenizer = write_tokenizer(tmp_path / "tokenizer")
-    given = (
-        "--data",
-        str(plumb.DEMO / "data"),
-        "--completions",
-        str(table),
-        "--output",
-        str(output),
-    )
-    config = ("--config", str(plumb.REPOSITORY / "configs/demo.yaml"))
-    counted = f"data.tokenizer={tokenizer}"
-    done = plumb.plumb(plumb.command("judge", *config, "--embedded", *given, counted))
-    assert done.returncode == 0, done.stderr
-    names = (
-        "dataset",
-        "problem_id",
-        "sample_index",
-        "completion_sha256",
-        "final_status",
-        "accepted",
-    )
-    before, after = (
-        [{name: one[name] for name in names} for one in plumb.read_jsonl(folder / "verdicts.jsonl")]
-        for folder in (outputs / "demo_short", output)
-    )
-    assert after == before
-    # verl's table has no counts.
-    for one in plumb.read_jsonl(output / "generations.jsonl"):
-        assert one["output_tokens"] == tokens(tokenizer, one["completion"])
-        assert one["output_tokens_from"] == "tokenizer"
-    run = json.loads((output / "run.json").read_text())
-    assert run["output_tokens_from"] == {"tokenizer": 58}
-    assert run["tokenizer"]["name"] == str(tokenizer)
-    assert f"output tokens of 58 samples counted by us, with {tokenizer}" in done.stdout
-    summary = json.loads((output / "phase0_summary.json").read_text())
-    assert all(metrics["total_spend_per_solved_tokens"] > 0 for metrics in summary.values())

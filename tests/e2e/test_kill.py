@@ -2,7 +2,6 @@
 
 import json
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,26 +31,6 @@ _PARTS = (
     "redis",
 )
 
-# A command that kills one of its services when all have started, just before its session begins.
-_KILLS_EARLY = """
-import sys, psutil
-from services.cli import __main__, execute
-
-part, connect, killed = sys.argv.pop(1), execute.connect, []
-
-def kill_first(url):
-    for child in psutil.Process().children() if not killed else []:
-        if child.status() != psutil.STATUS_ZOMBIE and part in " ".join(child.cmdline()):
-            killed.append(child)
-            child.kill()
-            while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
-                pass
-    return connect(url)
-
-execute.connect = kill_first
-__main__.main()
-"""
-
 
 @pytest.fixture(autouse=True)
 def _short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,33 +54,6 @@ def test_killed_parts_are_started_again(tmp_path: Path, undisturbed: dict[str, o
             plumb.wait_for(lambda n=wanted: plumb.verdicts_so_far(output) >= n, "verdicts")
             plumb.child(process.pid, part).kill()
         assert process.wait(200) == 0, output.with_suffix(".log").read_text()
-    _same(output, undisturbed)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("part", _PARTS)
-def test_a_killed_part_is_started_again(
-    part: str, tmp_path: Path, undisturbed: dict[str, object]
-) -> None:
-    output = tmp_path / "out"
-    with plumb.running(plumb.demo_run(output, *_SMALL), output) as process:
-        plumb.wait_for(lambda: plumb.verdicts_so_far(output) >= 3, "verdicts")
-        plumb.child(process.pid, part).kill()
-        assert process.wait(200) == 0, output.with_suffix(".log").read_text()
-    _same(output, undisturbed)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "part", ["services.generator", pytest.param("redis", marks=pytest.mark.nightly)]
-)
-def test_a_part_killed_before_the_session_begins_is_started_again(
-    part: str, tmp_path: Path, undisturbed: dict[str, object]
-) -> None:
-    output = tmp_path / "out"
-    arguments = plumb.demo_run(output, *_SMALL)[3:]
-    done = plumb.plumb([sys.executable, "-c", _KILLS_EARLY, part, *arguments], timeout=180)
-    assert done.returncode == 0, done.stderr
     _same(output, undisturbed)
 
 

@@ -1,6 +1,7 @@
-"""Verdicts do not depend on concurrency or load."""
+"""Verdicts do not depend on the load of the machine."""
 
 import asyncio
+import multiprocessing
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,26 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from shared.config import load_config
+from services.judge.permits import SandboxPool
+from services.judge.sandbox import SandboxClient
+from shared.config import Config, load_config
+from shared.ledger import connect_async
+from shared.ledger.pipelined import PipelinedRedis
 from tests.bench.answers import Answer
+from tests.bench.judges import by_method
 from tests.conftest import RedisServer
-from tests.e2e.load import (
-    CORES,
-    SPINNER,
-    SPINNERS,
-    burners,
-    judged,
-    judged_beside_burners,
-    made_answers,
-    recorded_answers,
-)
 from tests.judge.tasks import stdio
 from tests.sandboxes import own_sandbox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.nightly, pytest.mark.timeout(600)]
 
-# PLUMBLINE_LOAD_CASES=1000 takes them all, which is a matter of a quarter of an hour.
-_CASES = int(os.environ.get("PLUMBLINE_LOAD_CASES", "6"))
+SPINNER = """```python
+import time
+while time.process_time() < 0.5:
+    pass
+print(input())
+```"""
 
 
 @contextmanager
@@ -41,17 +41,35 @@ def one_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-@pytest.mark.real_data
-def test_verdicts_are_the_same_one_by_one_and_32_at_once_beside_burners(
-    real_data: Path, redis_server: RedisServer, tmp_path: Path
-) -> None:
-    recorded = recorded_answers(real_data, tmp_path, _CASES, every=1)
-    answers = recorded + made_answers(recorded[0].problem)
-    alone, together = judged_beside_burners(redis_server.url, tmp_path, answers, CORES)
-    assert {i: (alone[i], together[i]) for i in alone if alone[i] != together[i]} == {}
-    assert len(recorded) == 91
-    assert [alone[len(recorded) + number] for number in range(SPINNERS)] == [[1]] * SPINNERS
-    assert {code for codes in alone.values() for code in codes} >= {1, 0, -2, -3}
+@contextmanager
+def burners(count: int) -> Iterator[None]:
+    """Processes that want a core each, and have a session's share of the processor."""
+    started = [multiprocessing.Process(target=_spin, daemon=True) for _ in range(count)]
+    for process in started:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
+
+
+def _spin() -> None:
+    os.setsid()
+    while True:
+        pass
+
+
+async def judged(sandbox: str, redis: str, answer: Answer, config: Config) -> list[int]:
+    """The codes of an answer's cases."""
+    connection = await connect_async(redis)
+    pool = SandboxPool(PipelinedRedis(connection), [sandbox], "load", max_concurrency=1)
+    async with SandboxClient(pool, max_attempts=3, retry_budget=60) as client:
+        codes = (await by_method(config, client)(answer)).codes
+    await pool.close()
+    await connection.aclose()
+    return list(codes)
 
 
 def test_a_machine_that_others_use_up_makes_no_time_out(
@@ -60,7 +78,6 @@ def test_a_machine_that_others_use_up_makes_no_time_out(
     # Half a second of the processor's time, of which there is a sixth: three seconds, while the
     # wall-clock limit of a run by itself is two.
     config = load_config(None, ["sandbox.timeout=0.7"])
-    answers = [Answer(stdio(("1", "1")), SPINNER.replace("1.5", "0.5"))]
-    with one_core(), own_sandbox(tmp_path) as sandbox, burners(5, alone=True):
-        found = asyncio.run(judged(sandbox, redis_server.url, answers, config, 1))
-    assert found == {0: [1]}
+    answer = Answer(stdio(("1", "1")), SPINNER)
+    with one_core(), own_sandbox(tmp_path) as sandbox, burners(5):
+        assert asyncio.run(judged(sandbox, redis_server.url, answer, config)) == [1]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -145,38 +144,3 @@ def authenticated(server: str, required: bool) -> None:
     count = b"0" if required else b"inf"
     reset = urllib.request.Request(f"{server}/moto-api/reset-auth", count, text)
     urllib.request.urlopen(reset).close()
-
-
-@pytest.mark.nightly
-def test_a_killed_judge_is_resumed_and_judged_again(
-    storage: s3fs.S3FileSystem, server: str, command: Command, tmp_path: Path
-) -> None:
-    """Redis' data are in the user's state folder then, where the second start finds them."""
-    arguments = [
-        *("judge", "--embedded", "--data", f"{DATA}/data", "--output", f"{RUNS}/killed"),
-        *("--completions", f"{DATA}/completions.jsonl"),
-    ]
-    first = subprocess.Popen(
-        plumb.command(*arguments), cwd=plumb.REPOSITORY, stdout=subprocess.PIPE, text=True,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AWS_ACCESS_KEY_ID": "test",
-             "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": server},
-    )  # fmt: skip
-    assert first.stdout is not None
-    with first.stdout:
-        for line in first.stdout:
-            if "accepted" in line and "accepted 0; humaneval" not in line:
-                break
-    first.kill()
-    first.wait()
-    done = command(*arguments)
-    assert done.code == 0, done.stderr
-    record = json.loads(storage.cat("bucket/runs/killed/run.json"))
-    assert (record["samples_judged"], record["duplicate_verdicts"]) == (58, 0)
-    done = command("rejudge", f"{RUNS}/killed", "sandbox.timeout=3", "--output", f"{RUNS}/again")
-    assert done.code == 0, done.stderr
-    assert json.loads(storage.cat("bucket/runs/again/run.json"))["samples_judged"] == 58
-    other = tmp_path / "other.jsonl"
-    lines = plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
-    other.write_text("".join(json.dumps(one | {"completion": "pass"}) + "\n" for one in lines))
-    done = command(*arguments[:-1], str(other))
-    assert (done.code, "58 of 58 completions differ" in done.line) == (2, True), done.stderr

@@ -132,29 +132,3 @@ def test_codecontests_answers_pass_the_tests_that_the_oracle_says(
 def oracle_of(recorded: Sequence[dict[str, Any]], verdict: dict[str, Any]) -> dict[str, Any]:
     oracle: dict[str, Any] = recorded[verdict["sample_index"]]["oracle"]
     return oracle
-
-
-@pytest.mark.nightly  # tests/parity compares the methods on fewer answers
-def test_batch_and_compute_score_give_every_case_the_same_code(
-    contest: Path, real_data: Path, tmp_path: Path
-) -> None:
-    recorded = read(real_data / "code_contests_completions.jsonl.gz")
-    ended = [r for r in recorded if not {"TLE", "SKIP"} & r["oracle"]["counts"].keys()]
-    completions = [
-        {"problem_id": r["problem"], "completion": r["response"], "sample_index": index}
-        for index, r in enumerate(ended)
-    ]
-    codes = {}
-    for method in ("compute_score", "batch"):
-        (tmp_path / method).mkdir()
-        options = ["--method", method, "judge.checker=exact", _MEMORY]
-        verdicts = judged(contest, completions, tmp_path / method, *options)
-        codes[method] = {v["sample_index"]: (v["final_status"], v["case_codes"]) for v in verdicts}
-    assert codes["batch"] == codes["compute_score"]
-    found = {v["sample_index"]: on_generated_tests(v, oracle_of(ended, v)) for v in verdicts}
-    expected = {
-        index: r["oracle"]["exact"]
-        for index, r in enumerate(ended)
-        if r["problem"] not in _OTHER_CODE_EXTRACTED
-    }
-    assert {index: found[index].count(1) for index in expected} == expected

@@ -33,46 +33,6 @@ def check_refusal(
     mark.check_clean()
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["actor_rollout_ref.model.path=/no/such/model"], "there is no folder '/no/such/model'"),
-        (["actor_rollout_ref.rollout.name=tgi"], "'vllm' or 'sglang' (got 'tgi')"),
-        (["actor_rollout_ref.rollout.load_format=dummy"], "random weights"),
-        (["actor_rollout_ref.rollout.load_formt=auto"], "did you mean"),
-        (["actor_rollout_ref.rollout.n=2"], "n is 2 at temperature 0"),
-        (["actor_rollout_ref.rollout.response_length=100000"], "beyond the context"),
-        (
-            ["actor_rollout_ref.rollout.name=sglang", "generation.verl.cpu_engine=false"],
-            "sglang is not installed",
-        ),
-    ],
-    ids=["path", "engine", "dummy", "key", "copies", "context", "sglang"],
-)
-def test_refused_at_once(
-    verl_python: Path, tiny_model: Path, overrides: list[str], said: str
-) -> None:
-    model = f"actor_rollout_ref.model.path={tiny_model}"
-    check_refusal(verl_python, said, model, *overrides)
-
-
-@pytest.mark.parametrize(
-    ("missing", "said"),
-    [
-        ("model.safetensors", "has no weights"),
-        ("tokenizer*", "has no tokenizer"),
-        ("config.json", "has no config.json"),
-        ("chat_template*", "has no chat template"),
-    ],
-)
-def test_a_model_that_lacks_something(
-    verl_python: Path, tiny_model: Path, tmp_path: Path, missing: str, said: str
-) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(tiny_model, folder, ignore=shutil.ignore_patterns(missing))
-    check_refusal(verl_python, said, f"actor_rollout_ref.model.path={folder}")
-
-
 def test_an_architecture_that_the_engine_does_not_know(
     verl_python: Path, tiny_model: Path, tmp_path: Path
 ) -> None:

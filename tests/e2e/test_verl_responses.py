@@ -1,5 +1,9 @@
-"""verl's table of responses, made from exported data, is judged as the same answers are."""
+"""verl's table of responses, made from exported data, is judged as the same answers are.
 
+The command takes verl's own configuration of main_eval, and says what it leads to.
+"""
+
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -9,18 +13,25 @@ from tests.e2e import plumb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
+CONFIG = """
+defaults: [_self_]
+data: {path: RESPONSES, prompt_key: prompt, response_key: responses}
+custom_reward_function: {path: null, name: compute_score}
+ray_kwargs: {ray_init: {num_cpus: 8}, timeline_json_file: null}
+"""
 DATASET = "humaneval"
 DATA = str(plumb.DEMO / "data" / f"{DATASET}.parquet")
 
 
-def run(*arguments: str) -> None:
-    config = ("--config", str(plumb.REPOSITORY / "configs/demo.yaml"))
-    done = plumb.plumb(plumb.command(*arguments, *config))
+def run(*arguments: str) -> str:
+    done = plumb.plumb(plumb.command(*arguments))
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_answers_get_the_status_written_beside_them(tmp_path: Path) -> None:
-    run("data", "export", "--validation", DATA, "--output", str(tmp_path / "rl"))
+    demo = ("--config", str(plumb.REPOSITORY / "configs/demo.yaml"))
+    run("data", "export", "--validation", DATA, "--output", str(tmp_path / "rl"), *demo)
     recorded = {
         one["problem_id"]: one
         for one in plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
@@ -32,9 +43,12 @@ def test_answers_get_the_status_written_beside_them(tmp_path: Path) -> None:
     frame["responses"] = [[answer, "no code"] for answer in answers]
     table = tmp_path / "responses.parquet"
     frame.to_parquet(table)
-    output = tmp_path / "out"
-    given = ("--data", DATA, "--completions", str(table), "--output", str(output))
-    run("judge", "--embedded", *given)
+    config, output = tmp_path / "evaluation.yaml", tmp_path / "out"
+    config.write_text(CONFIG.replace("RESPONSES", str(table)))
+    given = ("--config", str(config), "--data", DATA, "--output_dir", str(output))
+    printed = run("judge", "--embedded", *given)
+    assert "data.path is read as data.completions" in printed
+    assert "ray_kwargs.ray_init: no effect here" in printed
     found = {
         (one["problem_id"], one["sample_index"]): one["final_status"]
         for one in plumb.read_jsonl(output / "verdicts.jsonl")
@@ -42,3 +56,6 @@ def test_answers_get_the_status_written_beside_them(tmp_path: Path) -> None:
     expected = {(name, 0): one["expected_status"] for name, one in recorded.items()}
     expected |= {(name, 1): "syntax_error" for name in recorded}
     assert found == expected
+    record = json.loads((output / "run.json").read_text())
+    assert record["config"]["data"]["completions"] == str(table)
+    assert record["config"]["run"]["verl_keys"]["ray_kwargs.ray_init.num_cpus"] == 8

@@ -9,7 +9,6 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,19 +96,20 @@ def refused(
     )
 
 
-class Service(ABC):
-    """A running generation service."""
+class Generator:
+    """The service as a child process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, port_file: Path) -> None:
+        self.process = process
+        self.log = log
+        self._port_file = port_file
 
     @property
-    @abstractmethod
-    def url(self) -> str: ...
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port_file.read_text().strip()}"
 
-    @abstractmethod
-    def output(self) -> str:
-        """What it printed."""
-
-    @abstractmethod
-    def running(self) -> bool: ...
+    def running(self) -> bool:
+        return self.process.poll() is None
 
     def get(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self.url}{path}", timeout=30) as response:
@@ -140,7 +140,7 @@ class Service(ABC):
         wait_for(healthy, f"healthy replicas, {again} again", self.tail)
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        lines = (json.loads(line) for line in self.output().splitlines() if line[:1] == "{")
+        lines = (json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{")
         return [line for line in lines if line["event"] == name]
 
     def answered(self) -> float:
@@ -151,26 +151,7 @@ class Service(ABC):
         return 0.0
 
     def tail(self) -> str:
-        return self.output()[-6000:]
-
-
-class Generator(Service):
-    """The service as a child process."""
-
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, port_file: Path) -> None:
-        self.process = process
-        self.log = log
-        self._port_file = port_file
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port_file.read_text().strip()}"
-
-    def output(self) -> str:
-        return self.log.read_text()
-
-    def running(self) -> bool:
-        return self.process.poll() is None
+        return self.log.read_text()[-6000:]
 
     def engine(self, rank: int) -> psutil.Process:
         """The process in which a replica's engine runs."""
