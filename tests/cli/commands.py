@@ -78,9 +78,14 @@ def answering(paths: dict[str, tuple[int, str]]) -> Iterator[str]:
             status, text = paths.get(self.path, (404, '{"detail": "Not Found"}'))
             body = text.encode()
             self.send_response(status)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
 
         def log_message(self, format: str, *args: object) -> None: ...
 

@@ -7,7 +7,7 @@ import threading
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -88,6 +88,9 @@ def _inflated(data: bytes) -> Iterator[bytes]:
 
 # Servers
 
+Answer = Callable[[BaseHTTPRequestHandler, bytes], tuple[int, bytes, dict[str, str]]]
+"""Status, body and headers of an answer to a request that was let in."""
+
 
 @dataclass
 class Gate:
@@ -102,7 +105,7 @@ class Gate:
     release: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
-    def serving(self, answer: "Answer") -> Iterator[str]:
+    def serving(self, answer: Answer) -> Iterator[str]:
         gate = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -146,16 +149,7 @@ class Gate:
             server.server_close()
 
 
-class Answer:
-    """Status, body and headers of an answer to a request that was let in."""
-
-    def __call__(
-        self, request: BaseHTTPRequestHandler, body: bytes
-    ) -> tuple[int, bytes, dict[str, str]]:
-        raise NotImplementedError
-
-
-class Model(Answer):
+class Model:
     """A generator; the first completion is given at once, others when ``release`` is set."""
 
     def __init__(self, release: threading.Event) -> None:
@@ -180,7 +174,7 @@ class Model(Answer):
         return 200, json.dumps({"choices": [choice], "usage": usage}).encode(), {}
 
 
-class Proxy(Answer):
+class Proxy:
     """Passes requests on to another server."""
 
     def __init__(self, url: str) -> None:
@@ -203,7 +197,7 @@ class Proxy(Answer):
             return error.code, error.read(), {}
 
 
-class Files(Answer):
+class Files:
     """A file, in ranges, under any path."""
 
     def __init__(self, path: Path) -> None:

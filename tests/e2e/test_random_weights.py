@@ -1,13 +1,12 @@
 """A run with a generator whose self-check found random weights."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import answering
 from tests.e2e import plumb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -16,37 +15,18 @@ CHECK = {"looks_random": True, "order_preference": 0.49, "tokens": 280}
 ALLOWED = "generation.verl.allow_random_weights=true"
 
 
-class Generator(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        models = {"data": [{"id": "replay"}]}
-        self._answer(models if self.path == "/v1/models" else {"self_check": CHECK})
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        message = {"role": "assistant", "content": "woven woven woven"}
-        self._answer({"choices": [{"message": message, "finish_reason": "stop"}]})
-
-    def log_message(self, *_arguments: object) -> None:
-        pass
-
-    def _answer(self, document: object) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+_CHOICE = {"message": {"role": "assistant", "content": "woven"}, "finish_reason": "stop"}
+GENERATOR = {
+    "/v1/models": (200, json.dumps({"data": [{"id": "replay"}]})),
+    "/v1/chat/completions": (200, json.dumps({"choices": [_CHOICE]})),
+    "/info": (200, json.dumps({"self_check": CHECK})),
+}
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Generator)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with answering(GENERATOR) as address:
+        yield f"{address}/v1"
 
 
 def test_it_is_refused_unless_it_is_allowed_and_then_recorded(url: str, tmp_path: Path) -> None:
