@@ -1,7 +1,8 @@
 """OpenAI-compatible API, as far as all backends share it: errors, and the JSON of requests."""
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -17,8 +18,6 @@ _MAX_BODY = 16 * 2**20
 _LONGEST_NAME = 200
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 _ERROR_CODES = {401: "invalid_api_key"}
-
-T = TypeVar("T")
 
 
 class RequestError(Exception):
@@ -54,37 +53,61 @@ def refused(status: int, message: str, headers: Mapping[str, str]) -> web.Respon
     return response
 
 
-async def read_request(request: web.Request, parse: Callable[[bytes], T]) -> T:
-    """Read and parse a request's body.
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A request of a completion; ``document`` is the decoded body."""
+
+    body: bytes
+    document: Mapping[str, object]
+
+    @property
+    def model(self) -> str | None:
+        name = self.document.get("model")
+        return name if isinstance(name, str) else None
+
+    def body_for(self, model: str) -> bytes:
+        """The body with the model's name replaced by ``model``; unchanged if it names none."""
+        if self.model in (None, model):
+            return self.body
+        return json.dumps({**self.document, "model": model}).encode()
+
+    @classmethod
+    def parse(cls, body: bytes) -> "CompletionRequest":
+        """Parse a request body. The engine validates all other fields.
+
+        Raises:
+            RequestError: 400, the body is not a JSON object, or asks for a stream.
+        """
+        try:
+            document = decode_json(body, finite=True)
+        except JsonError as error:
+            message = f"the request body is not JSON that can be used: {error}"
+            raise RequestError(400, message, code="invalid_json") from None
+        if not isinstance(document, dict):
+            raise RequestError(400, "the request body is not a JSON object", code="invalid_json")
+        if document.get("stream") is True:
+            raise RequestError(400, "answers are not streamed; leave out stream")
+        return cls(body, document)
+
+
+async def read_request(request: web.Request, model: str) -> CompletionRequest:
+    """Read and parse the body of a request to the server of ``model``.
 
     Raises:
-        RequestError: 413, the body is too large; or what ``parse`` raises.
+        RequestError: 413, the body is too large; 404, it names another model; or as
+            :meth:`CompletionRequest.parse`.
     """
     try:
-        return await read_body(request, parse, limit=_MAX_BODY)
+        parsed = await read_body(request, CompletionRequest.parse, limit=_MAX_BODY)
     except BodyTooLargeError as error:
         raise RequestError(413, str(error), code="too_large") from None
-
-
-def decode_body(body: bytes) -> object:
-    """Decode the JSON of a request.
-
-    Raises:
-        RequestError: 400, the body is not JSON, or holds more than a request may.
-    """
-    try:
-        return decode_json(body, finite=True)
-    except JsonError as error:
-        message = f"the request body is not JSON that can be used: {error}"
-        raise RequestError(400, message, code="invalid_json") from None
+    if parsed.model not in (None, model):
+        message = f"The model `{shorten_end(str(parsed.model), _LONGEST_NAME)}` does not exist."
+        raise RequestError(404, message, code="model_not_found")
+    return parsed
 
 
 def models_response(name: str, created: int) -> web.Response:
     """The answer to ``GET /v1/models`` of a server of one model, started at ``created``."""
     model = {"id": name, "object": "model", "created": created, "owned_by": "plumbline"}
     return web.json_response({"object": "list", "data": [model]})
-
-
-def unknown_model(name: str) -> RequestError:
-    message = f"The model `{shorten_end(name, _LONGEST_NAME)}` does not exist."
-    return RequestError(404, message, code="model_not_found")

@@ -51,11 +51,7 @@ async def test_token_limit_cuts_the_text(replay: Replay, name: str) -> None:
     [
         b"{not json",
         b"[]",
-        b"{}",
-        b'{"messages": []}',
-        b'{"messages": [{"content": "no role"}]}',
         b'{"messages": [{"role": "user", "content": "?"}], "stream": true}',
-        b'{"messages": [{"role": "user", "content": "?"}], "max_tokens": 0}',
         b"[" * 100_000,
     ],
 )

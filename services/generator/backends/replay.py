@@ -6,25 +6,23 @@ It answers ``/v1/chat/completions`` for the sample that ``X-Request-Id`` names, 
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from services.generator.protocol import (
     WITHOUT_TOKEN,
+    CompletionRequest,
     RequestError,
-    decode_body,
     models_response,
     read_request,
     refused,
-    unknown_model,
 )
 from services.generator.router.metrics import RouterMetrics
 from services.generator.settings import PREFIX, GeneratorSettings
 from shared.completions import RecordedCompletion, read_completions
 from shared.errors import ConfigError, DataError
-from shared.schemas import SampleId, describe
+from shared.schemas import SampleId
 from shared.service.access import Access
 from shared.service.logs import get_logger
 from shared.service.server import Readiness, add_operations, make_application, serve
@@ -32,51 +30,6 @@ from shared.statuses import TokenSource
 
 log = get_logger(__name__)
 _CHARACTERS_PER_TOKEN = 4
-
-
-class _Lenient(BaseModel):
-    # Clients send many sampling parameters; those without an effect here are ignored.
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class _Part(_Lenient):
-    text: str = ""
-
-
-class _Message(_Lenient):
-    role: str
-    content: str | list[_Part] | None = None
-
-    @property
-    def text(self) -> str:
-        if isinstance(self.content, list):
-            return "".join(part.text for part in self.content)
-        return self.content or ""
-
-
-class _ChatRequest(_Lenient):
-    """Body of a request, as far as it has an effect."""
-
-    messages: list[_Message] = Field(min_length=1)
-    model: str | None = None
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
-    stream: bool = False
-
-    @classmethod
-    def parse(cls, body: bytes) -> "_ChatRequest":
-        """Parse a body.
-
-        Raises:
-            RequestError: 400, it is not a valid request, or asks for a stream.
-        """
-        try:
-            request = cls.model_validate(decode_body(body))
-        except ValidationError as error:
-            raise RequestError(400, describe(error)) from None
-        if request.stream:
-            raise RequestError(400, "recorded completions are not streamed")
-        return request
 
 
 class Recordings:
@@ -169,7 +122,7 @@ class _Server:
         outcome = "cancelled"
         with self._in_flight.track_inprogress():
             try:
-                chat = await read_request(request, _ChatRequest.parse)
+                chat = await read_request(request, self._settings.model)
                 response = await self._answer(chat, request.headers.get("X-Request-Id", ""))
                 outcome = "answered"
                 return response
@@ -179,13 +132,11 @@ class _Server:
             finally:
                 self.metrics.requests.labels(outcome).inc()
 
-    async def _answer(self, chat: _ChatRequest, request_id: str) -> web.Response:
-        if chat.model not in (None, self._settings.model):
-            raise unknown_model(str(chat.model))
+    async def _answer(self, chat: CompletionRequest, request_id: str) -> web.Response:
         recorded = self._recordings.find(request_id)
         await asyncio.sleep(self._settings.replay_latency)
-        text, reason, tokens, source = _cut(recorded, chat.max_completion_tokens or chat.max_tokens)
-        prompt_tokens = _estimate("".join(message.text for message in chat.messages))
+        text, reason, tokens, source = _cut(recorded, _limit(chat.document))
+        prompt_tokens = _estimate(_prompt(chat.document))
         self.metrics.tokens.labels("prompt").inc(prompt_tokens)
         self.metrics.tokens.labels("completion").inc(tokens)
         usage = {
@@ -207,6 +158,22 @@ class _Server:
                 "usage": usage,
             }
         )
+
+
+def _limit(request: Mapping[str, object]) -> int | None:
+    limits = (request.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
+
+
+def _prompt(request: Mapping[str, object]) -> str:
+    """The text of the messages; what an engine would refuse counts for nothing."""
+    messages = request.get("messages")
+    parts: list[object] = []
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
+        parts += content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _cut(recorded: RecordedCompletion, limit: int | None) -> tuple[str, str, int, str | None]:

@@ -12,10 +12,9 @@ from services.generator.protocol import (
     models_response,
     read_request,
     refused,
-    unknown_model,
 )
 from services.generator.router.balancer import Balancer
-from services.generator.router.forwarder import Forwarder, RoutedRequest, open_session
+from services.generator.router.forwarder import Forwarder, open_session
 from services.generator.router.health import HealthCheck
 from services.generator.router.metrics import RouterMetrics, scrape
 from services.generator.router.replica import ReplicaFactory
@@ -118,9 +117,7 @@ class Router:
         began = time.monotonic()
         name, outcome = request_id(request.headers), "cancelled"
         try:
-            routed = await read_request(request, RoutedRequest.parse)
-            if routed.model not in (None, self._settings.model):
-                raise unknown_model(str(routed.model))
+            routed = await read_request(request, self._settings.model)
             response = await self._forwarder.forward(request, routed, name)
             outcome = "answered" if response.status == 200 else f"http_{response.status}"
         except RequestError as error:

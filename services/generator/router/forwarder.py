@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import aiohttp
 from aiohttp import web
 
-from services.generator.protocol import RequestError, decode_body
+from services.generator.protocol import CompletionRequest, RequestError
 from services.generator.router.balancer import Balancer, stopping
 from services.generator.router.metrics import RouterMetrics
 from services.generator.router.replica import Engine
@@ -52,39 +52,6 @@ async def open_session() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedRequest:
-    """A request to forward; ``document`` is the decoded body."""
-
-    body: bytes
-    document: Mapping[str, object]
-
-    @property
-    def model(self) -> str | None:
-        name = self.document.get("model")
-        return name if isinstance(name, str) else None
-
-    def body_for(self, model: str) -> bytes:
-        """The body with the model's name replaced by ``model``; unchanged if it names none."""
-        if self.model in (None, model):
-            return self.body
-        return json.dumps({**self.document, "model": model}).encode()
-
-    @classmethod
-    def parse(cls, body: bytes) -> "RoutedRequest":
-        """Parse a request body. The engine validates all but what the router needs.
-
-        Raises:
-            RequestError: 400, the body is not a JSON object, or asks for a stream.
-        """
-        document = decode_body(body)
-        if not isinstance(document, dict):
-            raise RequestError(400, "the request body is not a JSON object", code="invalid_json")
-        if document.get("stream") is True:
-            raise RequestError(400, "answers are not streamed; leave out stream")
-        return cls(body, document)
-
-
 class Forwarder:
     """Forwards requests to replicas.
 
@@ -99,7 +66,7 @@ class Forwarder:
         self._metrics = metrics
 
     async def forward(
-        self, request: web.Request, routed: RoutedRequest, request_id: str
+        self, request: web.Request, routed: CompletionRequest, request_id: str
     ) -> web.Response:
         """Forward a request to the replica with the fewest in flight; returns the response.
 
@@ -135,7 +102,7 @@ class Forwarder:
         return RequestError(502, f"{engine.name}: {message}", code=f"replica_{reason}")
 
     async def _send(
-        self, engine: Engine, path: str, routed: RoutedRequest, headers: Mapping[str, str]
+        self, engine: Engine, path: str, routed: CompletionRequest, headers: Mapping[str, str]
     ) -> web.Response:
         body = routed.body_for(engine.model)
         async with self.session.post(
