@@ -14,7 +14,7 @@ from shared.artifacts import OutputFolder
 from shared.data_lock import hash_file
 from shared.datasets import parquet_rows
 from shared.reference import ProblemReference, is_reference, problem_digest
-from shared.run_record import PromptTemplate, RunRecord
+from shared.run_record import RunRecord
 from shared.schemas import Problem, sha256
 
 _KEYS = {Purpose.TRAIN: "data.train_files", Purpose.VALIDATION: "data.val_files"}
@@ -57,7 +57,7 @@ def check_files(
     if trainer.get("data.prompt_key") not in (None, "prompt"):
         text = "plumb data export writes the prompt into the column prompt"
         yield Finding(Kind.MISTAKE, "data.prompt_key", trainer.get("data.prompt_key"), None, text)
-    known = {(p.dataset, p.problem_id): problem_digest(p) for p in problems}
+    digests = {(p.dataset, p.problem_id): problem_digest(p) for p in problems}
     prompts: dict[Purpose, set[str]] = {purpose: set() for purpose in Purpose}
     validated: Counter[str] = Counter()
     for purpose, key in _KEYS.items():
@@ -66,7 +66,7 @@ def check_files(
             prompts[purpose] |= file.prompts
             yield from _rows(file)
             yield from _export(file, run)
-            yield from _digests(file, known)
+            yield from _digests(file, digests)
             yield from _agents(file, trainer)
             if purpose is Purpose.TRAIN:
                 yield from _trained_on_the_test(file, run)
@@ -80,7 +80,7 @@ def check_files(
 
 def _datasets(validated: Counter[str], run: RunRecord) -> Iterator[Finding]:
     """Compare the data sets of validation with those of the run."""
-    measured: dict[str, int] = {one.dataset: one.problems for one in run.datasets}
+    measured: dict[str, int] = {dataset.dataset: dataset.problems for dataset in run.datasets}
     for name in dict.fromkeys((*validated, *measured)):
         ours, theirs = validated.get(name), measured.get(name)
         kind, text = Kind.DIFFERENCE, "another number of problems"
@@ -96,33 +96,20 @@ def _read(purpose: Purpose, key: str, path: str) -> _File:
     file = _File(purpose, key, path)
     for number, values in parquet_rows(path, _REQUIRED, ("agent_name",)):
         file.sources[str(values["data_source"])] += 1
-        prompt, truth = _prompt(values["prompt"]), _truth(values["reward_model"])
-        if prompt is None or truth is None:
+        try:
+            prompt = "\n".join(str(message.get("content")) for message in values["prompt"])
+            truth = values["reward_model"]["ground_truth"]
+            if is_reference(truth):
+                file.references.append(ProblemReference.parse(truth))
+            else:
+                file.inline += 1
+        except (AttributeError, KeyError, TypeError, ValueError):  # another shape than verl's
             file.malformed.append(number)
             continue
         file.prompts.add(sha256(prompt))
         if isinstance(agent := values.get("agent_name"), str) and agent:
             file.agents.add(agent)
-        if not is_reference(truth):
-            file.inline += 1
-            continue
-        try:
-            file.references.append(ProblemReference.parse(truth))
-        except ValueError:
-            file.malformed.append(number)
     return file
-
-
-def _prompt(messages: object) -> str | None:
-    """The text of chat messages; None if the column has something else."""
-    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
-        return None
-    return "\n".join(str(one.get("content")) for one in messages)
-
-
-def _truth(reward_model: object) -> str | None:
-    truth = reward_model.get("ground_truth") if isinstance(reward_model, dict) else None
-    return truth if isinstance(truth, str) else None
 
 
 def _rows(file: _File) -> Iterator[Finding]:
@@ -150,63 +137,49 @@ def _export(file: _File, run: RunRecord) -> Iterator[Finding]:
     if hash_file(file.path).sha256 != record.files[name].sha256:
         text = f"is not the file that {RECORD} tells of; export again"
         yield file.finding(Kind.MISTAKE, text)
+    other_prompt = "another prompt than the run's; export with the run's config"
     theirs = run.system_prompt.sha256 if run.system_prompt else None
     ours = record.system_prompt.sha256 if record.system_prompt else None
     if ours != theirs:
-        yield Finding(Kind.DIFFERENCE, f"system prompt of {file.path}", ours, theirs, _OTHER_PROMPT)
-    yield from _templates(file, record.prompts, run.prompts or {})
-
-
-_OTHER_PROMPT = "another prompt than the run's; export with the run's config"
-
-
-def _templates(
-    file: _File, ours: Mapping[str, PromptTemplate], theirs: Mapping[str, PromptTemplate]
-) -> Iterator[Finding]:
-    """Compare templates of data sets in both; other data sets must use one that the run has."""
-    hashes = {one.sha256 for one in theirs.values()}
-    for name, template in ours.items():
+        subject = f"system prompt of {file.path}"
+        yield Finding(Kind.DIFFERENCE, subject, ours, theirs, other_prompt)
+    templates = run.prompts or {}
+    hashes = {template.sha256 for template in templates.values()}
+    for name, template in record.prompts.items():
         if name.partition(" (")[0] not in file.sources:
             continue
-        known = theirs.get(name)
-        subject = f"template of {name}"
-        if known and known.sha256 != template.sha256:
-            yield Finding(
-                Kind.DIFFERENCE, subject, template.template, known.template, _OTHER_PROMPT
-            )
-        elif not known and template.sha256 not in hashes:
+        measured, subject = templates.get(name), f"template of {name}"
+        if measured and measured.sha256 != template.sha256:
+            values = template.template, measured.template
+            yield Finding(Kind.DIFFERENCE, subject, *values, other_prompt)
+        elif not measured and template.sha256 not in hashes:
             text = "the run has no prompt of this form"
             yield Finding(Kind.EXPECTED, subject, template.template, None, text)
 
 
-def _digests(file: _File, known: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
-    if not known:
+def _digests(file: _File, digests: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
+    if not digests:
         if file.references:
             text = "references were not compared with prepared data; give it with --data"
             yield file.finding(Kind.EXPECTED, text, len(file.references))
         return
-    missing, changed = [], []
+    missing: list[str] = []
+    changed: list[str] = []
     for reference in file.references:
-        digest = known.get((reference.dataset, reference.problem_id))
-        name = f"{reference.dataset}/{reference.problem_id}"
-        if digest is None:
-            missing.append(name)
-        elif digest != reference.digest:
-            changed.append(name)
-    if missing:
-        text = f"not in the prepared data, so the service refuses them: {_some(missing)}"
-        yield file.finding(Kind.MISTAKE, text, len(missing))
-    if changed:
-        text = f"the prepared data have changed since, so the service refuses: {_some(changed)}"
-        yield file.finding(Kind.MISTAKE, f"{text}; export again", len(changed))
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+        digest = digests.get((reference.dataset, reference.problem_id))
+        if digest != reference.digest:
+            (changed if digest else missing).append(f"{reference.dataset}/{reference.problem_id}")
+    for text, names in (
+        ("not in the prepared data, so the service refuses them", missing),
+        ("the prepared data have changed since, so the service refuses; export again", changed),
+    ):
+        if names:
+            some = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+            yield file.finding(Kind.MISTAKE, f"{text}: {some}", len(names))
 
 
 def _trained_on_the_test(file: _File, run: RunRecord) -> Iterator[Finding]:
-    measured = {one.dataset for one in run.datasets}
+    measured = {dataset.dataset for dataset in run.datasets}
     datasets = {*file.sources, *(reference.dataset for reference in file.references)}
     for name in sorted(datasets & measured):
         text = f"trains on {name}, which the run measured: its figure would mean nothing afterwards"

@@ -11,11 +11,10 @@ from plumbline_reward.responses import (
     Verdict,
     failure,
     parse_object,
-    parse_program_result,
     parse_stream,
     parse_verdict,
 )
-from plumbline_reward.retries import RetryableError, delay, retry_after_seconds
+from plumbline_reward.retries import RetryableError, delay
 
 from tests.clients.stand_in import UNJUDGED, verdict_of
 
@@ -114,33 +113,9 @@ def test_only_the_services_own_4xx_is_final(status: int, header: str | None, bod
         assert not final
 
 
-@given(st.dictionaries(st.sampled_from(["status", "stdout", "stderr", "exit_code"]), _ANYTHING))
-def test_any_change_of_a_program_result_is_valid_or_an_error(changes: dict[str, Any]) -> None:
-    good = {
-        "status": "ok",
-        "stdout": "",
-        "stderr": "",
-        "exit_code": None,
-        "seconds": 1,
-        "truncated": False,
-    }
-    try:
-        result = parse_program_result(good | changes)
-    except RetryableError:
-        return
-    assert isinstance(result.stdout, str)
-    assert isinstance(result.stderr, str)
-
-
 @given(st.integers(1, 10**6), st.none() | st.floats(0, 1e9))
 def test_delays_are_bounded(attempts: int, retry_after: float | None) -> None:
     seconds = delay(attempts, retry_after)
     assert 0 <= seconds <= 75
     if retry_after is not None and retry_after <= 60:
         assert seconds >= retry_after
-
-
-@given(st.text(max_size=40))
-def test_any_retry_after_is_seconds_or_nothing(header: str) -> None:
-    seconds = retry_after_seconds(header)
-    assert seconds is None or 0 <= seconds < math.inf
