@@ -8,9 +8,9 @@ import asyncio
 import json
 import os
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import PurePosixPath
@@ -102,7 +102,8 @@ class ProblemStore:
         self._known: dict[_Name, KnownProblem | DataError] = {}
         self._inline: WeakValueDictionary[str, KnownProblem] = WeakValueDictionary()
         self._records = tempfile.TemporaryFile(prefix="plumbline-reward-")  # noqa: SIM115 - close()
-        self._lock = threading.Lock()
+        # A thread of its own: reading takes seconds, and others of the service must not wait.
+        self._reader = ThreadPoolExecutor(1, "problems")
         for file in (file for path in paths for file in parquet_files(path)):
             self._add(file)
         self._counts = Counter(dataset for dataset, _ in self._groups)
@@ -134,6 +135,7 @@ class ProblemStore:
 
     def close(self) -> None:
         """Remove the temporary file of records."""
+        self._reader.shutdown(cancel_futures=True)
         self._records.close()
 
     async def resolve(
@@ -145,7 +147,8 @@ class ProblemStore:
             RefusedError: An item names a problem that is unknown, has another content, or is not
                 for training, or its inline tests cannot be judged.
         """
-        return await asyncio.to_thread(self._resolve, items, purpose, allow_eval)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reader, self._resolve, items, purpose, allow_eval)
 
     def _resolve(
         self, items: Sequence[ScoreItem], purpose: Purpose, allow_eval: bool
@@ -241,22 +244,19 @@ class ProblemStore:
             RefusedError: The data cannot be read anymore, or the temporary folder is full.
         """
         file, number = group = self._groups[name]
-        with self._lock:
-            if name in self._known:  # another request has just read them
-                return self._known[name]
-            try:
-                problems = read_row_group(file, number)
-                for each, problem in zip(self._names[group], problems, strict=True):
-                    self._known[each] = self._keep(problem)
-            except (OSError, DataError) as error:
-                log.error("problems cannot be read", file=file, reason=str(error))
-                raise RefusedError(
-                    HTTPStatus.SERVICE_UNAVAILABLE,
-                    f"problems cannot be read: {error}; check the data and the space in "
-                    f"{tempfile.gettempdir()}",
-                    retry_after=RETRY_AFTER,
-                ) from None
-            return self._known[name]
+        try:
+            problems = read_row_group(file, number)
+            for each, problem in zip(self._names[group], problems, strict=True):
+                self._known[each] = self._keep(problem)
+        except (OSError, DataError) as error:
+            log.error("problems cannot be read", file=file, reason=str(error))
+            raise RefusedError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"problems cannot be read: {error}; check the data and the space in "
+                f"{tempfile.gettempdir()}",
+                retry_after=RETRY_AFTER,
+            ) from None
+        return self._known[name]
 
     def _keep(self, problem: Problem | DataError) -> KnownProblem | DataError:
         if isinstance(problem, DataError):
