@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from services.aggregator.index.overview import IndexedRun, published_metrics
+from services.aggregator.index.overview import IndexedRun, all_figures, published_metrics
 from shared.analysis.differences import Mismatch, run_differences
 from shared.analysis.measurement import changes, dataset_hashes, measurement_hash
-from shared.analysis.statistics import Metrics, MetricValue, share_over_problems
+from shared.analysis.statistics import Metrics
 from shared.run_record import RunRecord, RunState
 from shared.schemas import describe
-from shared.statuses import FinalStatus
 
 # Runs of one trend, other measurements with their differences, and names of runs in lists.
 _MOST_RUNS, _MOST_OTHERS, _MOST_NAMED = 500, 20, 20
@@ -26,10 +25,6 @@ _TREND = (
     *("accepted_at_1", "accepted_at_1_ci95", "accepted_at_1_bounds", "pass_ratio_mean"),
     *("throughput", "avg_total_gen_tokens", "avg_total_judge_time"),
     *("total_spend_per_solved_tokens", "total_spend_per_solved_judge_time"),
-)
-_SO_FAR = (
-    "SELECT dataset, count(*), sum(accepted), count(DISTINCT problem_id), avg(pass_ratio) "
-    f"FROM samples WHERE run_id = ? AND final_status <> '{FinalStatus.API_ERROR}' GROUP BY dataset"
 )
 
 
@@ -102,12 +97,15 @@ def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
 
 
 def _so_far(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metrics]:
-    metrics: dict[str, Metrics] = {}
-    for name, judged, accepted, problems, ratio in connection.execute(_SO_FAR, (run.id,)):
-        share, interval = share_over_problems(accepted, judged, problems)
-        values: dict[str, MetricValue] = {"accepted_at_1": share, "accepted_at_1_ci95": interval}
-        metrics[name] = {**values, "pass_ratio_mean": ratio}
-    return metrics
+    return {
+        name: {
+            "accepted_at_1": one.accepted_at_1,
+            "accepted_at_1_ci95": one.accepted_at_1_ci95,
+            "pass_ratio_mean": one.pass_ratio_mean,
+        }
+        for name, one in all_figures(connection, run).items()
+        if one.judged
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,6 +257,7 @@ class DatasetFigures:
     accepted_at_1: float | None
     accepted_at_1_ci95: list[float] | None
     samples_cut: int
+    pass_ratio_mean: float | None
     pass_ratios: PassRatioCounts
     output_tokens: Percentiles
     gen_time: Percentiles
@@ -289,6 +290,7 @@ def dataset_figures(
         accepted_at_1=share,
         accepted_at_1_ci95=interval,
         samples_cut=int((left > 0).sum()),
+        pass_ratio_mean=float(ratios.mean()) if len(rows) else None,
         pass_ratios=PassRatioCounts.of(ratios),
         output_tokens=Percentiles.of(tokens),
         gen_time=Percentiles.of(gen_time),
