@@ -1,14 +1,12 @@
-"""The page under each address by which it is reached: names, a port-forward, a proxy, a token."""
+"""The page under each address by which it is reached: names, below a path, with a token."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, expect
+from playwright.sync_api import Browser, Page, Playwright, Route, expect
 from redis import Redis
 
 from shared.service.access import COOKIE
@@ -51,46 +49,12 @@ def port(
         yield port
 
 
-@pytest.fixture(scope="module")
-def forwarded(port: int) -> Iterator[int]:
-    """A port that passes requests on, as ``kubectl port-forward`` and a proxy that keeps Host.
-
-    It serves the page below a path, as an ingress and JupyterHub do; other requests are malformed.
-    """
-    loop, bound, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    ports: list[int] = []
-
-    async def copy(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, prefix: bytes = b""
-    ) -> None:
-        with suppress(ConnectionError):
-            while data := await reader.read(65536):
-                if prefix:
-                    data = b"GET /" + data.removeprefix(b"GET /" + prefix)
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(copy(reader, back, BELOW.encode()), copy(there, writer))
-
-    async def listen() -> None:
-        async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
-            ports.append(server.sockets[0].getsockname()[1])
-            bound.set()
-            await ended.wait()
-
-    def serve() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(listen())
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    assert bound.wait(60)
-    yield ports[0]
-    loop.call_soon_threadsafe(ended.set)
-    thread.join()
+def without_prefix(route: Route) -> None:
+    """Pass a request on as an ingress and JupyterHub do that serve the page below a path."""
+    there = urlsplit(route.request.url)
+    url = there._replace(path=there.path.replace(BELOW, ""), netloc=f"127.0.0.1:{there.port}")
+    headers = {**route.request.headers, "host": there.netloc}
+    route.fulfill(response=route.fetch(url=url.geturl(), headers=headers))
 
 
 def shows_the_run(page: Page) -> None:
@@ -98,13 +62,12 @@ def shows_the_run(page: Page) -> None:
     expect(page.locator("main")).to_contain_text("moving")
 
 
-@pytest.mark.parametrize(("through", "path"), [("port", ""), ("forwarded", BELOW)])
-def test_the_page(
-    through: str, path: str, browser: Browser, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize("path", ["", BELOW])
+def test_the_page(path: str, browser: Browser, port: int) -> None:
     page, _ = new_page(browser)
+    page.route(f"**/{BELOW}**", without_prefix)
     for host in ("localhost", "127.0.0.1", NAME):
-        home = f"http://{host}:{request.getfixturevalue(through)}/{path}"
+        home = f"http://{host}:{port}/{path}"
         page.goto(home)
         shows_the_run(page)
         page.goto(f"{home}#/run/moving")
