@@ -91,19 +91,6 @@ def test_opening_again_keeps_what_is_there_and_adds_what_is_new(ledger: Ledger) 
     assert ledger.problem("d1", "p2") == problem("p2")
 
 
-def test_an_unknown_run_is_empty(ledger: Ledger, redis: Redis) -> None:
-    assert list_runs(redis) == []
-    assert ledger.meta() is None
-    assert ledger.meta_document() == {}
-    assert ledger.plan() is None
-    assert ledger.state() is None
-    assert ledger.completion(P1) is None
-    assert ledger.verdict(P1) is None
-    assert ledger.events() == []
-    assert ledger.last_event() == "0"
-    assert ledger.requeue_lost(set()) == set()
-
-
 def test_meta_data_of_another_version_are_refused_by_name(ledger: Ledger) -> None:
     enter(ledger)
     put_meta(ledger, config={"judge": {"mystery": 1}})

