@@ -427,13 +427,14 @@ async def served_models(
         status, headers, body = await _get(session, server, url, seconds)
         if status != HTTPStatus.OK:
             raise _error(status, headers, body)
-    except OutageError as error:
-        raise UnavailableError(
-            f"cannot reach the generator {url}: {error}; is it running?"
-        ) from None
     except (RetryableError, RejectedError) as error:
+        cause = re.sub("^http_", "HTTP ", str(error))
+        if isinstance(error, OutageError):
+            raise UnavailableError(
+                f"cannot reach the generator {url}: {cause}; is it running?"
+            ) from None
         raise ServiceError(
-            f"generator {url} refused the request ({error}); check the address and "
+            f"generator {url} refused the request ({cause}); check the address and "
             "the API key, in the environment variable that generation.api_key_env names"
         ) from None
     try:
