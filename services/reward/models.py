@@ -183,8 +183,6 @@ class ScoreResult(BaseModel):
     cases_passed: int | None = None
     cases_total: int | None = None
     cases_not_run: int | None = None
-    first_failed: int | None = None
-    denied: bool = False
     judge_seconds: float | None = None
     queue_seconds: float | None = None
     judged: bool = False
@@ -196,7 +194,6 @@ class ScoreResult(BaseModel):
     def document(self) -> dict[str, object]:
         """As JSON: a judged one without reason, an unjudged one without figures."""
         left_out = {"reason", "retry_after"} if self.judged else {"detail", *_FIGURES}
-        left_out |= {"first_failed", "denied"}  # for the signs of reward hacking
         left_out |= {name for name in _IF_KNOWN if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=left_out)
 

@@ -15,7 +15,6 @@ from services.reward.models import (
     ScoreItem,
     ScoreOptions,
     ScoreResult,
-    ScoreRule,
     score_of,
 )
 from services.reward.pending import Answered, Listener, PendingAnswers
@@ -135,24 +134,47 @@ class Scorer:
         options: ScoreOptions,
         answered: Answered | None,
     ) -> ScoreResult:
-        """Make the result of a completion; count and log it, with signs of reward hacking."""
-        train = options.purpose is Purpose.TRAIN
-        weight = self._problems.weight(problem) if train else 1.0
-        result = make_result(item, problem, options.score, answered, weight)
-        self._metrics.count_result(problem.reference.dataset, result)
-        if result.judged:
-            text = hacking.Answered(
-                item.completion,
-                accepted=bool(result.accepted),
-                detail=result.detail,
-                first_failed=result.first_failed,
-                denied=result.denied,
+        """Make the result of a completion; count and log it, with signs of reward hacking.
+
+        ``answered`` is None if the deadline passed first.
+        """
+        dataset = problem.reference.dataset
+        if answered is None or not answered.answer.judged:
+            reason = (answered.answer.detail or "not judged") if answered else DEADLINE_PASSED
+            result = ScoreResult(
+                id=item.id,
+                reference=problem.nameable,
+                reason=reason,
+                retry_after=None if reason == TEST_ERROR else RETRY_AFTER,
             )
-            # A validation repeats its prompts at temperature 0, so equal answers are no sign.
-            prompt = (options.step, problem.reference.text, item.group) if train else None
-            signs = self._meter.signs(text, problem.traits, prompt)
-            self._metrics.count_signs(signs, len(item.completion))
-            self._reward_log.record(item, problem.reference, result, options.step, signs)
+            self._metrics.count_result(dataset, result)
+            return result
+        answer, train = answered.answer, options.purpose is Purpose.TRAIN
+        weight = self._problems.weight(problem) if train else 1.0
+        waited = 0.0 if answered.cached else max(0.0, answered.waited - answer.judge_seconds)
+        result = ScoreResult(
+            **answer.model_dump(exclude={"first_failed", "denied"}),
+            id=item.id,
+            score=weight * score_of(options.score, answer),
+            weight=None if weight == 1 else weight,
+            queue_seconds=round(waited, 6),
+            judged=True,
+            cached=answered.cached,
+            reference=problem.nameable,
+        )
+        self._metrics.count_result(dataset, result)
+        text = hacking.Answered(
+            item.completion,
+            accepted=answer.accepted,
+            detail=answer.detail,
+            first_failed=answer.first_failed,
+            denied=answer.denied,
+        )
+        # A validation repeats its prompts at temperature 0, so equal answers are no sign.
+        prompt = (options.step, problem.reference.text, item.group) if train else None
+        signs = self._meter.signs(text, problem.traits, prompt)
+        self._metrics.count_signs(signs, len(item.completion))
+        self._reward_log.record(item, problem.reference, result, options.step, signs)
         return result
 
     def _admit(self, items: Sequence[ScoreItem]) -> None:
@@ -176,33 +198,3 @@ class Scorer:
     def _hold(self, count: int) -> None:
         self._held += count
         self._metrics.set_pending(self._held)
-
-
-def make_result(
-    item: ScoreItem,
-    problem: KnownProblem,
-    rule: ScoreRule,
-    answered: Answered | None,
-    weight: float = 1.0,
-) -> ScoreResult:
-    """The result of one completion; ``answered`` is None if the deadline passed first."""
-    if answered is None or not answered.answer.judged:
-        reason = (answered.answer.detail or "not judged") if answered else DEADLINE_PASSED
-        return ScoreResult(
-            id=item.id,
-            reference=problem.nameable,
-            reason=reason,
-            retry_after=None if reason == TEST_ERROR else RETRY_AFTER,
-        )
-    answer = answered.answer
-    waited = 0.0 if answered.cached else max(0.0, answered.waited - answer.judge_seconds)
-    return ScoreResult(
-        **answer.model_dump(),
-        id=item.id,
-        score=weight * score_of(rule, answer),
-        weight=None if weight == 1 else weight,
-        queue_seconds=round(waited, 6),
-        judged=True,
-        cached=answered.cached,
-        reference=problem.nameable,
-    )

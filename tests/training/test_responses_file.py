@@ -125,20 +125,6 @@ def test_any_answers_come_back_under_their_numbers(
     }
 
 
-def test_an_earlier_file_stays_when_writing_fails(tmp_path: Path) -> None:
-    path = tmp_path / "responses.parquet"
-    write(path, tmp_path / "run")
-    before = path.read_bytes()
-    torn = finished(tmp_path / "other")
-    (tmp_path / "other" / "generations.jsonl").write_text(
-        GENERATIONS[0].model_dump_json() + '\n{"dataset": 1}\n{}\n'
-    )
-    with pytest.raises(OutputError, match=r"generations\.jsonl:2: not a generation"):
-        ResponsesFile(config(path), []).write(torn, PROBLEMS)
-    assert path.read_bytes() == before
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["other", path.name, "run"]
-
-
 def test_paths_that_are_refused_before_the_run_begins(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
