@@ -115,7 +115,7 @@ def test_a_complete_baseline_is_accepted(baseline):
 def test_warnings_alone_are_exit_code_2(copied):
     change(copied, wandb={"mode": "offline", "sync": "wandb sync /x"})
     done = plumb("accept", "run", folder=copied)
-    assert (done.code, done.line) == (4, "plumb: accepted with warnings: wandb (of 20 checks)")
+    assert (done.code, done.line) == (4, "plumb: accepted with warnings: wandb (of 19 checks)")
     assert "→ wandb sync /x" in done.stdout
     assert plumb("accept", "run", "--without", "wandb", folder=copied).code == 0
 
@@ -132,7 +132,7 @@ def test_what_the_demo_lacks(baseline, tmp_path):
     })  # fmt: skip
     done = plumb("accept", str(folder), folder=tmp_path)
     assert done.code == 1
-    assert done.line == "plumb: not accepted: sets, manifests, qa-logs, wandb (of 20 checks)"
+    assert done.line == "plumb: not accepted: sets, manifests, qa-logs, wandb (of 19 checks)"
     found = rows(done.stdout)
     assert found["sets"] == ["failure"]
     assert found["audit"] == ["warning", "pass"]

@@ -68,7 +68,7 @@ def test_the_artifacts_are_whole_and_agree(demo: Path) -> None:
 def test_acceptance_says_what_the_demo_lacks(demo: Path) -> None:
     done = plumb.plumb(plumb.command("accept", str(demo)))
     assert done.returncode == 1
-    assert done.stderr == "plumb: not accepted: sets, qa-logs, wandb (of 20 checks)\n"
+    assert done.stderr == "plumb: not accepted: sets, qa-logs, wandb (of 19 checks)\n"
     assert "codecontests_valid: 14 of 117 problems" in done.stdout
 
 
