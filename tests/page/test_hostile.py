@@ -132,15 +132,17 @@ def test_samples_and_their_recorded_cases(place: Place, reader: tuple[Page, Watc
     for name, text in TEXTS.items():
         page.goto(place.url + sample_path(name))
         expect(page.locator("h1 bdi")).to_have_text(shown(text))
-        page.locator("div.cases summary").click()
-        expect(page.locator("div.cases").get_by_label("Actual", exact=True)).to_be_visible()
+        recorded = place.url.startswith("http")  # a report has no recorded cases
+        if recorded:
+            page.locator("div.cases summary").click()
+            expect(page.locator("div.cases").get_by_label("Actual", exact=True)).to_be_visible()
         boxes = page.evaluate(_BOXES)
         expected = dict.fromkeys(("Prompt", "Input", "Expected", "Standard error"), shown(text))
         expected["Actual"] = shown(text + "!")
         expected["Completion"] = shown(f"{text}\n```python\n{text}\n```\n{text}")
         cases = dict.fromkeys(("Input", "Standard error", "Compiler"), shown(text))
         cases["Actual"] = shown(text + "!")
-        for where, texts in (("sample", expected), ("cases", cases)):
+        for where, texts in (("sample", expected), ("cases", cases if recorded else {})):
             changed += [
                 (name, where, label) for label in texts if boxes[where].get(label) != texts[label]
             ]
