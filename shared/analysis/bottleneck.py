@@ -12,13 +12,14 @@ from enum import StrEnum
 _TAIL = 0.1
 # Seconds that a tail takes in any run: the last verdict follows the last completion.
 _SHORTEST_TAIL = 2.0
-# A shorter time is none: no rate can be told from it.
+# No rate can be computed from a shorter time.
 _LEAST_SECONDS = 1e-6
 # Share of the sandbox's slots in use from which on they are what verdicts wait for.
 _BUSY = 0.8
 # Completions that a core of the sandbox has in flight at the judges, and those of a process.
 _PLACES, _PLACES_OF_A_PROCESS = 1.25, 16
-SIZING = "docs/sizing.md"
+_CORES = "Add sandbox cores (docs/sizing.md)."
+_PROCESSES = "Add judge processes before sandbox cores (docs/sizing.md)."
 
 
 class Part(StrEnum):
@@ -68,7 +69,7 @@ class RunLoad:
     @property
     def capacity(self) -> float:
         """Programs at a time: the recorded slots, else the most that were seen."""
-        return float(self.slots) if self.slots else self.busiest
+        return float(self.slots or self.busiest)
 
     @property
     def busy(self) -> float | None:
@@ -111,75 +112,51 @@ def bottleneck(load: RunLoad) -> Bottleneck:
     if not load.judged or load.seconds < _LEAST_SECONDS:
         text = "What the run waits for cannot be told: no times of verdicts are known."
         return Bottleneck(Part.UNKNOWN, text)
-    if load.generating_seconds < _LEAST_SECONDS:
-        return Bottleneck(Part.JUDGING, _only_judging(load))
-    if load.tail_seconds > max(_SHORTEST_TAIL, _TAIL * load.seconds):
-        return Bottleneck(Part.JUDGING, _judging(load))
-    return Bottleneck(Part.GENERATION, _generation(load))
-
-
-def _judging(load: RunLoad) -> str:
-    verb = "is" if load.running else "was"
-    went_on = (
-        f"those that wait take {_duration(load.tail_seconds)} more"
-        if load.running
-        else f"judging went on for {_duration(load.tail_seconds)} after the last completion"
-    )
-    found = (
-        f"Judging {verb} the slower part: {_busy(load)} while up to {load.most_waiting:,} "
-        f"completions waited, and {went_on}."
-    )
-    if load.tail_programs < _BUSY * load.capacity and not load.running:
-        return f"{found} {_idle_tail(load)}"
-    return f"{found} {_needs(load)} Add sandbox cores ({SIZING})."
-
-
-def _idle_tail(load: RunLoad) -> str:
-    """Advice where slots were free in the tail, so that more of them would not shorten it."""
-    return (
-        f"But only {load.tail_programs:.2g} of {load.capacity:.2g} slots were busy then, so more "
-        "cores would not shorten it: a few answers took that long, or there are too few judge "
-        f"processes ({SIZING})."
-    )
-
-
-def _only_judging(load: RunLoad) -> str:
-    return (
-        f"The completions are older than the run, so it waited for judging alone: {_busy(load)}, "
-        f"{load.seconds_per_completion:.3g} s in the sandbox per completion. "
-        + (
-            f"Add sandbox cores ({SIZING})."
-            if (load.busy or 0.0) >= _BUSY
-            else f"Add judge processes before sandbox cores ({SIZING})."
-        )
-    )
-
-
-def _generation(load: RunLoad) -> str:
-    verb = "is" if load.running else "was"
-    tokens = f"{load.tokens_per_second:,.0f} tokens/s, " if load.tokens_per_second else ""
-    return (
-        f"Generation {verb} the slower part: {load.in_flight:.3g} requests in flight gave {tokens}"
-        f"{load.completions_per_second:.3g} completions/s, while {_busy(load)}. {_needs(load)} "
-        f"Add replicas of the model, or requests in flight if the server has room ({SIZING})."
-    )
-
-
-def _busy(load: RunLoad) -> str:
-    """How busy the sandbox was, as a clause."""
-    mean = load.sandbox_seconds / load.seconds
+    slots = f"the judges kept {load.sandbox_seconds / load.seconds:.2g} slots of the sandbox busy"
+    busy = f"{slots} (at most {load.busiest:.2g})"
     if load.slots:
         share = f"{100 * (load.busy or 0.0):.0f} %"
-        return f"the judges kept {share} of the sandbox's {load.slots} slots busy"
-    return f"the judges kept {mean:.2g} slots of the sandbox busy (at most {load.busiest:.2g})"
-
-
-def _needs(load: RunLoad) -> str:
-    processes = f"{load.needed_processes} judge process{'es' * (load.needed_processes > 1)}"
-    return (
-        f"To keep up with {load.completions_per_second:.3g} completions/s of "
-        f"{load.seconds_per_completion:.3g} s each, judging needs {load.needed_cores:.2g} sandbox "
-        f"cores and {processes}."
+        busy = f"the judges kept {share} of the sandbox's {load.slots} slots busy"
+    if load.generating_seconds < _LEAST_SECONDS:
+        advice = _CORES if (load.busy or 0.0) >= _BUSY else _PROCESSES
+        return Bottleneck(
+            Part.JUDGING,
+            f"The completions are older than the run, so it waited for judging alone: {busy}, "
+            f"{load.seconds_per_completion:.3g} s in the sandbox per completion. {advice}",
+        )
+    speed = f"{load.completions_per_second:.3g} completions/s"
+    needs = (
+        f"To keep up with {speed} of {load.seconds_per_completion:.3g} s each, judging needs "
+        f"{load.needed_cores:.2g} sandbox cores and {load.needed_processes} judge "
+        f"process{'es' * (load.needed_processes > 1)}."
+    )
+    verb = "is" if load.running else "was"
+    if load.tail_seconds <= max(_SHORTEST_TAIL, _TAIL * load.seconds):
+        tokens = f"{load.tokens_per_second:,.0f} tokens/s, " if load.tokens_per_second else ""
+        return Bottleneck(
+            Part.GENERATION,
+            f"Generation {verb} the slower part: {load.in_flight:.3g} requests in flight gave "
+            f"{tokens}{speed}, while {busy}. {needs} Add replicas of the model, or requests in "
+            "flight if the server has room (docs/sizing.md).",
+        )
+    tail = _duration(load.tail_seconds)
+    tail = (
+        f"those that wait take {tail} more"
+        if load.running
+        else f"judging went on for {tail} after the last completion"
+    )
+    advice = f"{needs} {_CORES}"
+    # Free slots in the tail mean that more of them would not shorten it.
+    if load.tail_programs < _BUSY * load.capacity and not load.running:
+        advice = (
+            f"But only {load.tail_programs:.2g} of {load.capacity:.2g} slots were busy then, so "
+            "more cores would not shorten it: a few answers took that long, or there are too few "
+            "judge processes (docs/sizing.md)."
+        )
+    return Bottleneck(
+        Part.JUDGING,
+        f"Judging {verb} the slower part: {busy} while up to {load.most_waiting:,} completions "
+        f"waited, and {tail}. {advice}",
     )
 
 
