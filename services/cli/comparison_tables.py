@@ -65,8 +65,6 @@ def _comparison_table(comparison: Comparison) -> Table:
         found, ratio = one.accepted_at_1, one.pass_ratio_mean
         name, problems = _text(one.paired.dataset), str(found.problems)
         table.add_row(name, _ACCEPTED, problems, *_cells(found), _flips(one))
-        if one.corrected:
-            table.add_row("", "  corrected for its tests", "", *_cells(one.corrected), "")
         table.add_row("", _pass_ratio_name(one), "", *_cells(ratio), "")
     return table
 

@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterator, Sequence
 from shared.analysis.compare import compare_runs
 from shared.analysis.gate import GateReport, Outcome, evaluate, undecidable_early
 from shared.analysis.gate_policy import NamedPolicy
-from shared.analysis.runs import Columns, ComparedRun, ProblemNote, judges_answers
+from shared.analysis.runs import Columns, ComparedRun, ProblemNote
 from shared.analysis.sequential import order_key
 from shared.errors import ConfigError
 from shared.ledger import Ledger
-from shared.outlines import ProblemOutline
 from shared.plan import RunPlan
+from shared.reference import problem_digest
 from shared.run_record import RunRecord, StoppedEarly
 from shared.schemas import SampleId
 
@@ -102,17 +102,11 @@ class UntilDecided:
 
     def _read(self, ledger: Ledger, problems: Sequence[_Problem]) -> None:
         samples = [sample for problem in problems for sample in self._samples[problem]]
-        methods = {}
         for verdict in ledger.verdicts(samples):
             self._columns.setdefault(verdict.dataset, Columns()).add(verdict)
-            if judges_answers(verdict.method):
-                methods[verdict.dataset, verdict.problem_id] = verdict.method, verdict.checker
-        meta = ledger.meta()
         for problem in ledger.problems([self._samples[name][0] for name in problems]):
-            outline = ProblemOutline.of(problem, meta) if meta else None
-            method, checker = methods.get((problem.dataset, problem.problem_id), (None, None))
             self._notes.setdefault(problem.dataset, {})[problem.problem_id] = ProblemNote(
-                outline.digest if outline else "", method=method, checker=checker
+                problem_digest(problem)
             )
         self._counted += len(problems)
 

@@ -1,14 +1,13 @@
 """Comparison of two runs: paired samples, differences, gained and lost answers."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from shared.analysis.bootstrap import Floats
 from shared.analysis.contests import Ints, contest_clusters
-from shared.analysis.corrected import corrected_difference, corrected_share
 from shared.analysis.differences import Mismatch, run_differences
 from shared.analysis.paired import PairedDifference, paired_differences
 from shared.analysis.paired_slices import SliceDifference, problem_buckets, slice_differences
@@ -172,10 +171,7 @@ class PairedSamples:
     @cached_property
     def buckets(self) -> dict[str, dict[str, Ints]]:
         """Places in ``problem_ids`` by dimension and bucket."""
-        first, second = self.columns(lambda verdicts: verdicts.judge_time)
-        seconds = self.problem_means((first + second) / 2)
-        facts = [self._facts(problem_id) for problem_id in self.problem_ids]
-        return problem_buckets(facts, seconds)
+        return problem_buckets([self._facts(problem_id) for problem_id in self.problem_ids])
 
     def _facts(self, problem_id: str) -> ProblemFacts:
         """The facts of a problem, by the run that knows them."""
@@ -236,31 +232,6 @@ class DatasetComparison:
             low, high = values[1], paired.columns(lambda verdicts: verdicts.pass_ratio_high)
             values += [(high[0], low[1]), (low[0], high[1])]
         return paired.differences(values)
-
-    @cached_property
-    def corrected(self) -> PairedDifference | None:
-        """accepted@1 corrected by the certificate that both runs have of all these problems."""
-        tests, other = (run.record.tests_of(self.paired.dataset) for run in self.paired.runs)
-        found = self.accepted_at_1
-        if tests is None or other is None or tests.sha256 != other.sha256 or other.why_not:
-            return None
-        if (rates := tests.usable) is None or found.difference is None or found.ci95 is None:
-            return None
-        difference = corrected_difference(found.difference, found.ci95, rates)
-        first, second = (
-            corrected_share(share or 0.0, found.problems, rates)
-            for share in (found.first, found.second)
-        )
-        if first is None or second is None:
-            return None
-        return replace(
-            found,
-            first=first.value,
-            second=second.value,
-            difference=difference.value,
-            ci95=difference.ci95,
-            detectable=found.detectable and found.detectable / rates.power,
-        )
 
     @cached_property
     def slices(self) -> dict[str, dict[str, SliceDifference]]:
@@ -361,14 +332,11 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     # Where no problem is known to be the same, it is the whole data that differ.
     matched = [one.dataset for one in paired if one.same_data or len(one)]
     settings = run_differences(first.record, second.record, names, matched)
-    # Problems have checkers of their own, so verdicts can differ where the configurations do not.
-    configured = any(one.what.endswith((".method", ".checker")) for one in settings.protocol)
-    judged = [] if configured else [found for one in paired for found in _method_mismatch(one)]
     return Comparison(
         first=first,
         second=second,
         datasets=[DatasetComparison(one) for one in paired],
-        mismatches=[*settings.protocol, *judged],
+        mismatches=settings.protocol,
         unknown=settings.unknown,
         noted=settings.noted,
     )
@@ -448,18 +416,6 @@ def _same_problem(dataset: str, problem_id: str, first: ComparedRun, second: Com
     return bool(ours) and ours == theirs
 
 
-def _method_mismatch(paired: PairedSamples) -> Iterator[Mismatch]:
-    """The first problem that the runs judged with different methods or checkers."""
-    for problem_id in paired.problem_ids:
-        ours, theirs = (run.note(paired.dataset, problem_id) for run in paired.runs)
-        if ours.method is None or theirs.method is None:
-            continue
-        if (ours.method, ours.checker) != (theirs.method, theirs.checker):
-            what = f"method and checker of {paired.dataset} {problem_id}"
-            yield Mismatch(what, *(f"{one.method} and {one.checker}" for one in (ours, theirs)))
-            return
-
-
 # The JSON document
 
 
@@ -482,7 +438,6 @@ class DatasetDocument:
     samples_cut: int
     left_out: Unpaired
     accepted_at_1: PairedDifference
-    accepted_at_1_corrected: PairedDifference | None
     pass_ratio_mean: PairedDifference
     pass_ratio_bounds: PassRatioBounds | None
     statuses: dict[FinalStatus, dict[FinalStatus, int]]
@@ -558,7 +513,6 @@ def dataset_document(compared: DatasetComparison, *, flips: bool) -> DatasetDocu
         samples_cut=paired.cut,
         left_out=paired.unpaired,
         accepted_at_1=compared.accepted_at_1,
-        accepted_at_1_corrected=compared.corrected,
         pass_ratio_mean=compared.pass_ratio_mean,
         pass_ratio_bounds=compared.pass_ratio_bounds,
         statuses=_status_counts(paired),

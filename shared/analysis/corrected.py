@@ -98,21 +98,3 @@ def corrected_share(share: float, problems: int, rates: SuiteRates) -> Corrected
     half = Z95 * math.sqrt(variance) / (q0 + q1 - 1)
     low, high = (min(1.0, max(0.0, theta + shift + sign * half)) for sign in (-1, 1))
     return Corrected(value, enclosing(low, high, value))
-
-
-def corrected_difference(difference: float, ci95: Sequence[float], rates: SuiteRates) -> Corrected:
-    """Correct the difference of two shares on the same usable tests: it grows by 1 / (q0 + q1 - 1).
-
-    The interval adds the variance of the rates to that of the difference (delta method).
-    """
-    power = rates.power
-    spread = sum(
-        one.rate * (1 - one.rate) / one.effective for one in (rates.negative, rates.positive)
-    )
-    of_rates = Z95 * abs(difference) / power**2 * math.sqrt(spread)
-    value = difference / power
-    low, high = (
-        math.copysign(math.hypot((end - difference) / power, of_rates), sign) + value
-        for end, sign in zip(ci95, (-1, 1), strict=True)
-    )
-    return Corrected(value, [low, high])

@@ -1,20 +1,36 @@
 """Differences in settings of two runs: in the protocol, or in settings that may vary."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from shared.config_differences import compare_configs
-from shared.protocol import LeafDifference, differences, shown
+from pydantic import JsonValue
+
+from shared.config import Config
+from shared.protocol import LeafDifference, Role, differences, shown, values
 from shared.run_record import RunRecord
 
-_TEMPLATES = "data.templates."
+TEMPLATES = "data.templates."
+SELECTING = ("data.limit", "data.exclude_quality")
+"""Settings by which a run has a part of the problems."""
 # Settings by which answers are made; of recorded completions nobody knows them.
-_ANSWERING = ("actor_rollout_ref.rollout.", "data.system_prompt", "generation.stop", _TEMPLATES)
-# Settings by which a run has a part of the problems.
-_SELECTING = ("data.limit", "data.exclude_quality")
+_ANSWERING = ("actor_rollout_ref.rollout.", "data.system_prompt", "generation.stop", TEMPLATES)
+_JUDGE = "judge."
 _NOT_RECORDED = "not recorded"
 _DIGITS = 8  # of a hash, in messages
 _NAMED = 3  # data sets with the same kind of difference, in messages
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDifferences:
+    """Differences between two configurations, by the role of the leaf.
+
+    ``protocol``: the runs are not the same measurement. ``subject``: the settings that a comparison
+    is about (model, seed). ``numerics``: engine settings that can change low bits of the results.
+    """
+
+    protocol: list[LeafDifference]
+    subject: list[LeafDifference]
+    numerics: list[LeafDifference]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +63,51 @@ class RunDifferences:
     noted: list[Mismatch]
 
 
+def protocol_on(config: Config, dataset: str) -> dict[str, JsonValue]:
+    """The protocol as it takes effect on one data set, without the model and the seeds.
+
+    A judge setting has the data set's own value or the general one, so the same measurement that
+    is written in two ways has the same protocol.
+    """
+    judge = config.judge.for_dataset(dataset)
+    templates = {name: text for name, text in config.data.templates.items() if name == dataset}
+    narrowed = config.model_copy(
+        update={
+            "judge": judge.model_copy(update={"datasets": {}, "checker": judge.effective_checker}),
+            "data": config.data.model_copy(update={"templates": templates}),
+        }
+    )
+    return values(narrowed, lambda leaf: leaf.role is Role.PROTOCOL and not leaf.subject)
+
+
+def compare_configs(first: Config, second: Config, datasets: Sequence[str]) -> ConfigDifferences:
+    """Compare two configurations as they take effect on the data sets that both runs have."""
+    configs = (first, second)
+    return ConfigDifferences(
+        protocol=list(_protocol_differences(first, second, datasets or [""])),
+        subject=differences(*(values(one, lambda leaf: leaf.subject) for one in configs)),
+        numerics=differences(*(values(one, lambda leaf: leaf.numerics) for one in configs)),
+    )
+
+
+def _protocol_differences(
+    first: Config, second: Config, datasets: Sequence[str]
+) -> Iterator[LeafDifference]:
+    """Name a judge setting once where it differs alike on all data sets, else for each of them."""
+    by_path: dict[str, dict[str, LeafDifference]] = {}
+    for dataset in datasets:
+        for leaf in differences(protocol_on(first, dataset), protocol_on(second, dataset)):
+            by_path.setdefault(leaf.path, {})[dataset] = leaf
+    for path, leaves in by_path.items():
+        alike = len(leaves) == len(datasets) and len(set(map(str, leaves.values()))) == 1
+        if alike or not path.startswith(_JUDGE):
+            yield next(iter(leaves.values()))
+        else:
+            setting = path.removeprefix(_JUDGE)
+            for dataset, leaf in leaves.items():
+                yield replace(leaf, path=f"{_JUDGE}datasets.{dataset}.{setting}")
+
+
 def run_differences(
     first: RunRecord, second: RunRecord, datasets: Sequence[str], matched: Sequence[str]
 ) -> RunDifferences:
@@ -58,29 +119,30 @@ def run_differences(
         datasets: The data sets of both.
         matched: Those whose problems were found to be the same, one by one.
     """
-    found = compare_configs(first.config, second.config, datasets)
-    prompts = _prompt_differences(first, second, datasets, found.protocol)
-    brought = [run for run in (first, second) if run.completions is not None]
-    protocol, unknown, selecting = [], [], []
-    for leaf in found.protocol:
-        if leaf.path.startswith(_TEMPLATES):
-            continue
-        if leaf.path.startswith(_SELECTING) and set(matched) == set(datasets):
+    settings = compare_configs(first.config, second.config, datasets)
+    protocol, unknown, selecting, templates = [], [], [], []
+    recorded = [run.completions is None for run in (first, second)]
+    for leaf in settings.protocol:
+        if leaf.path.startswith(TEMPLATES):
+            templates.append(_setting(leaf))
+        elif leaf.path.startswith(SELECTING) and set(matched) == set(datasets):
             selecting.append(leaf)
-        elif leaf.path.startswith(_ANSWERING) and brought:
-            unknown.append(_setting(leaf, *(run not in brought for run in (first, second))))
+        elif leaf.path.startswith(_ANSWERING) and not all(recorded):
+            unknown.append(_setting(leaf, *recorded))
         else:
             protocol.append(_setting(leaf))
     deciding, timing = _environment_differences(first, second)
+    prompts, doubtful = _prompt_differences(first, second, datasets, templates)
     unmatched = [name for name in datasets if name not in matched]
-    data = (_data_hashes(run, unmatched) for run in (first, second))
+    data = (
+        {one.dataset: one.sha256 for one in run.datasets if one.dataset in unmatched}
+        for run in (first, second)
+    )
+    noted = [_setting(one) for one in (*settings.subject, *settings.numerics, *selecting)]
     return RunDifferences(
-        protocol=[*protocol, *deciding, *prompts.protocol, *_hashes("data", *data)],
-        unknown=[*unknown, *prompts.unknown],
-        noted=[
-            *(_setting(one) for one in (*found.subject, *found.numerics, *selecting)),
-            *timing,
-        ],
+        protocol=[*protocol, *deciding, *prompts, *_hashes("data", *data)],
+        unknown=[*unknown, *doubtful],
+        noted=[*noted, *timing],
     )
 
 
@@ -92,43 +154,37 @@ def _environment_differences(
         return [], []
     ours, theirs = first.environments[0], second.environments[0]
     return (
-        [Mismatch(*found, rejudge=True) for found in ours.deciding(theirs)],
-        [Mismatch(*found) for found in ours.timing(theirs)],
+        [Mismatch(*difference, rejudge=True) for difference in ours.deciding(theirs)],
+        [Mismatch(*difference) for difference in ours.timing(theirs)],
     )
 
 
 def _prompt_differences(
-    first: RunRecord,
-    second: RunRecord,
-    datasets: Sequence[str],
-    settings: Sequence[LeafDifference],
-) -> RunDifferences:
-    """Differences in the configured templates, if the recorded prompts differ.
+    first: RunRecord, second: RunRecord, datasets: Sequence[str], configured: list[Mismatch]
+) -> tuple[list[Mismatch], list[Mismatch]]:
+    """Differences in prompts, and what only one run recorded.
 
     A data set without a configured template has the default of the version that made the run. So
     recorded prompts can differ although the configurations are equal (the default has changed), and
     be equal although the configurations differ (one run has the default as its configured
-    template).
+    template). The configured templates are named if the recorded prompts differ, or are unknown.
     """
-    configured = [_setting(one) for one in settings if one.path.startswith(_TEMPLATES)]
-    ours, theirs = (_prompt_hashes(run, datasets) for run in (first, second))
+    ours, theirs = (prompt_hashes(run, datasets) for run in (first, second))
     if not ours and not theirs:
-        return RunDifferences(configured, [], [])
+        return configured, []
     both = ours.keys() & theirs.keys()
-    recorded = _hashes("prompt template", *(_only(both, found) for found in (ours, theirs)))
-    one_sided = (_only(found.keys() - both, found) for found in (ours, theirs))
-    return RunDifferences(
-        protocol=configured if recorded and configured else recorded,
-        unknown=_hashes("prompt template", *one_sided),
-        noted=[],
+    differing = _hashes("prompt template", _only(both, ours), _only(both, theirs))
+    one_sided = _hashes(
+        "prompt template", _only(ours.keys() - both, ours), _only(theirs.keys() - both, theirs)
     )
+    return (configured if differing and configured else differing), one_sided
 
 
-def _only(names: Collection[str], found: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in found.items() if name in names}
+def _only(names: Collection[str], hashes: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in hashes.items() if name in names}
 
 
-def _prompt_hashes(run: RunRecord, datasets: Sequence[str]) -> dict[str, str]:
+def prompt_hashes(run: RunRecord, datasets: Iterable[str]) -> dict[str, str]:
     """SHA-256 by template; a data set may have one template per kind of test: ``name (kind)``."""
     return {
         name: prompt.sha256
@@ -137,15 +193,11 @@ def _prompt_hashes(run: RunRecord, datasets: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _data_hashes(run: RunRecord, datasets: Sequence[str]) -> dict[str, str]:
-    return {one.dataset: one.sha256 for one in run.datasets if one.dataset in datasets}
-
-
-def _setting(found: LeafDifference, *recorded: bool) -> Mismatch:
+def _setting(leaf: LeafDifference, *recorded: bool) -> Mismatch:
     """A setting that differs; ``recorded`` tells for each run whether it is known."""
-    values = zip((found.first, found.second), recorded or (True, True), strict=True)
-    first, second = [shown(value) if known else _NOT_RECORDED for value, known in values]
-    return Mismatch(found.path, first, second, rejudge=found.path == "judge.rules")
+    sides = zip((leaf.first, leaf.second), recorded or (True, True), strict=True)
+    first, second = [shown(value) if known else _NOT_RECORDED for value, known in sides]
+    return Mismatch(leaf.path, first, second, rejudge=leaf.path == "judge.rules")
 
 
 def _hashes(what: str, first: Mapping[str, str], second: Mapping[str, str]) -> list[Mismatch]:
@@ -153,25 +205,22 @@ def _hashes(what: str, first: Mapping[str, str], second: Mapping[str, str]) -> l
     differing = differences(first, second)
     if not differing:
         return []
-    names = [one.path for one in differing]
+    names = [leaf.path for leaf in differing]
     sets = names[0] if len(names) == 1 else f"{len(names)} data sets ({_listed(names)})"
+    sides = ([leaf.first for leaf in differing], [leaf.second for leaf in differing])
     return [
         Mismatch(
             f"the SHA-256 of the {what} of {sets}",
-            *(_listed(map(_short, values)) for values in _columns(differing)),
+            *(_listed(_short(value) for value in side) for side in sides),
         )
     ]
 
 
-def _columns(found: Sequence[LeafDifference]) -> tuple[list[object], list[object]]:
-    return [one.first for one in found], [one.second for one in found]
-
-
-def _short(sha256: object) -> str:
+def _short(sha256: JsonValue) -> str:
     return _NOT_RECORDED if sha256 is None else str(sha256)[:_DIGITS]
 
 
 def _listed(texts: Iterable[str]) -> str:
     """Different texts, the first few by name."""
-    each = list(dict.fromkeys(texts))
-    return ", ".join([*each[:_NAMED], *(["…"] if len(each) > _NAMED else [])])
+    names = list(dict.fromkeys(texts))
+    return ", ".join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])

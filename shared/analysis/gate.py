@@ -3,15 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self
 
 from shared.analysis.bootstrap import Floats
-from shared.analysis.compare import Comparison, DatasetComparison, PairedSamples
+from shared.analysis.compare import Comparison, DatasetComparison
 from shared.analysis.gate_policy import (
     Confidence,
     CostRule,
     DatasetRules,
-    DifferenceRule,
     IncreaseRule,
     Policy,
 )
@@ -210,22 +208,22 @@ def _of_dataset(
         fails = finding.outcome is Outcome.FAIL
         yield finding if fails or not partial else _of_a_part(finding)
     ranges = _Ranges(one, rules.min_problems, sequential=sequential, partial=partial)
-    if rules.accepted_at_1:
-        found = ranges.accepted(rules.accepted_at_1)
-        finding = _min_difference(name, "accepted_at_1", rules.accepted_at_1, found)
+    if rule := rules.accepted_at_1:
+        limit = rule.min_difference
+        found = ranges.of(rule.confidence, limit, lambda: [one.accepted_at_1], _accepted)
+        finding = _difference(name, "accepted_at_1", limit, found)
         undecided = finding.outcome is Outcome.UNDECIDED and not sequential
         if undecided and one.accepted_at_1.problems:
             finding = replace(finding, why=f"{finding.why} ({_reach(one.accepted_at_1.problems)})")
-        if one.corrected:
-            found_text = f"{finding.found}; corrected for the tests {_shown(one.corrected)}"
-            finding = replace(finding, found=found_text)
         yield finding
-    if rules.pass_ratio_mean:
-        found = ranges.pass_ratio(rules.pass_ratio_mean)
-        yield _min_difference(name, "pass_ratio_mean", rules.pass_ratio_mean, found)
-    for rate, limit in rules.error_rates.items():
-        status = FinalStatus(rate.removesuffix("_rate"))
-        yield _max_increase(name, rate, limit, ranges.with_status(status, limit))
+    if rule := rules.pass_ratio_mean:
+        limit, bounds = rule.min_difference, one.pass_ratio_bounds
+        fixed = [bounds.worst, bounds.best] if bounds else [one.pass_ratio_mean]
+        values = (_pass_ratio, _pass_ratio_high)
+        found = ranges.of(rule.confidence, limit, lambda: fixed, *values)
+        yield _difference(name, "pass_ratio_mean", limit, found)
+    for rate, increase in rules.error_rates.items():
+        yield _error_rate(rate, increase, ranges)
     for cost, limits in rules.costs.items():
         for finding in _cost(name, cost, limits, comparison):
             yield _of_a_part(finding) if partial else finding
@@ -241,6 +239,18 @@ def _reach(problems: int) -> str:
     return f"{problems} problems reach ±{100 * half:.2f} at best"
 
 
+def _error_rate(rate: str, rule: IncreaseRule, ranges: "_Ranges") -> Finding:
+    paired, status = ranges.one.paired, FinalStatus(rate.removesuffix("_rate"))
+
+    def has_status(verdicts: DatasetVerdicts) -> Floats:
+        return verdicts.has_status(status)
+
+    found = ranges.of(
+        rule.confidence, rule.max_increase, lambda: [paired.difference(has_status)], has_status
+    )
+    return _difference(paired.dataset, rate, rule.max_increase, found, most=True)
+
+
 def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -> Iterator[Finding]:
     first = _number(comparison.first.summary.get(dataset), metric)
     second = _number(comparison.second.summary.get(dataset), metric)
@@ -249,10 +259,6 @@ def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -
     if limits.max_ratio is not None:
         times = None if first is None or second is None else ratio(second, first)
         yield _at_most(dataset, metric, times, limits.max_ratio, of="B / A")
-
-
-def _has_status(status: FinalStatus) -> _Value:
-    return lambda verdicts: verdicts.has_status(status)
 
 
 def _number(metrics: Mapping[str, object] | None, name: str) -> float | None:
@@ -267,9 +273,9 @@ def _at_most(
     limit = f"{of} ≤ {most:g}"
     if found is None:
         return Finding(dataset, rule, limit, "unknown", Outcome.UNDECIDED, "not in the summary")
-    if found <= most + _TOLERANCE * abs(most):
-        return Finding(dataset, rule, limit, f"{found:.4g}", Outcome.PASS, "within")
-    return Finding(dataset, rule, limit, f"{found:.4g}", Outcome.FAIL, "beyond")
+    within = found <= most + _TOLERANCE * abs(most)
+    outcome, why = (Outcome.PASS, "within") if within else (Outcome.FAIL, "beyond")
+    return Finding(dataset, rule, limit, f"{found:.4g}", outcome, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,48 +286,6 @@ class _Range:
     high: float | None
     whole: str
     shown: str
-
-    @classmethod
-    def of(cls, found: PairedDifference, confidence: Confidence) -> Self:
-        if confidence is Confidence.POINT:
-            return cls(found.difference, found.difference, "difference", _shown(found))
-        low, high = found.ci95 or (None, None)
-        return cls(low, high, "whole interval", _shown(found))
-
-    @classmethod
-    def of_pass_ratio(cls, one: DatasetComparison, confidence: Confidence) -> Self:
-        """The pass ratio may be anything that the cases that were not run leave open."""
-        bounds = one.pass_ratio_bounds
-        if bounds is None:
-            return cls.of(one.pass_ratio_mean, confidence)
-        worst, best = cls.of(bounds.worst, confidence), cls.of(bounds.best, confidence)
-        shown = f"{worst.shown} to {best.shown}, {one.paired.cut} cut"
-        return cls(worst.low, best.high, "whole range", shown)
-
-    @classmethod
-    def anytime(
-        cls, paired: PairedSamples, limit: float, first: int, least: _Value, most: _Value
-    ) -> Self:
-        """The confidence sequence when ``limit`` was decided, in the second run's random order."""
-        seed = paired.runs[1].record.seed
-        order = sorted(
-            range(len(paired.problem_ids)),
-            key=lambda place: order_key(seed, paired.dataset, paired.problem_ids[place]),
-        )
-        low, high = (
-            paired.problem_means(paired.columns(ours)[1] - paired.columns(theirs)[0])[order]
-            for ours, theirs in ((least, most), (most, least))
-        )
-        found = sequential_mean(low, high, limit, first)
-        difference = PairedDifference(
-            found.problems, difference=found.mean, ci95=[found.low, found.high]
-        )
-        shown = f"{_shown(difference)} after {found.problems} of {len(order)}"
-        return cls(found.low, found.high, "whole anytime-valid interval", shown)
-
-    @property
-    def negated(self) -> "_Range":
-        return replace(self, low=_negated(self.high), high=_negated(self.low))
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,28 +300,58 @@ class _Ranges:
     sequential: bool
     partial: bool
 
-    def accepted(self, rule: DifferenceRule) -> _Range:
-        anytime = self._anytime(rule, rule.min_difference, _accepted, _accepted)
-        return anytime or _Range.of(self.one.accepted_at_1, rule.confidence)
+    def of(
+        self,
+        confidence: Confidence,
+        limit: float,
+        fixed: Callable[[], Sequence[PairedDifference]],
+        least: _Value,
+        most: _Value | None = None,
+    ) -> _Range:
+        """The range of a difference.
 
-    def pass_ratio(self, rule: DifferenceRule) -> _Range:
-        anytime = self._anytime(rule, rule.min_difference, _pass_ratio, _pass_ratio_high)
-        return anytime or _Range.of_pass_ratio(self.one, rule.confidence)
+        Args:
+            confidence: That of the rule.
+            limit: What a sequential test decides about.
+            fixed: The difference over all problems, or the least and the greatest that the cases
+                which were not run leave open.
+            least: The value of each sample for a sequential test.
+            most: The value if all cases that were not run passed.
+        """
+        point = confidence is Confidence.POINT
+        if point and self.partial:
+            return _Range(None, None, "", "–")
+        if self.sequential and not point:
+            return self._anytime(limit, least, most or least)
+        ranges = []
+        for one in fixed():
+            low, high = (one.difference,) * 2 if point else one.ci95 or (None, None)
+            name = "difference" if point else "whole interval"
+            ranges.append(_Range(low, high, name, _shown(one)))
+        worst, best = ranges[0], ranges[-1]
+        if len(ranges) == 1:
+            return worst
+        shown = f"{worst.shown} to {best.shown}, {self.one.paired.cut} cut"
+        return _Range(worst.low, best.high, "whole range", shown)
 
-    def with_status(self, status: FinalStatus, rule: IncreaseRule) -> _Range:
-        value = _has_status(status)
-        anytime = self._anytime(rule, rule.max_increase, value, value)
-        return anytime or _Range.of(self.one.paired.difference(value), rule.confidence)
-
-    def _anytime(
-        self, rule: DifferenceRule | IncreaseRule, limit: float, least: _Value, most: _Value
-    ) -> _Range | None:
-        """None where a fixed number of problems decides."""
-        if rule.confidence is Confidence.POINT:
-            return _Range(None, None, "", "–") if self.partial else None
-        if not self.sequential:
-            return None
-        return _Range.anytime(self.one.paired, limit, self.first, least, most)
+    def _anytime(self, limit: float, least: _Value, most: _Value) -> _Range:
+        """The confidence sequence when ``limit`` was decided, in the second run's random order."""
+        paired = self.one.paired
+        seed = paired.runs[1].record.seed
+        order = sorted(
+            range(len(paired.problem_ids)),
+            key=lambda place: order_key(seed, paired.dataset, paired.problem_ids[place]),
+        )
+        low, high = (
+            paired.problem_means(paired.columns(ours)[1] - paired.columns(theirs)[0])[order]
+            for ours, theirs in ((least, most), (most, least))
+        )
+        found = sequential_mean(low, high, limit, self.first)
+        difference = PairedDifference(
+            found.problems, difference=found.mean, ci95=[found.low, found.high]
+        )
+        shown = f"{_shown(difference)} after {found.problems} of {len(order)}"
+        return _Range(found.low, found.high, "whole anytime-valid interval", shown)
 
 
 def _accepted(verdicts: DatasetVerdicts) -> Floats:
@@ -372,18 +366,17 @@ def _pass_ratio_high(verdicts: DatasetVerdicts) -> Floats:
     return verdicts.pass_ratio_high
 
 
-def _min_difference(dataset: str, metric: str, rule: DifferenceRule, found: _Range) -> Finding:
-    """A lower limit of a difference of shares; shown in percentage points."""
-    outcome, why = _decide(found, rule.min_difference)
-    limit = f"B - A ≥ {100 * rule.min_difference:+.2f}"
-    return Finding(dataset, metric, limit, found.shown, outcome, why)
-
-
-def _max_increase(dataset: str, metric: str, rule: IncreaseRule, found: _Range) -> Finding:
-    """An upper limit of a difference."""
-    outcome, why = _decide(found.negated, -rule.max_increase)
-    limit = f"B - A ≤ {100 * rule.max_increase:+.2f}"
-    return Finding(dataset, metric, limit, found.shown, outcome, why)
+def _difference(
+    dataset: str, metric: str, limit: float, found: _Range, *, most: bool = False
+) -> Finding:
+    """A lower, or upper, limit of a difference of shares; shown in percentage points."""
+    if most:
+        low, high = (None if end is None else -end for end in (found.high, found.low))
+        outcome, why = _decide(replace(found, low=low, high=high), -limit)
+    else:
+        outcome, why = _decide(found, limit)
+    text = f"B - A {'≤' if most else '≥'} {100 * limit:+.2f}"
+    return Finding(dataset, metric, text, found.shown, outcome, why)
 
 
 def _decide(found: _Range, least: float) -> tuple[Outcome, str]:
@@ -404,7 +397,3 @@ def _shown(found: PairedDifference) -> str:
     if found.ci95 is None:
         return difference
     return f"{difference} ({100 * found.ci95[0]:+.2f} … {100 * found.ci95[1]:+.2f})"
-
-
-def _negated(value: float | None) -> float | None:
-    return None if value is None else -value

@@ -11,16 +11,13 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
+from shared.analysis.differences import SELECTING, TEMPLATES, prompt_hashes, protocol_on
 from shared.analysis.statistics import MetricValue
 from shared.config import Config
-from shared.config_differences import protocol_on
 from shared.run_record import DatasetRecord, RunRecord
 
 T = TypeVar("T")
 _HASH_DIGITS = 16
-# Settings that say which problems a run has: their hash says more.
-_SELECTING = ("data.limit", "data.exclude_quality")
-_TEMPLATES = "data.templates."
 # Settings that differ between the checkpoints of a training, so that their protocol is found once.
 _NEVER_PROTOCOL: dict[str, bool | set[str]] = {
     "run": True,
@@ -74,12 +71,8 @@ def _measured(record: RunRecord, dataset: DatasetRecord, config: str) -> JsonVal
     where these are known.
     """
     name = dataset.dataset
-    templates: dict[str, JsonValue] = {
-        key: found.sha256
-        for key, found in (record.prompts or {}).items()
-        if key == name or key.startswith(f"{name} (")
-    }
-    left_out = (*(_SELECTING if dataset.sha256 else ()), *((_TEMPLATES,) if templates else ()))
+    templates: dict[str, JsonValue] = {**prompt_hashes(record, [name])}
+    left_out = (*(SELECTING if dataset.sha256 else ()), *((TEMPLATES,) if templates else ()))
     protocol = {
         path: value
         for path, value in _protocol(config, name).items()

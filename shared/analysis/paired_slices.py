@@ -1,7 +1,6 @@
-"""Paired difference per slice of a data set: difficulty, tag, tests, prompt, time of judging."""
+"""Paired difference per slice of a data set: difficulty, tag, tests, prompt."""
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,11 +12,6 @@ from shared.analysis.paired import adjusted_interval
 from shared.analysis.slices import DIMENSIONS, bucket_order
 from shared.schemas import ProblemFacts
 
-JUDGE_TIME = "judge_time"
-# Seconds of judging a sample, averaged over both runs: to choose by one run's would show a
-# difference where there is none, since a time that was high by chance is lower in the other run.
-_SECONDS = (0.1, 1.0, 10.0)
-_SECOND_BUCKETS = ("<0.1 s", "0.1-1 s", "1-10 s", ">=10 s")
 # Buckets with the fewest problems are left out beyond these: each data set may have any tags.
 _MOST_BUCKETS = 60
 
@@ -39,32 +33,25 @@ class SliceDifference:
     worsened: int
 
 
-def problem_buckets(facts: Sequence[ProblemFacts], seconds: Floats) -> dict[str, dict[str, Ints]]:
+def problem_buckets(facts: Sequence[ProblemFacts]) -> dict[str, dict[str, Ints]]:
     """Places of the problems by dimension and bucket.
 
     A problem is in one bucket per dimension, and in one bucket for each of its tags.
-
-    Args:
-        facts: Of each problem.
-        seconds: Of judging a sample of each problem.
     """
-    found: dict[str, dict[str, list[int]]] = {name: {} for name in (*DIMENSIONS, JUDGE_TIME)}
+    buckets: dict[str, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
     alike: dict[ProblemFacts, list[int]] = {}  # problems often have the same facts
     for place, each in enumerate(facts):
         alike.setdefault(each, []).append(place)
     for each, places in alike.items():
         for dimension, buckets_of in DIMENSIONS.items():
             for bucket in buckets_of(each):
-                found[dimension].setdefault(bucket, []).extend(places)
-    for place, time in enumerate(seconds.tolist()):
-        bucket = _SECOND_BUCKETS[bisect_right(_SECONDS, time)]
-        found[JUDGE_TIME].setdefault(bucket, []).append(place)
+                buckets[dimension].setdefault(bucket, []).extend(places)
     return {
         dimension: {
-            bucket: np.sort(np.array(buckets[bucket], dtype=np.int64))
-            for bucket in _ordered(dimension, _largest(buckets))
+            bucket: np.sort(np.array(parts[bucket], dtype=np.int64))
+            for bucket in sorted(_largest(parts), key=bucket_order)
         }
-        for dimension, buckets in found.items()
+        for dimension, parts in buckets.items()
     }
 
 
@@ -104,9 +91,3 @@ def _slice(first: Floats, second: Floats, clusters: Ints | None, places: Ints) -
 
 def _largest(buckets: dict[str, list[int]]) -> list[str]:
     return sorted(buckets, key=lambda bucket: (-len(buckets[bucket]), bucket))[:_MOST_BUCKETS]
-
-
-def _ordered(dimension: str, names: Sequence[str]) -> list[str]:
-    if dimension == JUDGE_TIME:
-        return sorted(names, key=_SECOND_BUCKETS.index)
-    return sorted(names, key=bucket_order)

@@ -3,7 +3,7 @@
 import string
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from shared.finished_run import FinishedRun, open_run
 from shared.outlines import read_outlines
 from shared.run_record import RunRecord
 from shared.schemas import ProblemFacts, SampleId, Verdict
-from shared.statuses import FinalStatus, JudgeMethod
+from shared.statuses import FinalStatus
 
 STATUSES = tuple(FinalStatus)
 _PLACES: dict[str, int] = {status: place for place, status in enumerate(STATUSES)}
@@ -50,7 +50,6 @@ class VerdictRow(NamedTuple):
     cases_passed: int
     cases_total: int
     cases_not_run: int
-    total_judge_time: float
 
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
@@ -66,14 +65,10 @@ class ProblemNote:
     Attributes:
         digest: :func:`problem_digest`.
         facts: What its slices are made by.
-        method: By which its answers were judged; None if no answer was (empty, too long).
-        checker: The checker, None together with ``method``.
     """
 
     digest: str = ""
     facts: ProblemFacts = field(default_factory=ProblemFacts)
-    method: JudgeMethod | None = None
-    checker: str | None = None
 
 
 UNKNOWN_PROBLEM = ProblemNote()
@@ -91,7 +86,6 @@ class DatasetVerdicts:
         accepted: Whether the answer was accepted.
         pass_ratio: Share of cases passed.
         cases: Cases passed, all cases, and cases not run: three columns.
-        judge_time: Seconds of judging.
         details: Details by row, of the rows that have one and were loaded with it.
     """
 
@@ -102,14 +96,13 @@ class DatasetVerdicts:
     accepted: Bools
     pass_ratio: Floats
     cases: Ints
-    judge_time: Floats
     details: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[object]], details: Mapping[int, str] | None = None) -> Self:
         """Make columns of ``VerdictRow`` values, which are sorted and of different samples."""
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(VerdictRow._fields)
-        ids, indexes, statuses, accepted, ratios, passed, total, left, seconds = columns
+        ids, indexes, statuses, accepted, ratios, passed, total, left = columns
         names = list(dict.fromkeys(ids))
         places = {name: place for place, name in enumerate(names)}
         return cls(
@@ -120,7 +113,6 @@ class DatasetVerdicts:
             accepted=np.array(accepted, dtype=bool),
             pass_ratio=np.array(ratios, dtype=float),
             cases=np.array([passed, total, left], dtype=np.int64).T,
-            judge_time=np.array(seconds, dtype=float),
             details=details or {},
         )
 
@@ -248,20 +240,11 @@ def common_datasets(first: ComparedRun, second: ComparedRun) -> list[str]:
 
 def _read(name: str, run: FinishedRun) -> ComparedRun:
     columns: dict[str, Columns] = {}
-    judged_by: dict[tuple[str, str], tuple[JudgeMethod, str]] = {}
     for verdict in run.verdicts():
         columns.setdefault(verdict.dataset, Columns()).add(verdict)
-        if judges_answers(verdict.method):
-            problem = (verdict.dataset, verdict.problem_id)
-            judged_by.setdefault(problem, (verdict.method, verdict.checker))
-    outlines = {(one.dataset, one.problem_id): one for one in read_outlines(run.folder)}
     problems: dict[str, dict[str, ProblemNote]] = {}
-    for dataset, problem_id in {**outlines, **judged_by}:
-        outline = outlines.get((dataset, problem_id))
-        known = ProblemNote(outline.digest, outline.facts) if outline else UNKNOWN_PROBLEM
-        method, checker = judged_by.get((dataset, problem_id), (None, None))
-        note = replace(known, method=method, checker=checker)
-        problems.setdefault(dataset, {})[problem_id] = note
+    for one in read_outlines(run.folder):
+        problems.setdefault(one.dataset, {})[one.problem_id] = ProblemNote(one.digest, one.facts)
     return ComparedRun(
         label=name,
         name=run.name,
@@ -272,11 +255,6 @@ def _read(name: str, run: FinishedRun) -> ComparedRun:
         summary=run.summary,
         finished=run,
     )
-
-
-def judges_answers(method: JudgeMethod) -> bool:
-    """Whether a method judges; the guard rejects answers before (empty, too long, not a text)."""
-    return method not in (JudgeMethod.GUARD, JudgeMethod.NONE)
 
 
 class Columns:

@@ -4,9 +4,8 @@ Random weights, a missing chat template, an extraction that finds no code, a slo
 leaves a trace in the counts of the answers. docs/acceptance.md has the limits.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from shared.analysis.catalogue import BY_KEY
 from shared.analysis.evidence import (
@@ -25,25 +24,56 @@ from shared.analysis.evidence import (
 from shared.analysis.statistics import ratio, wilson_interval
 from shared.statuses import FinalStatus
 
-TypicalMetric = Literal[
-    "accepted_at_1", "pass_ratio_mean", "exec_success_rate", "syntax_error_rate", "timeout_rate"
-]
-TYPICAL_METRICS: tuple[TypicalMetric, ...] = get_args(TypicalMetric)
-
 
 @dataclass(frozen=True, slots=True)
 class TypicalRange:
-    """Typical lowest and highest value of a metric (shares, 0 to 1), and the models it is from."""
+    """Typical lowest and highest value of a metric, for models of some sizes.
 
+    Attributes:
+        metric: Its key.
+        datasets: Data sets that the range is for.
+        smallest: Least billions of parameters of the models.
+        below: Billions of parameters that the models have fewer of.
+        low: Typical lowest value, a share.
+        high: Typical highest value.
+        of: The models, in words.
+    """
+
+    metric: str
+    datasets: tuple[str, ...]
+    smallest: float
+    below: float
     low: float
     high: float
     of: str
 
-    def excludes(self, interval: Sequence[float]) -> bool:
-        """Whether no value of an interval [low, high] is in the range."""
-        return interval[1] < self.low or interval[0] > self.high
+    def is_for(self, dataset: str, size: float) -> bool:
+        return dataset in self.datasets and self.smallest <= size < self.below
 
 
+def _code_contests(metric: str, low: float, high: float) -> TypicalRange:
+    datasets = ("codecontests_valid", "codecontests_test")
+    return TypicalRange(metric, datasets, 6, 9, low, high, "7B base models, greedy")
+
+
+def _humaneval(smallest: float, below: float, low: float, high: float, of: str) -> TypicalRange:
+    return TypicalRange("accepted_at_1", ("humaneval",), smallest, below, low, high, of)
+
+
+# docs/acceptance.md has the models and sources.
+_TYPICAL = (
+    _code_contests("accepted_at_1", 0.03, 0.10),
+    _code_contests("pass_ratio_mean", 0.10, 0.25),
+    _code_contests("exec_success_rate", 0.50, 0.80),
+    _code_contests("syntax_error_rate", 0.05, 0.20),
+    _code_contests("timeout_rate", 0.05, 0.15),
+    _humaneval(0.3, 2, 0.10, 0.75, "models of 0.3 to 2 B"),
+    _humaneval(2, 5, 0.15, 0.85, "models of 2 to 5 B"),
+    _humaneval(5, 10, 0.25, 0.90, "models of 5 to 10 B"),
+    _humaneval(10, 20, 0.30, 0.90, "models of 10 to 20 B"),
+    _humaneval(20, 40, 0.50, 0.95, "models of 20 to 40 B"),
+    _humaneval(40, float("inf"), 0.55, 0.95, "models of 40 B and more"),
+)
 _FEW = 20
 """Judged samples below which a small share tells nothing."""
 _FEW_STATUSES = 10
@@ -137,8 +167,10 @@ def _expected(evidence: Evidence, name: str, status: FinalStatus) -> bool:
     """Whether almost all answers are right because that is typical of the model's size."""
     if status is not FinalStatus.SUCCESS or evidence.size is None:
         return False
-    typical = typical_range(evidence.size, name, "accepted_at_1")
-    return typical is not None and typical.high > _ONE_STATUS
+    return any(
+        one.metric == "accepted_at_1" and one.high > _ONE_STATUS and one.is_for(name, evidence.size)
+        for one in _TYPICAL
+    )
 
 
 def _truncated(evidence: Evidence) -> Iterator[Result]:
@@ -177,19 +209,18 @@ def _modules(evidence: Evidence) -> Iterator[Result]:
 
 
 def _typical(evidence: Evidence) -> Iterator[Result]:
-    if evidence.size is None:
+    if (size := evidence.size) is None:
         return
     for name in evidence.datasets:
         within = known = 0
-        for metric in TYPICAL_METRICS:
-            typical = typical_range(evidence.size, name, metric)
-            metrics = evidence.summary.get(name, {})
-            value, interval = metrics.get(metric), metrics.get(f"{metric}_ci95")
-            if typical is None or not isinstance(interval, list) or isinstance(value, list | None):
+        metrics = evidence.summary.get(name, {})
+        for typical in (one for one in _TYPICAL if one.is_for(name, size)):
+            value, interval = metrics.get(typical.metric), metrics.get(f"{typical.metric}_ci95")
+            if not isinstance(interval, list) or isinstance(value, list | None):
                 continue
             known += 1
-            if typical.excludes(interval):
-                yield _unusual(name, metric, value, typical)
+            if interval[1] < typical.low or interval[0] > typical.high:
+                yield _unusual(name, value, typical)
             else:
                 within += 1
         if within or not known:
@@ -197,13 +228,13 @@ def _typical(evidence: Evidence) -> Iterator[Result]:
             yield passed(found, name)
 
 
-def _unusual(dataset: str, metric: TypicalMetric, value: float, typical: TypicalRange) -> Result:
+def _unusual(dataset: str, value: float, typical: TypicalRange) -> Result:
     usual = f"{100 * typical.low:.0f}-{100 * typical.high:.0f} %"
-    low = (value < typical.low) == bool(BY_KEY[metric].higher_is_better)
+    low = (value < typical.low) == bool(BY_KEY[typical.metric].higher_is_better)
     step = "read answers in qa_logs: the chat template, extraction, load_format"
     if not low:
         step = "look for the set in the training data: plumb data contamination"
-    return warning(f"{metric} {value:.1%}; {typical.of}: {usual}", step, dataset)
+    return warning(f"{typical.metric} {value:.1%}; {typical.of}: {usual}", step, dataset)
 
 
 def _judged(evidence: Evidence) -> Iterator[tuple[str, AnswerCounts]]:
@@ -226,39 +257,6 @@ def _share(dataset: str, part: int, whole: int, limit: float, step: str) -> Resu
     if share > limit and (whole >= _FEW or least > limit):
         return warning(f"{found}, above {limit:.0%}", step, dataset)
     return passed(found, dataset)
-
-
-def typical_range(size: float, dataset: str, metric: TypicalMetric) -> TypicalRange | None:
-    """The typical range of a metric for models of ``size`` billions of parameters, if known."""
-    if dataset in ("codecontests_valid", "codecontests_test"):
-        low, high = _CODE_CONTESTS_SIZES
-        return _CODE_CONTESTS[metric] if low <= size < high else None
-    if dataset == "humaneval" and metric == "accepted_at_1" and size >= _SMALLEST:
-        return next((found for below, found in _HUMANEVAL if size < below), None)
-    return None
-
-
-# The ranges: docs/acceptance.md has the models and sources.
-
-_CODE_CONTESTS_SIZES = (6.0, 9.0)
-_SEVEN = "7B base models, greedy"
-_CODE_CONTESTS: Mapping[TypicalMetric, TypicalRange] = {
-    "accepted_at_1": TypicalRange(0.03, 0.10, _SEVEN),
-    "pass_ratio_mean": TypicalRange(0.10, 0.25, _SEVEN),
-    "exec_success_rate": TypicalRange(0.50, 0.80, _SEVEN),
-    "syntax_error_rate": TypicalRange(0.05, 0.20, _SEVEN),
-    "timeout_rate": TypicalRange(0.05, 0.15, _SEVEN),
-}
-_SMALLEST = 0.3
-# By the size, in billions of parameters, below which a range holds.
-_HUMANEVAL: tuple[tuple[float, TypicalRange], ...] = (
-    (2.0, TypicalRange(0.10, 0.75, "models of 0.3 to 2 B")),
-    (5.0, TypicalRange(0.15, 0.85, "models of 2 to 5 B")),
-    (10.0, TypicalRange(0.25, 0.90, "models of 5 to 10 B")),
-    (20.0, TypicalRange(0.30, 0.90, "models of 10 to 20 B")),
-    (40.0, TypicalRange(0.50, 0.95, "models of 20 to 40 B")),
-    (float("inf"), TypicalRange(0.55, 0.95, "models of 40 B and more")),
-)
 
 
 SIGNS: Mapping[Check, Rule] = {

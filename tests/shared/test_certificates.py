@@ -1,14 +1,8 @@
 """Certificates beside data, and the scores of runs corrected by them."""
 
-import json
-
 import pytest
 
-from shared.analysis.compare import compare_runs, comparison_document
-from shared.analysis.gate import evaluate
-from shared.analysis.gate_policy import Policy
 from shared.analysis.metrics import SampleResult, certified_metrics
-from shared.analysis.runs import read_runs
 from shared.certificates import (
     Certificate,
     ProblemCertificate,
@@ -20,7 +14,6 @@ from shared.config import RULES, load_config
 from shared.errors import DataError
 from shared.reference import problem_digest
 from shared.statuses import FinalStatus
-from tests.shared.finished_runs import write_run
 from tests.shared.ledgers import problem
 
 PROBLEMS = [problem(f"p{number}", "one") for number in range(20)]
@@ -93,29 +86,6 @@ def test_a_broken_certificate_is_named(tmp_path):
     (tmp_path / "one.certificate.json").write_text('{"version": 7}')
     with pytest.raises(DataError, match=r"one.certificate.json: not a certificate"):
         known(str(tmp_path / "one.parquet"))
-
-
-def test_runs_with_the_same_certificate_have_a_corrected_difference(tmp_path):
-    tests = known(write(tmp_path, [*map(counted, PROBLEMS)]))
-    document = json.loads(tests.model_dump_json())
-    change = {"certificates": {"one": document}}
-    folders = [
-        write_run(tmp_path / name, {"one": letters * 10}, change=change)
-        for name, letters in (("a", "-+"), ("b", "++"))
-    ]
-    comparison = compare_runs(*read_runs(folders))
-    [one] = comparison.datasets
-    assert one.accepted_at_1.difference == pytest.approx(0.5)
-    assert one.corrected.difference == pytest.approx(0.5 / 0.7)
-    assert one.corrected.first == pytest.approx((0.5 + 0.8 - 1) / 0.7)
-    assert one.corrected.p_value == one.accepted_at_1.p_value
-    found = comparison_document([comparison]).comparisons[0].datasets["one"]
-    assert found.accepted_at_1_corrected == one.corrected
-    policy = Policy.model_validate({"default": {"accepted_at_1": {"min_difference": 0}}})
-    [finding] = [f for f in evaluate(policy, comparison).findings if f.rule == "accepted_at_1"]
-    assert "corrected for the tests +71.43" in finding.found
-    other = write_run(tmp_path / "c", {"one": "++" * 10})
-    assert compare_runs(*read_runs([folders[0], other])).datasets[0].corrected is None
 
 
 def test_a_file_on_the_web_has_no_certificate_beside_it() -> None:

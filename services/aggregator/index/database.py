@@ -217,8 +217,6 @@ CREATE TABLE problems (
   tags TEXT NOT NULL DEFAULT '[]',
   num_tests INTEGER,
   prompt_length INTEGER,
-  method TEXT,
-  checker TEXT,
   outline BLOB,
   UNIQUE (run_id, dataset, problem_id)
 );

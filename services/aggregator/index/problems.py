@@ -1,4 +1,4 @@
-"""Problems of a run: outline, digest, facts, and the method that judged their answers."""
+"""Problems of a run: outline, digest and facts."""
 
 import json
 import sqlite3
@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from functools import cache
 
 from services.aggregator.index.search import put_prompt
-from shared.analysis.runs import ProblemNote, judges_answers
+from shared.analysis.runs import ProblemNote
 from shared.ledger.packing import pack, unpack
 from shared.outlines import ProblemOutline
-from shared.schemas import ProblemFacts, Verdict
-from shared.statuses import JudgeMethod
+from shared.schemas import ProblemFacts
 
 ProblemKey = tuple[str, str]
 """Data set and id of a problem."""
@@ -22,11 +21,6 @@ _PUT_OUTLINE = (
     f"INSERT INTO problems (run_id, dataset, problem_id, {', '.join(_OUTLINE)}) "
     f"VALUES (?, ?, ?, {', '.join('?' for _ in _OUTLINE)}) ON CONFLICT DO UPDATE SET "
     f"{', '.join(f'{name} = excluded.{name}' for name in _OUTLINE)} RETURNING id"
-)
-_PUT_METHOD = (
-    "INSERT INTO problems (run_id, dataset, problem_id, method, checker) VALUES (?, ?, ?, ?, ?) "
-    "ON CONFLICT DO UPDATE SET method = ifnull(method, excluded.method), "
-    "checker = ifnull(checker, excluded.checker)"
 )
 
 
@@ -47,17 +41,6 @@ def put_outlines(
             put_prompt(connection, number, "\n".join(one.texts))
 
 
-def put_methods(connection: sqlite3.Connection, run_id: int, verdicts: Iterable[Verdict]) -> None:
-    """Note the method that judged the answers to each problem: that of its first answer."""
-    found: dict[ProblemKey, tuple[str | None, str | None]] = {}
-    for one in verdicts:
-        problem = (one.dataset, one.problem_id)
-        if found.get(problem, (None, None)) == (None, None):
-            judging = judges_answers(one.method)
-            found[problem] = (str(one.method), one.checker) if judging else (None, None)
-    connection.executemany(_PUT_METHOD, [(run_id, *key, *noted) for key, noted in found.items()])
-
-
 def read_outline(
     connection: sqlite3.Connection, run_id: int, problem: ProblemKey
 ) -> ProblemOutline | None:
@@ -76,7 +59,7 @@ def read_facts(
     found = {}
     for problem in problems:
         row = connection.execute(
-            f"SELECT {', '.join(_FACTS)} FROM problems {_OF_PROBLEM} AND outline IS NOT NULL",
+            f"SELECT {', '.join(_FACTS)} FROM problems {_OF_PROBLEM}",
             (run_id, *problem),
         ).fetchone()
         if row is not None:
@@ -86,18 +69,15 @@ def read_facts(
 
 def read_problems(connection: sqlite3.Connection, run_id: int) -> dict[str, dict[str, ProblemNote]]:
     """What a comparison knows of a run's problems, by data set and problem id."""
-    methods = {str(method): method for method in JudgeMethod}
     cursor = connection.cursor()
     cursor.row_factory = None
     facts_of = cache(_facts)  # few are different
     found: dict[str, dict[str, ProblemNote]] = {}
-    for dataset, problem_id, digest, method, checker, *facts in cursor.execute(
-        f"SELECT dataset, problem_id, digest, method, checker, {', '.join(_FACTS)} "
-        "FROM problems WHERE run_id = ?",
+    for dataset, problem_id, digest, *facts in cursor.execute(
+        f"SELECT dataset, problem_id, digest, {', '.join(_FACTS)} FROM problems WHERE run_id = ?",
         (run_id,),
     ):
-        note = ProblemNote(digest, facts_of(*facts), methods.get(method), checker)
-        found.setdefault(dataset, {})[problem_id] = note
+        found.setdefault(dataset, {})[problem_id] = ProblemNote(digest, facts_of(*facts))
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from services.aggregator.index.database import Database
-from services.aggregator.index.problems import ProblemKey, put_methods, put_outlines, read_facts
+from services.aggregator.index.problems import ProblemKey, put_outlines, read_facts
 from services.aggregator.index.rows import COLUMNS, Record, SampleRow
 from services.aggregator.index.search import SampleTexts, put_texts
 from shared.ledger import RunProgress, VerdictEvent
@@ -307,10 +307,8 @@ def put_row(connection: sqlite3.Connection, run_id: int, row: SampleRow) -> int:
 def _rows(
     connection: sqlite3.Connection, run_id: int, samples: Sequence[JudgedSample]
 ) -> Iterator[tuple[SampleRow, JudgedSample]]:
-    """Note what verdicts tell of their problems; yields the row of each sample."""
-    verdicts = [verdict for verdict, _ in samples]
-    put_methods(connection, run_id, verdicts)
-    problems = {(one.dataset, one.problem_id) for one in verdicts}
+    """Yield the row of each sample, with the facts that are known of its problem."""
+    problems = {(verdict.dataset, verdict.problem_id) for verdict, _ in samples}
     facts = read_facts(connection, run_id, problems)
     for verdict, generation in samples:
         own = facts.get((verdict.dataset, verdict.problem_id), ProblemFacts())

@@ -65,24 +65,6 @@ def test_data_of_which_no_problem_is_known_to_be_the_same_are_not_compared(tmp_p
     assert warning == "the SHA-256 of the data of one is hash-one in A and zz in B"
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [({"checker": "lines"}, "is compute_score and exact in A and compute_score and lines in B"),
-     ({"method": "batch"}, "is compute_score and exact in A and batch and exact in B")],
-)  # fmt: skip
-def test_another_method_or_checker_is_found(tmp_path, fields, said):
-    first = write_run(tmp_path / "a", {"one": "+-"})
-    second = write_run(tmp_path / "b", {"one": "+-"}, **fields)
-    (warning,) = compare_runs(*read_runs([first, second])).warnings
-    assert warning == f"method and checker of one p000 {said}"
-
-
-def test_an_empty_answer_is_judged_by_no_method(tmp_path):
-    first = write_run(tmp_path / "a", {"one": "+e"})
-    second = write_run(tmp_path / "b", {"one": "e+"})
-    assert compare_runs(*read_runs([first, second])).warnings == []
-
-
 def test_another_template_is_named_by_its_leaf_where_the_prompts_differ(tmp_path):
     template = {"config.data.templates": {"one": "Do {prompt}"}}
     first = write_run(tmp_path / "a", {"one": "+-"})

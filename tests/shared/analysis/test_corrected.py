@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from shared.analysis.corrected import (
     MeanRate,
     SuiteRates,
-    corrected_difference,
     corrected_share,
 )
 
@@ -37,16 +36,6 @@ def test_refused_where_the_tests_say_too_little():
         found = SuiteRates(MeanRate(negative, 9, 90.0), MeanRate(positive, 9, 90.0))
         assert found.usable is usable
         assert (corrected_share(0.5, 100, found) is not None) is usable
-
-
-@given(st.floats(-1, 1), share, rates)
-def test_a_difference_grows_with_its_interval(difference, half, found):
-    if found.usable:
-        corrected = corrected_difference(difference, [difference - half, difference + half], found)
-        assert corrected.value == pytest.approx(difference / found.power)
-        low, high = corrected.ci95
-        assert low <= corrected.value - half + 1e-9
-        assert high >= corrected.value + half - 1e-9
 
 
 def test_the_effective_size_is_that_of_independent_programs():

@@ -18,7 +18,6 @@ const DIMENSIONS = {
   tag: "Tag",
   tests: "Number of tests",
   prompt_length: "Prompt, characters",
-  judge_time: "Judging a sample, mean of both runs", // of a comparison alone
 };
 
 // Pass ratios count the cases that were not run as failed.

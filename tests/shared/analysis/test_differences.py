@@ -2,8 +2,8 @@
 
 import pytest
 
+from shared.analysis.differences import compare_configs
 from shared.config import Config, load_config
-from shared.config_differences import compare_configs
 
 
 def paths(*overrides: str, datasets: tuple[str, ...] = ("one", "two")) -> dict[str, list[str]]:
