@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
     JsonValue,
@@ -448,55 +447,36 @@ class JudgeConfig(Section):
         return self
 
 
-class QaQuota(BaseModel, extra="forbid", frozen=True):
-    """Number of samples of each status in a data set's QA log."""
-
-    success: int = Field(default=0, ge=0)
-    wrong_answer: int = Field(default=0, ge=0)
-    syntax_error: int = Field(default=0, ge=0)
-    runtime_error: int = Field(default=0, ge=0)
-    timeout: int = Field(default=0, ge=0)
-
-    @property
-    def total(self) -> int:
-        return sum(self.by_status.values())
-
-    @property
-    def by_status(self) -> dict[FinalStatus, int]:
-        return {FinalStatus(name): number for name, number in self.model_dump().items()}
+QaStatus = Literal["success", "wrong_answer", "syntax_error", "runtime_error", "timeout"]
+Quota = dict[QaStatus, Annotated[int, Field(ge=0)]]
+"""Number of samples of each status in a data set's QA log."""
 
 
-def _quota(success: int, wrong: int, syntax: int, runtime: int, timeout: int) -> QaQuota:
-    return QaQuota(
-        success=success,
-        wrong_answer=wrong,
-        syntax_error=syntax,
-        runtime_error=runtime,
-        timeout=timeout,
-    )
+def _quota(*numbers: int) -> Quota:
+    return dict(zip(get_args(QaStatus), numbers, strict=True))
 
 
 # Defaults by data set.
-QUOTAS = {
+QUOTAS: dict[str, Quota] = {
     "codecontests_valid": _quota(10, 20, 10, 5, 5),
     "codecontests_test": _quota(6, 12, 6, 3, 3),
-    "default": _quota(4, 8, 4, 2, 2),
+    **{name: _quota(4, 8, 4, 2, 2) for name in ("humaneval", "mbpp_reg", "default")},
 }
-QUOTAS |= dict.fromkeys(("humaneval", "mbpp_reg"), QUOTAS["default"])
 
 
-def _with_defaults(given: dict[str, QaQuota]) -> dict[str, QaQuota]:
-    return QUOTAS | given
+def _with_defaults(quotas: dict[str, Quota]) -> dict[str, Quota]:
+    return QUOTAS | quotas
 
 
 class QaLogsConfig(Section):
     """The QA logs."""
 
-    quotas: Recorded[Annotated[dict[str, QaQuota], AfterValidator(_with_defaults)]] = QUOTAS
+    quotas: Recorded[Annotated[dict[str, Quota], AfterValidator(_with_defaults)]] = QUOTAS
     """Samples per status by data set, ``default`` for the others (see results.md)."""
 
-    def quota(self, dataset: str) -> QaQuota:
-        return self.quotas.get(dataset) or self.quotas["default"]
+    def quota(self, dataset: str) -> dict[FinalStatus, int]:
+        quota = self.quotas.get(dataset, self.quotas["default"])
+        return {FinalStatus(status): quota.get(status, 0) for status in get_args(QaStatus)}
 
 
 class WandbConfig(Section):

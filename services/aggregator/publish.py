@@ -111,7 +111,7 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     choices = {
         name: choose(
             ((SampleId(name, one.problem_id, one.sample_index), one.final_status) for one in found),
-            meta.config.qa_logs.quota(name).by_status,
+            meta.config.qa_logs.quota(name),
             meta.seed,
         )
         for name, found in samples.results.items()

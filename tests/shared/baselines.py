@@ -32,9 +32,7 @@ def record(*overrides: str, **fields: Any) -> RunRecord:
         for name, number in BASELINE_SETS.items()
     ]
     logs = {
-        name: QaLogRecord(
-            file=f"qa_logs/{name}.jsonl", wanted=quota.by_status, chosen=quota.by_status
-        )
+        name: QaLogRecord(file=f"qa_logs/{name}.jsonl", wanted=quota, chosen=quota)
         for name, quota in QUOTAS.items()
         if name in BASELINE_SETS
     }
