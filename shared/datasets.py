@@ -169,23 +169,6 @@ def read_row_group(path: str, group: int) -> Iterator[Problem | DataError]:
             yield error
 
 
-def python_solutions(paths: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield data set, problem and first Python reference solution of files and folders.
-
-    Raises:
-        DataError: While iterating: a file cannot be read.
-    """
-    columns = ("dataset", "data_source", *_IDS, SOLUTIONS)
-    for path in (file for given in paths for file in parquet_files(given)):
-        for row, values in parquet_rows(path, (), columns):
-            try:
-                found = json.loads(values.get(SOLUTIONS) or "[]")
-                first = next(one["code"] for one in found if one["language"] == "python")
-            except (ValueError, TypeError, KeyError, StopIteration):
-                continue
-            yield *row_name(path, row, values), first
-
-
 def problem_rows(
     path: str,
     prompt_key: str = "prompt",

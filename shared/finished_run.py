@@ -1,6 +1,6 @@
 """A finished run, loaded from its output folder: the input of analysis, exports and reports."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -44,7 +44,7 @@ class FinishedRun:
         Raises:
             OutputError: While iterating: a line, other than a torn last one, is invalid.
         """
-        return self._records(artifacts.GENERATIONS, Generation)
+        return read_artifact(self.folder, artifacts.GENERATIONS, Generation, self._skip)
 
     def verdicts(self) -> Iterator[Verdict]:
         """Yield the verdicts in the order of the plan; errors are those of ``generations``.
@@ -52,7 +52,7 @@ class FinishedRun:
         A file that lost whole lines is told in ``skipped``.
         """
         read = 0
-        for verdict in self._records(artifacts.VERDICTS, Verdict):
+        for verdict in read_artifact(self.folder, artifacts.VERDICTS, Verdict, self._skip):
             read += 1
             yield verdict
         if read < self.record.samples_judged:
@@ -68,10 +68,7 @@ class FinishedRun:
         Errors are those of ``generations``.
         """
         if self.folder.exists(artifacts.CASES):
-            yield from self._records(artifacts.CASES, CaseRecord)
-
-    def verdicts_by_sample(self) -> dict[SampleId, Verdict]:
-        return {verdict.sample: verdict for verdict in self.verdicts()}
+            yield from read_artifact(self.folder, artifacts.CASES, CaseRecord, self._skip)
 
     def judged_samples(self) -> Iterator[tuple[Verdict, Generation | None]]:
         """Yield each verdict with its completion; streams both files, which have the same order."""
@@ -81,16 +78,6 @@ class FinishedRun:
             while verdict.sample not in waiting and (generation := next(generations, None)):
                 waiting[generation.sample] = generation
             yield verdict, waiting.pop(verdict.sample, None)
-
-    def _records(self, name: str, kind: type[RecordT]) -> Iterator[RecordT]:
-        path = self._path(name)
-        try:
-            for number, line in read_lines(path):
-                yield record_of(kind, f"{path}:{number}", line)
-        except TornLineError as error:
-            self._skip(str(error))
-        except DataError as error:
-            raise OutputError(str(error)) from None
 
     def _path(self, name: str) -> str:
         return f"{self.folder.url.rstrip('/')}/{name}"
@@ -139,6 +126,29 @@ def open_runs(url: str, *, unpublished: bool = False) -> tuple[list[FinishedRun]
     return found, broken
 
 
+def read_artifact(
+    folder: OutputFolder,
+    name: str,
+    kind: type[RecordT],
+    skip: Callable[[str], None] | None = None,
+) -> Iterator[RecordT]:
+    """Yield the records of a file of lines.
+
+    A torn last line is skipped if ``skip`` takes the message about it.
+
+    Raises:
+        OutputError: While iterating: a line is invalid, or the file cannot be read.
+    """
+    path = f"{folder.url.rstrip('/')}/{name}"
+    try:
+        for number, line in read_lines(path):
+            yield record_of(kind, f"{path}:{number}", line)
+    except DataError as error:
+        if skip is None or not isinstance(error, TornLineError):
+            raise OutputError(str(error)) from None
+        skip(str(error))
+
+
 def record_of(kind: type[RecordT], place: str, line: bytes) -> RecordT:
     """Parse a line of an artifact.
 
@@ -149,4 +159,5 @@ def record_of(kind: type[RecordT], place: str, line: bytes) -> RecordT:
     try:
         return parse_record(kind, place, line)
     except ValidationError as error:
-        raise OutputError(f"{place}: not a {kind.__name__.lower()} ({describe(error)})") from None
+        name = kind.__name__.removesuffix("Outline").lower()
+        raise OutputError(f"{place}: not a {name} ({describe(error)})") from None

@@ -28,47 +28,16 @@ _BUILTINS = frozenset(dir(builtins)) | {"__builtins__", "__file__"}
 _MODULES = sys.stdlib_module_names
 _KNOWN_MODULES = _MODULES | {"numpy"}
 _IMPORTERS = ("import_module", "__import__")
-_TRIAL_PROGRAM = """\
-import json, os, signal, sys
-found = {{}}
-
-def reason(texts):
-    try:
-        names = {{}}
-        for text in texts:
-            exec(text, names)
-    except BaseException as error:
-        return "%s: %s" % (type(error).__name__, error)
-    return ""
-
-def try_solution(texts):
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            sys.setrecursionlimit(100000)
-            signal.setitimer(signal.ITIMER_PROF, {seconds})
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            os.write(writing, reason(texts).encode("utf-8", "replace")[:500])
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read().decode("utf-8", "replace")
-    os.waitpid(child, 0)
-    return told
-
+_IMPORT_PROGRAM = """\
+import json
+failed = {{}}
 for statement in {statements}:
-    if told := reason([statement]):
-        found[statement] = told
-for name, texts in json.loads({trials}):
-    if told := try_solution(texts):
-        found[name] = told
-print("\\n" + json.dumps(found))
+    try:
+        exec(statement, {{}})
+    except BaseException as error:
+        failed[statement] = "%s: %s" % (type(error).__name__, error)
+print("\\n" + json.dumps(failed))
 """
-# CPU seconds that a reference solution is tried. What fails in a test fails early, and EvalPlus has
-# tests of ten seconds.
-_TRIAL_SECONDS = 0.3
 # Seconds that imports may take.
 IMPORT_SECONDS = 60.0
 
@@ -92,10 +61,8 @@ class FunctionPlan:
 def plan_of(tests: HumanEvalTests | MbppTests) -> FunctionPlan:
     """Return the plan of a problem's tests."""
     if isinstance(tests, HumanEvalTests):
-        plan = _humaneval_plan(tests.prompt, tests.entry_point, tests.test)
-    else:
-        plan = _mbpp_plan(tests.test_setup_code, tuple(tests.test_list))
-    return replace(plan, fault=tests.fault) if tests.fault else plan
+        return _humaneval_plan(tests.prompt, tests.entry_point, tests.test)
+    return _mbpp_plan(tests.test_setup_code, tuple(tests.test_list))
 
 
 def fault_of(tests: GroundTruth) -> str | None:
@@ -112,38 +79,20 @@ def fault_of(tests: GroundTruth) -> str | None:
     return None
 
 
-def trial_program(
-    statements: Iterable[str], solutions: Mapping[str, Sequence[str]] | None = None
-) -> str:
-    """Return a Python program that tries imports and reference solutions, and prints which fail.
-
-    Args:
-        statements: The imports.
-        solutions: By name, the texts to run one after the other in a process of their own (see
-            :func:`solution_texts`). One that takes long counts as right.
-    """
-    trials = ascii(json.dumps(list((solutions or {}).items())))
-    seconds = _TRIAL_SECONDS
-    return _TRIAL_PROGRAM.format(statements=ascii(list(statements)), trials=trials, seconds=seconds)
+def import_program(statements: Iterable[str]) -> str:
+    """Return a Python program that tries imports and prints which fail."""
+    return _IMPORT_PROGRAM.format(statements=ascii(list(statements)))
 
 
-def solution_texts(plan: FunctionPlan, solution: str) -> list[str]:
-    """Return the program of a reference solution and the tests, in texts."""
-    tests = plan.tests
-    modules = "\n".join(f"import {module}" for module in tests.modules)
-    before = [solution, tests.setup] if plan.shared else [tests.setup, solution]
-    return [*before, modules, *map(str, tests.tests)]
-
-
-def failed_trials(stdout: bytes) -> Mapping[str, str] | None:
-    """Return the reasons that the program printed, by statement or name; None without them."""
+def failed_imports(stdout: bytes) -> Mapping[str, str] | None:
+    """Return the reasons that the program printed, by statement; None without them."""
     try:
-        found = json.loads(stdout.strip().rpartition(b"\n")[2])
+        failed = json.loads(stdout.strip().rpartition(b"\n")[2])
     except ValueError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(failed, dict):
         return None
-    return {str(name): str(reason).rstrip(": ") for name, reason in found.items()}
+    return {str(statement): str(reason).rstrip(": ") for statement, reason in failed.items()}
 
 
 def before_function(prompt: str, name: str) -> str:

@@ -3,25 +3,24 @@
 from collections.abc import Iterator
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from shared import artifacts
 from shared.artifacts import OutputFolder
-from shared.errors import DataError, OutputError
 from shared.extraction import called_functions
+from shared.finished_run import read_artifact
 from shared.function_plan import prelude_of
-from shared.json_lines import parse_record, read_lines
 from shared.prompts import recorded_messages
 from shared.reference import problem_digest
 from shared.run_record import Provenance
 from shared.schemas import (
     ChatMessage,
+    GroundTruth,
     HumanEvalTests,
     MbppTests,
     Problem,
     ProblemFacts,
     QualityFinding,
-    describe,
     quality_findings,
     without_surrogates,
 )
@@ -52,18 +51,21 @@ class ProblemOutline(BaseModel):
 
     @classmethod
     def of(cls, problem: Problem, run: Provenance) -> Self:
-        facts = ProblemFacts.of(problem)
+        try:
+            tests: GroundTruth | None = problem.tests
+        except ValueError:
+            tests = None
         sent = recorded_messages(problem, run)
         return cls(
             dataset=problem.dataset,
             problem_id=problem.problem_id,
             prompt=without_surrogates(problem.prompt),
-            messages=sent and tuple(_clean(one) for one in sent),
-            difficulty=facts.difficulty,
-            tags=facts.tags,
-            num_tests=facts.num_tests,
+            messages=sent and tuple(_clean(message) for message in sent),
+            difficulty=problem.difficulty,
+            tags=problem.info.tags,
+            num_tests=tests and tests.cases,
             entry_point=entry_point(problem),
-            prelude=without_surrogates(prelude(problem)),
+            prelude=without_surrogates(prelude_of(tests)) if tests else "",
             quality=problem.quality,
             digest=problem_digest(problem),
         )
@@ -95,29 +97,11 @@ def entry_point(problem: Problem) -> str | None:
     return tests.entry_point if isinstance(tests, HumanEvalTests) else None
 
 
-def prelude(problem: Problem) -> str:
-    """The source text that runs before a whole answer; empty if there is none."""
-    try:
-        return prelude_of(problem.tests)
-    except ValueError:
-        return ""
-
-
 def read_outlines(folder: OutputFolder) -> Iterator[ProblemOutline]:
     """Yield the lines of ``problems.jsonl``; none if the file is gone.
 
     Raises:
         OutputError: While iterating: the file or a line of it is invalid.
     """
-    if not folder.exists(artifacts.PROBLEMS):
-        return
-    path = f"{folder.url.rstrip('/')}/{artifacts.PROBLEMS}"
-    try:
-        for number, line in read_lines(path):
-            place = f"{path}:{number}"
-            try:
-                yield parse_record(ProblemOutline, place, line)
-            except ValidationError as error:
-                raise OutputError(f"{place}: not a problem ({describe(error)})") from None
-    except DataError as error:
-        raise OutputError(str(error)) from None
+    if folder.exists(artifacts.PROBLEMS):
+        yield from read_artifact(folder, artifacts.PROBLEMS, ProblemOutline)

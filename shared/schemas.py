@@ -151,14 +151,12 @@ class HumanEvalTests(_Record):
     """A ``check(candidate)`` function in ``test``, called with the function ``entry_point``.
 
     With ``limit_per_call`` the time limit is that of each call of the answer, not of all together.
-    ``fault`` is why the tests cannot be used, as far as that was found before.
     """
 
     test: str = Field(min_length=1)
     entry_point: str = Field(min_length=1)
     prompt: str = ""
     limit_per_call: bool = False
-    fault: str = ""
 
     @property
     def cases(self) -> int:
@@ -168,13 +166,12 @@ class HumanEvalTests(_Record):
 class MbppTests(_Record):
     """Assert statements, run after ``test_setup_code`` and the answer.
 
-    ``limit_per_call`` and ``fault`` are as in :class:`HumanEvalTests`.
+    ``limit_per_call`` is as in :class:`HumanEvalTests`.
     """
 
     test_list: list[str] = Field(min_length=1)
     test_setup_code: str = ""
     limit_per_call: bool = False
-    fault: str = ""
 
     @property
     def cases(self) -> int:
@@ -366,15 +363,6 @@ class ProblemFacts:
     num_tests: int | None = None
     prompt_length: int | None = None
     many_answers: bool = False
-
-    @classmethod
-    def of(cls, problem: Problem) -> Self:
-        try:
-            cases: int | None = problem.tests.cases
-        except ValueError:
-            cases = None
-        many = QualityFinding.MANY_ANSWERS in quality_findings(problem.quality)
-        return cls(problem.difficulty, problem.info.tags, cases, len(problem.prompt), many)
 
 
 @dataclass(frozen=True, order=True, slots=True)

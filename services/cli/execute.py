@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +17,7 @@ from services.cli.display import ProgressDisplay, print_summary, stdout_console
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
 from services.runner.outages import Check, JudgesCheck, OutageWatch
-from services.runner.preflight import Needs, check_judges, needs_of, with_faults
+from services.runner.preflight import Needs, check_judges, needs_of
 from services.runner.recorded import RecordedSource
 from services.runner.run import Run, Source
 from services.runner.session import Session, claim_output, identify
@@ -130,8 +130,7 @@ def _execute(request: RunRequest) -> None:
         progress.planned(request.plan)
         for note in request.notes:
             progress.note(note)
-        with _services(request, folder, progress) as (redis, stack, faults):
-            request = replace(request, problems=with_faults(request.problems, faults))
+        with _services(request, folder, progress) as (redis, stack):
             session = Session(redis, identity)
             try:
                 work = partial(_run_session, request, folder, session, stack, progress, counter)
@@ -243,23 +242,18 @@ def _wait_seconds() -> float:
 @contextmanager
 def _services(
     request: RunRequest, folder: OutputFolder, progress: ProgressDisplay
-) -> Iterator[tuple[Redis, EmbeddedStack | None, Mapping[str, str]]]:
-    """Wait for the external services or start the embedded ones.
-
-    Yields Redis, the stack, and why tests of problems cannot be used.
-    """
+) -> Iterator[tuple[Redis, EmbeddedStack | None]]:
+    """Wait for the external services or start the embedded ones; yields Redis and the stack."""
     config = request.config
     if request.completions is None and not request.own_generator:
         urls = config.generation.base_urls
         waited_for(lambda: asyncio.run(check_generator(config, urls)), progress)
-    needs = needs_of(config, request.problems, request.provenance.data_files or ())
+    needs = needs_of(config, request.problems)
     if not request.embedded:
-        redis, faults = _external(request, progress, needs)
-        yield redis, None, faults
+        yield _external(request, progress, needs), None
         return
-    faults = {}
     if given := request.sandbox_urls:
-        faults = asyncio.run(_check_sandboxes(given, needs))
+        asyncio.run(_check_sandboxes(given, needs))
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
     with open_stack(
@@ -279,10 +273,10 @@ def _services(
             from services.runner.sandboxes import check_needs
 
             check = partial(check_needs, stack.sandbox_urls, needs, environment=environment)
-            faults = asyncio.run(_watched(stack, partial(_of_restarted, check)))
+            asyncio.run(_watched(stack, partial(_of_restarted, check)))
         connecting = partial(asyncio.to_thread, connect, stack.redis_url)
         redis = asyncio.run(_watched(stack, partial(_of_restarted, connecting)))
-        yield redis, stack, faults
+        yield redis, stack
 
 
 async def _of_restarted(check: Callable[[], Awaitable[T]]) -> T:
@@ -297,28 +291,26 @@ async def _of_restarted(check: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(0.1)
 
 
-async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> dict[str, str]:
+async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> None:
     # Imported here because an embedded run has no external sandbox.
     from services.runner.sandboxes import check_needs, check_sandboxes
     from shared.service.settings import SandboxClientSettings, load_settings
 
     headers = load_settings(SandboxClientSettings).sandbox_headers
     await check_sandboxes(urls, headers=headers)
-    return await check_needs(urls, needs, headers=headers) if needs else {}
+    if needs:
+        await check_needs(urls, needs, headers=headers)
 
 
-def _external(
-    request: RunRequest, progress: ProgressDisplay, needs: Needs
-) -> tuple[Redis, dict[str, str]]:
+def _external(request: RunRequest, progress: ProgressDisplay, needs: Needs) -> Redis:
     """Connect to an external Redis, after its sandboxes or judges are available."""
     check = os.environ.get("PLUMBLINE_SANDBOX_CHECK") or "sandboxes"
     if check not in _SANDBOX_CHECKS:
         choices = ", ".join(_SANDBOX_CHECKS)
         raise ConfigError(f"PLUMBLINE_SANDBOX_CHECK is {check!r}; give one of {choices}")
-    faults: dict[str, str] = {}
     if check == "sandboxes":
         urls = request.sandbox_urls or request.config.sandbox_urls
-        faults = waited_for(lambda: asyncio.run(_check_sandboxes(urls, needs)), progress)
+        waited_for(lambda: asyncio.run(_check_sandboxes(urls, needs)), progress)
     # Imported here because an embedded run knows its Redis, and pydantic-settings takes long.
     from shared.service.settings import RedisSettings, load_settings
 
@@ -326,7 +318,7 @@ def _external(
     redis = waited_for(lambda: connect(url, retries=_RETRIES_OF_EXTERNAL), progress)
     if check == "judges":
         waited_for(lambda: check_judges(redis), progress)
-    return redis, faults
+    return redis
 
 
 async def check_generator(config: Config, urls: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ from services.judge.requests import (
 )
 from shared.address import Address
 from shared.environment import PROGRAM, SandboxEnvironment
-from shared.function_plan import IMPORT_SECONDS, failed_trials, trial_program
+from shared.function_plan import IMPORT_SECONDS, failed_imports, import_program
 from shared.harness.wire import (
     CALL_RESULT,
     RUN_CASES_VERSION,
@@ -267,10 +267,10 @@ class SandboxClient:
             SandboxUnavailableError: As ``run_code``.
         """
         if new := [one for one in statements if one not in self._imports]:
-            program = trial_program(new)
+            program = import_program(new)
             request = RunCasesRequest(code=program, inputs=[""], limits=_OF_QUESTIONS)
             result = await self.run_cases(request, attempts)
-            failed = failed_trials(result.cases[0].stdout) if result.cases else None
+            failed = failed_imports(result.cases[0].stdout) if result.cases else None
             if failed is None:
                 raise SandboxUnavailableError([InfraFailure(kind=FailureKind.HARNESS)])
             self._imports |= {one: failed.get(one) for one in new}

@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +10,10 @@ from pathlib import Path
 from redis import Redis
 
 from shared.config import Config, JudgeConfig
-from shared.datasets import python_solutions
 from shared.environment import SandboxEnvironment
 from shared.errors import ConfigError, DataError, UnavailableError
 from shared.files import cache_folder
-from shared.function_plan import fault_of, plan_of, solution_texts, trial_program
+from shared.function_plan import fault_of, plan_of
 from shared.harness.languages import LANGUAGES
 from shared.ledger.queue import live_workers
 from shared.schemas import (
@@ -27,9 +26,6 @@ from shared.schemas import (
     StdioTests,
     sha256,
 )
-
-# Reference solutions in a program, and characters of it.
-_TRIALS, _TRIAL_CHARACTERS = 40, 8 << 20
 
 
 def check_judging(config: Config, problems: Sequence[Problem]) -> None:
@@ -105,33 +101,16 @@ class Needs:
     Attributes:
         languages: Those that are compiled or otherwise installed.
         imports: Statements of the tests that import modules, each with a problem that has it.
-        solutions: Programs of reference solutions with their tests, by problem, in texts.
-        insisted: Whether the run goes on without what fails.
     """
 
     languages: Sequence[str] = ()
     imports: Mapping[str, str] = field(default_factory=dict)
-    solutions: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    insisted: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.languages or self.imports or self.solutions)
-
-    def trials(self) -> Iterator[str]:
-        """Yield programs that try imports and solutions."""
-        chunk: dict[str, Sequence[str]] = {}
-        size = 0
-        for problem, texts in self.solutions.items():
-            chunk[problem] = texts
-            size += sum(map(len, texts))
-            if size > _TRIAL_CHARACTERS or len(chunk) == _TRIALS:
-                yield trial_program(self.imports, chunk)
-                chunk, size = {}, 0
-        if chunk or (self.imports and not self.solutions):
-            yield trial_program(self.imports, chunk)
+        return bool(self.languages or self.imports)
 
     def were_tried(self, environment: SandboxEnvironment | None) -> bool:
-        """Whether all trials have succeeded in such an environment before, for this user."""
+        """Whether all imports have succeeded in such an environment before, for this user."""
         if self.languages or environment is None:
             return False
         with suppress(OSError):  # the folder may be somebody else's
@@ -147,58 +126,27 @@ class Needs:
                 mark.touch()
 
     def _mark(self, environment: SandboxEnvironment) -> Path:
-        packages = json.dumps([environment.python, environment.packages])
-        return cache_folder() / "tried" / sha256("\0".join([packages, *self.trials()]))
+        tried = json.dumps([environment.python, environment.packages, sorted(self.imports)])
+        return cache_folder() / "tried" / sha256(tried)
 
 
-def needs_of(config: Config, problems: Sequence[Problem], files: Sequence[str] = ()) -> Needs:
-    """Return what problems need of a sandbox; ``files`` may have reference solutions to try.
-
-    Raises:
-        DataError: A file cannot be read.
-    """
+def needs_of(config: Config, problems: Sequence[Problem]) -> Needs:
+    """Return what problems need of a sandbox."""
     names = {
         _language(problem.tests) or config.judge.for_dataset(problem.dataset).language
         for problem in problems
     }
     languages = sorted(name for name in names & LANGUAGES.keys() if LANGUAGES[name].tools)
-    plans = {
-        (problem.dataset, problem.problem_id): plan_of(problem.tests)
-        for problem in problems
-        if isinstance(problem.tests, HumanEvalTests | MbppTests)
-    }
-    insisted = config.judge.allow_test_errors
     imports: dict[str, str] = {}
-    for (dataset, number), plan in plans.items():
-        for statement in () if insisted else plan.imports:  # the judge finds them again
-            imports.setdefault(statement, _name(dataset, number))
-    solutions = {
-        _name(dataset, number): solution_texts(of_problem, solution)
-        for dataset, number, solution in (python_solutions(files) if plans else ())
-        if (of_problem := plans.get((dataset, number))) and not of_problem.fault
-    }
-    return Needs(languages, imports, solutions, insisted)
-
-
-def with_faults(problems: Sequence[Problem], faults: Mapping[str, str]) -> Sequence[Problem]:
-    """Return the problems, with the reasons that ``check_needs`` returned in their tests."""
-    return [
-        _with_fault(problem, faults[name]) if (name := _name_of(problem)) in faults else problem
-        for problem in problems
-    ]
-
-
-def _with_fault(problem: Problem, fault: str) -> Problem:
-    tests = json.loads(problem.ground_truth) | {"fault": fault}
-    return Problem(**{**problem.model_dump(), "ground_truth": json.dumps(tests)})
+    for problem in () if config.judge.allow_test_errors else problems:  # the judge finds them again
+        if isinstance(problem.tests, HumanEvalTests | MbppTests):
+            for statement in plan_of(problem.tests).imports:
+                imports.setdefault(statement, _name_of(problem))
+    return Needs(languages, imports)
 
 
 def _name_of(problem: Problem) -> str:
-    return _name(problem.dataset, problem.problem_id)
-
-
-def _name(dataset: str, problem_id: str) -> str:
-    return f"{dataset}: problem {problem_id!r}"
+    return f"{problem.dataset}: problem {problem.problem_id!r}"
 
 
 def _language(tests: GroundTruth) -> str | None:

@@ -1,6 +1,5 @@
 """Preflight checks of sandboxes: reachable, admitted, and with what the problems need."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
@@ -11,7 +10,7 @@ from services.runner.preflight import Needs
 from shared.address import Address
 from shared.environment import SandboxEnvironment
 from shared.errors import ConfigError, ServiceError, UnavailableError
-from shared.function_plan import failed_trials
+from shared.function_plan import failed_imports, import_program
 from shared.harness.languages import LANGUAGES
 from shared.service.bodies import read_answer
 from shared.text import one_line
@@ -20,8 +19,6 @@ _MAX_ANSWER = 2**24
 _PING_SECONDS = 10.0
 # Seconds; the first compilation of Go compiles its library too.
 _COMPILE_SECONDS = 60
-# Programs that try tests at a time.
-_AT_ONCE = 4
 
 
 async def check_sandboxes(urls: Sequence[str], *, headers: Mapping[str, str] | None = None) -> None:
@@ -43,32 +40,25 @@ async def check_needs(
     *,
     headers: Mapping[str, str] | None = None,
     environment: SandboxEnvironment | None = None,
-) -> dict[str, str]:
-    """Run a program in each of the languages in every sandbox, and try what the tests need.
+) -> None:
+    """Run a program in each of the languages in every sandbox, and try what the tests import.
 
     Success is remembered for this user if the sandboxes' ``environment`` is known.
 
-    Returns:
-        Why reference solutions fail, by problem, if the run continues.
-
     Raises:
-        ConfigError: A sandbox lacks the toolchain of a language or a module, or a problem's own
-            reference solution fails.
+        ConfigError: A sandbox lacks the toolchain of a language or a module.
         ServiceError: A sandbox is unreachable.
     """
     timeout = aiohttp.ClientTimeout(total=3 * _COMPILE_SECONDS)
-    faults: dict[str, str] = {}
     complete = True
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         for address in map(_sandbox, urls):
             for language in needs.languages:
                 await _check_language(session, address, language)
-            for failed in await _try_tests(session, address, needs):
-                complete = complete and failed == {}
-                faults |= failed or {}
+            if needs.imports:
+                complete = await _try_imports(session, address, needs.imports) and complete
     if complete:
         needs.remember_success(environment)
-    return {name: f"the reference solution fails: {reason}" for name, reason in faults.items()}
 
 
 def _sandbox(url: str) -> Address:
@@ -116,36 +106,20 @@ async def _check_language(session: aiohttp.ClientSession, address: Address, lang
     )
 
 
-async def _try_tests(
-    session: aiohttp.ClientSession, address: Address, needs: Needs
-) -> list[Mapping[str, str] | None]:
-    """Return what failed in each trial; None for a trial that the sandbox did not run."""
-    admitted = asyncio.Semaphore(_AT_ONCE)
-
-    async def attempt(program: str) -> Mapping[str, str] | None:
-        async with admitted:
-            answer = await _run(session, address, "python", program)
-        run = answer and answer.run_result
-        return failed_trials((run.stdout or "").encode()) if run else None
-
-    trials = await asyncio.gather(*map(attempt, needs.trials()))
-    for failed in trials:
-        for name, reason in (failed or {}).items() if not needs.insisted else ():
-            raise ConfigError(_trial_error(needs, address, name, reason))
-    return trials
-
-
-def _trial_error(needs: Needs, address: Address, name: str, reason: str) -> str:
-    insist = "set judge.allow_test_errors=true and get no verdict on such problems"
-    if problem := needs.imports.get(name):
-        return (
-            f"{problem}: its tests cannot run in the sandbox at {address.url}: {name!r}: {reason}; "
-            f"install the module there, or {insist}"
+async def _try_imports(
+    session: aiohttp.ClientSession, address: Address, imports: Mapping[str, str]
+) -> bool:
+    """Try the imports of tests; returns whether the sandbox ran the program."""
+    answer = await _run(session, address, "python", import_program(imports))
+    run = answer and answer.run_result
+    failed = failed_imports((run.stdout or "").encode()) if run else None
+    for statement, reason in (failed or {}).items():
+        raise ConfigError(
+            f"{imports.get(statement, statement)}: its tests cannot run in the sandbox at "
+            f"{address.url}: {statement!r}: {reason}; install the module there, or set "
+            "judge.allow_test_errors=true and get no verdict on such problems"
         )
-    return (
-        f"{name}: its tests fail the data's own reference solution in the sandbox at "
-        f"{address.url}: {reason}; fix or leave out the problem, or {insist}"
-    )
+    return failed is not None
 
 
 class _Command(BaseModel):
