@@ -1,18 +1,10 @@
-"""YAML config files with ``key=value`` overrides, validated; unknown keys get a suggestion.
-
-A file with a ``defaults`` list is composed by Hydra, from its own folder and from ``configs`` in
-the working directory. Overrides that choose an option of a group are Hydra's then. All others mean
-the same for every file: ``key=value`` or ``+key=value`` sets a key, ``~key`` removes what the file
-says.
-"""
+"""YAML config files with ``key=value`` overrides, validated; unknown keys get a suggestion."""
 
 import difflib
-import json
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,10 +12,9 @@ from shared.errors import ConfigError
 from shared.redaction import redact, remember_address
 from shared.text import one_line, shorten_end
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
 ModelT = TypeVar("ModelT", bound=BaseModel)
+# Hydra's list of files to compose, for a file that is composed of nothing else.
+_ALONE = ["_self_"]
 
 
 def load_document(
@@ -31,11 +22,11 @@ def load_document(
 ) -> object:
     """Read a YAML file (or none) and apply overrides.
 
-    Overrides are ``key=value``, ``+key=value`` or ``~key``, and ``group=option`` for a file with a
-    ``defaults`` list. With ``missing``, mandatory values that have no value stay ``???``.
+    Overrides are ``key=value`` or ``+key=value``. With ``missing``, mandatory values that have no
+    value stay ``???``.
 
     Raises:
-        ConfigError: The file cannot be read, parsed or composed, or an override is ill-formed.
+        ConfigError: The file cannot be read or parsed, or an override is ill-formed.
     """
     # Imported here because the services validate configurations and read no YAML.
     from omegaconf import DictConfig, OmegaConf
@@ -43,8 +34,11 @@ def load_document(
     place = str(path or "overrides")
     with _parsing(place):
         base = OmegaConf.load(path) if path else OmegaConf.create({})
-    if path and isinstance(base, DictConfig) and "defaults" in base:
-        base, overrides = _compose(Path(path), base, overrides)
+    if path and isinstance(base, DictConfig) and base.pop("defaults", _ALONE) != _ALONE:
+        raise ConfigError(
+            f"{path}: its `defaults` name further files, which only Hydra composes; give the "
+            "composed file, which `--cfg job --resolve` prints"
+        )
     return _apply(place, base, overrides, missing=missing)
 
 
@@ -62,103 +56,22 @@ def override_document(document: Mapping[str, object], overrides: Sequence[str]) 
 def _apply(place: str, base: object, overrides: Sequence[str], *, missing: bool = False) -> object:
     from omegaconf import DictConfig, OmegaConf
 
-    removed = [override for override in overrides if override.startswith("~")]
-    given = [override.lstrip("+") for override in overrides if override not in removed]
-    for override in given:
+    for override in overrides:
         # A parser's message may quote half of an address, also of one in a list.
         remember_address(override.partition("=")[2].strip("[]\"' "))
         if "=" not in override:
             raise ConfigError(f"override {override!r} is not key=value (e.g. judge.workers=4)")
     if not isinstance(base, DictConfig):
         raise ConfigError(f"{place}: the top level must be a mapping of sections")
-    for override in removed:
-        _remove(place, base, override)
     with _parsing(place):
-        merged = OmegaConf.merge(base, OmegaConf.from_dotlist(given))
+        dotlist = [override.lstrip("+") for override in overrides]
+        merged = OmegaConf.merge(base, OmegaConf.from_dotlist(dotlist))
         return OmegaConf.to_container(merged, resolve=True, throw_on_missing=not missing)
-
-
-def _remove(place: str, base: "DictConfig", override: str) -> None:
-    """Apply ``~key``."""
-    from omegaconf import DictConfig, OmegaConf
-
-    key = override.removeprefix("~")
-    parent, _, name = key.rpartition(".")
-    with _parsing(place):
-        section = OmegaConf.select(base, parent) if parent else base
-        if not isinstance(section, DictConfig) or name not in section:
-            raise ConfigError(f"override {override!r}: {place} has no {key}; leave it out")
-        del section[name]
 
 
 def overridden_keys(overrides: Sequence[str]) -> list[str]:
     """The dotted keys that overrides set or remove."""
     return [override.lstrip("+~").partition("=")[0] for override in overrides]
-
-
-# Composition by Hydra
-
-
-def _compose(
-    path: Path, base: "DictConfig", overrides: Sequence[str]
-) -> tuple["DictConfig", list[str]]:
-    """Compose a file with its defaults; also returns the overrides that are not Hydra's."""
-    # Imported here because few files have defaults, and a command starts faster without.
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
-
-    file = path.absolute()
-    if file.suffix != ".yaml":
-        raise ConfigError(f"{path}: a file with defaults is composed by Hydra; name it *.yaml")
-    search = _search_path(file, base)
-    with _composing(str(path)), initialize_config_dir(str(file.parent), version_base=None):
-        loader = GlobalHydra.instance().config_loader()
-
-        def is_for_hydra(override: str) -> bool:
-            key = override.lstrip("+~").partition("=")[0]
-            if "@" in key or key == "hydra.searchpath":
-                return True
-            return bool(loader.get_group_options(key, config_name=file.stem, overrides=search))
-
-        ours = [override for override in overrides if not is_for_hydra(override)]
-        theirs = [override for override in overrides if override not in ours]
-        composed = compose(file.stem, overrides=[*search, *theirs])
-    OmegaConf.set_struct(composed, False)
-    return composed, ours
-
-
-def _search_path(file: Path, base: "DictConfig") -> list[str]:
-    """An override that adds ``configs`` in the working directory to the file's own search path."""
-    from omegaconf import OmegaConf
-
-    folder = Path("configs").absolute()
-    if not folder.is_dir() or folder == file.parent:
-        return []
-    own = OmegaConf.select(base, "hydra.searchpath", default=[])
-    places = [*own, f"file://{folder}"]  # Hydra decodes no %-sequences
-    quoted = (json.dumps(str(one), ensure_ascii=False) for one in places)
-    return [f"hydra.searchpath=[{','.join(quoted)}]"]
-
-
-@contextmanager
-def _composing(place: str) -> Iterator[None]:
-    from hydra.errors import HydraException
-
-    with _parsing(place), warnings.catch_warnings(record=True) as warned:
-        try:
-            yield
-        except HydraException as error:
-            text = str(error).partition("Config search path:")[0]
-            hints = "".join(f" ({one.message})" for one in warned)
-            if "is not available" in hints:
-                hints += "; its defaults are in a package that this environment lacks"
-            raise ConfigError(f"{place}: {' '.join(text.split())}{hints}") from None
-        except RecursionError:
-            raise ConfigError(f"{place}: its defaults include each other without end") from None
-
-
-# Reading and validation
 
 
 @contextmanager

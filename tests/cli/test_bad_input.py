@@ -204,14 +204,6 @@ def test_a_lock_of_data_that_nobody_prepared(desk: Desk, generator: str) -> None
     refused(outcome, desk, "manifests/manifest.lock.json: no such file", "plumb data prepare")
 
 
-def test_a_config_on_top_of_a_package_that_is_missing(desk: Desk) -> None:
-    (desk.folder / "grpo.yaml").write_text(
-        "hydra: {searchpath: ['pkg://no_such_trainer.config']}\ndefaults: [trainer, _self_]\n"
-    )
-    outcome = desk.run("--config", "grpo.yaml")
-    refused(outcome, desk, "no_such_trainer.config", "a package that this environment lacks")
-
-
 def test_a_generator_that_does_not_help(desk: Desk) -> None:
     cases = [
         (401, '{"error": {"message": "bad key"}}', "bad key"),

@@ -43,14 +43,23 @@ def test_interpolation(written: Any) -> None:
     assert load_config(path).output_dir == "out/r"
 
 
+def test_overrides_with_a_plus(written: Any) -> None:
+    config = load_config(written("data: {limit: 2}\n"), ["+data.limit=3", "++judge.workers=7"])
+    assert (config.data.limit, config.judge.workers) == (3, 7)
+
+
 # What is refused
+
+
+def test_a_file_that_hydra_would_compose(written: Any) -> None:
+    assert "only Hydra composes" in refusal(written("defaults: [base, _self_]\n"))
+    assert load_config(written("defaults: [_self_]\nrun: {name: x}\n")).name == "x"
 
 
 @pytest.mark.parametrize(
     ("override", "unknown", "nearest"),
     [
         ("judge.worker", "judge.worker", "judge.workers"),
-        ("sandbox.time_out", "sandbox.time_out", "sandbox.timeout"),
         ("temperature", "temperature", "actor_rollout_ref.rollout.temperature"),
         ("data.max_attempts", "data.max_attempts", "judge.max_attempts"),
     ],
@@ -66,16 +75,12 @@ def test_an_unknown_key_is_named_with_the_nearest(
     ("override", "key"),
     [
         ("judge.workers=many", "judge.workers"),
-        ("judge.workers=0", "judge.workers"),
         ("sandbox.timeout=[1]", "sandbox.timeout"),
-        ("actor_rollout_ref.rollout.name=hf", "actor_rollout_ref.rollout.name"),
-        ("data.eval_files=5", "data.eval_files"),
         ("generation.retry_budget=inf", "generation.retry_budget"),
         ("generation.extra_body={n: 2}", "generation.extra_body"),
         ("generation.stop=['']", "generation.stop.0"),
         ("data=5", "data"),
         ("run.name=a/b", "run"),
-        ("run.name=..", "run"),
     ],
 )
 def test_an_ill_typed_value_is_named(override: str, key: str) -> None:
@@ -142,7 +147,6 @@ def test_a_data_set_is_judged_as_all_are_but_for_what_it_says() -> None:
         (["judge.method=compute_score", "judge.checker=lines"],
          "compute_score has only the checker 'exact', not 'lines'"),
         (["judge.language=Python"], "did you mean 'python'?"),
-        (["judge.language=javascript"], "SandboxFusion has no language 'javascript'"),
         (["judge.language=lua"],
          "batch judges python, cpp, java, nodejs, rust, go; for 'lua' use the method submit"),
     ],
@@ -213,7 +217,6 @@ def test_the_fingerprint_does_not_depend_on_the_order_of_keys(written: Any) -> N
     ("url", "urls"),
     [
         ("http://a:1/run_code", ["http://a:1"]),
-        ("http://a:1/", ["http://a:1"]),
         ("http://a:1/run_code/", ["http://a:1"]),
         (["http://a", "http://b/run_code"], ["http://a", "http://b"]),
     ],
