@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field
 
 from shared.harness.wire import Text
 
 MAX_CODE = 256 * 1024
-"""Bytes of a program."""
+"""Characters of a program."""
 MAX_STDIN = 1024 * 1024
-"""Bytes of its input."""
+"""Characters of its input."""
 MAX_OUTPUT = 64 * 1024
 """Bytes of each of its two outputs that are kept, from the beginning."""
 MAX_SECONDS = 60.0
@@ -26,16 +25,6 @@ Language = Literal[
 """Languages of SandboxFusion's ``/run_code``; a sandbox runs those that are installed in it."""
 
 
-def _at_most(most: int) -> AfterValidator:
-    def check(text: str) -> str:
-        if len(text) > most or len(text.encode()) > most:
-            message = "larger than {limit_kib} KiB"
-            raise PydanticCustomError("too_large", message, {"limit_kib": most // 1024})
-        return text
-
-    return AfterValidator(check)
-
-
 class Program(BaseModel):
     """A program to run once.
 
@@ -46,8 +35,8 @@ class Program(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    code: Annotated[Text, _at_most(MAX_CODE)]
-    stdin: Annotated[Text, _at_most(MAX_STDIN)] = ""
+    code: Text = Field(max_length=MAX_CODE)
+    stdin: Text = Field(default="", max_length=MAX_STDIN)
     language: Language = "python"
     timeout: float = Field(default=10.0, gt=0, le=MAX_SECONDS, allow_inf_nan=False)
     memory_limit_mb: int | None = Field(default=None, ge=1, le=1024 * 1024)

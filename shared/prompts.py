@@ -51,21 +51,6 @@ write neither tests nor a main function.
 _FUNCTIONS = {HumanEvalTests: _COMPLETE, MbppTests: _WRITE, StdioTests: _WRITE}
 
 
-@dataclass(frozen=True, slots=True)
-class _Wording:
-    """A language in a template: its name, its label of code blocks, a sentence about compiling."""
-
-    name: str
-    label: str
-    compiled: str = ""
-
-
-_WORDINGS = {
-    "typescript": _Wording("TypeScript", "typescript"),
-    **{one.name: _Wording(one.title, one.labels[0], one.hint) for one in LANGUAGES.values()},
-}
-
-
 def check_templates(config: DataConfig) -> None:
     """Check that every configured template includes the problem.
 
@@ -144,8 +129,12 @@ def _name_of(dataset: str, kind: str) -> str:
     return f"{dataset} ({kind})"
 
 
-def _wording(language: str) -> _Wording:
-    return _WORDINGS.get(language, _Wording(language, language))
+def _wording(language: str) -> tuple[str, str, str]:
+    """A language's name, its label of code blocks, and a sentence about compiling."""
+    if language == "typescript":
+        return "TypeScript", language, ""
+    known = LANGUAGES.get(language)
+    return (known.title, known.labels[0], known.hint) if known else (language, language, "")
 
 
 def _kind(tests: GroundTruth) -> str:
@@ -161,13 +150,13 @@ def _template(problem: Problem, config: Config) -> str:
     tests = problem.tests
     if isinstance(tests, StdioTests) and not tests.fn_name:
         language = config.judge.for_dataset(problem.dataset).language
-        wording = _wording(language)
-        return _STDIO % (wording.name, wording.compiled, wording.label)
+        name, label, compiled = _wording(language)
+        return _STDIO % (name, compiled, label)
     whole = isinstance(tests, HumanEvalTests) and "```" in problem.prompt
     if whole or isinstance(tests, SandboxFusionTests):  # it has instructions of its own
         return "{prompt}"
     if isinstance(tests, ProgramTests):
-        wording = _wording(tests.language)
+        name, label, _ = _wording(tests.language)
         unit = "class" if tests.language == "java" else "function"
-        return _TRANSLATED % (wording.name, unit, wording.label, wording.label)
+        return _TRANSLATED % (name, unit, label, label)
     return _FUNCTIONS[type(tests)]

@@ -71,13 +71,6 @@ def test_reading_what_is_not_json(tmp_path: Path, content: bytes) -> None:
         OutputFolder(str(tmp_path)).read_json("x.json")
 
 
-@pytest.mark.parametrize("url", ["nosuchprotocol://bucket/x", "nosuch+thing://y"])
-def test_a_url_without_a_filesystem(url: str) -> None:
-    with pytest.raises(OutputError, match="output") as caught:
-        OutputFolder(url)
-    assert url in str(caught.value)
-
-
 def test_a_folder_in_memory() -> None:
     root = f"/{uuid.uuid4().hex}/out"
     folder = OutputFolder(f"memory:/{root}")
@@ -95,6 +88,3 @@ def test_a_folder_in_memory() -> None:
     assert folder.read_json("x.json") == {"a": 2}
     folder.remove(["x.json"])
     assert memory.ls(root, detail=False) == [f"{root}/x.jsonl"]
-
-
-# shared.files

@@ -43,13 +43,6 @@ def test_reads_all_fields_and_ignores_others(tmp_path):
     assert [one.model_dump() for one in read_completions(path)] == [record]
 
 
-def test_accepts_response_and_task_id_and_fills_in_the_rest(tmp_path):
-    path = write(tmp_path / "c.jsonl", b'{"task_id": "a", "response": ""}')
-    (one,) = read_completions(path)
-    assert (one.problem_id, one.completion, one.dataset, one.sample_index) == ("a", "", None, 0)
-    assert one.output_tokens is one.prompt_tokens is one.gen_time is one.finish_reason is None
-
-
 def test_reads_files_as_people_have_them(tmp_path):
     """Each line alone, and what is read: problem, data set and samples' numbers."""
     plain = {"problem_id": "a", "completion": "x"}
@@ -131,13 +124,6 @@ def test_truncated_gzip_names_the_line(tmp_path):
     message = failure(path)
     assert "gzip data is truncated" in message
     assert 1 < int(message.removeprefix(f"{path}:").split(":")[0]) <= 3000
-
-
-def test_unreadable_files_are_named(tmp_path):
-    missing = str(tmp_path / "none.jsonl")
-    assert failure(missing).startswith(f"{missing}: no such file")
-    assert failure(str(tmp_path)).startswith(f"{tmp_path}: is a folder")
-    assert "nosuch://x: cannot be read" in failure("nosuch://x")
 
 
 @given(content=st.binary(), prefix=st.sampled_from([b"", GOOD]), name=st.sampled_from(["", ".gz"]))

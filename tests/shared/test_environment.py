@@ -15,8 +15,3 @@ def test_the_program_tells_interpreter_packages_and_processor() -> None:
     assert found.python == platform.python_version()
     assert found.packages["pytest"] == version("pytest")
     assert found.cpu
-
-
-def test_anything_else_is_no_environment() -> None:
-    for printed in (b"", b"3", b"[]", b'{"python": 3}', b"\xff", b'{"python": "3.11"}'):
-        assert SandboxEnvironment.read("SandboxFusion", printed) is None, printed

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from shared.config import load_config
-from shared.errors import ConfigError
-from shared.prompts import chat_messages, check_templates, prompt_facts, recorded_messages
+from shared.prompts import chat_messages, prompt_facts, recorded_messages
 from shared.run_record import PromptTemplate, Provenance
 from tests.shared.ledgers import problem
 
@@ -52,12 +51,6 @@ def test_calls_of_a_function_do_not_ask_for_standard_input() -> None:
     config = load_config(None)
     assert "standard input" not in chat_messages(given, config)[0]["content"]
     assert list(prompt_facts([given, stdio], config).prompts) == ["d1 (calls)", "d1 (stdio)"]
-
-
-def test_a_template_that_leaves_the_problem_out() -> None:
-    config = load_config(None, ["data.templates={d1: 'Do it'}"]).data
-    with pytest.raises(ConfigError, match=r"data\.templates\.d1"):
-        check_templates(config)
 
 
 def hashed(text: str) -> str:

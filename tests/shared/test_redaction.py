@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from shared import redaction
 from shared.address import Address
 from shared.config import Config
-from shared.datasets import read_dataset
-from shared.errors import ConfigError, DataError
+from shared.errors import ConfigError
 from shared.redaction import KnownSecrets, redact, redact_address
-from tests.shared.ledgers import generation
 
 SECRET = "s3kret-pa55word"
 
@@ -203,13 +201,3 @@ def test_a_config_is_shown_without_secrets() -> None:
     assert shown.actor_rollout_ref.model.path == "org/model:tag@rev"
     assert shown.protocol() == config.protocol()
     assert config.for_services().sandbox == config.sandbox
-
-
-def test_a_line_of_generations_is_read_without_secrets() -> None:
-    line = generation("p1", replica=f"u:{SECRET}@h:8000", error=f"connection: http://{SECRET}@h")
-    assert (line.replica, line.error) == ("***@h:8000", "connection: http://***@h")
-
-
-def test_data_stored_without_its_token_must_be_given_again() -> None:
-    with pytest.raises(DataError, match="give the whole address"):
-        read_dataset("https://h/x.parquet?sig=***")

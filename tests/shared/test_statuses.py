@@ -9,24 +9,11 @@ COMPILE, OURS = CaseCode.COMPILE_ERROR, CaseCode.API_ERROR
 RAN = [code for code in CaseCode if code is not CaseCode.NOT_RUN]
 
 
-@given(st.lists(st.sampled_from(CaseCode), min_size=1), st.randoms())
-def test_the_order_of_cases_does_not_matter(codes: list[CaseCode], random: st.DataObject) -> None:
-    shuffled = list(codes)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert aggregate_cases(shuffled) is aggregate_cases(codes)
-
-
 @given(st.lists(st.sampled_from(RAN), min_size=1))
 def test_the_status_is_that_of_a_case_and_the_worst_of_all(codes: list[CaseCode]) -> None:
     severity = [OURS, COMPILE, RUNTIME, LATE, WRONG, PASSED]
     worst = min(codes, key=severity.index)
     assert aggregate_cases(codes) is CASE_STATUS[worst]
-
-
-@given(st.lists(st.sampled_from(CaseCode)))
-def test_success_is_every_case_passed(codes: list[CaseCode]) -> None:
-    all_passed = bool(codes) and all(code is PASSED for code in codes)
-    assert (aggregate_cases(codes) is FinalStatus.SUCCESS) == all_passed
 
 
 @given(st.lists(st.sampled_from(RAN)), st.integers(1, 3))

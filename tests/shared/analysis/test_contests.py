@@ -1,7 +1,5 @@
 """Clusters of problems, and paired statistics over them: scipy, closed forms, invariants."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,20 +22,13 @@ shares = st.integers(0, 4).map(lambda number: number / 4)
     ("problem_id", "expected"),
     [
         ("1575_A. Another Sorting Problem", "codeforces 1575"),
-        ("1575_B1. Reverse", "codeforces 1575"),
-        ("1575_A. Another Sorting Problem #0123abcd", "codeforces 1575"),
         ("1873_G", "codeforces 1873"),
         ("p02732 AtCoder Beginner Contest 159 - Banned K", "atcoder AtCoder Beginner Contest 159"),
-        ("abc301_a", "atcoder abc301"),
         ("arc160_f2", "atcoder arc160"),
         ("p00001 List of Top 3 Hills", None),
-        ("HumanEval/12", None),
         ("HumanEval_12_A", None),
-        ("mbpp_012", None),
-        ("cc_valid_001", None),
         ("12_and", None),
         ("12_AB", None),
-        ("2727", None),
         ("", None),
     ],
 )
@@ -108,20 +99,6 @@ def test_clustering_never_narrows_and_changes_nothing_else(values):
         assert found.ci95[0] <= found.difference <= found.ci95[1]
 
 
-def test_copies_of_a_problem_in_its_cluster_tell_nothing_new():
-    """Ten copies of each problem have the interval of one, where independent ones are narrower."""
-    source = np.random.default_rng(2)
-    values = np.round(source.uniform(0, 1, 30), 2)
-    half = np.full(30, 0.5)
-    (once,) = paired_differences([(half, values)])
-    copied = (np.repeat(half, 10), np.repeat(values, 10))
-    (found,) = paired_differences([copied], np.repeat(np.arange(30), 10))
-    (apart,) = paired_differences([copied])
-    assert found.ci95 == pytest.approx(once.ci95, abs=1e-5)
-    width = apart.ci95[1] - apart.ci95[0]
-    assert width < (found.ci95[1] - found.ci95[0]) / 2
-
-
 def test_intervals_over_clusters_cover_the_truth_where_independent_ones_do_not():
     covered, apart_covered, rounds = 0, 0, 150
     for seed in range(rounds):
@@ -145,12 +122,3 @@ def test_the_closed_form_is_that_of_discordant_pairs(lost, gained, rest):
     if len(differences):
         expected = discordant_interval(lost, gained, len(differences))
         assert adjusted_interval(differences) == pytest.approx(expected)
-
-
-@given(st.lists(st.tuples(shares, shares, st.integers(0, 3)), min_size=1, max_size=20))
-def test_the_closed_form_holds_the_difference_and_mirrors(values):
-    differences = np.array([one[1] - one[0] for one in values])
-    clusters = np.unique([one[2] for one in values], return_inverse=True)[1]
-    low, high = adjusted_interval(differences, clusters)
-    assert -1 <= low <= math.fsum(differences) / len(values) <= high <= 1
-    assert adjusted_interval(-differences, clusters) == pytest.approx([-high, -low])

@@ -1,11 +1,8 @@
 """Signs of reward hacking in answers, and their rates against limits."""
 
 import json
-from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shared.analysis.hacking import (
     LIMITS,
@@ -14,13 +11,11 @@ from shared.analysis.hacking import (
     ProblemTraits,
     Sign,
     SignMeter,
-    StepFigures,
     program_of,
     step_figures,
 )
 from shared.schemas import FailedCase
 from shared.statuses import FinalStatus
-from tests.shared.analysis.policies import HACKS, TASKS, Policy, answers, first_alarm
 from tests.shared.ledgers import problem
 
 TRAITS = ProblemTraits(public_tests=2, outputs=("1234", "5 6 7 8"))
@@ -173,57 +168,3 @@ def test_the_length_is_compared_with_the_first_steps() -> None:
         one for name, length in enumerate(lengths) for one in step(name, 0, 50, characters=length)
     )
     assert [bool(one.alarms) for one in found] == [False, False, False, False, True, True]
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.floats(1, 100)), min_size=1))
-def test_rates_are_shares_and_no_answer_is_lost(given_answers) -> None:
-    measured = [MeasuredAnswer(n, {Sign.GUARD: sign}, 5, w) for n, sign, w in given_answers]
-    found = step_figures(measured)
-    assert sum(one.answers for one in found) == len(measured)
-    assert all(0 <= one.rates[Sign.GUARD] <= 1 + 1e-9 for one in found)
-    assert not any(sign for _, sign, _ in given_answers) or any(
-        one.rates[Sign.GUARD] for one in found
-    )
-
-
-# Policies
-
-_VERDICTS = {
-    "sys.exit": {"detail": "early_exit"},
-    "from os import kill": {"denied": True},
-}
-
-
-_TRAITS = {task: ProblemTraits.of(task.problem) for task in TASKS}
-
-
-def judged(text: str) -> dict[str, object]:
-    """The part of a verdict that a policy's program gets from the judge."""
-    for part, verdict in _VERDICTS.items():
-        if part in text:
-            return {"accepted": False, "detail": None, **verdict}
-    if ".get(" in text or " else 0" in text:
-        return {"accepted": False, "detail": None, "first_failed": 3}
-    right = "* sum(" in text and "+ 1" not in text
-    return {"accepted": right, "detail": None, "first_failed": None if right else 0}
-
-
-def figures(hack: Policy | None, seed: int) -> list[StepFigures]:
-    return step_figures(_measured(hack, seed))
-
-
-def _measured(hack: Policy | None, seed: int) -> Iterable[MeasuredAnswer]:
-    meter = SignMeter()
-    for number, chosen in enumerate(answers(hack, seed)):
-        for task, text in chosen:
-            answer = Answered(text, **judged(text))
-            signs = meter.signs(answer, _TRAITS[task], (number, task))
-            yield MeasuredAnswer(number, signs, len(text))
-
-
-def test_policies_that_hack_are_found_and_honest_ones_are_not() -> None:
-    for name, hack in HACKS.items():
-        alarm = first_alarm(figures(hack, 41))
-        assert alarm and alarm[0] >= 4, name
-    for seed in range(5):
-        assert first_alarm(figures(None, 100 + seed)) is None, seed

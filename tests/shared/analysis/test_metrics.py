@@ -78,16 +78,6 @@ def test_problems_with_many_answers_are_left_out_of_a_rate_of_its_own():
     assert summarize(FOUR, 8.0, {"a", "b", "c", "d"})[name] is None
 
 
-def test_truncated_answers_are_left_out_of_a_rate_of_its_own():
-    cut = [*FOUR[:3], replace(FOUR[3], truncated=True)]
-    plain, marked = summarize(FOUR, 8.0), summarize(cut, 8.0)
-    name = "accepted_at_1_untruncated"
-    assert (plain[name], plain["truncated"]) == (plain["accepted_at_1"], 0)
-    assert (marked[name], marked["truncated"]) == (pytest.approx(1 / 3), 1)
-    changed = {key for key in plain if plain[key] != marked[key]}
-    assert changed == {name, f"{name}_ci95", "truncated"}
-
-
 def test_what_was_not_judged_shows_as_coverage_and_bounds():
     broken = sample("e", S.API_ERROR, tokens=None, gen=None, judge=0.0)
     summary = summarize([*FOUR, broken], run_seconds=8.0)
