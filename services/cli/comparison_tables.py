@@ -26,8 +26,8 @@ def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
     """Print the legend of the runs' letters, and caveats about their numbers."""
     for run in runs:
         model = run.record.model
-        named = f"{run.run.name}, model {model}" if model else run.run.name
-        _line(console, f"{run.label}  {run.run.folder.shown} ({named})")
+        named = f"{run.name}, model {model}" if model else run.name
+        _line(console, f"{run.label}  {run.place} ({named})")
     for label, note in ((run.label, note) for run in runs for note in run.notes):
         _line(console, f"{label}: {note}", "yellow")
 

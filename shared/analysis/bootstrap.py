@@ -3,13 +3,14 @@
 Problems are the clusters because samples of one problem are not independent.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from shared.analysis.statistics import enclosing, percentile, wilson_interval
+from shared.analysis.statistics import enclosing, percentile, ratio, wilson_interval
 
 RESAMPLES = 2000
 # Above this many problems, random groups of problems are resampled instead.
@@ -34,6 +35,11 @@ class ClusteredMean:
     totals: Sequence[float]
     counts: Sequence[int]
     bounded: bool = False
+
+    @property
+    def value(self) -> float | None:
+        """The mean; None without any value."""
+        return ratio(math.fsum(self.totals), sum(self.counts))
 
 
 def bootstrap_intervals(

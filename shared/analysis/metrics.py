@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -95,8 +95,6 @@ def _work(verdict: Verdict, generation: Generation) -> tuple[float, float] | Non
 
 Samples = Sequence[SampleResult]
 Quantity = Callable[[SampleResult], float | None]
-# From the samples of one problem to its terms of a clustered mean: total and count.
-Terms = Callable[[Samples], tuple[float, int]]
 
 _COSTS: dict[str, Quantity] = {
     "tokens": lambda sample: sample.output_tokens,
@@ -135,6 +133,10 @@ def summarize(
     most_samples = max(map(len, planned.values()), default=0)
     # With one sample per problem pass@1 is accepted_at_1.
     ks = sample_sizes(most_samples) if most_samples > 1 else []
+    means = {
+        **{f"pass_at_{k}": _mean_pass_at_k(problems, k) for k in ks},
+        **{name: _mean_total(problems, quantity) for name, quantity in _AVERAGES.items()},
+    }
     metrics: dict[str, MetricValue] = {
         "total_problems": len(planned),
         "total_samples": len(results),
@@ -146,11 +148,8 @@ def summarize(
         **pass_ratio_means(judged),
         "pass_ratio_p50": percentile([sample.pass_ratio for sample in judged], 50),
         "pass_ratio_p90": percentile([sample.pass_ratio for sample in judged], 90),
-        **{f"pass_at_{k}": _mean_pass_at_k(problems, k) for k in ks},
-        **{name: mean(_problem_totals(problems, q)) for name, q in _AVERAGES.items()},
-        "p95_total_judge_time": percentile(
-            _problem_totals(problems, lambda sample: sample.total_judge_time), 95
-        ),
+        **{name: one.value for name, one in means.items()},
+        "p95_total_judge_time": percentile(means["avg_total_judge_time"].totals, 95),
         "throughput": _per_second(len(problems), seconds),
         "work_seconds": seconds,
         **{f"cost_per_solved_{name}": _cost_per_solved(judged, q) for name, q in _COSTS.items()},
@@ -163,7 +162,11 @@ def summarize(
         "api_errors": len(results) - len(judged),
         "missing_modules": sum(sample.missing_module for sample in judged),
     }
-    return {**metrics, **_intervals_of_means(metrics, problems, ks)}
+    ratios = [math.fsum(sample.pass_ratio for sample in samples) for samples in problems]
+    means["pass_ratio_mean"] = ClusteredMean(ratios, list(map(len, problems)), bounded=True)
+    values = [value for name in means if not isinstance(value := metrics[name], list)]
+    intervals = bootstrap_intervals(list(means.values()), values)
+    return metrics | {f"{name}_ci95": one for name, one in zip(means, intervals, strict=True)}
 
 
 def certified_metrics(results: Samples, tests: CertifiedTests | None) -> dict[str, MetricValue]:
@@ -204,12 +207,6 @@ def by_problem(results: Iterable[SampleResult]) -> dict[str, list[SampleResult]]
 def clusters(results: Iterable[SampleResult]) -> list[list[SampleResult]]:
     """The samples of each problem, sorted by problem id whatever the order of the samples."""
     return [samples for _, samples in sorted(by_problem(results).items())]
-
-
-def clustered(problems: Sequence[Samples], terms: Terms, *, bounded: bool = False) -> ClusteredMean:
-    """Collect each problem's terms of a mean."""
-    found = [terms(samples) for samples in problems]
-    return ClusteredMean([total for total, _ in found], [count for _, count in found], bounded)
 
 
 # Quality: shares (0 to 1) of judged samples, and pass ratios
@@ -262,44 +259,26 @@ def _accepted_of(part: str, samples: Samples) -> dict[str, MetricValue]:
     return {name: share, f"{name}_ci95": interval}
 
 
-def _pass_ratio_terms(samples: Samples) -> tuple[float, int]:
-    return math.fsum(sample.pass_ratio for sample in samples), len(samples)
-
-
-def _pass_at_k_terms(k: int) -> Terms:
-    """One problem's pass@k and 1; zeros if it has fewer than k samples."""
-
-    def terms(samples: Samples) -> tuple[float, int]:
-        if len(samples) < k:
-            return 0.0, 0
-        return pass_at_k(len(samples), sum(sample.accepted for sample in samples), k), 1
-
-    return terms
-
-
-def _mean_pass_at_k(problems: Sequence[Samples], k: int) -> float | None:
+def _mean_pass_at_k(problems: Sequence[Samples], k: int) -> ClusteredMean:
     """Mean of pass@k over the problems with at least k judged samples."""
-    found = map(_pass_at_k_terms(k), problems)
-    return mean([estimate for estimate, count in found if count])
+    enough = [len(samples) >= k for samples in problems]
+    estimates = [
+        pass_at_k(len(samples), sum(sample.accepted for sample in samples), k) if known else 0.0
+        for samples, known in zip(problems, enough, strict=True)
+    ]
+    return ClusteredMean(estimates, list(map(int, enough)), bounded=True)
 
 
 # Cost: averages are over the problems for which the quantity is known, a problem's samples summed
 
 
-def _problem_totals(problems: Iterable[Samples], quantity: Quantity) -> list[float]:
-    """Sum of a quantity over each problem's samples, for the problems with a known value."""
-    terms = map(_total_terms(quantity), problems)
-    return [total for total, known in terms if known]
-
-
-def _total_terms(quantity: Quantity) -> Terms:
-    """One problem's sum and 1; zeros if no value is known."""
-
-    def terms(samples: Samples) -> tuple[float, int]:
-        known = [value for sample in samples if (value := quantity(sample)) is not None]
-        return math.fsum(known), int(bool(known))
-
-    return terms
+def _mean_total(problems: Iterable[Samples], quantity: Quantity) -> ClusteredMean:
+    """Mean over problems of the sum of a quantity over each problem's samples."""
+    known = [
+        [value for sample in samples if (value := quantity(sample)) is not None]
+        for samples in problems
+    ]
+    return ClusteredMean(list(map(math.fsum, known)), [int(bool(values)) for values in known])
 
 
 def _cost_per_solved(judged: Samples, quantity: Quantity) -> float | None:
@@ -342,7 +321,7 @@ def _work_seconds(judged: Samples, run_seconds: float | None) -> float | None:
     return total if run_seconds is None else min(total, run_seconds)
 
 
-# Completeness and intervals
+# Completeness
 
 
 def _accepted_bounds(results: Samples) -> list[float] | None:
@@ -353,16 +332,3 @@ def _accepted_bounds(results: Samples) -> list[float] | None:
     accepted = sum(sample.accepted for sample in judged)
     unjudged = len(results) - len(judged)
     return [accepted / len(results), (accepted + unjudged) / len(results)]
-
-
-def _intervals_of_means(
-    metrics: Mapping[str, MetricValue], problems: Sequence[Samples], ks: Sequence[int]
-) -> dict[str, MetricValue]:
-    means = {
-        "pass_ratio_mean": clustered(problems, _pass_ratio_terms, bounded=True),
-        **{f"pass_at_{k}": clustered(problems, _pass_at_k_terms(k), bounded=True) for k in ks},
-        **{name: clustered(problems, _total_terms(q)) for name, q in _AVERAGES.items()},
-    }
-    values = [value for name in means if not isinstance(value := metrics[name], list)]
-    intervals = bootstrap_intervals(list(means.values()), values)
-    return {f"{name}_ci95": found for name, found in zip(means, intervals, strict=True)}

@@ -213,19 +213,13 @@ def _cluster_sizes(problems: int, clusters: Ints | None) -> Floats:
 
 def _p_values(differences: Sequence[Floats], binary: Sequence[bool]) -> list[float | None]:
     """McNemar's p of values that are 0 or 1, else that of sign flips; None of one problem."""
-    flipped = [
-        one
+    several = len(differences[0]) > 1
+    others = [one for one, two_valued in zip(differences, binary, strict=True) if not two_valued]
+    flipped = iter(sign_flip_ps(others) if several else [None] * len(others))
+    return [
+        mcnemar_exact(int((one < 0).sum()), int((one > 0).sum())) if two_valued else next(flipped)
         for one, two_valued in zip(differences, binary, strict=True)
-        if not two_valued and len(one) > 1
     ]
-    drawn = iter(sign_flip_ps(flipped))
-    found: list[float | None] = []
-    for one, two_valued in zip(differences, binary, strict=True):
-        if two_valued:
-            found.append(mcnemar_exact(int((one < 0).sum()), int((one > 0).sum())))
-        else:
-            found.append(next(drawn) if len(one) > 1 else None)
-    return found
 
 
 def sign_flip_ps(differences: Sequence[Floats]) -> list[float]:

@@ -151,7 +151,7 @@ class ComparedRun:
         verdicts: By data set.
         problems: By data set and problem id.
         summary: Published metrics by data set, as far as there are any.
-        finished: The run, if it was read from a folder.
+        skipped: Messages about what could not be read of its files.
     """
 
     label: str
@@ -161,14 +161,7 @@ class ComparedRun:
     verdicts: Mapping[str, DatasetVerdicts]
     problems: Mapping[str, Mapping[str, ProblemNote]]
     summary: Mapping[str, Mapping[str, object]]
-    finished: FinishedRun | None = None
-
-    @property
-    def run(self) -> FinishedRun:
-        """The finished run; only of a run that was read from a folder."""
-        if self.finished is None:
-            raise ValueError(f"{self.place} was not read from a folder")
-        return self.finished
+    skipped: Sequence[str] = ()
 
     def data_sha256(self, dataset: str) -> str | None:
         """SHA-256 over the problems of a data set; None if it is not recorded."""
@@ -195,8 +188,7 @@ class ComparedRun:
     @property
     def notes(self) -> list[str]:
         """Caveats about the run's numbers: untrusted, incomplete, or with a torn last line."""
-        torn_lines = self.finished.skipped if self.finished else []
-        notes = [*torn_lines]
+        notes = [*self.skipped]
         record = self.record
         notes += [f"untrusted: {line}" for line in record.distrust]
         if record.stopped:
@@ -253,7 +245,7 @@ def _read(name: str, run: FinishedRun) -> ComparedRun:
         verdicts={dataset: found.sorted() for dataset, found in columns.items()},
         problems=problems,
         summary=run.summary,
-        finished=run,
+        skipped=run.skipped,
     )
 
 

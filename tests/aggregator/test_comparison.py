@@ -17,6 +17,7 @@ from services.aggregator.ingest import Ingester
 from services.aggregator.report.contents import load_index
 from shared.analysis.compare import compare_runs, comparison_document
 from shared.analysis.runs import read_runs
+from shared.finished_run import open_run
 from shared.ledger import Ledger
 from shared.run_record import RunState
 from shared.schemas import SampleId
@@ -182,7 +183,7 @@ def test_from_the_index_it_is_the_same_as_from_the_folders(tmp_path) -> None:
     indexed = []
     for run in folders:
         database = open_database()
-        name = load_index(run.run, database)
+        name = load_index(open_run(run.place), database)
         with database.read() as connection:
             found = find_run(connection, name)
             assert found is not None

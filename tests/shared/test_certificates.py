@@ -8,7 +8,6 @@ from shared.certificates import (
     ProblemCertificate,
     certificate_file,
     certified_tests,
-    read_certificate,
 )
 from shared.config import RULES, load_config
 from shared.errors import DataError
@@ -86,7 +85,3 @@ def test_a_broken_certificate_is_named(tmp_path):
     (tmp_path / "one.certificate.json").write_text('{"version": 7}')
     with pytest.raises(DataError, match=r"one.certificate.json: not a certificate"):
         known(str(tmp_path / "one.parquet"))
-
-
-def test_a_file_on_the_web_has_no_certificate_beside_it() -> None:
-    assert read_certificate(certificate_file("http://127.0.0.1:9/set.parquet?token=1")) is None

@@ -68,19 +68,6 @@ def test_reads_files_as_people_have_them(tmp_path):
         assert [(one.problem_id, one.dataset, one.sample_index) for one in found] == read, name
 
 
-def test_samples_of_human_eval_and_of_evalplus(tmp_path):
-    """Lines without an index are numbered by problem."""
-    lines = [
-        {"task_id": "HumanEval/3", "completion": "    return 1\n"},
-        {"task_id": "Mbpp/3", "solution": "def f(): pass", "_identifier": "Mbpp/3 (line 1)"},
-        {"task_id": "HumanEval/3", "completion": "    return 2\n", "passed": False},
-        {"task_id": "HumanEval/3", "completion": "x", "sample_index": 7},
-    ]
-    path = write(tmp_path / "c.jsonl", "".join(f"{json.dumps(x)}\n" for x in lines).encode())
-    read = [(one.problem_id, one.sample_index) for one in read_completions(path)]
-    assert read == [("HumanEval/3", 0), ("Mbpp/3", 0), ("HumanEval/3", 1), ("HumanEval/3", 7)]
-
-
 def test_skips_blank_lines_but_counts_them(tmp_path):
     path = write(tmp_path / "c.jsonl", GOOD + b"\n  \n" + GOOD + b"nonsense\n")
     assert f"{path}:5: not JSON" in failure(path)

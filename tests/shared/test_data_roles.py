@@ -52,11 +52,6 @@ def test_places_of_manifests(tmp_path, folder):
     assert dataset_roles(str(data / "set.parquet")) == {"set": TRAIN}
 
 
-def test_a_source_beside_the_file_is_no_manifest(tmp_path):
-    (tmp_path / "set.jsonl").write_text('{"dataset": "set", "role": "train"}\n')
-    assert dataset_roles(str(tmp_path / "set.parquet")) == {}
-
-
 @pytest.mark.parametrize(
     ("lines", "said"),
     [

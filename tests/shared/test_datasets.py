@@ -91,18 +91,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     assert [found.name for found in tmp_path.iterdir()] == ["a.parquet"]
 
 
-def test_further_columns_and_string_like_types_are_fine(tmp_path):
-    table = pa.Table.from_pylist([row(further=3)])
-    for name, kind in [
-        ("split", pa.dictionary(pa.int32(), pa.string())),
-        ("ground_truth", pa.large_string()),
-    ]:
-        index = table.schema.get_field_index(name)
-        table = table.set_column(index, name, table.column(name).cast(kind))
-    pq.write_table(table, tmp_path / "a.parquet")
-    assert read_dataset(str(tmp_path / "a.parquet")) == [problem()]
-
-
 def test_chat_prompts_give_their_last_user_message(tmp_path):
     chat = [
         {"role": "user", "content": "first"},
@@ -256,13 +244,6 @@ def test_duplicates_across_files_name_both(tmp_path):
     second = put(tmp_path / "b.parquet", [row()])
     message = failure(read_datasets, [first, second])
     assert f"{second}: row 1: duplicate problem 'demo'/'p1', also in {first}: row 2" in message
-
-
-def test_empty_data_sets(tmp_path):
-    schema = pa.schema([(name, pa.string()) for name in COLUMNS])
-    path = put(tmp_path / "a.parquet", [], schema)
-    assert failure(read_dataset, path).startswith(f"{path}: the data set is empty")
-    assert "no data set given" in failure(read_datasets, [])
 
 
 def test_a_truncated_parquet_is_named(tmp_path):

@@ -1,6 +1,5 @@
 """Proxies of the environment: who uses them, and who does not."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 
@@ -8,11 +7,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.judge.health import SandboxWatch
 from services.runner.client import GeneratorClient
 from shared.config import GenerationConfig
 from shared.process_environment import PROXY_VARIABLES, adapt_process
-from tests.waiting import until
 
 HOSTS = web.AppKey("hosts", list[str])
 
@@ -61,13 +58,3 @@ async def test_loopback_and_the_stack_are_reached_without_it(
         with pytest.raises(Exception, match=host) as caught:
             await model_at(f"http://{host}:1/v1")
         assert "127.0.0.1:9" not in str(caught.value)
-
-
-async def test_a_judge_reaches_its_sandbox_without_it(
-    server: TestServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    watch = SandboxWatch([f"http://127.0.0.1:{server.port}"])
-    watch.start()
-    await asyncio.to_thread(until, "an answer of the sandbox", lambda: watch.failure is None)
-    assert server.app[HOSTS]

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -116,19 +115,6 @@ def test_judged_code_reads_itself(before: str, code: str, after: str) -> None:
         assert record.read(before + code + after) == code
         assert record.sha256 == sha256(code)
         assert (record.text is None) == (start is not None)
-
-
-@pytest.mark.parametrize(
-    ("truth", "expected"),
-    [
-        ({"inputs": ["1"], "outputs": ["2"]}, ("fn_name", "checker", "test_list", "test")),
-        ({"test_list": ["assert f()"]}, ("inputs", "outputs", "test_setup_code", "entry_point")),
-    ],
-)
-def test_fields_that_are_null_are_not_there(truth: dict[str, object], expected: Sequence[str]):
-    """Arrow completes rows of different formats to the same fields."""
-    completed = {**truth, **dict.fromkeys(expected)}
-    assert parse_ground_truth(json.dumps(completed)) == parse_ground_truth(json.dumps(truth))
 
 
 def test_lists_of_values_are_calls_of_apps() -> None:

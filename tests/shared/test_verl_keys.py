@@ -92,11 +92,6 @@ def test_the_guides_configuration(tmp_path: Path) -> None:
     ]
 
 
-def test_random_weights_are_refused(tmp_path: Path) -> None:
-    message = refusal(path=written(tmp_path, GENERATION))
-    assert "dummy_dtensor means random weights" in message
-
-
 def test_verls_older_generation_yaml(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, GENERATION), ["rollout.load_format=auto"])
     rollout = config.actor_rollout_ref.rollout

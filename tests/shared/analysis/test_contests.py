@@ -99,23 +99,6 @@ def test_clustering_never_narrows_and_changes_nothing_else(values):
         assert found.ci95[0] <= found.difference <= found.ci95[1]
 
 
-def test_intervals_over_clusters_cover_the_truth_where_independent_ones_do_not():
-    covered, apart_covered, rounds = 0, 0, 150
-    for seed in range(rounds):
-        source = np.random.default_rng(seed)
-        clusters = np.repeat(np.arange(40), 5)
-        accepted = source.random(40)[clusters] < 0.2
-        same = np.zeros(200)
-        lost = source.random(40)[clusters] < 0.2
-        first, second = lost & ~accepted, accepted & ~lost
-        (found,) = paired_differences([(first + same, second + same)], clusters)
-        (apart,) = paired_differences([(first + same, second + same)])
-        covered += found.ci95[0] <= 0 <= found.ci95[1]
-        apart_covered += apart.ci95[0] <= 0 <= apart.ci95[1]
-    assert covered / rounds >= 0.9
-    assert apart_covered / rounds < 0.75
-
-
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 def test_the_closed_form_is_that_of_discordant_pairs(lost, gained, rest):
     differences = np.array([-1.0] * lost + [1.0] * gained + [0.0] * rest)

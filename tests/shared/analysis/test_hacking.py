@@ -11,7 +11,6 @@ from shared.analysis.hacking import (
     ProblemTraits,
     Sign,
     SignMeter,
-    program_of,
     step_figures,
 )
 from shared.schemas import FailedCase
@@ -125,14 +124,6 @@ def test_copies_and_answers_that_are_cut() -> None:
     assert meter.signs(Answered("x", False, None, cut=True), TRAITS, "d")[Sign.TRUNCATED]
     for whole in ("print(1)\n```", "print(1)\n```\nIt prints."):  # the prompt opened the block
         assert not meter.signs(Answered(whole, True, None), TRAITS, "d")[Sign.TRUNCATED]
-
-
-def test_the_longest_block_is_the_program() -> None:
-    assert program_of("```\na\n``` and ```python\nlonger\n``` and\n```c\nb") == "longer\n"
-    assert program_of("code\n```\nIt adds the numbers that it is given.") == "code\n"
-    # A policy that repeats itself must not stop the service.
-    for text in ("``` ```x = 1", "no block", "```python\n```", "`" * 2**16, "```x" * 2**14):
-        assert program_of(text) == text
 
 
 # Rates
