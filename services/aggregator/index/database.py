@@ -180,7 +180,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 # Schema.
 
-_VERSION = 9
+_VERSION = 10
 
 # A run that is restarted from scratch under its old id is a new row of ``runs``. AUTOINCREMENT does
 # not reuse ids, so rows that are left of the old run belong to no other.
