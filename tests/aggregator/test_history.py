@@ -71,7 +71,7 @@ async def test_runs_of_one_protocol_are_a_trend_with_published_figures(
     assert runs[0]["model"] == "model of early"
     [loaded] = read_runs([str(early)])
     for name, one in runs[0]["datasets"].items():
-        metrics = loaded.run.summary[name]
+        metrics = loaded.summary[name]
         assert one["metrics"].keys() >= {"accepted_at_1", "accepted_at_1_ci95", "throughput"}
         assert one["metrics"].items() <= metrics.items()
     assert found["groups"][0]["runs"] == 2
