@@ -133,9 +133,9 @@ async def run_harness(
     """
     run: HarnessRun[Result] = HarnessRun()
     todo = list(range(len(inputs)))
-    limits, most = case_limits(task), task.max_call_input
+    limits, max_size = case_limits(task), task.max_call_input
     while todo:
-        chunk = _chunk(todo, inputs, most)
+        chunk = _chunk(todo, inputs, max_size)
         request = RunCasesRequest(
             code=program,
             language=language or task.settings.language,
@@ -147,7 +147,7 @@ async def run_harness(
         except SandboxUnavailableError as error:
             if error.failures[-1].kind != _TOO_LARGE or len(chunk) == 1:
                 raise
-            most = min(most, sum(_size(inputs[i]) for i in chunk)) // 2
+            max_size = min(max_size, sum(_size(inputs[i]) for i in chunk)) // 2
             continue
         run.compiling = Compiling(result.compile_seconds, result.compile_output or None)
         if result.compiled == "missing":
@@ -196,12 +196,12 @@ def _timed_out(task: Task, case: CaseRun) -> bool:
     return case.limit in ("cpu", "wall") or case.user > task.limits.timeout
 
 
-def _chunk(todo: Sequence[int], inputs: Sequence[str], most: int) -> list[int]:
+def _chunk(todo: Sequence[int], inputs: Sequence[str], max_size: int) -> list[int]:
     """Return the next inputs that are together no larger than a call may be, at least one."""
     size = 0
     for count, index in enumerate(todo[:MAX_INPUTS]):
         size += _size(inputs[index])
-        if count and size > most:
+        if count and size > max_size:
             return list(todo[:count])
     return list(todo[:MAX_INPUTS])
 

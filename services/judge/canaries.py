@@ -206,7 +206,7 @@ def canaries(profile: CanaryProfile, config: Config, *, limits: bool = True) -> 
     if profile.language in _COMPILED:
         title = LANGUAGES[profile.language].title
         case = CanaryCase(f"a right program in {title} is not accepted", "5\n", "12 35\n")
-        canary = _stdio(title, _COMPILED[profile.language], [case], profile)
+        canary = _stdio(title, _COMPILED[profile.language], [case])
         return [replace(canary, language=profile.language), *(tried if limits else ())]
     return list(_programs(profile, tried)) if profile.language in PROGRAMS else []
 
@@ -215,13 +215,14 @@ def _stdio(
     name: str,
     code: str,
     cases: Sequence[CanaryCase],
-    profile: CanaryProfile,
     seconds: float | None = None,
     memory: int | None = None,
 ) -> Canary:
-    tests: dict[str, object] = {"checker": "exact"} if profile.strict else {}
-    tests["inputs"] = [case.stdin for case in cases]
-    tests["outputs"] = [case.output for case in cases]
+    tests = {
+        "checker": "exact",  # which methods with a rule of their own ignore
+        "inputs": [case.stdin for case in cases],
+        "outputs": [case.output for case in cases],
+    }
     return Canary(name, code, tests, cases, seconds, memory)
 
 
@@ -233,34 +234,23 @@ def _programs(profile: CanaryProfile, limits: Sequence[Canary]) -> Iterator[Cana
     inputs = ["\nžř漢🐍\n", "11\nb\n", "2 3 4\nc d\n"]
     outputs = ["none\n🐍漢řž\n", "one 3\nb\n", "3 26\nd c\n"]
     right = [CanaryCase(fault, *texts) for texts in zip(inputs, outputs, strict=True)]
-    yield _stdio("right", _RIGHT, right, profile)
+    yield _stdio("right", _RIGHT, right)
     wrong = "a wrong output is not judged a wrong answer"
     cases = [replace(case, fault=wrong, code=CaseCode.WRONG_ANSWER) for case in right]
-    yield _stdio("wrong", _WRONG, cases, profile)
+    yield _stdio("wrong", _WRONG, cases)
     if profile.strict:
-        yield _stdio("bytes", _BYTES, list(_bytes()), profile)
+        yield _stdio("bytes", _BYTES, list(_bytes()))
     yield from limits
-    others = "a right program with threads, processes and a shell is not accepted"
-    yield _stdio(
-        "processes", _PROCESSES_PROGRAM, [CanaryCase(others, "6\n", "7 36 7 11\n")], profile
-    )
-    again = [
-        CanaryCase(fault, "5\nx\n", "one 2\nx\n"),
-        CanaryCase(fault, "1 2 3\ny\n", "3 11\ny\n"),
-    ]
-    yield _stdio("right again", _RIGHT, again, profile)
+    apart = "a right program with threads, processes and a shell is not accepted"
+    yield _stdio("processes", _PROCESSES_PROGRAM, [CanaryCase(apart, "6\n", "7 36 7 11\n")])
+    others = [("5\nx\n", "one 2\nx\n"), ("1 2 3\ny\n", "3 11\ny\n")]
+    yield _stdio("right again", _RIGHT, [CanaryCase(fault, *texts) for texts in others])
 
 
 def _bytes() -> Iterator[CanaryCase]:
     fault = "input or output is not passed on byte by byte"
-    texts = (
-        "žluťoučký kůň 漢字 🐍\u2028end\n",
-        "a\r\nb\rc\r\n",
-        "no newline",
-        "d\n\n \t\n",
-        "a\0b\n",
-    )
-    for text in texts:
+    lines = "d\n\n \t\n"
+    for text in ("žluťoučký kůň 漢字 🐍\u2028\n", "a\r\nb\rc\r\n", "no newline", lines, "a\0b\n"):
         yield CanaryCase(fault, text, f"{len(text.encode())}\n{text}")
     long = "a line ž\n" * (_LONG_INPUT // 10)
     size, checksum = len(long.encode()), zlib.crc32(long.encode())
@@ -279,12 +269,12 @@ def _limits(profile: CanaryProfile, memory: int) -> Iterator[Canary]:
     spaces = [] if profile.method == "submit" else list(_spaces(profile, memory))
     if profile.strict:
         cases = [*spaces, *codes, *_outputs(), *_times()]
-        yield _stdio("limits", _LIMITS, cases, profile, _LIMIT, memory)
+        yield _stdio("limits", _LIMITS, cases, _LIMIT, memory)
         return
-    yield _stdio("limits", _LIMITS, [*spaces, *codes], profile, None, memory)
+    yield _stdio("limits", _LIMITS, [*spaces, *codes], None, memory)
     fault = f"time limit not enforced: {_WALL_ABOVE} s asleep under a limit of {_WALL_LIMIT} s"
     late = CanaryCase(fault, f"wait {_WALL_ABOVE}\n", code=CaseCode.TIMEOUT)
-    yield _stdio("time limit", _LIMITS, [late], profile, _WALL_LIMIT)
+    yield _stdio("time limit", _LIMITS, [late], _WALL_LIMIT)
 
 
 def _spaces(profile: CanaryProfile, limit: int) -> Iterator[CanaryCase]:
@@ -340,14 +330,15 @@ async def judge_canaries(
         kind, texts = await _judged(canary, Judge(canary.config(config, profile.method), client))
         findings[kind] += [CanaryFinding(canary=canary.name, text=text) for text in texts]
         if texts:
-            log.error("canary not right", kind=kind, canary=canary.name, sandbox=url, texts=texts)
+            event = "canary judged wrongly" if kind == "wrong" else "canary not judged"
+            log.error(event, canary=canary.name, sandbox=url, findings=texts)
 
     began, at = time.monotonic(), time.time()
     await judge(first)
     environment = None
     if findings["unjudged"]:
         text = "not sent, because the sandbox did not judge the first one"
-        findings["unjudged"] += [CanaryFinding(canary=one.name, text=text) for one in rest]
+        findings["unjudged"] += [CanaryFinding(canary=other.name, text=text) for other in rest]
     else:
         environment = await client.environment()
         await asyncio.gather(*map(judge, rest[:-1]))
@@ -419,11 +410,11 @@ class CanaryRounds:
             name = await self._due(run, ending, first=began is None)
             # The last samples may all be of one profile.
             profiles = [profile] if began is None else [p for r, p in self._begun if r == run]
-            for one, url in product(profiles if name else (), client.pool.urls):
-                claim = keys.RunKeys(run).canaries, f"{url} {one} {name}"
+            for canaries_of, url in product(profiles if name else (), client.pool.urls):
+                claim = keys.RunKeys(run).canaries, f"{url} {canaries_of} {name}"
                 [claimed] = await self._commands.send([("HSETNX", *claim, time.time())])
                 if claimed:
-                    round_ = partial(judge_canaries, one, config, client.pinned(url), url)
+                    round_ = partial(judge_canaries, canaries_of, config, client.pinned(url), url)
                     task = asyncio.create_task(self._report(claim, round_))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)

@@ -127,8 +127,8 @@ class JudgeMetrics:
 
     def failure(self) -> str | None:
         """The reason why verdicts of this process cannot be trusted; None if they can."""
-        found = [f"sandbox {url}: {text}" for url, text in sorted(self.distrusted.items())]
-        return "; ".join(found) or None
+        findings = [f"sandbox {url}: {text}" for url, text in sorted(self.distrusted.items())]
+        return "; ".join(findings) or None
 
     def count(self, verdict: Verdict) -> None:
         """Count a verdict."""

@@ -156,7 +156,7 @@ class SampleJudge:
     async def close(self) -> None:
         await self._canaries.close()
         for sandbox, pool in self._sandboxes.values():
-            await sandbox.__aexit__(None, None, None)
+            await sandbox.__aexit__()
             await pool.close()
 
     async def report_trouble(self, every: float = 2.0) -> NoReturn:

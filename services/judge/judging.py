@@ -131,19 +131,19 @@ async def _judges_others(task: Task) -> bool:
         return False
     code = f"def {name}(*args, **options): pass" if name or language is None else language.idle
     try:
-        found = await _judge(replace(task, completion=f"```\n{code}\n```", attempts=Attempts()))
+        judgement = await _judge(replace(task, completion=f"```\n{code}\n```", attempts=Attempts()))
     except SandboxUnavailableError:
         return False
-    return bool(found.cases) and found.status is None
+    return bool(judgement.cases) and judgement.status is None
 
 
 async def _judge(task: Task) -> Judgement:
     # Finding the code of an answer takes much longer per character than comparing outputs.
     method = await compute(lambda: choose_method(task), 10 * len(task.completion))
-    found, total = method.extraction, cases_of(task.problem, task.settings)
-    code = None if found is None else JudgedCode.of(found.code, found.reason, found.start)
-    if found is not None and not found.found:
-        status, detail = FinalStatus.SYNTAX_ERROR, VerdictDetail(found.reason)
+    answer, total = method.extraction, cases_of(task.problem, task.settings)
+    code = JudgedCode.of(answer.code, answer.reason, answer.start) if answer else None
+    if answer is not None and not answer.found:
+        status, detail = FinalStatus.SYNTAX_ERROR, VerdictDetail(answer.reason)
         return Judgement(method.name, method.checker, total, (), status, detail, code=code)
     outcomes = await method.run_cases(task, range(total))
     if isinstance(task.problem.tests, SandboxFusionTests):

@@ -9,16 +9,13 @@ import signal
 from collections.abc import Sequence
 from string import Template
 
-from services.judge.harness.functions import EXIT_CODES
-from services.judge.harness.sources import source
+from services.judge.harness.call import source
 from shared.extraction import Extraction, future_imports
 from shared.function_plan import with_prompt
 from shared.harness.languages import LANGUAGES
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, Convention, VerdictDetail
 
-EXIT_WRONG_ANSWER = EXIT_CODES[CaseCode.WRONG_ANSWER]
-EXIT_SYNTAX_ERROR = EXIT_CODES[CaseCode.COMPILE_ERROR]
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 # What programs that get no memory print; a runtime prints more after it.
@@ -139,40 +136,30 @@ def with_preamble(program: str, convention: Convention | None) -> str:
 # Classification of exits
 
 
-def classify(
-    return_code: int | None, stdout: str, stderr: str, token: str, timed_out: bool, cases: int = 1
-) -> tuple[list[CaseCode], VerdictDetail | str | None]:
-    """Classify each case of a finished function-test program, with the cause if it is known.
+def reported_codes(stdout: str, token: str) -> list[CaseCode]:
+    """Return the codes in the last line that begins with the token of a function-test program.
 
     An ``AssertionError`` is a wrong answer, even if the answer's own code raises it. Any other
-    exception, an early exit or a crash is a runtime error. After a time-out, the cases without an
-    outcome are time-outs. A case passes only if a line with the token reports it.
-
-    Args:
-        return_code: Exit code; a signal's number as -n or 128 + n; None if unknown.
-        stdout: Standard output, possibly truncated.
-        stderr: Standard error.
-        token: The token passed to the program on standard input.
-        timed_out: Whether the sandbox stopped the program.
-        cases: How many tests the program runs.
-
-    Returns:
-        As many codes as cases, and a ``VerdictDetail``, a signal's name or None.
+    exception is a runtime error.
     """
-    codes = codes_of(_reported(stdout, token), cases, timed_out, return_code)
-    return codes, exit_detail(codes, return_code, stderr, timed_out)
+    for line in reversed(stdout.splitlines()):
+        if line.startswith(f"{token} "):
+            try:
+                return [CaseCode(code) for code in json.loads(line.removeprefix(f"{token} "))]
+            except (ValueError, TypeError):
+                continue  # cut off in the middle
+    return []
 
 
-def codes_of(
-    reported: Sequence[CaseCode], cases: int, timed_out: bool, return_code: int | None
-) -> list[CaseCode]:
+def codes_of(reported: Sequence[CaseCode], cases: int, timed_out: bool) -> list[CaseCode]:
     """Return a code for each case, of which those that ran were reported.
 
-    A run that exceeds its time is never accepted: without a case that had no time left, its last
-    one is the time-out.
+    Without a report a case has not passed: it is a time-out, or else a runtime error for an early
+    exit or a crash. A run that exceeds its time is never accepted: without a case that had no time
+    left, its last one is the time-out.
     """
     codes = list(reported)[:cases]
-    rest = CaseCode.TIMEOUT if timed_out else _code_of_exit(return_code)
+    rest = CaseCode.TIMEOUT if timed_out else CaseCode.RUNTIME_ERROR
     codes += [rest] * (cases - len(codes))
     if timed_out and CaseCode.TIMEOUT not in codes:
         codes[-1] = CaseCode.TIMEOUT
@@ -199,8 +186,8 @@ def failure_detail(exit_code: int | None, stderr: str | None) -> VerdictDetail |
 
 def missing_module(stderr: str | None) -> str | None:
     """Return the module that a program could not find, if that ended it."""
-    found = _NO_MODULE.match(last_line(stderr))
-    return found[1] if found else None
+    match = _NO_MODULE.match(last_line(stderr))
+    return match[1] if match else None
 
 
 def _cause(stderr: str | None) -> VerdictDetail | None:
@@ -221,21 +208,6 @@ def _program(setup: str, answer: str, tests: list[str]) -> str:
     # ascii() escapes lone surrogates and everything else that an encoding could change.
     arguments = ", ".join(ascii(part) for part in (setup, answer, tests))
     return f"{source('functions')}\n\nrun({arguments})\n"
-
-
-def _reported(stdout: str, token: str) -> list[CaseCode]:
-    for line in reversed(stdout.splitlines()):
-        if line.startswith(f"{token} "):
-            try:
-                return [CaseCode(code) for code in json.loads(line.removeprefix(f"{token} "))]
-            except (ValueError, TypeError):
-                continue  # cut off in the middle
-    return []
-
-
-def _code_of_exit(return_code: int | None) -> CaseCode:
-    known = {EXIT_WRONG_ANSWER: CaseCode.WRONG_ANSWER, EXIT_SYNTAX_ERROR: CaseCode.COMPILE_ERROR}
-    return known.get(return_code or 0, CaseCode.RUNTIME_ERROR)
 
 
 def exit_detail(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
-from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 import aiohttp
@@ -94,6 +93,7 @@ class SandboxUnavailableError(Exception):
         return self.failures[-1].kind in _SLOW
 
 
+@dataclass(eq=False)
 class _AttemptFailedError(Exception):
     """A failed attempt.
 
@@ -103,19 +103,13 @@ class _AttemptFailedError(Exception):
         final: Whether the sandbox rejects the request, so that a retry is useless.
     """
 
-    def __init__(
-        self,
-        failure: InfraFailure,
-        *,
-        busy: bool = False,
-        pause: float | None = None,
-        final: bool = False,
-    ) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
-        self.busy = busy
-        self.pause = pause
-        self.final = final
+    failure: InfraFailure
+    busy: bool = False
+    pause: float | None = None
+    final: bool = False
+
+    def __str__(self) -> str:
+        return str(self.failure)
 
 
 # The client
@@ -160,7 +154,6 @@ class SandboxClient:
         retry_budget: float,
         timings: RetryTimings | None = None,
         headers: Mapping[str, str] | None = None,
-        clock: Callable[[], float] = time.monotonic,
         addresses: Sequence[Address] = (),
     ) -> None:
         """``addresses``: those of the pool's URLs that have a user and a password."""
@@ -170,9 +163,8 @@ class SandboxClient:
         self._max_attempts = max_attempts
         self._retry_budget = retry_budget
         self._timings = timings or RetryTimings()
-        self._clock = clock
-        self._outage = Outage(retry_budget, clock)
-        self._looked = clock()
+        self._outage = Outage(retry_budget)
+        self._looked = time.monotonic()
         self._offers_cases: dict[str, tuple[bool | None, float]] = {}
         self._imports: dict[str, str | None] = {}
         self._session = aiohttp.ClientSession(
@@ -184,12 +176,7 @@ class SandboxClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
     def _headers(self, url: str) -> Mapping[str, str]:
@@ -206,9 +193,9 @@ class SandboxClient:
 
     async def trouble(self) -> str | None:
         """What the sandboxes do, if none of them answers; None if one does."""
-        silent = min(self._outage.silent_for, self._clock() - self._looked)
+        silent = min(self._outage.silent_for, time.monotonic() - self._looked)
         if silent >= _SILENCE:
-            self._looked = self._clock()
+            self._looked = time.monotonic()
             answers = await asyncio.gather(*map(self._offers, self.pool.urls))
             if any(offers is not None for offers in answers):
                 self._outage.spoke()
@@ -266,16 +253,16 @@ class SandboxClient:
         Raises:
             SandboxUnavailableError: As ``run_code``.
         """
-        if new := [one for one in statements if one not in self._imports]:
+        if new := [text for text in statements if text not in self._imports]:
             program = import_program(new)
             request = RunCasesRequest(code=program, inputs=[""], limits=_OF_QUESTIONS)
             result = await self.run_cases(request, attempts)
             failed = failed_imports(result.cases[0].stdout) if result.cases else None
             if failed is None:
                 raise SandboxUnavailableError([InfraFailure(kind=FailureKind.HARNESS)])
-            self._imports |= {one: failed.get(one) for one in new}
-        found = {one: self._imports[one] for one in statements}
-        return {one: reason for one, reason in found.items() if reason is not None}
+            self._imports |= {text: failed.get(text) for text in new}
+        reasons = {text: self._imports[text] for text in statements}
+        return {text: reason for text, reason in reasons.items() if reason is not None}
 
     async def environment(self) -> SandboxEnvironment | None:
         """Ask a sandbox what its programs run on; None if it does not tell."""
@@ -290,13 +277,13 @@ class SandboxClient:
 
     async def _all_offer_cases(self) -> bool:
         """Whether all sandboxes that responded offer ``/run_cases``, and at least one did."""
-        now = self._clock()
+        now = time.monotonic()
         asked = [url for url in self.pool.urls if self._offers_cases.get(url, _UNKNOWN)[1] <= now]
         for url, offers in zip(asked, await asyncio.gather(*map(self._offers, asked)), strict=True):
             valid = _ASK_AGAIN if offers is None else math.inf
             self._offers_cases[url] = offers, now + valid
-        known = [self._offers_cases[url][0] for url in self.pool.urls]
-        return any(known) and False not in known
+        offers_of_all = [self._offers_cases[url][0] for url in self.pool.urls]
+        return any(offers_of_all) and False not in offers_of_all
 
     async def _offers(self, url: str) -> bool | None:
         """Return whether a sandbox offers ``/run_cases``; None if it does not respond."""
@@ -355,11 +342,11 @@ class SandboxClient:
             attempts.failures.append(failed.failure)
             broken += not failed.busy
             slow += failed.failure.kind in _SLOW
-            give_up_at = give_up_at or self._clock() + self._retry_budget
+            give_up_at = give_up_at or time.monotonic() + self._retry_budget
             backoff = min(_LONGEST_DELAY, self._timings.first_delay * 2 ** (len(failures) - 1))
             # Jitter must not shorten the time that the sandbox asks for.
             delay = (failed.pause or 0.0) + random.uniform(0.5, 1.5) * backoff
-            out_of_time = slow >= _MOST_SLOW or self._clock() + delay > give_up_at
+            out_of_time = slow >= _MOST_SLOW or time.monotonic() + delay > give_up_at
             if broken >= self._max_attempts or out_of_time:
                 raise SandboxUnavailableError(failures)
             log.warning("sandbox call failed, trying again", reason=str(failed), delay=delay)

@@ -11,7 +11,7 @@ class JudgeSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     name: str = Field(default="", validation_alias="PLUMBLINE_JUDGE_NAME")
     """Name of the worker; by default derived from host and process."""
     concurrency: int = Field(default=16, ge=1, validation_alias="PLUMBLINE_JUDGE_CONCURRENCY")
-    """Completions that the process judges at once."""
+    """Completions that the process judges at once, of evaluations and of rewards each."""
     lease_ttl: int = Field(default=10, ge=1, validation_alias="PLUMBLINE_JUDGE_LEASE_TTL")
     """Seconds until RQ delivers a job of a dead judge again."""
 

@@ -18,7 +18,7 @@ from importlib.resources import files
 from weakref import WeakKeyDictionary
 
 from services.judge import calls
-from services.judge.harness.sources import source
+from services.judge.harness.call import source
 from services.judge.methods.base import Task, compute
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, Outcomes

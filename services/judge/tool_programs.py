@@ -2,13 +2,13 @@
 
 from http import HTTPStatus
 
-from services.judge.programs import failure_detail
-from services.judge.requests import Attempts, CommandResult, RunCode, RunCodeResponse
+from services.judge.calls import single_outcome
+from services.judge.requests import Attempts, RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.config import SandboxConfig
 from shared.programs import Program, ProgramAnswer, ProgramResult, ProgramStatus, cut_output
 from shared.schemas import InfraFailure
-from shared.statuses import FailureKind, VerdictDetail
+from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
 # Statuses of a sandbox that does not know the language, or does not take so large a program.
 _REFUSALS = {
@@ -18,6 +18,12 @@ _REFUSALS = {
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         HTTPStatus.UNPROCESSABLE_ENTITY,
     )
+}
+_STATUSES = {
+    CaseCode.PASSED: ProgramStatus.OK,
+    CaseCode.TIMEOUT: ProgramStatus.TIMEOUT,
+    CaseCode.COMPILE_ERROR: ProgramStatus.COMPILE_ERROR,
+    CaseCode.RUNTIME_ERROR: ProgramStatus.ERROR,
 }
 
 
@@ -43,38 +49,20 @@ async def run_program(
 
 def answer_of(response: RunCodeResponse) -> ProgramAnswer:
     """Convert the response to a call."""
-    compiled, run = response.compile_result, response.run_result
-    if compiled is not None and (compiled.status != "Finished" or compiled.return_code != 0):
-        if compiled.status == "Error":
-            return _unusable(VerdictDetail.NO_RUN_RESULT)
-        return _answer(ProgramStatus.COMPILE_ERROR, compiled, None)
-    if run is None:
-        return _unusable(VerdictDetail.NO_RUN_RESULT)
-    if run.status == "TimeLimitExceeded":
-        return _answer(ProgramStatus.TIMEOUT, run, None)
-    if run.status != "Finished" or run.return_code is None:
-        return _unusable(VerdictDetail.UNFINISHED_RUN)
-    if run.return_code == 0:
-        return _answer(ProgramStatus.OK, run, 0)
-    refused_memory = failure_detail(run.return_code, run.stderr) is VerdictDetail.MEMORY_LIMIT
-    status = ProgramStatus.MEMORY if refused_memory else ProgramStatus.ERROR
-    return _answer(status, run, run.return_code)
-
-
-def _answer(status: ProgramStatus, shown: CommandResult, exit_code: int | None) -> ProgramAnswer:
-    stdout, more = cut_output(shown.stdout)
-    stderr, more_errors = cut_output(shown.stderr)
+    outcome = single_outcome(response, "", "", lambda *_: True)
+    if outcome.code is CaseCode.API_ERROR:
+        failure = InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=str(outcome.detail))
+        return ProgramAnswer(failure=str(failure))
+    no_memory = outcome.detail is VerdictDetail.MEMORY_LIMIT
+    stdout, more = cut_output(outcome.actual)
+    stderr, more_errors = cut_output(outcome.stderr)
+    run = response.run_result or response.compile_result
     result = ProgramResult(
-        status=status,
+        status=ProgramStatus.MEMORY if no_memory else _STATUSES[outcome.code],
         stdout=stdout,
         stderr=stderr,
-        exit_code=exit_code,
-        seconds=shown.execution_time or 0.0,
+        exit_code=None if outcome.code is CaseCode.TIMEOUT else outcome.exit_code,
+        seconds=(run and run.execution_time) or 0.0,
         truncated=more or more_errors,
     )
     return ProgramAnswer(result=result)
-
-
-def _unusable(reason: VerdictDetail) -> ProgramAnswer:
-    failure = InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=reason.value)
-    return ProgramAnswer(failure=str(failure))

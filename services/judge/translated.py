@@ -129,8 +129,8 @@ def _cpp(code: str, tests: str) -> str:
 
 def _cpp_without_macros(code: str) -> str:
     """Return lines after which nothing is a macro of the answer; too many do no harm."""
-    found = _CPP_MACRO.findall(_CPP_SPLICE.sub("", code))
-    names = sorted({"main", "assert", "NDEBUG", *found} - _CPP_RESERVED)
+    macros = _CPP_MACRO.findall(_CPP_SPLICE.sub("", code))
+    names = sorted({"main", "assert", "NDEBUG", *macros} - _CPP_RESERVED)
     return "".join(f"#undef {name}\n" for name in names) + "#include <assert.h>\n"
 
 
@@ -291,14 +291,14 @@ def _go_whole(code: str, tests: ProgramTests) -> str:
     package = _GO_PACKAGE.search(tests.prompt)
     imports = dict.fromkeys((*_go_imports(tests.prompt), *_go_imports(code)))
     body = _GO_IMPORT.sub("", _GO_PACKAGE.sub("", code, count=1))
-    lines = "".join(f"    {one}\n" for one in imports)
+    lines = "".join(f"    {line}\n" for line in imports)
     head = package[0] if package else "package main_test"
     return f"{head}\n\nimport (\n{lines})\n{body}\n{tests.program_tests}"
 
 
 def _go_imports(code: str) -> list[str]:
-    found = [block or single for block, single in _GO_IMPORT.findall(code)]
-    lines = [line.partition("//")[0].strip() for text in found for line in text.split("\n")]
+    blocks = [block or single for block, single in _GO_IMPORT.findall(code)]
+    lines = [line.partition("//")[0].strip() for text in blocks for line in text.split("\n")]
     return [line for line in lines if line]
 
 

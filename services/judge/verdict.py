@@ -380,7 +380,7 @@ def case_results(judgement: Judgement, recorded: RecordedCases) -> tuple[CaseRes
         for place, case in enumerate(judgement.cases)
         if recorded == "all" or case.code not in _UNFAILED
     ]
-    return tuple(_case_result(*one) for one in (chosen[:1] if recorded == "first" else chosen))
+    return tuple(_case_result(*pair) for pair in (chosen[:1] if recorded == "first" else chosen))
 
 
 def _case_result(place: int, case: CaseOutcome) -> CaseResult:

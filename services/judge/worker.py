@@ -244,7 +244,7 @@ class JudgeProcess:
         with ThreadPoolExecutor(len(self.workers) + 1) as threads:
             for worker in self.workers:
                 await self._loop.run_in_executor(threads, worker.bootstrap, "WARNING")
-            serving = [self._loop.run_in_executor(threads, one.serve) for one in self.workers]
+            serving = [self._loop.run_in_executor(threads, w.serve) for w in self.workers]
             beating = self._loop.run_in_executor(threads, self._beat, ended)
             await stopping.wait()
             for worker in self.workers:

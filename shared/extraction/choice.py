@@ -29,7 +29,6 @@ import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
-from shared.extraction.cpp_parts import combine_cpp
 from shared.extraction.fences import Block
 from shared.extraction.languages import Language, defines_function
 from shared.extraction.python_source import (
@@ -141,7 +140,7 @@ def _combine(
 ) -> str | None:
     if language.is_python:
         return combine(sources, chosen, names)
-    return combine_cpp(codes, chosen) if language.is_cpp else None
+    return _combine_cpp(codes, chosen, language) if language.is_cpp else None
 
 
 # Scores: only the best blocks can be the answer, and none with 0
@@ -222,7 +221,7 @@ def _is_driver(sources: Sequence[Source], place: int) -> bool:
     If one of these is a program itself, the block is an example of its use.
     """
     source = sources[place]
-    if not source.acts:
+    if place == 0 or not source.acts or not source.missing:
         return False
     parts = [sources[i] for i in needed_by(sources, place)]
     return (
@@ -341,3 +340,46 @@ def _step(statement: ast.stmt) -> Source:
 
 def _text(statements: Sequence[ast.stmt]) -> str:
     return "\n".join(map(ast.unparse, statements))
+
+
+# Parts of a C++ program in several blocks, found by lines without compiling
+
+_MAIN = re.compile(r"\bmain[ \t]*\(")
+_OWN_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*\"[^\"\n]*\"[^\n]*$", re.MULTILINE)
+_WORD = re.compile(r"\w+")
+_TYPE = (
+    r"(?:(?!(?:using|return|else|if|for|while|namespace|case|goto|new|delete)\b)"
+    r"[\w:]+(?:<[\w:,<>* ]*>)?[ \t*&]+)+"
+)
+# What a line without indentation defines: a macro, a type, a function or a variable.
+_NAME = re.compile(
+    rf"^(?:#define[ \t]+|{_TYPE})(?!main\b)(\w+)[ \t]*(?=[({{;=\[]|:|$|\d)", re.MULTILINE
+)
+# A step of a program, which cannot stand outside a function.
+_STATEMENT = re.compile(
+    r"^(?:(?:std::)?(?:cin|cout|scanf|printf|sort)\b|(?:for|while|if|return)\b"
+    r"|\w+(?:\[[^\]\n]*\])?[ \t]*[-+*/]?=)",
+    re.MULTILINE,
+)
+
+
+def _combine_cpp(codes: Sequence[str], chosen: int, language: Language) -> str | None:
+    """The chosen program behind the other blocks whose names it uses; None if it uses none."""
+    answer = codes[chosen]
+    defined = set(_NAME.findall(answer))
+    used = set(_WORD.findall(language.literal.sub(" ", answer))) - defined
+    parts: list[str] = []
+    for place, code in enumerate(codes):
+        names = set(_NAME.findall(code))
+        wanted = place != chosen and names & used and not names & defined
+        if wanted and not _MAIN.search(code) and _stands_alone(code):
+            parts.append(code)
+            defined |= names
+    if not parts:
+        return None
+    return "\n\n".join(_OWN_HEADER.sub("", part).strip("\n") for part in (*parts, answer))
+
+
+def _stands_alone(code: str) -> bool:
+    whole = code.rstrip().endswith((";", "}")) and code.count("{") == code.count("}")
+    return whole and not _STATEMENT.search(code)

@@ -191,9 +191,14 @@ class _Search:
     ) -> Extraction | None:
         """Look for the answer where no block can be it: behind other labels, outside of blocks."""
         others = [replace(b, label="") for b in blocks if not self.language.owns(b.label)]
+        pieces, position = [], 0
+        for block in blocks:
+            pieces.append(text[position : block.opening])
+            position = block.end
+        outside = "\n".join([*pieces, text[position:]])
         for other in (
             self._choose(text, others) if self.names or not choice else None,
-            self._in_prose(text),
+            self._in_prose(outside),
         ):
             if other and other.sure and self._is_answer(other.code):
                 return other
@@ -223,8 +228,6 @@ def _possible_bodies(text: str) -> Iterator[str]:
         yield from (text, cut)
         return
     # A server that strips completions removed the first line's indentation.
-    yield "    " + text
-    yield textwrap.indent(text, "    ")
     yield "    " + cut
     yield textwrap.indent(_leading_statements(lines), "    ")
 

@@ -32,12 +32,14 @@ class Block:
     Attributes:
         label: Label in lower case, or "".
         opening: Offset of the line with the opening fence.
+        end: Offset behind the block.
     """
 
     label: str
     code: str
     closed: bool
     opening: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class _Scanner:
         label, _, rest = code.partition(" ")
         owned = bool(rest) and self._language.owns(label.lower())
         code = rest.strip() if owned else code
-        return Block(label.lower() if owned else "", code, True, fence.line)
+        return Block(label.lower() if owned else "", code, True, fence.line, fence.end)
 
     def _block(self, opener: _Fence, place: int) -> tuple[Block, int]:
         """Read the block that a fence opens; return it with the place of the next fence."""
@@ -134,9 +136,9 @@ class _Scanner:
         else:  # the fence is at the end of the last line of code
             end = last.at
         label, code = opener.label, _without_indentation(self._text[start:end], opener)
-        following = place
+        following, behind = place, end
         if last and closed:
-            following = place + 1
+            following, behind = place + 1, last.end
         elif last:
             closed = owned and self._is_whole(code)
         else:
@@ -146,7 +148,7 @@ class _Scanner:
             code = f"{opener.info}\n{code}"
         elif not label and newline and self._language.owns(first.strip().lower()):
             label, code = first.strip().lower(), rest
-        return Block(label, code, closed, opener.line), following
+        return Block(label, code, closed, opener.line, behind), following
 
     def _end(self, opener: _Fence, place: int, owned: bool) -> tuple[int, bool]:
         """Place of the fence that ends the block, and whether it closes it."""

@@ -7,8 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from services.judge.harness.sources import harness_files, source
-from services.judge.programs import classify
+from services.judge.harness.call import harness_files, source
+from services.judge.programs import codes_of, exit_detail, reported_codes
 from shared.harness import wire
 from shared.statuses import CaseCode
 
@@ -45,5 +45,5 @@ def run_program(
             process.kill()
             stdout, stderr = process.communicate()
             timed_out = True
-    codes, detail = classify(process.returncode, stdout, stderr, token, timed_out, cases)
-    return codes, detail, stderr
+    codes = codes_of(reported_codes(stdout, token), cases, timed_out)
+    return codes, exit_detail(codes, process.returncode, stderr, timed_out), stderr

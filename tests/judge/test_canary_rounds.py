@@ -115,16 +115,6 @@ async def test_a_session_without_an_end_has_rounds_by_the_clock(
     assert left.sent == 6 and "first 1" not in names(redis)
 
 
-async def test_no_canaries_where_they_are_off(
-    redis: Redis, redis_server: RedisServer, sandbox_url: str
-) -> None:
-    ledger = Ledger(redis, RUN)
-    enter(ledger, PROBLEMS, PLAN, config={"judge": {"canaries": {"enabled": False}}})
-    ledger.record(generation(PLAN.samples()[0], "```python\nprint(input())\n```"))
-    await judge_all(redis_server, sandbox_url)
-    assert not redis.exists(KEY)
-
-
 async def test_a_sandbox_that_is_away_is_not_wrong(redis: Redis, redis_server: RedisServer) -> None:
     ledger = Ledger(redis, RUN)
     config = {"judge": {"retry_budget": 0.1, "max_attempts": 1}}

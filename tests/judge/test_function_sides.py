@@ -52,8 +52,6 @@ BOTH_SIDES: list[Row] = [
      "import array\na = array.array('i', [1, 2])\nf(a)\nassert a[0] == 5", RIGHT, False),
     ("", "def f(n):\n    r = []\n    for _ in range(n): r = [r]\n    return r",
      "r = f(900)\nd = 0\nwhile r: r, d = r[0], d + 1\nassert d == 900", RIGHT, False),
-    ("", "def f(a):\n    d = 0\n    while a: a, d = a[0], d + 1\n    return d",
-     "a = []\nfor _ in range(900): a = [a]\nassert f(a) == 900", RIGHT, False),
 ]  # fmt: skip
 ONE_PROCESS: list[Row] = [
     ("", "def f():\n    'Doc.'", "assert f.__doc__ == 'Doc.'", RIGHT, True),
@@ -71,12 +69,8 @@ ONE_PROCESS: list[Row] = [
 ]  # fmt: skip
 DECIDES_NOTHING: list[Row] = [
     ("", "def f(x): raise StopIteration", "assert list(map(f, [1, 2])) == []", ERROR, False),
-    ("", "def f(x): raise StopIteration", "assert [a for a in zip(map(f, [1]), [1])] == []", ERROR,
-     False),
-    ("", "def f(x): raise StopIteration", "assert sum(iter(lambda: f(1), 0)) == 0", ERROR, False),
     ("", "def f(x): raise StopIteration(x)",
      "try: f(1)\nexcept StopIteration as e: assert e.value == 1", RIGHT, False),
-    ("", "def f():\n    yield 1", "assert list(f()) == [1]", RIGHT, False),
     ("", "def f():\n    yield 1", "assert next(f()) == 1 and list(map(str, f())) == ['1']", RIGHT,
      False),
     ("", "class L:\n    def __eq__(self, _): return True\n    def __deepcopy__(self, _): 1 / 0\n"
@@ -132,8 +126,6 @@ STEERED: list[Row] = [
      "except StopIteration: pass", RIGHT, False),
     (VEC, "def f(x):\n    r = Vec(0)\n    r.same = lambda o: True\n    return r",
      "assert f(1) == Vec(1)", ERROR, False),
-    (VEC, "def f(x):\n    r = Vec(0)\n    r.EPS = 1e9\n    return r",
-     "assert f(1) == Vec(1)", ERROR, False),
     (VEC, "def f(x):\n    r = Vec(x)\n    r.note = 'own'\n    return r", "assert f(1) == Vec(1)",
      RIGHT, False),
     ("class N:\n    left = right = None\n    v = 0", "def f():\n    n = N()\n    n.left = N()\n"
@@ -143,12 +135,8 @@ STEERED: list[Row] = [
      "assert f(8) == 9", RIGHT, False),
     ("", "n = int('x')\ndef f(x): return x", "assert f(8) == 8", ERROR, False),
     ("", "def f(input_list): return input_list\nf.x", "assert f(8) == 8", ERROR, False),
-    ("", "class NotFound(KeyError): pass\ndef f(x): raise NotFound(x)",
-     "try: f('a')\nexcept KeyError as e: assert e.args == ('a',)\nelse: assert False", RIGHT,
-     False),
     ("", "def f(x): return x", "from collections import NoSuchName\nassert f(1) == 1", UNJUDGED,
      False),
-    ("", "def f(x): return x", "import os.nothere\nassert f(1) == 1", UNJUDGED, False),
 ]  # fmt: skip
 
 
@@ -167,7 +155,6 @@ KINDS: list[Row] = [
     (CHAIN, "def f(n): return length(n)", "assert f(chain(5000)) == 5000", RIGHT, False),
     (CHAIN, "def f(n): n.next.next.value = 9",
      "c = chain(4000)\nf(c)\nassert c.next.next.value == 9", RIGHT, False),
-    (CHAIN, "def f(n): return chain(n - 1)", "assert length(f(3000)) == 3000", WRONG, False),
     (CODED, "def f(x): raise Coded(x)", "try: f(3)\nexcept Coded as e: assert e.code == 3\n"
      "else: assert False", RIGHT, False),
     (CODED, "def f(x): return Coded(x)", "assert f(3).code == 3", RIGHT, False),
@@ -197,20 +184,12 @@ KINDS: list[Row] = [
     # Arrays.
     ("", "import numpy as np\ndef f(x): return np.matrix([[1, 2]])",
      "import numpy as np\nassert (f(1) == np.array([[1, 2]])).all()", RIGHT, False),
-    ("", "import numpy as np\ndef f(x): return np.longdouble(0.5)", "assert f(1) == 0.5", RIGHT,
-     False),
-    ("", "import numpy as np\ndef f(x): return np.full((2, 3), 1 / 3)",
-     "import numpy as np\nassert np.allclose(f(1).sum(axis=1), 1)", RIGHT, False),
     ("", "import numpy as np\ndef f(x): return np.empty((0, 3))",
      "import numpy as np\nassert np.allclose(f(1).sum(axis=1), 1)", WRONG, False),
     ("", "import numpy as np\ndef f(x): return [1, 2]", "import numpy as np\n"
      "np.testing.assert_allclose(desired=[1, 2], actual=f(1))", RIGHT, False),
-    ("", "def f(x): return []",
-     "import numpy as np\nassert (np.array(f(1)) == np.array([4])).all()", WRONG, False),
     ("", "import numpy as np\ndef f(x): return np.empty((0, 1))",
      "import numpy as np\nassert np.array_equiv(f(1), [2, 4])", WRONG, False),
-    ("", "import numpy as np\ndef f(x): return np.empty(0)",
-     "import numpy as np\nassert np.abs(f(2) - 4).sum() < 1e-6", WRONG, False),
     ("", "import numpy as np\ndef f(x): return np.empty(0)",
      "import numpy as np\nassert np.linalg.norm(f(2) - 4) < 1e-6", WRONG, False),
     ("", "import os\nHERE = os.path.dirname(os.path.abspath(__file__))\ndef f(x): return x",

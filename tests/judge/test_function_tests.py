@@ -192,12 +192,3 @@ async def test_a_limit_of_each_call_and_of_all(
     assert await statuses("while True: pass", "f(1)") == [TIMEOUT]
     monkeypatch.setattr(functions, "ALL_CALLS", 0.5)
     assert await statuses(spin, *tests) == [TIMEOUT, TIMEOUT]
-
-
-async def test_an_answer_that_is_killed_has_not_failed_its_test(sandbox: SandboxClient) -> None:
-    """Its tests wait for its next value then, on another processor."""
-    limits = ("sandbox.timeout=0.2", "judge.wall_factor=2", "sandbox.memory_limit_mb=4096")
-    code = "def f(x):\n    while True: yield x"
-    for _ in range(4):
-        verdict = await judged(sandbox, code, "assert sum(f(1)) == 2", "assert f", limits=limits)
-        assert verdict.final_status is FinalStatus.TIMEOUT, verdict.case_codes

@@ -127,7 +127,6 @@ def client(stack: AsyncExitStack, pool: OpenPool) -> Callable[..., Awaitable[San
         *urls: str,
         max_attempts: int = 3,
         retry_budget: float = 30,
-        clock: Callable[[], float] = time.monotonic,
         **timings: Any,
     ) -> SandboxClient:
         pool.urls = list(urls)
@@ -136,7 +135,6 @@ def client(stack: AsyncExitStack, pool: OpenPool) -> Callable[..., Awaitable[San
             max_attempts=max_attempts,
             retry_budget=retry_budget,
             timings=RetryTimings(**{"first_delay": 0.001, **timings}),
-            clock=clock,
         )
         return await stack.enter_async_context(made)
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 from services.judge import calls
 from services.judge.methods.base import Method, Task
 from services.judge.programs import (
-    classify,
     codes_of,
     exit_detail,
     failure_detail,
     humaneval_program,
     mbpp_program,
+    reported_codes,
 )
 from services.judge.translated import TRANSLATIONS, is_assertion, program
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes, lateness
@@ -105,7 +105,7 @@ class FunctionMethod(Method):
     ) -> Outcomes:
         late = outcome.lateness is not Lateness.IN_TIME
         cases = len(self._shown)
-        codes = codes_of([CaseCode(code) for code in report.codes], cases, late, None)
+        codes = codes_of([CaseCode(code) for code in report.codes], cases, late)
         detail = exit_detail(codes, outcome.exit_code if report.lost else 1, stderr, late)
         if report.end is FunctionEnd.MISSING:
             detail = VerdictDetail.MISSING_FUNCTION
@@ -140,7 +140,8 @@ class FunctionMethod(Method):
         outcome = calls.measured(task, case, run.compiling)
         stdout = case.stdout.decode("utf-8", "replace")
         late = outcome.lateness is not Lateness.IN_TIME
-        codes, detail = classify(case.exit_code, stdout, case.stderr, token, late, len(self._shown))
+        codes = codes_of(reported_codes(stdout, token), len(self._shown), late)
+        detail = exit_detail(codes, case.exit_code, case.stderr, late)
         stdout = re.sub(rf"\n{token} \[.*\]\n", "", stdout)
         return self._outcomes(replace(outcome, actual=stdout), codes, detail)
 
@@ -208,32 +209,28 @@ class ProgramMethod(Method):
 
     def _judged(self, outcome: CaseOutcome, run: CaseRun) -> CaseOutcome:
         stdout = run.stdout.decode("utf-8", "replace")
-        code, detail = self._code(run.exit_code, stdout, run.stderr, outcome.lateness)
+        ended = stdout.rstrip().rpartition("\n")[2] == self._token
+        code: CaseCode = CaseCode.PASSED
+        detail: VerdictDetail | str | None = None
+        if outcome.lateness is not Lateness.IN_TIME:
+            code = CaseCode.TIMEOUT
+        elif run.exit_code != 0 and is_assertion(stdout, run.stderr):
+            code = CaseCode.WRONG_ANSWER
+        elif run.exit_code != 0:
+            code, detail = CaseCode.RUNTIME_ERROR, failure_detail(run.exit_code, run.stderr)
+        elif TRANSLATIONS[self._tests.language].has_token and not ended:
+            code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.EARLY_EXIT
         shown = stdout.replace(self._token, "").rstrip("\n")
         return replace(outcome, code=code, detail=detail, actual=shown)
-
-    def _code(
-        self, exit_code: int | None, stdout: str, stderr: str, late: Lateness
-    ) -> tuple[CaseCode, VerdictDetail | str | None]:
-        if late is not Lateness.IN_TIME:
-            return CaseCode.TIMEOUT, None
-        if exit_code != 0:
-            if is_assertion(stdout, stderr):
-                return CaseCode.WRONG_ANSWER, None
-            return CaseCode.RUNTIME_ERROR, failure_detail(exit_code, stderr)
-        ended = stdout.rstrip().rpartition("\n")[2] == self._token
-        if TRANSLATIONS[self._tests.language].has_token and not ended:
-            return CaseCode.RUNTIME_ERROR, VerdictDetail.EARLY_EXIT
-        return CaseCode.PASSED, None
 
 
 def extract_function(task: Task, tests: ProgramTests) -> Extraction:
     """Extract the function; a text without any code block continues the prompt."""
     entry_point = tests.entry_point or None
-    found = extract(task.completion, language=tests.language, entry_point=entry_point)
-    bare = not found.found or found.reason is ExtractionReason.BARE_CODE
+    extraction = extract(task.completion, language=tests.language, entry_point=entry_point)
+    bare = not extraction.found or extraction.reason is ExtractionReason.BARE_CODE
     if not bare or "```" in task.completion:
-        return found
+        return extraction
     whole = defines_function(task.completion, tests.entry_point)
     reason = ExtractionReason.BARE_CODE if whole else ExtractionReason.BODY_ONLY
     return Extraction(task.completion, reason, 0)

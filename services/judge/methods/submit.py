@@ -103,7 +103,7 @@ def _outcomes(
         cases = zip(results, tests.inputs, tests.outputs, strict=False)
         return [_outcome(result, stdin, expected, alone=alone) for result, stdin, expected in cases]
     if isinstance(tests, SandboxFusionTests):
-        return [_of_assertion(_outcome(one, *_texts(one), alone=alone)) for one in results]
+        return [_of_assertion(_outcome(case, *_texts(case), alone=alone)) for case in results]
     # All statements share one run and pass or fail together; the first gets the run's time.
     ran = [_of_assertion(_outcome(result, "", "", alone=alone)) for result in results[:1]]
     rest = [replace(case, duration=0.0, lateness=Lateness.IN_TIME, compiling=None) for case in ran]
