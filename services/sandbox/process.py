@@ -17,16 +17,15 @@ from typing import TypeVar
 
 from services.sandbox.isolation import Identity
 from services.sandbox.schemas import CommandResult, CommandStatus
-from services.sandbox.slots import EndReason, Order, Report, Slot, environment
+from services.sandbox.slots import EndReason, Order, Slot, environment
 from shared.harness import wire
 from shared.harness.cases.folders import write_all
-from shared.harness.wire import CallResult, CaseRun, FunctionEnd, RunCasesRequest
+from shared.harness.runs import MAX_REPORT
+from shared.harness.wire import CallResult, RunCasesRequest
 
 MIB = 1024 * 1024
 # With less memory, in bytes, a new interpreter behaves otherwise than a warmed one.
 WARM_MEMORY = 128 * MIB
-# Bytes of the report of function tests.
-MAX_REPORT = 1 << 24
 # Bytes from which a file is written and read beside the event loop.
 LARGE = MIB
 
@@ -142,7 +141,7 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
         OSError: The files could not be created.
         SlotLostError: The slot ended before the cases did.
     """
-    if request.language == "functions" and len(request.inputs) == 1:
+    if request.language == "functions":
         return await run_functions(request, slot)
     key = secrets.token_bytes(32)
     answer = request.code.encode()
@@ -164,39 +163,16 @@ async def run_functions(request: RunCasesRequest, slot: Slot) -> CallResult:
         OSError: The files could not be created.
         SlotLostError: The slot ended before the tests did.
     """
-    limits, (tests,) = request.limits, request.inputs
-    answer, prelude = request.code.encode(), tests.partition("\n")[0].encode()
+    limits = request.limits
     order = Order(kind="functions", seconds=limits.call, case_limits=limits)
     with memory_files("answer", "tests", "report") as files:
-        await _write(files[0], b"%d\n%b%b" % (len(answer), answer, prelude))
-        await _write(files[1], tests.encode())
+        await _write(files[0], request.answer)
+        await _write(files[1], request.inputs[0].encode())
         report = await slot.run(order, [os.dup(fd) for fd in files])
         text = await _read(files[2], MAX_REPORT)
-    return _function_result(report, text)
-
-
-def _function_result(report: Report, text: bytes) -> CallResult:
-    """Make the result of function tests, which is incomplete if the init had to end them."""
-    result, case = CallResult(seconds=report.seconds), report.case
-    if case is None or case.compiled is None or report.reason not in ("ended", "timeout"):
-        return result
-    if case.compiled == "lost":
-        result.end = "lost"
-        return result
-    result.compiled, result.compile_seconds = case.compiled, case.compile_seconds
-    if case.compiled != "ok":
-        result.end, result.compile_output = "compile", text.decode("utf-8", "replace")
-        return result
-    codes, _, failure = text.partition(b"\n\n")
-    lost = case.tester == 0 and codes.endswith(FunctionEnd.LOST.encode())
-    status = case.answer if lost else case.tester
-    result.end = "done"
-    result.cases[0] = CaseRun(
-        exit_code=-signal.SIGKILL if status is None else status,
-        **case.model_dump(include={"cpu", "user", "wall", "memory", "limit"}),
-        stdout=codes,
-        stderr=failure.decode("utf-8", "replace"),
-    )
+    result = CallResult(seconds=report.seconds)
+    if report.case is not None and report.reason in (EndReason.ENDED, EndReason.TIMEOUT):
+        report.case.fill(result, text)
     return result
 
 

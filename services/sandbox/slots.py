@@ -7,10 +7,8 @@ clean after a program, or whose init ends, is replaced.
 """
 
 import asyncio
-import errno
 import json
 import os
-import shutil
 import signal
 import socket
 import tempfile
@@ -23,14 +21,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 
-from services.sandbox.cgroups import CpuGroup
 from services.sandbox.isolation import Isolation
 from services.sandbox.reaper import Reaper, is_stopped
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError, Workspace, require_space, reserved
 from shared.harness.cases.entry import ONE_THREAD
 from shared.harness.sources import harness_sources, module_source
-from shared.harness.wire import CaseLimits, Limit
+from shared.harness.wire import CaseLimits, FunctionResult
 from shared.service.logs import get_logger
 
 SETUP_SECONDS = 30.0
@@ -42,9 +39,7 @@ REPORT_LIMIT = 4096
 ERRORS_LIMIT = 8192
 # Seconds between two looks at an init that reports nothing.
 HEARTBEAT_SECONDS = 0.5
-# Modules of the init, in the order in which they are loaded.
-INIT = ("runs", "init")
-# The init's control socket is its descriptor 3; the counter of its control group follows, if any.
+# The init's control socket is its descriptor 3.
 BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 
 log = get_logger(__name__)
@@ -87,26 +82,6 @@ class Order(BaseModel):
     output_limit: int = 0
 
 
-class FunctionResult(BaseModel):
-    """What became of function tests; see ``CaseRun`` for the units.
-
-    Attributes:
-        compiled: ``lost`` if the answer's process ended before its code ran, for no known reason.
-        answer: Exit code of the answer's process; None if it could not be ended.
-        tester: Exit code of the tests' process; None if it could not be ended, or was not started.
-    """
-
-    compiled: Literal["ok", "error", "timeout", "lost"] | None
-    compile_seconds: float
-    answer: int | None
-    tester: int | None
-    cpu: float
-    user: float
-    wall: float
-    memory: int
-    limit: Limit | None
-
-
 class Report(BaseModel):
     """Report of the init after a program: all its processes are dead.
 
@@ -142,7 +117,6 @@ class Slot:
     covered: list[str] = field(default_factory=list)
     _control: socket.socket | None = None
     _pid: int = 0
-    _group: CpuGroup | None = None
     _work: asyncio.Future[Report] | None = None
     _cleaning: asyncio.Future[None] | None = None
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -258,9 +232,6 @@ class Slot:
             pid, self._pid = self._pid, 0
             orphans = not self.isolation.own_processes
             await self.reaper.end(pid, orphans=orphans, user=self.uid)
-        if self._group is not None:
-            self._group.close()
-            self._group = None
 
     async def remove(self) -> None:
         """End the slot for good."""
@@ -322,7 +293,6 @@ class Slot:
         ours.setblocking(False)
         self._control = ours
         errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
-        self._group = CpuGroup.create()
         with theirs, errors:
             self._pid = self._spawn(theirs.fileno(), errors.fileno())
             self.reaper.add(self._pid)
@@ -346,12 +316,6 @@ class Slot:
         python = str(self.settings.python)
         boot = [python, "-c", BOOT, "plumbline-slot"]
         argv = self.isolation.command(self.workspace.path, self.uid or 0, boot)
-        group = self._group
-        counter = []
-        if group is not None:
-            if shutil.which(argv[0]) is None:  # the shell would report it in its own words
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
-            argv, counter = group.joined_by(argv), [group.usage]
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
             # posix_spawn instead of subprocess: it never copies the server's memory. A new session
@@ -362,7 +326,7 @@ class Slot:
                 environment(self.isolation, self.settings, self.workspace.path),
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, number)
-                    for number, fd in enumerate((null, null, errors, control, *counter))
+                    for number, fd in enumerate((null, null, errors, control))
                 ],
                 setsid=True,
                 setsigmask=[],
@@ -376,7 +340,7 @@ class Slot:
         modules = {
             **harness_sources(functions=True),
             "shared.harness.confinement": _source("confinement"),
-            **{f"services.sandbox.slot.{name}": _source(name) for name in INIT},
+            "services.sandbox.slot.init": _source("init"),
         }
         return [self._settings_message([*modules]), *modules.values()]
 
@@ -389,7 +353,6 @@ class Slot:
                 "modules": modules,
                 "settings": {
                     "owns_processes": self.isolation.own_processes,
-                    "cpu_group": self._group is not None,
                     "scratch": str(scratch),
                     "folder": str(folder),
                     "disk_limit": self.settings.disk_limit_bytes,

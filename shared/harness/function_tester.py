@@ -665,10 +665,8 @@ class Tester:
             return type(error).__name__ + "\n"
 
 
-def run(
-    calls: int, replies: int, report: int, payload: bytes, answers_pid: Callable[[], int]
-) -> None:
-    """Run the tests in ``payload`` (see ``wire.FunctionTests``)."""
+def run(calls: int, replies: int, report: int, payload: bytes, answer: int) -> None:
+    """Run the tests in ``payload`` (see ``wire.FunctionTests``); ``answer`` is a process."""
     sys.setrecursionlimit(RECURSION_LIMIT)
     # Modules in the answer's folder, or in the harness's, are not the tests'.
     here = os.getcwd()
@@ -681,5 +679,5 @@ def run(
             data = data[os.write(report, data) :]
 
     cpu, wall = limits or (0.0, 0.0)
-    call_limits = CallLimits(cpu, wall, answers_pid()) if limits else None
+    call_limits = CallLimits(cpu, wall, answer) if limits else None
     Tester(Answer(calls, replies, call_limits), *parts).run(write)

@@ -11,7 +11,7 @@ _CASES = (
 )
 _FUNCTIONS = (
     *("value_encoder", "value_decoder", "function_server", "function_calls"),
-    *("function_tester", "function_case"),
+    *("function_tester", "runs"),
 )
 
 

@@ -9,11 +9,12 @@ import base64
 import binascii
 import hmac
 import json
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -22,6 +23,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     TypeAdapter,
+    model_validator,
 )
 from pydantic_core import PydanticKnownError
 
@@ -31,6 +33,8 @@ from shared.harness.languages import LANGUAGES
 RUN_CASES_VERSION = "6"
 RESULTS = "results"
 ANSWER = "answer"
+# Of function tests alone.
+LIMITS = "limits"
 # The same value as in ``cases/supervisor.py``.
 STRETCH = 5.0
 
@@ -205,6 +209,48 @@ class FunctionEnd(StrEnum):
     UNUSABLE = "unusable"
 
 
+class FunctionResult(BaseModel):
+    """Processes of function tests; see ``CaseRun`` for the units.
+
+    Attributes:
+        compiled: ``lost`` if the answer's process ended before its code ran, for no known reason.
+        answer: Exit code of the answer's process; None if it could not be ended.
+        tester: Exit code of the tests' process; None if it could not be ended, or was not started.
+    """
+
+    compiled: Literal["ok", "error", "timeout", "lost"] | None
+    compile_seconds: float
+    answer: int | None
+    tester: int | None
+    cpu: float
+    user: float
+    wall: float
+    memory: int
+    limit: Limit | None
+
+    def fill(self, result: CallResult, report: bytes) -> None:
+        """Put this, and the report of the tests or the compiler, into the result of a call."""
+        if self.compiled is None:
+            return
+        if self.compiled == "lost":
+            result.end = "lost"
+            return
+        result.compiled, result.compile_seconds = self.compiled, self.compile_seconds
+        if self.compiled != "ok":
+            result.end, result.compile_output = "compile", report.decode("utf-8", "replace")
+            return
+        codes, _, failure = report.partition(b"\n\n")
+        lost = self.tester == 0 and codes.endswith(FunctionEnd.LOST.encode())
+        status = self.answer if lost else self.tester
+        result.end = "done"
+        result.cases[0] = CaseRun(
+            exit_code=-signal.SIGKILL if status is None else status,
+            **self.model_dump(include={"cpu", "user", "wall", "memory", "limit"}),
+            stdout=codes,
+            stderr=failure.decode("utf-8", "replace"),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionReport:
     """Report of the tests' process: codes of the tests that ran, in order.
@@ -231,13 +277,25 @@ class FunctionReport:
 class RunCasesRequest(BaseModel):
     """Request to run a program on many inputs, each in a process of its own.
 
-    An input of the language ``functions``, which is Python, is a ``FunctionTests.payload``.
+    The language ``functions``, which is Python, has one input: a ``FunctionTests.payload``.
     """
 
     code: Text
     language: Language = "python"
     inputs: Annotated[list[Text], Field(max_length=MAX_INPUTS, fail_fast=True)]
     limits: CaseLimits
+
+    @model_validator(mode="after")
+    def _has_one_payload(self) -> Self:
+        if self.language == FUNCTIONS and len(self.inputs) != 1:
+            raise ValueError("function tests are one input")
+        return self
+
+    @property
+    def answer(self) -> bytes:
+        """What the answer's process of function tests reads; it has nothing of the tests."""
+        source = self.code.encode()
+        return b"%d\n%b%b" % (len(source), source, self.inputs[0].partition("\n")[0].encode())
 
 
 CALL_RESULT = TypeAdapter(CallResult)
@@ -319,5 +377,7 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
             stdout=out,
             stderr=err.decode("utf-8", "replace"),
         )
+    elif kind == "functions":
+        FunctionResult.model_validate_json(words[1]).fill(result, out)
     elif kind == "end":
         result.end = cast(End, words[1])

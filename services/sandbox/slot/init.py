@@ -30,22 +30,20 @@ import stat
 import sys
 import time
 
-from services.sandbox.slot.runs import Ended, Functions, Run
 from shared.harness import confinement
 from shared.harness.cases import syscalls
 from shared.harness.cases.entry import run_in_slot, script
 from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths, write_all
-from shared.harness.cases.processes import children, group_seconds, kill, stat_of
+from shared.harness.cases.processes import children, stat_of
 from shared.harness.cases.program import PRELOADED, Program
 from shared.harness.cases.streams import LARGE_PIPE, enlarge
+from shared.harness.runs import Ended, Functions, Run, drain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any, NoReturn
 
-# Seconds until processes that do not die make the slot unclean.
-SWEEP_SECONDS = 5.0
 # Seconds between two looks at the disk while a program runs, or this many times what one look took.
 DISK_SECONDS, DISK_SHARE = 0.05, 10
 # Files that a program may have, and that a disk must have left.
@@ -138,10 +136,6 @@ class Init:
         self.extra_memory = extra_memory  # bytes that no program has to pay for
         self.confinement = Confinement(settings["confinement"])
         self.control = socket.socket(fileno=control)
-        self.group = control + 1 if settings["cpu_group"] else None
-        if self.group is not None and group_seconds(os.pread(self.group, 256, 0)) == 0:
-            os.close(self.group)  # the slot could not join it
-            self.group = None
         self.owns_processes: bool = settings["owns_processes"]
         self.folder: str = settings["scratch"] + "/answer"  # of one answer after another
         # Once for all of them; commands have an environment of their own.
@@ -206,7 +200,14 @@ class Init:
 
     def start_functions(self, order: dict[str, Any], fds: list[int]) -> Program | None:
         """Run the tests of an answer's functions; returns only in the answer's process."""
-        functions = Functions(order, fds, self.folder, self.group, self.ended, self.leave)
+        os.mkdir(self.folder, 0o700)
+        answer, tests, report = fds
+
+        def payload() -> bytes:
+            return os.pread(tests, os.fstat(tests).st_size, 0)
+
+        limits, ends = order["case_limits"], (self.ended, self.leave)
+        functions = Functions(limits, answer, report, payload, self.folder, *ends)
         functions.extra_memory = self.extra_memory
         program = functions.start(self.confinement)
         if program is None:
@@ -220,7 +221,7 @@ class Init:
         if self.disk.full():
             reason = "disk full"
         seconds = time.monotonic() - run.began
-        clean = self.sweep()
+        clean = self.ended.sweep(self.wake_in, self.owns_processes)
         run.close()
         if run.full and reason not in ("disk full", "disk limit"):
             reason = "output limit"
@@ -294,10 +295,7 @@ class Init:
         self.leave()
         if not isinstance(run, Command):
             os.mkdir(self.folder, 0o700)
-            ends = fds[0], fds[1], self.group
-            return run_in_slot(self.folder, *ends, self.confinement, self.roots)
-        if self.group is not None:
-            os.close(self.group)
+            return run_in_slot(self.folder, fds[0], fds[1], self.confinement, self.roots)
         self.confinement.enter_program(order["cwd"])
         if not order["compiles"]:
             self.confinement.fix_attributes()
@@ -307,25 +305,6 @@ class Init:
         return execute(order)
 
     # After the program
-
-    def sweep(self) -> bool:
-        """Kill and reap all processes; returns whether none is left."""
-        give_up = time.monotonic() + SWEEP_SECONDS
-        while True:
-            if self.owns_processes:
-                kill(os.kill, -1, signal.SIGKILL)
-            else:
-                for number in (signal.SIGSTOP, signal.SIGKILL):
-                    for child in children():
-                        kill(os.kill, child, number)
-            if not self.ended.reap():
-                drain(self.wake_in)
-                return True
-            left = give_up - time.monotonic()
-            if left <= 0:
-                return False
-            select.select([self.wake_in], [], [], min(left, 0.01))
-            drain(self.wake_in)
 
     def tidy(self, workspace: str | None) -> bool:
         """Restore the shared folders; returns whether it worked.
@@ -354,7 +333,7 @@ class Command(Run):
     move that found nothing, or so much that more will follow, it is ``quiet``.
     """
 
-    def __init__(self, seconds: float | None, ended: Ended, files: list[int], limit: int) -> None:
+    def __init__(self, seconds: float, ended: Ended, files: list[int], limit: int) -> None:
         super().__init__(seconds, ended)
         self.source, self.sent = files[0], 0
         self.size = os.fstat(self.source).st_size
@@ -549,14 +528,6 @@ def attributes() -> object:
     return os.getpriority(os.PRIO_PROCESS, 0), scheduling, limits
 
 
-def drain(fd: int) -> None:
-    try:
-        while os.read(fd, 4096):
-            pass
-    except BlockingIOError:
-        return
-
-
 def become_script(order: dict[str, Any]) -> Program:
     """Return the program of ``python path``, whose interpreter is this process.
 
@@ -597,7 +568,7 @@ def execute(order: dict[str, Any]) -> NoReturn:
 def main(control: int, settings: dict[str, Any]) -> Program:
     """Prepare the slot, announce it, and serve; returns only in the cases of an answer."""
     # What the server may have leaked.
-    os.closerange(control + 1 + settings["cpu_group"], os.sysconf("SC_OPEN_MAX"))
+    os.closerange(control + 1, os.sysconf("SC_OPEN_MAX"))
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     os.umask(0o022)
@@ -622,5 +593,5 @@ def main(control: int, settings: dict[str, Any]) -> Program:
     try:
         return init.serve()
     except (ServerLostError, OSError):
-        init.sweep()
+        init.ended.sweep(init.wake_in, init.owns_processes)
         os._exit(0)

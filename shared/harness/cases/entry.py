@@ -5,15 +5,18 @@ It runs in the sandbox. Standard library and Python 3.8 syntax only.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import _socket  # socket itself takes milliseconds to load
 import os
 import resource
+import select
 import sys
+import time
 
 from shared.harness.cases import syscalls
 from shared.harness.cases.folders import PublicFolder, clear, memory_file
 from shared.harness.cases.program import Program, flush, hide_modules
-from shared.harness.cases.records import ANSWER, RESULTS, Records, ResultsFile, RunSpec
+from shared.harness.cases.records import ANSWER, LIMITS, RESULTS, Records, ResultsFile, RunSpec
 from shared.harness.cases.supervisor import Supervisor
 from shared.harness.cases.zygote import Zygote
 
@@ -39,7 +42,10 @@ def start(folder: str) -> Program:
     if user is not None:
         os.chmod(folder, 0o711)
     shared = PublicFolder.all_of(user) if user is not None else []
-    supervisor, program = fork_zygote(folder, user, (), syscalls.CallFilter(folder, user), shared)
+    confinement = syscalls.CallFilter(folder, user)
+    if os.path.exists(folder + "/" + LIMITS):
+        return run_functions(folder, user, confinement, shared)
+    supervisor, program = fork_zygote(folder, user, (), confinement, shared)
     if program is not None:
         return program
     assert supervisor is not None
@@ -47,27 +53,92 @@ def start(folder: str) -> Program:
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     with open(folder + "/" + ANSWER, "rb") as file:
         answer = file.read()
-    with open(0, "rb", closefd=False) as stdin:
-        spec = RunSpec(stdin.read())
+    spec = read_spec()
     results = ResultsFile(folder + "/" + RESULTS, spec.key)
     # The sandbox may limit the size of files; a record is a little longer than its output.
     longest = syscalls.within(resource.RLIMIT_FSIZE, 1 << 40) - 16384
     spec.max_results = min(spec.max_results, longest)
     supervisor.work(spec, answer, results)
+    remove_files(folder, shared)
+    os._exit(0)
+
+
+def run_functions(
+    folder: str, user: int | None, confinement: syscalls.Confinement, shared: Sequence[SharedFolder]
+) -> Program:
+    """Run function tests whose files are in a folder; returns only in the answer's process."""
+    import json  # slow to load
+
+    from shared.harness import runs  # it need not be there otherwise
+    from shared.harness.cases.zygote import Zygote
+
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    with open(folder + "/" + LIMITS, "rb") as file:
+        limits = json.loads(file.read())
+    wake_out, wake_in = os.pipe()
+    for fd in (wake_out, wake_in):
+        os.set_blocking(fd, False)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
+    _signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+
+    def leave() -> None:
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        Zygote.leave_streams()
+        os.setsid()
+
+    specs: list[RunSpec] = []
+    answer = os.open(folder + "/" + ANSWER, os.O_RDONLY)
+    report = memory_file(folder, "report")
+    ended = runs.Ended()
+    run = runs.Functions(limits, answer, report, lambda: specs[0].inputs[0], folder, ended, leave)
+    run.user = user
+    program = run.start(confinement)
+    if program is not None:
+        return program
+    specs.append(read_spec())
+    reason = ""
+    while not reason:
+        ended.reap()
+        left = run.left(time.monotonic())
+        if left <= 0:
+            reason = "timeout"
+        elif run.has_ended():
+            reason = "ended"
+        else:
+            select.select([wake_out, *run.readers()], [], [], min(left, 60))
+            runs.drain(wake_out)
+            run.move()
+    run.stop()
+    ended.sweep(wake_out, everything=False)
+    results = ResultsFile(folder + "/" + RESULTS, specs[0].key)
+    case = json.dumps(run.result(reason)["case"], separators=(",", ":"))
+    results.add("functions", case, out=os.pread(report, runs.MAX_REPORT, 0))
+    results.close()
+    remove_files(folder, shared)
+    os._exit(0)
+
+
+def read_spec() -> RunSpec:
+    with open(0, "rb", closefd=False) as stdin:
+        return RunSpec(stdin.read())
+
+
+def remove_files(folder: str, shared: Sequence[SharedFolder]) -> None:
+    """Remove the answer's files, which the sandbox may fail to do."""
     try:
         for place in shared:
             place.restore()
-        clear(folder + "/case")  # the sandbox may fail to remove the answer's files
+        clear(folder + "/case")
     except OSError:
         pass
-    os._exit(0)
 
 
 def run_in_slot(
     folder: str,
     request: int,
     results: int,
-    group: int | None,
     confinement: syscalls.Confinement,
     shared: Sequence[SharedFolder],
 ) -> Program:
@@ -80,14 +151,12 @@ def run_in_slot(
         request: Descriptor to read: the size of the answer in a line, the answer, the
             specification. It is read only after the zygote is forked.
         results: Descriptor to write the records to.
-        group: Descriptor of the usage of the slot's control group, if it has one.
         confinement: Restricts the zygote, and with it all cases.
         shared: Folders of the slot that cases can write to.
     """
     for root in shared:
         root.keep |= {folder}
-    private = (request, results) if group is None else (request, results, group)
-    supervisor, program = fork_zygote(folder, None, private, confinement, shared, group)
+    supervisor, program = fork_zygote(folder, None, (request, results), confinement, shared)
     if program is not None:
         return program
     assert supervisor is not None
@@ -122,7 +191,6 @@ def fork_zygote(
     private: tuple[int, ...],
     confinement: syscalls.Confinement,
     shared: Sequence[SharedFolder],
-    group: int | None = None,
 ) -> tuple[Supervisor | None, Program | None]:
     """Fork the zygote; return the supervisor, or in each case its program.
 
@@ -140,5 +208,4 @@ def fork_zygote(
         return None, zygote.serve()
     for fd in (requests_out.detach(), replies_in):
         os.close(fd)
-    ends = requests_in, replies_out, pid, shared, group
-    return Supervisor(folder, user, forked, *ends), None
+    return Supervisor(folder, user, forked, requests_in, replies_out, pid, shared), None

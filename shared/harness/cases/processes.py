@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 # Grace period in seconds for processes that outlive their program. It ends early after IDLE_CHECKS
 # consecutive checks, two milliseconds apart, in which no such process is runnable.
 LINGER, IDLE_CHECKS = 0.25, 5
-# CPU seconds that the kernel's figures in clock ticks, and in groups of processes, may lack.
-TICKS_SLACK = 0.02
 RUNNABLE_STATES = ([b"R"], [b"D"])
 
 
@@ -112,6 +110,11 @@ def stat_of(pid: int) -> list[bytes]:
         return []
 
 
+def pause(unused: float) -> float:
+    """Return the seconds until all processors together may have used these CPU seconds."""
+    return max(0.02, unused / len(os.sched_getaffinity(0)))
+
+
 def clock_of(pid: int) -> float | None:
     """Return the CPU seconds of a process with all its threads, exactly; None if unknown."""
     try:
@@ -144,59 +147,12 @@ def schedstat_delay(path: str) -> float:
         return 0.0
 
 
-class CaseClock:
-    """CPU seconds of a case: of its process, and of everything that this has started.
-
-    A control group of supervisor, zygote and cases misses nothing. Without one the clock adds up
-    the descendants of the zygote, which adopts orphans. Then it misses children that have ended and
-    that nobody waited for: the kernel forgets them if their parent ignores their end (SIGCHLD), and
-    the wall-clock limit bounds them.
-
-    Args:
-        zygote: Process that starts the cases.
-        group: Descriptor of the usage of the control group, if there is one.
-
-    Attributes:
-        beside: Seconds of a child of the supervisor that is no part of the tree: the tests'
-            process.
-    """
-
-    def __init__(self, zygote: int, group: int | None) -> None:
-        self.zygote = zygote
-        self.group = group
-        self.cpus = len(os.sched_getaffinity(0))
-        self.base = self.beside = 0.0
-
-    def start(self) -> None:
-        """Begin with a new case."""
-        self.base = self.group_seconds()
-
-    def used(self, waited: float) -> float:
-        """Return the seconds so far; for ``waited`` of them the zygote has waited."""
-        if self.group is None:
-            return waited + tree_seconds(self.zygote)
-        return self.group_seconds() - self.base
-
-    def unwaited(self, reported: float) -> float:
-        """Return the seconds that ``reported``, the zygote's figure at the end, lacks."""
-        if self.group is None:
-            return 0.0
-        missing = self.used(reported) - reported
-        return missing if missing > TICKS_SLACK else 0.0
-
-    def pause(self, left: float) -> float:
-        """Return the seconds until all processors together may have used the CPU seconds left."""
-        return max(0.02, left / self.cpus)
-
-    def group_seconds(self) -> float:
-        if self.group is None:
-            return 0.0
-        own = time.process_time() + (clock_of(self.zygote) or 0.0)
-        return group_seconds(os.pread(self.group, 256, 0)) - own - self.beside
-
-
 def tree_seconds(parent: int) -> float:
-    """Return the CPU seconds of a process's descendants, with the dead ones that they reaped."""
+    """Return the CPU seconds of a process's descendants, with the dead ones that they reaped.
+
+    The kernel forgets children that nobody waits for because their parent ignores their end
+    (SIGCHLD); the wall-clock limit bounds them.
+    """
     todo, used = children(parent), 0.0
     while todo:
         pid = todo.pop()
@@ -207,10 +163,3 @@ def tree_seconds(parent: int) -> float:
             used += seconds(fields[13:15])  # of the children that it waited for
             todo += children(pid)
     return used
-
-
-def group_seconds(text: bytes) -> float:
-    """Return the seconds in a control group's ``cpuacct.usage`` or ``cpu.stat``."""
-    if text.startswith(b"usage_usec "):
-        return int(text.split()[1]) / 1e6
-    return int(text) / 1e9

@@ -14,10 +14,9 @@ except ImportError:
 
 from shared.harness.cases.folders import clear, write_all
 
-RESULTS, ANSWER = "results", "answer"
-# The languages whose programs are run by the harness's own interpreter; the second one is that of
-# function tests.
-PYTHON, FUNCTIONS = "python", "functions"
+RESULTS, ANSWER, LIMITS = "results", "answer", "limits"
+# The language whose programs are run by the harness's own interpreter.
+PYTHON = "python"
 
 
 class RunSpec:

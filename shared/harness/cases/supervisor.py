@@ -12,8 +12,8 @@ import sys
 import time
 
 from shared.harness.cases.folders import CaseFolder, SharedFolder
-from shared.harness.cases.processes import CaseClock, kill_group, run_delay_of, stat_of
-from shared.harness.cases.records import FUNCTIONS, PYTHON, RESULTS
+from shared.harness.cases.processes import kill_group, pause, run_delay_of, stat_of, tree_seconds
+from shared.harness.cases.records import PYTHON, RESULTS
 from shared.harness.cases.streams import HEAD, Streams, wants_pipe
 
 TYPE_CHECKING = False  # the typing module is slow to load
@@ -47,11 +47,9 @@ class Supervisor:
         replies: int,
         zygote: int,
         shared: Sequence[SharedFolder],
-        group: int | None = None,
     ) -> None:
         self.folder = folder
         self.user = user
-        self.clock = CaseClock(zygote, group)
         self.forked = forked
         self.requests = requests
         self.replies = replies
@@ -68,9 +66,6 @@ class Supervisor:
     def work(self, spec: RunSpec, answer: bytes, results: Records) -> None:
         self.spec = spec
         self.results = results
-        self.prelude = b""
-        if spec.language == FUNCTIONS:
-            self.prelude = prelude_of(spec.inputs[0])
         try:
             results.add("end", self.run_all() if self.compile(answer) else "compile")
         except (ZygoteLostError, OSError, ValueError):
@@ -88,9 +83,8 @@ class Supervisor:
         self.pipe = wants_pipe(answer)
         self.head = 0 if spec.language == PYTHON else HEAD
         words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
-        sizes = (int(self.pipe), len(answer), len(self.prelude))
         began = time.monotonic()
-        self.send(" ".join(map(str, (*words, *sizes))), answer + self.prelude)
+        self.send(" ".join(map(str, (*words, int(self.pipe), len(answer)))), answer)
         try:
             kind, size = self.receive(spec.compile_limit).split()
         except TimeoutError:
@@ -145,21 +139,14 @@ class Supervisor:
         """
         os.ftruncate(self.forked, 0)
         spec = self.spec
-        if spec.language == FUNCTIONS:
-            from shared.harness.function_case import FunctionCase  # it need not be there otherwise
-
-            return FunctionCase(self, stdin).run(index)
         streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output, self.head)
         self.streams = streams
         began = time.monotonic()
-        self.clock.start()
         self.start(streams.given)
         streams.close_given()
         killed = self.wait(began)
         reply = self.reply(REPLY_TIMEOUT_AFTER_KILL if killed else REPLY_TIMEOUT)
-        status, reported, waited_for, memory, clean = reply.split()
-        unwaited = int(self.clock.unwaited(int(reported) / 1e6) * 1e6)
-        cpu, user = int(reported) + unwaited, int(waited_for) + unwaited
+        status, cpu, user, memory, clean = reply.split()
         wall = time.monotonic() - began
         streams.finish()
         flag = killed or ("output" if streams.full else "-")
@@ -177,9 +164,9 @@ class Supervisor:
     def wait(self, began: float) -> str | None:
         """Wait for a case to end; kill it at a limit, and return the name of the limit."""
         spec = self.spec
-        pause = self.clock.pause(spec.cpu_limit)
+        seconds = pause(spec.cpu_limit)
         while True:
-            if self.readable(min(pause, spec.wall_limit)):
+            if self.readable(min(seconds, spec.wall_limit)):
                 return None
             pid = self.pid = self.forked_pid()
             if not stat_of(pid):
@@ -189,17 +176,20 @@ class Supervisor:
                 return "output"
             delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
             left = began + spec.wall_limit + delayed - time.monotonic()
-            used = self.clock.used(self.waited())
+            used = self.used()
             if used >= spec.cpu_limit or left <= 0:
                 if self.readable(0):
                     return None
                 kill_group(pid)
                 return "cpu" if used >= spec.cpu_limit else "wall"
-            pause = min(self.clock.pause(spec.cpu_limit - used), left)
+            seconds = min(pause(spec.cpu_limit - used), left)
 
-    def waited(self) -> float:
-        """Return the CPU seconds for which the zygote has waited in this case."""
-        return int(os.pread(self.forked, 20, 21)) / 1e6
+    def used(self) -> float:
+        """Return the CPU seconds of the case so far, with everything that it has started.
+
+        Those for which the zygote has waited, and those of its descendants: it adopts orphans.
+        """
+        return int(os.pread(self.forked, 20, 21)) / 1e6 + tree_seconds(self.zygote)
 
     def forked_pid(self) -> int:
         """Return the process of the case, which the zygote notes when it has forked it."""
@@ -217,7 +207,7 @@ class Supervisor:
             raise ZygoteLostError from None
 
     def start(self, streams: list[int]) -> None:
-        """Start a case with these standard streams, and the channel of an answer's functions."""
+        """Start a case with these standard streams."""
         descriptors = b"".join(fd.to_bytes(4, sys.byteorder) for fd in streams)
         try:
             self.requests.sendmsg(
@@ -264,11 +254,3 @@ class Supervisor:
 
 def microseconds_since(began: float) -> int:
     return int((time.monotonic() - began) * 1e6)
-
-
-def prelude_of(payload: bytes) -> bytes:
-    """Return the part of function tests that the answer may know (see ``wire.FunctionTests``)."""
-    import json  # slow to load, and only function tests need it
-
-    prelude: str = json.loads(payload.partition(b"\n")[0])
-    return prelude.encode("utf-8", "replace")

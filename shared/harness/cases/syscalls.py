@@ -176,16 +176,17 @@ class Confinement:
         """Restrict this process, which may write to the folder ``own``."""
 
     def enter_user(self) -> None:
-        """Restrict a case that has just become another user, which the filter would refuse."""
+        """Become the user of the answers, if they have one, and restrict it."""
 
     def fix_attributes(self) -> None:
         """Forbid to change attributes of files, once the compiler has run."""
 
 
 class CallFilter(Confinement):
-    """Filter of system calls where the harness arrives as files: what outlives a case is refused.
+    """User and filter of system calls where the harness arrives as files.
 
-    That are keyrings, System V IPC and message queues; and what a slot refuses besides.
+    The filter refuses what outlives a case (keyrings, System V IPC and message queues), and what a
+    slot refuses besides. It would refuse the change of the user, too.
     """
 
     def __init__(self, folder: str, user: int | None) -> None:
@@ -201,5 +202,8 @@ class CallFilter(Confinement):
             install_filter(self.program)
 
     def enter_user(self) -> None:
+        if self.user is None:
+            return
+        become(self.user)
         if self.program:
             install_filter(self.program)

@@ -1,11 +1,13 @@
-"""Runs of a slot's init: the processes of a program, its limits, and how it ended.
+"""Runs: the processes of a program, its limits, and how it ended.
 
-It runs in the sandbox, in the slot's init. Standard library only.
+It runs in the sandbox. Standard library and Python 3.8 syntax only. The parent is a slot's init
+(``services.sandbox.slot.init``), or the main process of a call that arrived as files
+(``cases.entry``).
 
-Function tests run the answer in one child of the init, its tests in another. Each arrives in a
-descriptor that its process alone reads: the init has neither in its memory, which the next program
-inherits. It starts both, measures them, and notices their end; what the tests report goes to the
-server in a file.
+Function tests run the answer in one child, its tests in another. The parent starts the answer
+before it has read the tests, so they are not in the answer's memory. It starts both, measures them,
+and notices their end; the tests report into a file. Between the two are a pipe with calls and one
+with replies.
 
 The limits apply to both processes and to all that the answer starts, together. Compiling the answer
 and loading its modules has its own limit of time, and counts towards no other.
@@ -17,17 +19,17 @@ import json
 import math
 import os
 import resource
+import select
 import struct
 import time
 
 from shared.harness import function_server, function_tester
 from shared.harness.cases import processes, syscalls, zygote
-from shared.harness.cases.folders import write_all
+from shared.harness.cases.folders import CaseFolder, write_all
 from shared.harness.cases.program import Program
 from shared.harness.cases.supervisor import STRETCH
-from shared.harness.function_case import limit_tester
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
@@ -36,12 +38,16 @@ if TYPE_CHECKING:
 NOT_COMPILED = 65
 # User and system seconds of the answer when it is about to start, and the clock's time then.
 READY = struct.Struct("ddd")
-# More than the number of any descriptor of the init.
+# More than the number of any descriptor of the parent.
 HIGHEST = 1024
+# Bytes of the report of function tests.
+MAX_REPORT = 1 << 24
+# Seconds until processes that do not die make the slot unclean.
+SWEEP_SECONDS = 5.0
 
 
 class Ended:
-    """The children of the init that have ended: exit codes, peak memory (KiB), times of all."""
+    """The children that have ended: exit codes, peak memory (KiB), times of all."""
 
     def __init__(self) -> None:
         self.codes: dict[int, int] = {}
@@ -62,6 +68,38 @@ class Ended:
         except ChildProcessError:
             return False
 
+    def sweep(self, wake: int, everything: bool) -> bool:
+        """Kill and reap all children; returns whether none is left.
+
+        Args:
+            wake: Descriptor that a child's end makes readable.
+            everything: Whether this is the first process of a namespace: it kills all others.
+        """
+        give_up = time.monotonic() + SWEEP_SECONDS
+        while True:
+            if everything:
+                processes.kill(os.kill, -1, syscalls.SIGKILL)
+            else:
+                for number in (syscalls.SIGSTOP, syscalls.SIGKILL):
+                    for child in processes.children():
+                        processes.kill(os.kill, child, number)
+            if not self.reap():
+                drain(wake)
+                return True
+            left = give_up - time.monotonic()
+            if left <= 0:
+                return False
+            select.select([wake], [], [], min(left, 0.01))
+            drain(wake)
+
+
+def drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        return
+
 
 class Run:
     """A run, whose first process is ``pid``.
@@ -73,9 +111,9 @@ class Run:
 
     full, quiet = False, True
 
-    def __init__(self, limit: float | None, ended: Ended) -> None:
+    def __init__(self, limit: float, ended: Ended) -> None:
         self.began = time.monotonic()
-        self.limit = math.inf if limit is None else limit
+        self.limit = limit
         self.ended = ended
         self.pid = 0
 
@@ -109,7 +147,7 @@ class Run:
         """Close what this process has of the run, whose processes are dead."""
 
     def result(self, reason: str) -> dict[str, Any]:
-        """Return what the server wants to know besides the reason for the end."""
+        """Return the result for the server, besides the reason for the end."""
         return {"status": self.ended.codes.get(self.pid) if reason == "ended" else None}
 
 
@@ -117,35 +155,36 @@ class Functions(Run):
     """One run of an answer's tests.
 
     Args:
-        order: The order, with the limits of the run.
-        fds: The answer, its tests, and the file for their report.
+        limits: Limits of a case, by the names of ``wire.CaseLimits``.
+        answer: Descriptor to read: the size of the answer in a line, the answer, its prelude.
+        report: Descriptor of the file for the report of the tests or the compiler.
+        tests: Returns the tests, as ``function_tester.run`` expects them; called in their process.
         folder: Folder of the answer, which is made here.
-        group: Descriptor of the usage of the slot's control group, if it has one.
-        ended: The children of the init that have ended.
-        leave: Makes a fork of the init an ordinary process.
+        ended: The children that have ended.
+        leave: Makes a fork of the parent an ordinary process with its own session.
 
     Attributes:
         extra_memory: Bytes of modules that only the tests use, in the answer's memory too.
+        user: User of the answer, if it is not the parent's.
     """
 
     extra_memory = 0
+    user: int | None = None
 
     def __init__(
         self,
-        order: dict[str, Any],
-        fds: list[int],
+        limits: dict[str, Any],
+        answer: int,
+        report: int,
+        tests: Callable[[], bytes],
         folder: str,
-        group: int | None,
         ended: Ended,
         leave: Callable[[], None],
     ) -> None:
-        super().__init__(None, ended)
-        self.limits: dict[str, Any] = order["case_limits"]
-        self.source, self.tests, self.report = fds
-        self.folder, self.case = folder, folder + "/case"
-        for path in (self.folder, self.case):
-            os.mkdir(path, 0o700)
-        self.group = group
+        super().__init__(math.inf, ended)
+        self.limits = limits
+        self.source, self.report, self.tests = answer, report, tests
+        self.folder = folder
         self.leave = leave
         self.calls, self.results, self.ready = os.pipe(), os.pipe(), os.pipe()
         os.set_blocking(self.ready[0], False)
@@ -156,7 +195,6 @@ class Functions(Run):
         self.compiling = 0.0, 0.0  # user and system seconds
         self.look = math.inf  # when the limits have to be looked at
         self.delays = [0.0, 0.0]
-        self.base = self.group_seconds()
 
     def start(self, confinement: syscalls.Confinement) -> Program | None:
         """Start the answer; returns its program in the new process."""
@@ -170,7 +208,7 @@ class Functions(Run):
             os.close(fd)
         return None
 
-    # In the init
+    # In the parent
 
     def readers(self) -> list[int]:
         return [self.ready[0]] if self.compiled is None else []
@@ -190,7 +228,7 @@ class Functions(Run):
         self.compiled = "ok"
         *compiling, self.started = READY.unpack(times)
         self.compiling = compiling[0], compiling[1]
-        self.look = self.started + self.pause(self.limits["cpu"])
+        self.look = self.started + processes.pause(self.limits["cpu"])
         self.tester = syscalls.fork()
         if self.tester == 0:
             try:
@@ -221,27 +259,13 @@ class Functions(Run):
             if unused <= 0 or left <= 0:
                 self.exceeded = "cpu" if unused <= 0 else "wall"
                 return 0.0
-            self.look = now + min(self.pause(unused), left)
+            self.look = now + min(processes.pause(unused), left)
         return self.look - now
-
-    @staticmethod
-    def pause(unused: float) -> float:
-        """Return the seconds until all processors together may have used these CPU seconds."""
-        return max(0.02, unused / len(os.sched_getaffinity(0)))
 
     def used(self) -> float:
         """Return the CPU seconds of all processes so far."""
-        if self.group is not None:
-            used = self.group_seconds() - self.base
-        else:
-            used = self.ended.user + self.ended.system + processes.tree_seconds(os.getpid())
-        return used - sum(self.compiling)
-
-    def group_seconds(self) -> float:
-        """Return the CPU seconds of the control group but for the init, if there is one."""
-        if self.group is None:
-            return 0.0
-        return processes.group_seconds(os.pread(self.group, 256, 0)) - time.process_time()
+        ended = self.ended.user + self.ended.system
+        return ended + processes.tree_seconds(os.getpid()) - sum(self.compiling)
 
     def stop(self) -> None:
         """Kill both: the tests first, which would find an answer that has died wrong."""
@@ -255,20 +279,17 @@ class Functions(Run):
             os.close(fd)
 
     def result(self, reason: str) -> dict[str, Any]:
+        """Return the fields of ``wire.FunctionResult``."""
         codes, ended = self.ended.codes, self.ended
         if self.compiled == "lost" and codes.get(self.pid) == NOT_COMPILED:
             self.compiled = "error"
         user = ended.user - self.compiling[0]
-        cpu = user + ended.system - self.compiling[1]
-        missing = self.used() - cpu  # of children that nobody waited for
-        if missing > processes.TICKS_SLACK:
-            user, cpu = user + missing, cpu + missing
         case = {
             "compiled": self.compiled,
             "compile_seconds": self.started - self.began,
             "answer": codes.get(self.pid),
             "tester": codes.get(self.tester),
-            "cpu": cpu,
+            "cpu": user + ended.system - self.compiling[1],
             "user": user,
             "wall": self.finished - self.started,
             "memory": ended.memory.get(self.pid, 0) * 1024,
@@ -280,15 +301,15 @@ class Functions(Run):
 
     def become_answer(self, confinement: syscalls.Confinement) -> Program:
         self.leave()
-        os.chdir(self.case)
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL)
         confinement.enter_program(self.folder)
         confinement.fix_attributes()
         with open(self.source, "rb") as file:
             source = file.read(int(file.readline()))
             prelude: str = json.loads(file.read())
-        with open("solution.py", "wb") as file:
-            file.write(source)
+        case = CaseFolder(self.folder, "python", source, self.user)
+        case.restore()
+        os.chdir(case.path)
         try:
             code = zygote.compile_answer(source, "<answer>")
         except zygote.SourceError as error:
@@ -296,35 +317,45 @@ class Functions(Run):
             os._exit(NOT_COMPILED)
         before = prelude.encode("utf-8", "replace")
         zygote.load_modules(source, before)
-        program = Program(code, self.case + "/solution.py", streams=False)
+        program = Program(code, case.program, streams=False)
         program.serve(function_server, before, source)
-        self.begin()
+        self.begin(confinement)
         return program
 
-    def begin(self) -> None:
+    def begin(self, confinement: syscalls.Confinement) -> None:
         """Let the limits hold, and have the tests started."""
         names = ("cpu", "memory", "output", "processes")
         cpu, memory, output, tasks = (self.limits[name] for name in names)
         if memory > 0:
             memory += self.extra_memory
-        if tasks > 0:
+        if tasks > 0 and self.user is None:
             tasks += processes.tasks_of_user()  # without the tests, which come later
         for kind, value in zygote.case_limits(cpu + time.process_time(), memory, output, tasks):
             resource.setrlimit(kind, value)
         used = resource.getrusage(resource.RUSAGE_SELF)
         os.write(self.ready[1], READY.pack(used.ru_utime, used.ru_stime, time.monotonic()))
         os.closerange(3 + zygote.keep([self.calls[0], self.results[1]]), HIGHEST)
+        confinement.enter_user()
         syscalls.scope_signals()
+        syscalls.prctl(
+            syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL
+        )  # undone by the change of the user
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
         syscalls.renew()
 
     def run_tests(self) -> NoReturn:
         self.leave()
-        os.chdir(self.case)
-        limit_tester(self.limits["cpu"], self.limits["memory"])
-        kept = zygote.keep([self.calls[1], self.results[0], self.report, self.tests])
-        os.closerange(3 + kept, HIGHEST)
-        calls, results, report, tests = range(3, 3 + kept)
-        payload = os.pread(tests, os.fstat(tests).st_size, 0)
-        function_tester.run(calls, results, report, payload, lambda: self.pid)
+        os.chdir(self.folder + "/case")
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL)
+        syscalls.limit(resource.RLIMIT_CORE, 0)
+        syscalls.limit(resource.RLIMIT_CPU, int(self.limits["cpu"]) + 2)
+        if self.limits["memory"] > 0:
+            for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+                syscalls.limit(kind, self.limits["memory"])
+        syscalls.renew()
+        payload = self.tests()
+        calls, replies, report = range(3, 6)
+        zygote.keep([self.calls[1], self.results[0], self.report])
+        os.closerange(report + 1, HIGHEST)
+        function_tester.run(calls, replies, report, payload, self.pid)
         os._exit(0)
