@@ -1,11 +1,8 @@
 """Sandbox for tests and benchmarks: the one at ``SANDBOX_URL``, or this repository's."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +15,14 @@ EXTERNAL = "SANDBOX_URL"
 EXPECTED = "PLUMBLINE_TEST_ALL_RUNGS"
 
 
-@cache
-def ordinary_rungs() -> tuple[str, str]:
-    """The isolations of `make test`: one with namespaces, and Landlock. The others run nightly."""
-    return ("bwrap" if EXPECTED in os.environ or _bwrap_works() else "unshare"), "landlock"
-
-
-def _bwrap_works() -> bool:
-    path = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")  # where the server looks
-    if path is None:
-        return False
-    command = [path, "--unshare-all", "--ro-bind", "/", "/", "true"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+# The isolations of `make test`: one with namespaces, and Landlock. `none` runs nightly.
+ORDINARY_RUNGS = "bwrap", "landlock"
 
 
 def rungs(*kinds: str) -> list[Any]:
     """Parameters for a test of these isolations, with the mark ``nightly`` where it belongs."""
     return [
-        pytest.param(kind, marks=() if kind in ordinary_rungs() else pytest.mark.nightly)
+        pytest.param(kind, marks=() if kind in ORDINARY_RUNGS else pytest.mark.nightly)
         for kind in kinds
     ]
 

@@ -10,7 +10,6 @@ from services.sandbox.admission import Admission
 from services.sandbox.datasets.judging import judge
 from services.sandbox.datasets.plans import DATASETS, make_plan
 from services.sandbox.description import add_description
-from services.sandbox.execution import Execution
 from services.sandbox.metrics import SandboxMetrics
 from services.sandbox.probe import ChosenIsolation, choose_isolation
 from services.sandbox.reaper import Reaper
@@ -22,6 +21,7 @@ from services.sandbox.requests import (
     parse,
     respond,
 )
+from services.sandbox.runner import Execution
 from services.sandbox.schemas import (
     RunCodeRequest,
     RunStatus,

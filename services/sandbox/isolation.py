@@ -1,9 +1,9 @@
-"""Isolation of slots: bubblewrap, ``unshare``, Landlock with seccomp, or none.
+"""Isolation of slots: bubblewrap, Landlock with seccomp, or none.
 
 A slot's container is made once and runs one program after another (``services.sandbox.slots``);
 what a program leaves in it is removed before the next one.
 
-Covered by ``bwrap`` and ``unshare`` alike: no network; a file system that holds only /usr, /etc,
+Covered by ``bwrap``: no network; a file system that holds only /usr, /etc,
 /opt and the interpreter, all read-only, an empty private /tmp and /dev/shm, and the slot's own
 folder; a separate process namespace, so that one kill ends everything the program started, daemons
 included; separate IPC and host name; no capabilities and no way to gain any. Where the kernel has
@@ -18,7 +18,7 @@ is no private /tmp and no /dev/shm, and the list of the machine's processes is v
 Python's path (``slot/modules``) let ``multiprocessing`` keep semaphores and shared memory in the
 program's folder instead.
 
-Covered by all three: a seccomp filter (``shared.harness.confinement``) refuses namespaces,
+Covered by both: a seccomp filter (``shared.harness.confinement``) refuses namespaces,
 mounts, ptrace, keyrings, System V IPC, message queues, io_uring, BPF, changes to other processes,
 of users and owners, and system calls newer than the filter. ``none`` installs it where the kernel
 permits, so that programs get the same answers from the kernel.
@@ -48,7 +48,6 @@ which are clumsy rather than hostile; to run hostile ones, put the server into a
 """
 
 import os
-import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -57,18 +56,9 @@ from pathlib import Path
 from services.sandbox.settings import IsolationChoice
 
 ROOT_NAMES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-# Mounts below the machine's /dev, whose attributes the programs' user may own.
-MACHINE_FOLDERS = (Path("/dev/pts"), Path("/dev/mqueue"), Path("/dev/hugepages"))
 SYSTEM_FOLDERS = (Path("/usr"), Path("/etc"), Path("/opt"))
 
 CAP_SETPCAP = 8
-
-MOUNT_SCRIPT = """\
-mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m tmpfs {root} &&
-cd {root} && printf %s {table} > .mounts && mount -a -T {root}/.mounts &&
-{links} && : > .mounts && mount -o remount,bind,ro {root} || exit 70
-unset OLDPWD && exec chroot {root} "$@"
-"""
 
 
 class Identity(StrEnum):
@@ -85,7 +75,6 @@ class FileSystemView:
 
     readonly: tuple[Path, ...]
     tmp_bytes: int
-    new_root: Path
     modules: Path
     """Folder of Python modules for slots without ``/dev/shm``."""
 
@@ -119,15 +108,12 @@ class Isolation:
     @property
     def own_processes(self) -> bool:
         """Whether a slot has a process namespace, with the init as its first process."""
-        return self.kind in (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
+        return self.kind is IsolationChoice.BWRAP
 
     def seccomp_profiles(self) -> list[str]:
         """Names of the profiles in ``shared.harness.confinement``."""
-        match self.kind:
-            case IsolationChoice.LANDLOCK:
-                return ["COMMON", "NO_NETWORK"]
-            case _:
-                return ["COMMON", "LOCAL_SOCKETS"]
+        landlock = self.kind is IsolationChoice.LANDLOCK
+        return ["COMMON", "NO_NETWORK" if landlock else "LOCAL_SOCKETS"]
 
     def scratch(self, folder: Path) -> Path:
         """The folder in which the slot with this workspace makes folders for answers' cases."""
@@ -150,8 +136,7 @@ class Isolation:
     @property
     def _owns_proc(self) -> bool:
         """Whether programs own the namespaces, and with them their settings below ``/proc``."""
-        mapped_to_root = self.kind is IsolationChoice.UNSHARE or os.geteuid() == 0
-        return self.identity is Identity.NAMESPACE and mapped_to_root
+        return self.identity is Identity.NAMESPACE and os.geteuid() == 0
 
     @property
     def shares_folders(self) -> bool:
@@ -161,13 +146,7 @@ class Isolation:
     def command(self, folder: Path, uid: int, init: list[str]) -> list[str]:
         """Return the command line of a container that runs ``init`` as its first process."""
         dropped = [*self._drop(uid), *init]
-        match self.kind:
-            case IsolationChoice.BWRAP:
-                return [*self._bwrap(folder), *dropped]
-            case IsolationChoice.UNSHARE:
-                return [*self._unshare(), "sh", "-c", self._mounts(folder), "sh", *dropped]
-            case _:
-                return dropped
+        return [*self._bwrap(folder), *dropped] if self.own_processes else dropped
 
     def _drop(self, uid: int) -> list[str]:
         no_capabilities = ["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
@@ -176,8 +155,7 @@ class Isolation:
             if not _holds_setpcap():  # other users lose all capabilities anyway
                 no_capabilities.remove("--bounding-set=-all")
             return ["setpriv", *user, *no_capabilities]
-        root_without_mounts = self.kind is IsolationChoice.LANDLOCK and os.geteuid() == 0
-        if self.kind is IsolationChoice.UNSHARE or root_without_mounts:
+        if self.kind is IsolationChoice.LANDLOCK and os.geteuid() == 0:
             return ["setpriv", *no_capabilities]
         return []
 
@@ -199,46 +177,6 @@ class Isolation:
             command += ["--remount-ro", mount]
         return [*command, "--"]
 
-    def _unshare(self) -> list[str]:
-        command = ["unshare", "--pid", "--net", "--ipc", "--uts", "--mount", "--fork"]
-        if self.identity is Identity.NAMESPACE:
-            command += ["--user", "--map-root-user"]
-        return [*command, "--kill-child", "--"]
-
-    def _mounts(self, folder: Path) -> str:
-        """Return a script that builds the new root and runs its arguments there.
-
-        A single ``mount -a`` makes all mounts but the first: one process per mount would cost more
-        than the rest of a run's overhead. The table must be a regular file, and only the new root
-        is private at that point.
-        """
-        root = self.view.new_root
-        private = f"size={self.view.tmp_bytes},mode=1777,nosuid,nodev"
-        read_only = "rbind,ro,nosuid,nodev,X-mount.mkdir"
-        table = [f"tmpfs {_field(root / 'tmp')} tmpfs {private},X-mount.mkdir 0 0"]
-        table += [
-            f"{_field(path)} {_field(_below(root, path))} none {read_only} 0 0"
-            for path in self.view.bound()
-        ]
-        table += [
-            f"/dev {_field(root / 'dev')} none rbind,ro,nosuid,X-mount.mkdir 0 0",
-            *(
-                f"tmpfs {_field(_below(root, path))} tmpfs ro,size=4k 0 0"
-                for path in MACHINE_FOLDERS
-                if path.is_dir()
-            ),
-            f"tmpfs {_field(root / 'dev/shm')} tmpfs {private} 0 0",
-            f"proc {_field(root / 'proc')} proc {'ro' if self._owns_proc else 'rw'},"
-            "nosuid,nodev,noexec,X-mount.mkdir 0 0",
-            f"{_field(folder)} {_field(_below(root, folder))} none bind,nosuid,nodev,"
-            "X-mount.mkdir 0 0",
-        ]
-        words = {"root": shlex.quote(str(root)), "table": shlex.quote("\n".join(table) + "\n")}
-        links = " ".join(shlex.quote(target) for target, _ in self.view.root_links())
-        if links:
-            words["links"] = f"ln -s {links} {words['root']}/"
-        return MOUNT_SCRIPT.format_map({"links": ":", **words})
-
 
 @cache
 def _holds_setpcap() -> bool:
@@ -252,11 +190,3 @@ def _parents(path: Path) -> list[str]:
     # bwrap creates missing parents with mode 0700, which locks out a program of another user.
     folders = list(path.parents)[:-1]
     return [word for folder in reversed(folders) for word in ("--dir", str(folder))]
-
-
-def _below(root: Path, path: Path) -> Path:
-    return root / path.relative_to("/")
-
-
-def _field(path: Path) -> str:
-    return str(path).replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")

@@ -1,21 +1,13 @@
-"""Languages of ``/run_code``: those of the table (``shared.harness.languages``), and the shell.
-
-Commands are the table's, except that C++ is compiled as SandboxFusion does it.
-"""
+"""Languages of ``/run_code``: those of the table (``shared.harness.languages``), and the shell."""
 
 import secrets
 import shutil
-import subprocess
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 from services.sandbox.schemas import Language
 from shared.harness.languages import DEFAULT_HEAP, LANGUAGES, MIB
 
-PROGRAM = "test"  # a compiled program that several runs share, in its folder
-CPP_LIBRARIES = ("crypto", "ssl", "pthread")
-_LINKER_SECONDS = 30
 # Endings of programs whose file may have any name.
 _ANY_NAME = {"python": "py", "bash": "sh", "cpp": "cpp"}
 
@@ -48,10 +40,6 @@ def commands_of(name: Language, source: Path, memory: int | None, python: Path) 
         return Commands(None, [name if name == "bash" else str(python), str(source)])
     language = LANGUAGES[name]
     variables = language.variables(str(source.parent), memory or 0)
-    if name == "cpp":
-        links = [f"-l{library}" for library in _cpp_libraries()]
-        compiler = ["g++", "-std=c++17", str(source), "-o", PROGRAM, *links]
-        return Commands(compiler, [f"./{PROGRAM}"], variables)
     run = language.program(source.name, "./program", memory or 0)
     if language.classes:
         run = [*run[: run.index("-jar")], source.stem]
@@ -77,26 +65,3 @@ def refusal(name: Language, path: str) -> str:
 def _is_installed(name: str, path: str) -> bool:
     tools = LANGUAGES[name].tools if name in LANGUAGES else ()
     return all(shutil.which(program, path=path) for program in tools)
-
-
-@cache
-def _cpp_libraries() -> tuple[str, ...]:
-    """The libraries that programs may expect, as far as this machine can link them."""
-    if shutil.which("g++") is None:
-        return ()
-    return tuple(library for library in CPP_LIBRARIES if _can_link(library))
-
-
-def _can_link(library: str) -> bool:
-    for suffix in ("so", "a"):
-        # g++ prints a full path if it finds the file, otherwise it repeats the name.
-        command = ["g++", f"-print-file-name=lib{library}.{suffix}"]
-        try:
-            answer = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=_LINKER_SECONDS
-            )
-        except subprocess.TimeoutExpired:
-            return False
-        if Path(answer.stdout.strip()).is_absolute():
-            return True
-    return False

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +25,9 @@ from shared.service.logs import configure_logging, get_logger
 from shared.service.settings import load_settings
 
 PROBE_PROGRAM = "import os; print('works', len(os.listdir('.')))"
-# With a file next to it the program gets a new interpreter, which its user must be able to execute.
-PROBE_FILES: dict[str, str | None] = {"file": ""}
-PROBE_OUTPUT = "works 2\n"
+PROBE_OUTPUT = "works 1\n"
 PREFERENCE = (
     IsolationChoice.BWRAP,
-    IsolationChoice.UNSHARE,
     IsolationChoice.LANDLOCK,
     IsolationChoice.NONE,
 )
@@ -40,7 +36,6 @@ NEVER_AS_ROOT = (
     "without namespaces no program runs as root: start the server as another user, or set "
     "PLUMBLINE_SANDBOX_PYTHON to an interpreter that every user can execute"
 )
-INSTALLED = (IsolationChoice.BWRAP, IsolationChoice.UNSHARE)
 
 log = get_logger(__name__)
 
@@ -118,7 +113,9 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
         IsolationError: No allowed isolation can run a program.
     """
     environment, folders = _ask_interpreter(settings)
-    view = _file_system_view(settings, folders)
+    readonly = (*folders, *settings.extra_readonly_paths())
+    modules = _publish_modules(settings.temp_root.resolve())
+    view = FileSystemView(readonly, settings.tmp_limit_bytes, modules)
     auto = settings.isolation is IsolationChoice.AUTO
     kinds = PREFERENCE if auto else (settings.isolation,)
     failed: dict[str, str] = {}
@@ -133,7 +130,7 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
     tried = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
     log.error("isolation unavailable", reason=tried)
     message = f"isolation {settings.isolation.value} does not work here: {tried}"
-    if os.geteuid() == 0 and set(kinds) - set(INSTALLED):
+    if os.geteuid() == 0 and set(kinds) != {IsolationChoice.BWRAP}:
         message += f"; {NEVER_AS_ROOT}"
     raise IsolationError(message)
 
@@ -166,7 +163,7 @@ def main() -> int:
 
 def _identities(kind: IsolationChoice) -> list[Identity]:
     root = os.geteuid() == 0
-    if kind not in INSTALLED:
+    if kind is not IsolationChoice.BWRAP:
         return [Identity.SLOT] if root else [Identity.SERVER]
     return [Identity.SLOT, Identity.NAMESPACE] if root else [Identity.NAMESPACE]
 
@@ -174,11 +171,9 @@ def _identities(kind: IsolationChoice) -> list[Identity]:
 async def _try(runner: Runner) -> str | None:
     """Return the reason why the isolation does not work; None if it works."""
     kind = runner.isolation.kind
-    if kind in INSTALLED and shutil.which(kind.value) is None:
-        return f"{kind.value} is not installed"
-    request = RunCodeRequest(
-        code=PROBE_PROGRAM, language="python", run_timeout=30, files=PROBE_FILES
-    )
+    if kind is IsolationChoice.BWRAP and shutil.which("bwrap") is None:
+        return "bwrap is not installed"
+    request = RunCodeRequest(code=PROBE_PROGRAM, language="python", run_timeout=30)
     try:
         answer = await runner.run(request, slot=0)
     except DiskFullError as error:
@@ -189,15 +184,6 @@ async def _try(runner: Runner) -> str | None:
     reason = answer.message or (result.stderr if result else None) or str(answer.status)
     log.debug("isolation probe failed", kind=kind.value, reason=reason)
     return reason.strip()
-
-
-def _file_system_view(settings: SandboxSettings, folders: Sequence[Path]) -> FileSystemView:
-    new_root = settings.temp_root.resolve() / f"plumbline-root-{os.geteuid()}"
-    if shutil.which("unshare") is not None:
-        _make_private(new_root)
-    readonly = (*folders, *settings.extra_readonly_paths())
-    modules = _publish_modules(settings.temp_root.resolve())
-    return FileSystemView(readonly, settings.tmp_limit_bytes, new_root, modules)
 
 
 def _publish_modules(temp_root: Path) -> Path:
@@ -228,13 +214,6 @@ def _publish_modules(temp_root: Path) -> Path:
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
     return folder
-
-
-def _make_private(folder: Path) -> None:
-    """Create an empty mount point, which all servers of this user share and never remove."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
 
 
 _QUESTIONS = f"""\

@@ -24,8 +24,6 @@ from shared.harness.runs import MAX_REPORT
 from shared.harness.wire import CallResult, RunCasesRequest
 
 MIB = 1024 * 1024
-# With less memory, in bytes, a new interpreter behaves otherwise than a warmed one.
-WARM_MEMORY = 128 * MIB
 # Bytes from which a file is written and read beside the event loop.
 LARGE = MIB
 
@@ -42,7 +40,6 @@ def command_order(
     seconds: float,
     memory: int | None,
     compiles: bool = False,
-    script: bool = False,
     data_limit: int | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Order:
@@ -57,14 +54,11 @@ def command_order(
         seconds: Wall-clock limit.
         memory: Bytes of its address space; None for no limit.
         compiles: Whether it is a compiler.
-        script: Whether ``argv`` is an interpreter and a Python file that imports nothing from its
-            folder: a warmed interpreter may run it.
         data_limit: The bytes that it may write to, in place of a limit of the address space, if it
             limits its heap itself and reserves more than it uses.
         variables: Variables besides those of all programs.
     """
     settings, folder = slot.settings, slot.workspace.path
-    small = memory is not None and memory < WARM_MEMORY
     limits = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, settings.file_limit_bytes),
@@ -79,7 +73,7 @@ def command_order(
         limits += [(resource.RLIMIT_DATA, memory), (resource.RLIMIT_AS, memory)]
     own = environment(slot.isolation, settings, folder)
     return Order(
-        kind="python" if script and not small else "exec",
+        kind="exec",
         seconds=seconds,
         argv=argv,
         cwd=str(folder),

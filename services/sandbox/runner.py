@@ -3,14 +3,18 @@
 import asyncio
 import os
 import random
-from dataclasses import dataclass, replace
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
+from services.sandbox.admission import Admission
 from services.sandbox.isolation import Identity, Isolation
-from services.sandbox.languages import PROGRAM, Commands, commands_of, file_name, installed, refusal
+from services.sandbox.languages import commands_of, file_name, installed, refusal
+from services.sandbox.metrics import SandboxMetrics
 from services.sandbox.process import MIB, command_order, run_cases, run_command
 from services.sandbox.reaper import Reaper
 from services.sandbox.schemas import (
-    CommandResult,
     RunCodeRequest,
     RunCodeResponse,
     RunStatus,
@@ -38,25 +42,6 @@ ATTEMPTS = 2
 LONGEST_MESSAGE = 1000  # of an error, which may quote a path of the request
 
 
-@dataclass(frozen=True)
-class Program:
-    """A program, compiled if its language needs that.
-
-    Attributes:
-        compiled: Result of compiling, None for an interpreted language.
-        commands: A compiled program runs in any folder that has a copy of it.
-        binary: The compiled program, if it was compiled for later runs.
-    """
-
-    compiled: CommandResult | None
-    commands: Commands
-    binary: bytes = b""
-
-    @property
-    def can_run(self) -> bool:
-        return self.compiled is None or self.compiled.succeeded
-
-
 class Runner:
     """Runs requests under one isolation. Concurrent requests must be given different slots.
 
@@ -75,44 +60,29 @@ class Runner:
         spread = max(1, LAST_UID - FIRST_UID - 2 * settings.concurrency)
         self._first_uid = FIRST_UID + random.SystemRandom().randrange(spread)
 
-    async def run(
-        self, request: RunCodeRequest, slot: int, program: Program | None = None
-    ) -> RunCodeResponse:
-        """Compile, unless ``program`` is given, and run.
+    async def run(self, request: RunCodeRequest, slot: int) -> RunCodeResponse:
+        """Compile and run.
 
         A request whose slot is lost starts again from its beginning. The response has the status
         SandboxError if the request's files cannot be written or read, or no slot can run it.
         """
         if request.language not in self.languages:
             return sandbox_error(refusal(request.language, search_path(self._settings)))
-        try:
-            stdin = (request.stdin or "").encode()
-            for name in request.fetch_files:
-                relative_parts(name)
-            container = self._slot(slot)
-        except (WorkspaceError, OSError, UnicodeEncodeError) as error:
-            return sandbox_error(str(error))
         reason = ""
         for _ in range(ATTEMPTS):
             try:
-                return await self._attempt(request, container, stdin, program)
-            except WorkspaceError as error:
+                for name in request.fetch_files:
+                    relative_parts(name)
+                stdin = (request.stdin or "").encode()
+                container = self._slot(slot)
+                async with container.use(writes=True):
+                    return await self._run_in(container, request, stdin)
+            except (WorkspaceError, OSError, UnicodeEncodeError) as error:
                 return sandbox_error(str(error))
             except SlotLostError as error:
                 reason = str(error)
                 log.warning("slot lost", reason=reason)
         return sandbox_error(reason)
-
-    async def _attempt(
-        self, request: RunCodeRequest, container: Slot, stdin: bytes, program: Program | None
-    ) -> RunCodeResponse:
-        async with container.use(writes=True) as workspace:
-            workspace.write_files(request.files)
-            if program is None:
-                program = await self._compile_in(container, request)
-            elif program.can_run:
-                await asyncio.to_thread(workspace.write_program, program.binary, PROGRAM)
-            return await self._run_in(container, request, stdin, program)
 
     async def run_cases(self, request: RunCasesRequest, slot: int) -> CallResult:
         """Run an answer on its inputs.
@@ -135,21 +105,6 @@ class Runner:
                     log.warning("slot lost", reason=str(error))
         return CallResult()  # incomplete: the answer ends every slot
 
-    async def compile(self, request: RunCodeRequest, slot: int) -> Program:
-        """Compile for later runs.
-
-        Raises:
-            WorkspaceError: The code cannot be written, or the program not read.
-            SlotLostError: The slot ended in the meantime.
-        """
-        container = self._slot(slot)
-        async with container.use(writes=True) as workspace:
-            program = await self._compile_in(container, request)
-            if not program.can_run:
-                return program
-            binary = await asyncio.to_thread(workspace.read_program, PROGRAM)
-            return replace(program, binary=binary)
-
     @property
     def covered(self) -> list[str]:
         """Protections by Landlock and seccomp in a slot; empty before the first one started."""
@@ -169,38 +124,31 @@ class Runner:
             await slot.remove()
         self._slots.clear()
 
-    async def _compile_in(self, slot: Slot, request: RunCodeRequest) -> Program:
-        source = slot.workspace.write_code(request.code, file_name(request.language, request.code))
+    async def _run_in(self, slot: Slot, request: RunCodeRequest, stdin: bytes) -> RunCodeResponse:
+        workspace = slot.workspace
+        workspace.write_files(request.files)
+        source = workspace.write_code(request.code, file_name(request.language, request.code))
         memory = memory_limit(request.memory_limit_MB)
         commands = commands_of(request.language, source, memory, self._settings.python)
-        compiled = None
+        compiled = ran = None
         if commands.compile is not None:
-            # The memory limit applies to the program only: the compiler may need more.
             order = command_order(
                 slot,
                 commands.compile,
                 seconds=request.compile_timeout,
-                memory=None,
+                memory=None,  # the limit applies to the program only: the compiler may need more
                 compiles=True,
                 variables=commands.variables,
             )
             compiled = await run_command(order, b"", slot)
-        return Program(compiled, commands)
-
-    async def _run_in(
-        self, slot: Slot, request: RunCodeRequest, stdin: bytes, program: Program
-    ) -> RunCodeResponse:
-        workspace, compiled, ran = slot.workspace, program.compiled, None
-        if program.can_run:
-            script = request.language == "python" and not request.files
+        if compiled is None or compiled.succeeded:
             order = command_order(
                 slot,
-                program.commands.run,
+                commands.run,
                 seconds=request.run_timeout,
-                memory=memory_limit(request.memory_limit_MB),
-                script=script,
-                data_limit=program.commands.data_limit,
-                variables=program.commands.variables,
+                memory=memory,
+                data_limit=commands.data_limit,
+                variables=commands.variables,
             )
             ran = await run_command(order, stdin, slot)
         status, message = overall_status([result for result in (compiled, ran) if result])
@@ -242,3 +190,47 @@ def sandbox_error(message: str) -> RunCodeResponse:
         message=shorten_end(message, LONGEST_MESSAGE),
         executor_pod_name=os.environ.get("MY_POD_NAME"),
     )
+
+
+class Execution:
+    """Runs each request in the next free slot."""
+
+    def __init__(self, runner: Runner, admission: Admission, metrics: SandboxMetrics) -> None:
+        self.runner = runner
+        self._admission = admission
+        self._metrics = metrics
+
+    async def run(self, request: RunCodeRequest) -> RunCodeResponse:
+        """Compile and run a program.
+
+        Raises:
+            QueueFullError: The queue is full.
+        """
+        async with self.slot(request.language) as slot:
+            return await self.runner.run(request, slot)
+
+    async def run_cases(self, request: RunCasesRequest) -> CallResult:
+        """Run the cases of an answer.
+
+        Raises:
+            QueueFullError: The queue is full.
+            SlotLostError: The slot does not start.
+        """
+        async with self.slot(request.language) as slot:
+            return await self.runner.run_cases(request, slot)
+
+    @asynccontextmanager
+    async def slot(self, language: str) -> AsyncIterator[int]:
+        """Hold a slot for the duration of the block; yields its number.
+
+        Raises:
+            QueueFullError: The queue is full.
+        """
+        async with self._admission.slot() as slot:
+            started = time.monotonic()
+            try:
+                yield slot
+            finally:
+                seconds = time.monotonic() - started
+                self._metrics.busy_seconds.inc(seconds)
+                self._metrics.run_seconds.labels(language).observe(seconds)

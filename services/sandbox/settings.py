@@ -17,7 +17,6 @@ MIB = 1024 * 1024
 class IsolationChoice(StrEnum):
     AUTO = "auto"
     BWRAP = "bwrap"
-    UNSHARE = "unshare"
     LANDLOCK = "landlock"
     NONE = "none"
 

@@ -59,9 +59,7 @@ class EndReason(StrEnum):
 
 
 class Order(BaseModel):
-    """Order to the init: a command line, a Python script, the cases of an answer, function tests.
-
-    A ``python`` order runs ``argv``, an interpreter and a file, in the init's warmed interpreter.
+    """Order to the init: a command line, the cases of an answer, function tests.
 
     Attributes:
         seconds: Wall-clock limit.
@@ -71,7 +69,7 @@ class Order(BaseModel):
         output_limit: Bytes of each output stream of a command, beyond which it is killed.
     """
 
-    kind: Literal["exec", "python", "cases", "functions"]
+    kind: Literal["exec", "cases", "functions"]
     seconds: float
     argv: list[str] = []
     cwd: str | None = None
@@ -375,16 +373,17 @@ class Slot:
             "readonly": [str(path) for path in isolation.view.landlock_readable()],
             "writable": [str(path) for path in writable],
             "shared": [str(path) for path in writable if path != self.workspace.path],
-            # Elsewhere a slot sees the devices of the machine.
-            "own_devices": isolation.kind is not IsolationChoice.UNSHARE,
             "fixed_attributes": isolation.kind is IsolationChoice.LANDLOCK,
         }
 
 
 def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> dict[str, str]:
     """The environment of programs, whose own folder is ``home``."""
+    without_mounts = {}
+    if isolation.kind is IsolationChoice.LANDLOCK:  # /tmp and /dev/shm are not writable
+        without_mounts = {"TMPDIR": str(home), "PYTHONPATH": str(isolation.view.modules)}
     return {
-        **(_without_mounts(isolation, home) if isolation.kind is IsolationChoice.LANDLOCK else {}),
+        **without_mounts,
         "PATH": search_path(settings),
         "LANG": "C.UTF-8",
         "HOME": str(home),
@@ -401,11 +400,6 @@ def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> 
 def search_path(settings: SandboxSettings) -> str:
     """The folders of commands, separated by ``:``."""
     return f"{settings.python.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-
-
-def _without_mounts(isolation: Isolation, home: Path) -> dict[str, str]:
-    """Replace /tmp and /dev/shm, which are not writable where no mount makes them private."""
-    return {"TMPDIR": str(home), "PYTHONPATH": str(isolation.view.modules)}
 
 
 def _reason(errors: bytes) -> str:

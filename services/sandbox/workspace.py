@@ -22,7 +22,6 @@ FIRST_UID, LAST_UID = 61000, 64999  # of programs; free by Debian's and systemd'
 IGNORE_MARKER = "IGNORE_THIS_FILE"
 NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW
-MAX_PROGRAM = 256 * 1024 * 1024  # bytes of a compiled program
 # For each of two programs that remove what a program left; what is beyond stays, and is logged.
 _REMOVE_SECONDS = 300
 
@@ -134,26 +133,6 @@ class Workspace:
                 self._write(self.path.joinpath(*parts), data)
             except (OSError, ValueError, binascii.Error) as error:
                 raise WorkspaceError(f"cannot write file {name!r}: {_reason(error)}") from error
-
-    def write_program(self, program: bytes, name: str) -> None:
-        """Write an executable file.
-
-        Raises:
-            DiskFullError: There is no space for it.
-        """
-        self._write(self.path / name, program)
-        (self.path / name).chmod(0o755)
-
-    def read_program(self, name: str) -> bytes:
-        """Read a compiled program.
-
-        Raises:
-            WorkspaceError: There is no such file.
-        """
-        data = self._read((name,), MAX_PROGRAM)
-        if data is None or len(data) > MAX_PROGRAM:
-            raise WorkspaceError(f"no compiled program of at most {MAX_PROGRAM} bytes")
-        return data
 
     def read_files(self, names: list[str], limit: int) -> dict[str, str]:
         """Read the regular files among ``names`` as base64; symbolic links are not followed.

@@ -49,7 +49,7 @@ async def test_statuses_and_limits(sandbox: SandboxClient) -> None:
     await check(sandbox, QUICK)
 
 
-@pytest.fixture(params=rungs("bwrap", "unshare", "landlock", "none"), scope="module")
+@pytest.fixture(params=rungs("bwrap", "landlock", "none"), scope="module")
 def url_of_rung(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:

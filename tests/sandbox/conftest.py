@@ -174,7 +174,7 @@ async def sandbox(shared_servers: SharedServers, session: ClientSession) -> Sand
     return Sandbox(session, shared_servers.url("auto"))
 
 
-@pytest.fixture(params=rungs("bwrap", "unshare", "landlock", "none"))
+@pytest.fixture(params=rungs("bwrap", "landlock", "none"))
 async def every_isolation(
     request: pytest.FixtureRequest, shared_servers: SharedServers, session: ClientSession
 ) -> Sandbox:

@@ -45,11 +45,11 @@ class Installation:
     hidden: bool = False
 
 
-ALL = ("bwrap", "unshare", "landlock", "none")
+ALL = ("bwrap", "landlock", "none")
 INSTALLATIONS = {
     "root": Installation((), ALL),
     # The others refuse to start there: without mounts no program runs as root.
-    "root, hidden interpreter": Installation((), ALL[:2], hidden=True),
+    "root, hidden interpreter": Installation((), ALL[:1], hidden=True),
     "container": Installation((*CONTAINER, *NO_CAPABILITIES), ()),
     "user": Installation(tuple(AS_PLAIN_USER), ALL),
 }

@@ -56,7 +56,7 @@ ENDLESS = {"leaves a crowd"}
 SLOTS = 4
 
 
-@pytest.fixture(params=rungs("bwrap", "unshare", "landlock"))
+@pytest.fixture(params=rungs("bwrap", "landlock"))
 async def slots(request: pytest.FixtureRequest, start_sandbox: StartSandbox) -> Sandbox:
     try:
         sandbox = await start_sandbox(isolation=IsolationChoice(request.param), concurrency=SLOTS)

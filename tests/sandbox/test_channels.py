@@ -18,7 +18,7 @@ from services.sandbox.probe import IsolationError
 from services.sandbox.settings import IsolationChoice
 from tests.sandbox.channels import CHANNELS, PRELUDE, Channel
 from tests.sandbox.conftest import Sandbox, StartSandbox
-from tests.sandboxes import ordinary_rungs, rungs
+from tests.sandboxes import rungs
 
 WAYS = ("run_code", "run_cases")
 FAILED = "FAILED: "
@@ -37,20 +37,18 @@ class Rung:
         return "-".join([word for word in words if word] + ["no-landlock"] * (not self.landlock))
 
 
-NAMESPACES = Rung(IsolationChoice(ordinary_rungs()[0]))
+NAMESPACES = Rung(IsolationChoice.BWRAP)
 RUNGS = [
     pytest.param(Rung(IsolationChoice(kind.values[0])), id=kind.values[0], marks=kind.marks)
-    for kind in rungs("bwrap", "unshare", "landlock")
+    for kind in rungs("bwrap", "landlock")
 ]
 # The same by another user, and as on a kernel without Landlock.
 OTHER_RUNGS = [
     pytest.param(rung, id=str(rung), marks=pytest.mark.nightly)
     for rung in (
         Rung(IsolationChoice.BWRAP, Identity.NAMESPACE),
-        Rung(IsolationChoice.UNSHARE, Identity.NAMESPACE),
         Rung(IsolationChoice.LANDLOCK, Identity.SLOT),
         Rung(IsolationChoice.BWRAP, Identity.NAMESPACE, landlock=False),
-        Rung(IsolationChoice.UNSHARE, Identity.NAMESPACE, landlock=False),
     )
 ]
 

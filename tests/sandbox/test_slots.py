@@ -32,7 +32,7 @@ from tests.sandbox.installations import python_for
 from tests.sandboxes import rungs
 
 LIMITS = CaseLimits(cpu=30, wall=30, compile=30, budget=60, memory=1 << 30, output=1 << 20)
-ISOLATIONS = rungs("bwrap", "unshare", "landlock", "none")
+ISOLATIONS = rungs("bwrap", "landlock", "none")
 
 Choose = Callable[..., Awaitable[Runner]]
 
@@ -140,7 +140,7 @@ async def test_an_idle_container_that_died_is_replaced(runner: Runner):
     assert (answer.status, answer.stdout) == (RunStatus.SUCCESS, "1\n")
 
 
-@pytest.mark.parametrize("kind", rungs("bwrap", "unshare", "landlock"))
+@pytest.mark.parametrize("kind", rungs("bwrap", "landlock"))
 async def test_an_unclean_slot_is_replaced(choose: Choose, kind: str, monkeypatch: Any):
     source = slots._source
     unclean = "\nInit.tidy = lambda *_: False\n"

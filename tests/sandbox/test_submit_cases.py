@@ -86,16 +86,6 @@ async def test_output_of_all_cases_is_bounded(
 
 
 @needs_cpp
-async def test_cpp_is_compiled_once_and_no_case_meddles(every_isolation: Sandbox):
-    shell = "test ! -e seen && touch seen && echo broken > test && cat"
-    code = f'#include <unistd.h>\nint main() {{ execlp("sh", "sh", "-c", "{shell}", nullptr); }}'
-    answer = await judged(every_isolation, code, [case(str(n)) for n in range(4)], "cpp")
-    assert answer["accepted"] is True, answer
-    assert len(answer["tests"]) == 4
-    assert len({str(test["exec_info"]["compile_result"]) for test in answer["tests"]}) == 1
-
-
-@needs_cpp
 async def test_cpp_that_does_not_compile_fails_each_case(
     start_sandbox: StartSandbox, tmp_path: Path
 ):

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Mapping
 
 from services.sandbox.datasets.plans import Plan, ProgramRun, StdioRuns, internal_error
-from services.sandbox.execution import Execution
+from services.sandbox.runner import Execution
 from services.sandbox.schemas import (
     CommandResult,
     EvalResult,
@@ -14,7 +14,6 @@ from services.sandbox.schemas import (
     StdioCase,
     SubmitRequest,
 )
-from services.sandbox.workspace import WorkspaceError
 from shared.checkers import lines
 
 # Characters that all runs of one submit may print together: the response contains all of them.
@@ -32,10 +31,7 @@ async def judge(request: SubmitRequest, plan: Plan, execution: Execution) -> Eva
     """
     if isinstance(plan, ProgramRun):
         return await _judge_program(request, plan, execution)
-    try:
-        tests = await _run_cases(plan, execution) if plan.cases else []
-    except WorkspaceError as error:
-        raise internal_error(f"Failed to check stdio test case: {error}") from error
+    tests = await _run_cases(plan, execution) if plan.cases else []
     return EvalResult(
         id=request.id,
         accepted=all(test.passed for test in tests),
@@ -65,12 +61,9 @@ async def _run_cases(plan: StdioRuns, execution: Execution) -> list[EvalTest]:
     tests: list[EvalTest] = []
     left = OUTPUT_LIMIT
     async with execution.slot(plan.program.language) as slot:
-        program = None
-        if plan.program.language == "cpp":
-            program = await execution.runner.compile(plan.program, slot)
         for case in plan.cases:
             request = plan.program.model_copy(update={"stdin": case.input["stdin"]})
-            answer = await execution.runner.run(request, slot, program)
+            answer = await execution.runner.run(request, slot)
             if answer.status is RunStatus.SANDBOX_ERROR:
                 raise internal_error(f"Failed to check stdio test case: {answer.message}")
             left -= _characters(answer)

@@ -1,4 +1,4 @@
-"""Entry points: a call with its files in a folder, a call in a slot, and a script in a slot.
+"""Entry points: a call with its files in a folder, and a call in a slot.
 
 It runs in the sandbox. Standard library and Python 3.8 syntax only.
 """
@@ -15,7 +15,7 @@ import time
 
 from shared.harness.cases import syscalls
 from shared.harness.cases.folders import PublicFolder, clear, memory_file
-from shared.harness.cases.program import Program, flush, hide_modules
+from shared.harness.cases.program import Program
 from shared.harness.cases.records import ANSWER, LIMITS, RESULTS, Records, ResultsFile, RunSpec
 from shared.harness.cases.supervisor import Supervisor
 from shared.harness.cases.zygote import Zygote
@@ -166,23 +166,6 @@ def run_in_slot(
         spec = RunSpec(file.read())
     supervisor.work(spec, answer, Records(results, spec.key))
     os._exit(0)
-
-
-def script(path: str) -> Program:
-    """Return the program of ``python path``.
-
-    The process must be a fresh fork of a slot's init, with the program's own standard streams.
-
-    Raises:
-        SyntaxError: The file is not a program.
-        ValueError: It contains null bytes.
-    """
-    with open(path, "rb") as file:
-        source = file.read()
-    code = compile(source, path, "exec", dont_inherit=True)
-    flush(sys.stderr)  # warnings
-    hide_modules()
-    return Program(code, path)
 
 
 def fork_zygote(
