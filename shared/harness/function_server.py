@@ -18,12 +18,12 @@ import types
 from os import _exit, read, write
 from sys import getrecursionlimit, setrecursionlimit
 
-from shared.harness.value_decoder import Decoder
-from shared.harness.value_encoder import (
+from shared.harness.values import (
     CALLS,
     FUNCTIONS,
     SIZE,
     Classes,
+    Decoder,
     Handles,
     ObjectEncoder,
     contents,

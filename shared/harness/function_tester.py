@@ -26,10 +26,8 @@ import sys
 import time
 import types
 
-from shared.harness import function_calls
-from shared.harness import value_encoder as values
+from shared.harness import function_calls, values
 from shared.harness.cases.processes import clock_of, run_delay_of
-from shared.harness.value_decoder import Decoder, update
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -193,7 +191,7 @@ class ArgumentEncoder(values.Encoder):
         self.add_all(items)
 
 
-class ResultDecoder(Decoder):
+class ResultDecoder(values.Decoder):
     def __init__(self, data: bytes, answer: Answer, objects: list[Any]) -> None:
         super().__init__(data, 2)
         self.answer = answer
@@ -336,7 +334,7 @@ class Answer:
             raise values.CodecError("no reply")
         if changed == b"!":
             for container in list(objects):
-                update(container, decoder.value())
+                values.update(container, decoder.value())
         value = decoder.value()
         decoder.end()
         return kind, value

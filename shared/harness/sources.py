@@ -9,10 +9,7 @@ _CASES = (
     *("cases.records", "cases.streams", "cases.program", "cases.zygote", "cases.supervisor"),
     "cases.entry",
 )
-_FUNCTIONS = (
-    *("value_encoder", "value_decoder", "function_server", "function_calls"),
-    *("function_tester", "runs"),
-)
+_FUNCTIONS = (*("values", "function_server", "function_calls", "function_tester", "runs"),)
 
 
 @cache

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.harness import value_encoder as values
-from shared.harness.value_decoder import Decoder
+from shared.harness import values
 
 
 def without_fold(moment: Any) -> Any:
@@ -64,7 +63,7 @@ def encoded(value: object) -> bytes:
 
 
 def decoded(data: bytes) -> Any:
-    decoder = Decoder(data)
+    decoder = values.Decoder(data)
     found = decoder.value()
     decoder.end()
     return found

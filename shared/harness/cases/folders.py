@@ -89,7 +89,6 @@ class SharedFolder:
         self.keep = frozenset(keep)
         self.mode = os.stat(path).st_mode & 0o7777
         self.own = os.stat(path).st_uid == os.geteuid()
-        self.known = 0
 
     def restore(self, workspace: str | None = None) -> None:
         """Remove what programs left: files, and what decides the rights to files made here."""
@@ -99,14 +98,6 @@ class SharedFolder:
             if inner not in self.keep:
                 remove(inner)
 
-    def remember(self) -> int:
-        """Note the present state; returns the time of its last change in nanoseconds."""
-        self.known = os.stat(self.path).st_ctime_ns  # no program can set it
-        return self.known
-
-    def changed(self) -> bool:
-        return os.stat(self.path).st_ctime_ns != self.known
-
 
 class PublicFolder(SharedFolder):
     """A folder of the machine in which all users can make files; ``user`` is that of the cases."""
@@ -115,7 +106,6 @@ class PublicFolder(SharedFolder):
         self.path = path
         self.user = user
         self.keep = frozenset(keep)
-        self.known = 0
 
     @classmethod
     def all_of(cls, user: int, keep: Iterable[str] = ()) -> list[PublicFolder]:
@@ -141,12 +131,9 @@ class CaseFolder:
         self.program = self.path + "/" + table.file_of(source.decode("utf-8", "replace"))
         self.source = source
         self.user = user
-        self.made: object = None
 
-    def restore(self) -> bool:
-        """Make a fresh folder with the program; returns False if it was unchanged."""
-        if self.made is not None and self.made == self.now():
-            return False
+    def restore(self) -> None:
+        """Make a fresh folder with the program."""
         clear(self.path)
         os.mkdir(self.path, 0o700)
         with open(self.program, "wb") as file:
@@ -154,28 +141,3 @@ class CaseFolder:
         if self.user is not None:
             os.chown(self.program, self.user, self.user)
             os.chown(self.path, self.user, self.user)
-        self.made = self.now()
-        return True
-
-    def now(self) -> object:
-        """Return contents and attributes of the folder that no answer can change unnoticed.
-
-        Writing to a shared mapping of the program need not change the file's attributes.
-        """
-        try:
-            stats = [os.lstat(self.path), os.lstat(self.program)]
-            names = os.listdir(self.path)
-            with open(self.program, "rb", opener=no_follow) as file:
-                unchanged = file.read(len(self.source) + 1) == self.source
-        except OSError:
-            return None
-        if not unchanged:
-            return None
-        return names, [
-            (stat.st_ino, stat.st_mode, stat.st_nlink, stat.st_size, stat.st_ctime_ns)
-            for stat in stats
-        ]
-
-
-def no_follow(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be a pipe by now

@@ -28,7 +28,6 @@ REPLY_TIMEOUT, REPLY_TIMEOUT_AFTER_KILL = 10.0, 5.0
 # A case's wall-clock limit excludes the time that it waited for a processor, up to a total of this
 # many times the limit.
 STRETCH = 5.0
-CLOCK_REALTIME_COARSE = 5
 
 
 class ZygoteLostError(Exception):
@@ -57,8 +56,7 @@ class Supervisor:
         self.pid: int | None = None
         self.case: CaseFolder | None = None
         kept = [folder + "/" + name for name in ("case", "program", RESULTS)]
-        self.above = SharedFolder(folder, kept)
-        self.shared = [*shared, self.above]
+        self.shared = [*shared, SharedFolder(folder, kept)]
         self.streams: Streams | None = None
         self.buffer = b""
         self.began = time.monotonic()
@@ -100,7 +98,7 @@ class Supervisor:
         for index, stdin in enumerate(self.spec.inputs):
             if index and time.monotonic() - self.began > self.spec.budget:
                 return "budget"
-            if not self.freshen(last=index + 1 == len(self.spec.inputs)) and index:
+            if not self.freshen() and index:
                 return "full"  # the other cases get a call of their own
             ended = self.run(index, stdin)
             if ended == "full":
@@ -110,18 +108,12 @@ class Supervisor:
                 return "timeouts"
         return "done"
 
-    def freshen(self, last: bool) -> bool:
+    def freshen(self) -> bool:
         """Remove what the last case left in folders; returns whether the program is unchanged."""
         assert self.case is not None
-        changed = [folder for folder in self.shared if folder.changed()]
-        for folder in changed:
+        for folder in self.shared:
             folder.restore()
-        if self.case.restore():
-            changed.append(self.above)
-        newest = max([folder.remember() for folder in changed], default=0)
-        # A change in the same tick of the clock would not be noticed.
-        while not last and time.clock_gettime_ns(CLOCK_REALTIME_COARSE) <= newest:
-            time.sleep(0.001)
+        self.case.restore()
         return self.compiled == self.compiled_now()
 
     def compiled_now(self) -> object:

@@ -1,4 +1,4 @@
-"""Encoder of the values that cross between an answer and its tests, in two processes.
+"""Codec of the values that cross between an answer and its tests, in two processes.
 
 It runs in the sandbox. Standard library and Python 3.8 syntax only. A value crosses as an exact
 built-in value (or one of a few of the standard library's types), so that no code of the answer
@@ -9,6 +9,9 @@ Mutable containers are numbered in the order in which they are met, and one that
 reference. So results may share parts with each other, contain themselves, or be an argument.
 
 Format: a byte for the type, then its contents; numbers are little-endian.
+
+The decoder's input is hostile: it never raises anything but ``CodecError``, allocates no more than
+a small multiple of its input, and calls only constructors of built-in types.
 """
 
 from __future__ import annotations
@@ -374,7 +377,7 @@ def in_order(value: set[Any] | frozenset[Any]) -> list[Any]:
 
 
 def contents(value: Any) -> Any:
-    """Return the contents of a mutable container, as ``value_decoder.update`` expects them."""
+    """Return the contents of a mutable container, as ``update`` expects them."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, dict):
@@ -536,4 +539,293 @@ BASES: dict[type, Callable[[Encoder, Any], None]] = {
     dict: lambda encoder, value: encoder.add_dict(dict(dict.items(value))),
     set: lambda encoder, value: encoder.add_set(set(set.__iter__(value))),
     frozenset: lambda encoder, value: encoder.add_frozenset(frozenset(frozenset.__iter__(value))),
+}
+
+
+# Decoder.
+
+
+class Decoder:
+    """Decodes one message."""
+
+    classes = Classes()
+
+    def __init__(self, data: bytes, start: int = 0) -> None:
+        self.data = data
+        self.position = start
+        self.objects: list[Any] = []
+        self.depth = 0
+        self.waiting: list[Any] = []
+
+    def value(self) -> Any:
+        """Decode the next value.
+
+        Raises:
+            CodecError: There is none.
+        """
+        try:
+            value = self.next()
+            for instance in self.waiting:  # which grows
+                set_fields(instance, self.parts())
+            self.waiting.clear()
+            return value
+        except CodecError:
+            raise
+        except (Exception, RecursionError) as error:
+            if isinstance(error, MemoryError):
+                raise
+            raise CodecError("%s: %s" % (type(error).__name__, repr(error)[:200])) from None
+
+    def end(self) -> None:
+        if self.position != len(self.data):
+            raise CodecError("bytes after the end")
+
+    def next(self) -> Any:
+        tag = self.data[self.position]  # IndexError at the end
+        self.position += 1
+        return DECODERS[tag](self)  # KeyError for an unknown one
+
+    def take(self, size: int) -> bytes:
+        start, self.position = self.position, self.position + size
+        if self.position > len(self.data):
+            raise CodecError("cut off")
+        return self.data[start : self.position]
+
+    def count(self, size: int = 1) -> int:
+        """Decode a number of items that take at least so many bytes each."""
+        (count,) = COUNT.unpack(self.take(4))
+        if count * size > len(self.data) - self.position:
+            raise CodecError("more items than bytes")
+        return int(count)
+
+    def items(self, count: int) -> list[Any]:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise CodecError("nested too deeply")
+        items = [self.next() for _ in range(count)]
+        self.depth -= 1
+        return items
+
+    def numbered(self, container: Any) -> Any:
+        self.objects.append(container)
+        return container
+
+    def integer(self) -> int:
+        return int(INT64.unpack(self.take(8))[0])
+
+    def double(self) -> float:
+        return float(DOUBLE.unpack(self.take(8))[0])
+
+    def data_bytes(self) -> bytes:
+        return self.take(self.count())
+
+    def text(self) -> str:
+        return self.data_bytes().decode("utf-8", "surrogatepass")
+
+    def name(self) -> str:
+        name = self.next()
+        if type(name) is not str:
+            raise CodecError("no name")
+        return name
+
+    def array(self) -> tuple[Any, ...]:
+        code = {b"q": "q", b"d": "d"}[self.take(1)]
+        count = self.count(8)
+        return struct.unpack("<%d%s" % (count, code), self.take(8 * count))
+
+    def container(self, made: Any, parts: int = 1) -> Any:
+        """Decode the contents of an empty container, each of so many parts."""
+        self.numbered(made)
+        update(made, tuple(self.items(parts * self.count(parts))))
+        return made
+
+    def reference(self) -> Any:
+        (number,) = COUNT.unpack(self.take(4))
+        return self.objects[number]
+
+    def view(self) -> Any:
+        kind, values = self.items(2)
+        if kind == "keys":
+            return dict.fromkeys(values).keys()
+        if kind == "values":
+            return dict(zip(range(len(values)), values)).values()
+        return dict(values).items()
+
+    def numpy(self) -> Any:
+        place = len(self.objects)
+        self.numbered(None)  # it is made after its contents
+        dtype, shape, values = self.items(3)
+        known = type(dtype) is str and dtype[1:2] in tuple("biufcSU")
+        if not known or type(values) is not tuple:
+            raise CodecError("no array")
+        import numpy
+
+        array = self.made(numpy.array(values, dtype=dtype).reshape(shape))
+        self.objects[place] = array
+        return array
+
+    def made(self, array: Any) -> Any:
+        """The array to use in place of a decoded one."""
+        return array
+
+    def instance(self) -> Any:
+        """Return an instance of a class that both sides have; no code of it runs."""
+        name, form = self.name(), self.name()
+        kind = self.classes.find(name)
+        if kind is None:
+            raise CodecError("no class %s" % name)
+        if form == FIELDS:
+            value = self.numbered(object.__new__(kind))
+            set_fields(value, self.parts())
+        elif form == LATER:
+            value = self.numbered(object.__new__(kind))
+            self.parts()
+            self.waiting.append(value)
+        elif form == MEMBER:
+            value = kind.__members__[self.name()]
+        elif form == FIELDS_TUPLE:
+            value = tuple.__new__(kind, self.parts())
+            if len(value) != len(kind._fields):
+                raise CodecError("no fields")
+        elif form == ARGUMENTS and issubclass(kind, BaseException):
+            value = kind.__new__(kind)
+            value.args, fields = self.parts()
+            set_fields(value, fields)
+        else:
+            raise CodecError("no form")
+        return value
+
+    def parts(self) -> tuple[Any, ...]:
+        parts = self.next()
+        if type(parts) is not tuple:
+            raise CodecError("no parts")
+        return parts
+
+    def handle(self) -> Any:
+        kind, number, truth = HANDLE.unpack(self.take(HANDLE.size))
+        return self.handled(kind, number, bool(truth), self.name())
+
+    def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:
+        raise CodecError("a handle")
+
+    def argument(self) -> Any:
+        """Return what tests alone send: a handle, a built-in function, an iterator."""
+        raise CodecError("an argument")
+
+    own_handle = function = iterator = argument
+
+    def library(self) -> Any:
+        name = self.name()
+        if name in MUTABLE:
+            return self.library_container(name)
+        (parts,) = self.items(1)
+        zone = None
+        if name in ("datetime", "time"):
+            *parts, offset = parts
+            zone = zone_of(offset)
+        if not all(type(part) is (str if name == "Decimal" else int) for part in parts):
+            raise CodecError("no number")
+        return library_type(name)(*parts, **({"tzinfo": zone} if zone else {}))
+
+    def library_container(self, name: str) -> Any:
+        place, kind = len(self.objects), library_type(name)
+        container = self.numbered(None if name == "array" else kind())
+        (parts,) = self.items(1)
+        if type(parts) is not tuple:
+            raise CodecError("no container")
+        if name == "array":
+            code, values = parts
+            container = self.objects[place] = kind(code, list(values))
+        elif name == "deque":
+            if parts[0] is not None:  # its bound cannot be set later
+                container = self.objects[place] = kind((), parts[0])
+            update(container, parts[1:])
+        elif name == "defaultdict":
+            container.default_factory = TYPES[parts[0]] if parts[0] in FACTORIES else None
+            update(container, parts[1:])
+        else:
+            update(container, parts)
+        return container
+
+
+def update(container: Any, parts: Any) -> None:
+    """Give a mutable container new contents.
+
+    Raises:
+        CodecError: They cannot be contents of such a container.
+    """
+    if type(parts) is not (bytes if isinstance(container, bytearray) else tuple):
+        raise CodecError("no contents")
+    try:
+        if isinstance(container, (list, bytearray)):
+            container[:] = parts
+        elif hasattr(container, "ravel"):
+            import numpy
+
+            container[...] = numpy.array(parts, container.dtype).reshape(container.shape)
+        elif hasattr(container, "typecode"):
+            container[:] = type(container)(container.typecode, list(parts))
+        elif isinstance(container, dict):
+            container.clear()
+            for key, item in zip(parts[::2], parts[1::2]):
+                container[key] = (
+                    item  # ``update`` of a counter adds, that of ``dict`` loses an order
+                )
+        elif isinstance(container, set):
+            container.clear()
+            container.update(parts)
+        elif hasattr(container, "maxlen"):
+            container.clear()
+            container.extend(parts)
+        else:
+            set_fields(container, tuple(parts))
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CodecError(str(error)) from None
+
+
+def zone_of(offset: int | None) -> Any:
+    """Return the time zone with an offset from UTC in microseconds."""
+    import datetime
+
+    if offset is None:
+        return None
+    return datetime.timezone(datetime.timedelta(microseconds=offset))
+
+
+DECODERS: dict[int, Callable[[Any], Any]] = {
+    ord(tag): method
+    for tag, method in {
+        "N": lambda _: None,
+        "T": lambda _: True,
+        "F": lambda _: False,
+        "E": lambda _: ...,
+        "X": lambda _: NotImplemented,
+        "i": Decoder.integer,
+        "I": lambda decoder: int.from_bytes(decoder.data_bytes(), "little", signed=True),
+        "f": Decoder.double,
+        "c": lambda decoder: complex(decoder.double(), decoder.double()),
+        "s": Decoder.text,
+        "b": Decoder.data_bytes,
+        "B": lambda decoder: decoder.numbered(bytearray(decoder.data_bytes())),
+        "[": lambda decoder: decoder.container([]),
+        "l": lambda decoder: decoder.numbered(list(decoder.array())),
+        "(": lambda decoder: tuple(decoder.items(decoder.count())),
+        "t": Decoder.array,
+        "{": lambda decoder: decoder.container({}, 2),
+        "S": lambda decoder: decoder.container(set()),
+        "Z": lambda decoder: frozenset(decoder.items(decoder.count())),
+        "r": lambda decoder: range(*decoder.items(3)),
+        ":": lambda decoder: slice(*decoder.items(3)),
+        "Y": lambda decoder: TYPES[decoder.name()],
+        "R": Decoder.reference,
+        "K": Decoder.view,
+        "L": Decoder.library,
+        "A": Decoder.numpy,
+        "O": Decoder.instance,
+        "H": Decoder.handle,
+        # Bound late: an answer's decoder has others.
+        "h": lambda decoder: decoder.own_handle(),
+        "G": lambda decoder: decoder.function(),
+        "j": lambda decoder: decoder.iterator(),
+    }.items()
 }
