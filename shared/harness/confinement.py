@@ -65,30 +65,17 @@ DEVICES = {
 }
 
 
-class Coverage(NamedTuple):
-    """Protections of a Landlock ruleset; each came with some version of the kernel.
-
-    Attributes:
-        abi: Version of Landlock's interface; 0 if it is unavailable.
-        files: Opening, creating, renaming and removing files, and access to other processes.
-        truncation: Truncating files that may not be written.
-        devices: ioctl calls on devices that the process opens.
-        tcp: TCP connections, in both directions.
-        signals: Signals to processes that are not confined together with this one.
-        abstract_sockets: Connections to abstract Unix sockets of such processes.
-    """
-
-    abi: int
-    files: bool
-    truncation: bool
-    devices: bool
-    tcp: bool
-    signals: bool
-    abstract_sockets: bool
+# Protections by the version of Landlock's interface that brought them: opening, creating, renaming
+# and removing files, and access to other processes; truncating files that may not be written; TCP
+# connections; ioctl on devices that the process opens; signals, and connections to abstract Unix
+# sockets, of processes that are not confined together with this one.
+COVERED_SINCE = {
+    "files": 1, "truncation": 3, "tcp": 4, "devices": 5, "signals": 6, "abstract sockets": 6,
+}  # fmt: skip
 
 
-def coverage(abi: int) -> Coverage:
-    return Coverage(abi, abi >= 1, abi >= 3, abi >= 5, abi >= 4, abi >= 6, abi >= 6)
+def coverage(abi: int) -> list[str]:
+    return [name for name, since in COVERED_SINCE.items() if abi >= since]
 
 
 def landlock_abi() -> int:
@@ -105,24 +92,24 @@ def landlock_abi() -> int:
 
 def restrict_files(
     readonly: Sequence[str], writable: Sequence[str], devices: Mapping[str, int] = DEVICES
-) -> Coverage:
+) -> list[str]:
     """Confine this thread and all that it starts; return what is covered on this kernel.
 
     Reading and executing ``readonly`` is allowed, and everything but device nodes in ``writable``.
     Missing paths in ``readonly`` and ``devices`` are left out. Rules name inodes, not paths: a
     folder that is removed and made again is no longer covered. Processes that are confined
-    separately cannot trace, read or (see ``Coverage``) signal each other or their parents.
+    separately cannot trace, read or (see ``COVERED_SINCE``) signal each other or their parents.
 
     Raises:
         ConfinementError: Landlock is unavailable, or refuses, for example after 16 nested rulesets.
         OSError: A path cannot be opened.
     """
-    covered = coverage(landlock_abi())
-    if not covered.files:
+    version = landlock_abi()
+    if not version:
         raise ConfinementError(errno.ENOSYS, "this kernel or container offers no Landlock")
-    handled = sum(rights for abi, rights in HANDLED_SINCE.items() if abi <= covered.abi)
-    tcp = BIND_TCP | CONNECT_TCP if covered.tcp else 0
-    scopes = SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS if covered.signals else 0
+    handled = sum(rights for abi, rights in HANDLED_SINCE.items() if abi <= version)
+    tcp = BIND_TCP | CONNECT_TCP if version >= 4 else 0
+    scopes = SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS if version >= 6 else 0
     # An older kernel accepts fields that it does not know as long as they are zero.
     attributes = struct.pack("=QQQ", handled, tcp, scopes)
     ruleset = _syscall(LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
@@ -135,11 +122,11 @@ def restrict_files(
             _allow(ruleset, path, handled & devices[path])
         set_no_new_privs()
         # Denied accesses are the programs' business, and would flood the machine's audit log.
-        flags = RESTRICT_SELF_LOG_SAME_EXEC_OFF if covered.abi >= 7 else 0
+        flags = RESTRICT_SELF_LOG_SAME_EXEC_OFF if version >= 7 else 0
         _syscall(LANDLOCK_RESTRICT_SELF, ruleset, flags)
     finally:
         os.close(ruleset)
-    return covered
+    return coverage(version)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

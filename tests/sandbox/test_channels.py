@@ -180,7 +180,7 @@ UNGUARDED = """
 for module in list(sys.modules.values()):
     if module.__name__.startswith("shared.harness.cases") and hasattr(module, "prctl"):
         module.prctl = lambda *_: None
-Init.sweep = Init.tidy = lambda *_: True
+Ended.sweep = Init.tidy = lambda *_: True
 attributes = lambda: 0
 kept = []
 def keep(self, receive=Init.receive):

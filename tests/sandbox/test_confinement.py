@@ -359,9 +359,9 @@ def test_older_interfaces(folder: Path, secret: Path, abi: int):
             except OSError: return False
             return True
         print(json.dumps([
-            covered.truncation, works(lambda: os.truncate(sys.argv[1], 0)),
-            covered.signals, works(lambda: os.kill(os.getppid(), 0)),
-            covered.files, works(lambda: open(sys.argv[1])),
+            "truncation" in covered, works(lambda: os.truncate(sys.argv[1], 0)),
+            "signals" in covered, works(lambda: os.kill(os.getppid(), 0)),
+            "files" in covered, works(lambda: open(sys.argv[1])),
         ]))
     """
     confined = Confined(folder, "own")

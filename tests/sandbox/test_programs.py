@@ -19,14 +19,13 @@ print(json.dumps([sorted(one.metadata["Name"] for one in distributions()), threa
 """
 
 
-@pytest.mark.parametrize("files", [{}, {"x": ""}], ids=["fork", "new interpreter"])
 async def test_programs_find_the_lock_and_nothing_else(
-    start_sandbox: StartSandbox, files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    start_sandbox: StartSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/usr/lib/python3/dist-packages")
     monkeypatch.setenv("PYTHONUSERBASE", "/usr")
     sandbox = await start_sandbox()
-    answer = await sandbox.run(FOUND, files=files)
+    answer = await sandbox.run(FOUND)
     packages, threads = json.loads(answer["run_result"]["stdout"])
     assert packages == sorted(programs.packages())
     assert threads == 1

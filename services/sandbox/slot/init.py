@@ -103,13 +103,11 @@ class Confinement(syscalls.Confinement):
                 raise
         kernel = confinement.coverage(confinement.landlock_abi())
         if self.files:
-            confinement.restrict_files(self.readonly, self.writable)
-            names = [name for name, value in kernel._asdict().items() if value is True]
-            covered += [name.replace("_", " ") for name in names]
-        if self.required and kernel.files:
+            covered += confinement.restrict_files(self.readonly, self.writable)
+        if self.required and kernel:
             self.landlock = True
             covered.append("files of other programs")
-        if kernel.signals:
+        if "signals" in kernel:
             covered.append("signals between programs")
         return covered
 
