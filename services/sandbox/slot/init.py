@@ -36,7 +36,7 @@ from shared.harness.cases.entry import run_in_slot
 from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths, write_all
 from shared.harness.cases.processes import children, stat_of
 from shared.harness.cases.program import PRELOADED, Program
-from shared.harness.cases.streams import LARGE_PIPE, enlarge
+from shared.harness.cases.streams import BUFFER, CHUNK, MUCH, TICK, Input, Output
 from shared.harness.runs import Ended, Functions, Run, drain
 
 TYPE_CHECKING = False
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 DISK_SECONDS, DISK_SHARE = 0.05, 10
 # Files that a program may have, and that a disk must have left.
 MOST_FILES, LEAST_FILES = 100_000, 1000
-# Seconds between two reads of a program that prints little at a time, the bytes of a read that is
-# not little, and of one call.
-TICK, MUCH, CHUNK = 0.004, 32768, 65536
 # Bytes of an order. A much larger buffer would be mapped and unmapped each time, which takes long.
 ORDER_LIMIT = 64 * 1024
 # Exit codes of a shell for a command that it cannot execute.
@@ -330,43 +327,23 @@ class Command(Run):
 
     def __init__(self, seconds: float, ended: Ended, files: list[int], limit: int) -> None:
         super().__init__(seconds, ended)
-        self.source, self.sent = files[0], 0
-        self.size = os.fstat(self.source).st_size
-        given, self.feed = os.pipe()
-        self.outputs = [Output(file, limit) for file in files[1:]]
-        self.given = [given, *(output.given for output in self.outputs)]
-        own = [self.feed, *files, *(output.fd for output in self.outputs)]
+        self.input = Input(files[0])
+        self.outputs = [FiledOutput(file, limit) for file in files[1:]]
+        self.given = [self.input.given, *(output.given for output in self.outputs)]
+        own = [self.input.fd, *files, *(output.fd for output in self.outputs)]
         self.highest = max(own + self.given)
-        os.set_blocking(self.feed, False)
         self.quiet = False  # a short program is read at its end
-        self.write()
 
     def readers(self) -> list[int]:
-        return [output.fd for output in self.outputs if output.fd >= 0]
+        return [fd for output in self.outputs for fd in output.waiting()]
 
     def writers(self) -> list[int]:
-        return [self.feed] if self.feed >= 0 else []
+        return self.input.waiting()
 
     def move(self) -> None:
-        moved = self.write() + sum(output.read() for output in self.outputs)
+        moved = self.input.write() + sum(output.read() for output in self.outputs)
         self.quiet = not 0 < moved < MUCH
         self.full = any(output.room < 0 for output in self.outputs)
-
-    def write(self) -> int:
-        """Write what fits into the pipe of the input; returns the number of bytes."""
-        before = self.sent
-        try:
-            while self.feed >= 0 and self.sent < self.size:
-                sent = os.sendfile(self.feed, self.source, self.sent, CHUNK)
-                self.sent += sent or self.size  # a file that was cut off has ended
-        except BlockingIOError:
-            return self.sent - before
-        except BrokenPipeError:
-            pass  # the program closed its input
-        if self.feed >= 0:
-            os.close(self.feed)
-            self.feed = -1
-        return self.sent - before
 
     def close_given(self) -> None:
         for fd in self.given:
@@ -384,52 +361,26 @@ class Command(Run):
                 pass
             output.close()
         self.full = any(output.room < 0 for output in self.outputs)
-        if self.feed >= 0:
-            os.close(self.feed)
+        self.input.close()
         BUFFER[:] = bytes(CHUNK)
 
 
-class Output:
-    """Pipe that a command prints to; ``given`` is its end.
+class FiledOutput(Output):
+    """Output of a command, in a file.
 
     Attributes:
         room: Bytes that it may still print; negative once it has printed more.
     """
 
     def __init__(self, file: int, limit: int) -> None:
-        self.fd, self.given = os.pipe()
+        super().__init__()
         self.file = file
         self.room = limit
-        self.large = False
-        os.set_blocking(self.fd, False)
 
-    def read(self) -> int:
-        """Read what is there, as far as it may; returns the number of bytes."""
-        total = 0
-        while self.fd >= 0 and self.room >= 0 and total < LARGE_PIPE:
-            try:
-                size = os.readv(self.fd, [BUFFER])
-            except BlockingIOError:
-                break
-            if not size:
-                self.close()
-            with memoryview(BUFFER) as view:
-                write_all(self.file, view[: min(size, self.room)])
-            self.room -= size
-            total += size
-        if total >= MUCH and not self.large:
-            self.large = True
-            enlarge(self.fd)
-        return total
-
-    def close(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
-
-# Cleared after each program.
-BUFFER = bytearray(CHUNK)
+    def keep(self, data: memoryview) -> bool:
+        write_all(self.file, data[: max(0, self.room)])
+        self.room -= len(data)
+        return self.room >= 0
 
 
 class Disk:

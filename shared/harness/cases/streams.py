@@ -30,6 +30,7 @@ FILE_WORDS = (
 TICK, MUCH = 0.004, 32768
 CHUNK, LARGE_PIPE = 65536, 1 << 20
 F_SETPIPE_SZ = 1031
+BUFFER = bytearray(CHUNK)
 
 
 def wants_pipe(source: bytes) -> bool:
@@ -63,10 +64,14 @@ class Streams:
     def __init__(
         self, folder: str, stdin: bytes, pipe: bool, user: int | None, limit: int, head: int = 0
     ) -> None:
-        self.input = Input(folder, stdin, pipe)
-        self.out, self.err = Output(limit + 1), Output(MAX_STDERR, head)
+        source = memory_file(folder, "in")
+        write_all(source, stdin)
+        self.feed = Input(source) if pipe else None
+        self.source = source if pipe else -1
+        self.out, self.err = KeptOutput(limit + 1), KeptOutput(MAX_STDERR, head)
         self.limit = limit
-        self.given = [self.input.given, self.out.given, self.err.given]
+        given = self.feed.given if self.feed else source
+        self.given = [given, self.out.given, self.err.given]
         if user is not None:
             for fd in self.given:
                 os.fchown(fd, user, user)  # so that /dev/stdout can be opened anew
@@ -99,37 +104,38 @@ class Streams:
                 return False
             if not moved:
                 readers = [reply, *self.out.waiting(), *self.err.waiting()]
-                if reply in select.select(readers, self.input.waiting(), [], left)[0]:
+                writers = self.feed.waiting() if self.feed else []
+                if reply in select.select(readers, writers, [], left)[0]:
                     return True
                 moved = self.move()
             pause = 0 if moved >= MUCH else TICK
 
     def move(self) -> int:
         """Move what can be moved without waiting; returns the number of bytes."""
-        return self.input.write() + self.out.read(LARGE_PIPE) + self.err.read(LARGE_PIPE)
+        written = self.feed.write() if self.feed else 0
+        return written + self.out.read() + self.err.read()
 
     def finish(self) -> None:
         """Read what the case left in the pipes; nothing writes to them any more."""
         if not self.full:
             self.out.read(self.limit + CHUNK)
         self.err.read(64 * LARGE_PIPE)
-        for stream in (self.input, self.out, self.err):
+        for stream in (self.out, self.err):
             stream.close()
+        if self.feed:
+            self.feed.close()
+            os.close(self.source)
 
 
 class Input:
-    """Standard input of a case; ``given`` is the child's end."""
+    """Standard input that is a pipe, fed from a file; ``given`` is the program's end."""
 
-    def __init__(self, folder: str, data: bytes, pipe: bool) -> None:
-        self.fd = -1
-        self.rest = memoryview(data)
-        if not pipe:
-            self.given = memory_file(folder, "in")
-            write_all(self.given, data)
-            return
+    def __init__(self, source: int) -> None:
+        self.source, self.sent = source, 0
+        self.size = os.fstat(source).st_size
         self.given, self.fd = os.pipe()
         os.set_blocking(self.fd, False)
-        if len(data) > CHUNK:
+        if self.size > CHUNK:
             enlarge(self.fd)
         self.write()
 
@@ -138,18 +144,17 @@ class Input:
 
     def write(self) -> int:
         """Write what fits into the pipe; returns the number of bytes."""
-        if self.fd < 0:
-            return 0
-        before = len(self.rest)
+        before = self.sent
         try:
-            while self.rest:
-                self.rest = self.rest[os.write(self.fd, self.rest) :]
+            while self.fd >= 0 and self.sent < self.size:
+                sent = os.sendfile(self.fd, self.source, self.sent, CHUNK)
+                self.sent += sent or self.size  # a file that was cut off has ended
         except BlockingIOError:
-            return before - len(self.rest)
+            return self.sent - before
         except BrokenPipeError:
             pass  # the program closed its input
         self.close()
-        return before
+        return self.sent - before
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -158,37 +163,33 @@ class Input:
 
 
 class Output:
-    """Pipe that a case prints to; ``given`` is the child's end.
+    """Pipe that a program prints to; ``given`` is its end."""
 
-    Attributes:
-        data: ``most`` bytes: the first ``head`` and the last. Callers that need all output stop
-            reading in time.
-    """
-
-    def __init__(self, most: int, head: int = 0) -> None:
-        self.head = head
+    def __init__(self) -> None:
         self.fd, self.given = os.pipe()
         os.set_blocking(self.fd, False)
-        self.most = most
-        self.data = bytearray()
         self.large = False
 
     def waiting(self) -> list[int]:
         return [self.fd] if self.fd >= 0 else []
 
-    def read(self, size: int) -> int:
+    def keep(self, data: memoryview) -> bool:
+        """Keep what was read; returns whether more may come."""
+        raise NotImplementedError
+
+    def read(self, size: int = LARGE_PIPE) -> int:
         """Read what is there, at most about ``size`` bytes; returns the number of bytes."""
-        total = 0
-        while self.fd >= 0 and total < size:
+        total, more = 0, True
+        while self.fd >= 0 and more and total < size:
             try:
-                chunk = os.read(self.fd, CHUNK)
+                count = os.readv(self.fd, [BUFFER])
             except BlockingIOError:
                 break
-            if not chunk:
+            if not count:
                 self.close()
-            total += len(chunk)
-            self.data += chunk
-            del self.data[self.head : max(self.head, len(self.data) - self.most + self.head)]
+            with memoryview(BUFFER) as view:
+                more = self.keep(view[:count])
+            total += count
         if total >= MUCH and not self.large:
             self.large = True
             enlarge(self.fd)
@@ -198,6 +199,25 @@ class Output:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+class KeptOutput(Output):
+    """Output of a case.
+
+    Attributes:
+        data: ``most`` bytes: the first ``head`` and the last. Callers that need all output stop
+            reading in time.
+    """
+
+    def __init__(self, most: int, head: int = 0) -> None:
+        super().__init__()
+        self.most, self.head = most, head
+        self.data = bytearray()
+
+    def keep(self, data: memoryview) -> bool:
+        self.data += data
+        del self.data[self.head : max(self.head, len(self.data) - self.most + self.head)]
+        return True
 
 
 def enlarge(pipe: int) -> None:
