@@ -195,24 +195,18 @@ def _publish_modules(temp_root: Path) -> Path:
     digest = hashlib.sha256(repr(sources).encode()).hexdigest()[:12]
     folder = temp_root / f"plumbline-modules-{os.geteuid()}-{digest}"
     try:
-        if not folder.is_dir():
-            made = Workspace.create(temp_root)
-            for name, source in sources.items():
-                (made.path / name).write_bytes(source)
-                (made.path / name).chmod(0o644)
-            made.path.chmod(0o755)
-            try:
-                made.path.rename(folder)
-            except OSError:
-                made.remove()
-                if not folder.is_dir():  # otherwise another server was faster
-                    raise
-            made.unlock()
-    except (OSError, DiskFullError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise IsolationError(f"cannot make {folder}: {reason}") from error
-    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
+        folder.mkdir(exist_ok=True)
+        if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+            raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
+        folder.chmod(0o755)
+        for name, source in sources.items():
+            if not (folder / name).exists():
+                made = folder / f"{name}.{os.getpid()}"
+                made.write_bytes(source)
+                made.chmod(0o644)
+                made.rename(folder / name)
+    except OSError as error:
+        raise IsolationError(f"cannot make {folder}: {error.strerror}") from error
     return folder
 
 

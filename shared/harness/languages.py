@@ -24,74 +24,43 @@ PROGRAM = "program"
 
 
 class Language:
-    """A language of programs that read standard input.
+    """A language of programs that read standard input: an entry of the table."""
 
-    Attributes:
-        name: SandboxFusion's name.
-        title: Its name in sentences.
-        labels: Labels of its code blocks, the usual one first.
-        file: Name of the source file.
-        renamed: Pattern of sources that need a file name with what the pattern's group matched.
-        preferred: Match of ``renamed`` that counts before others.
-        compile: Command line of the compiler, or of a check of the syntax.
-        run: Command line of the program, with ``{program}``, ``{heap}`` (MiB), ``{stack}`` (KiB).
-        environment: Variables of both commands, with ``{heap}`` and ``{folder}``.
-        tools: Programs that must be installed.
-        packages: Debian's packages with these programs.
-        classes: Whether the compiler makes Java's class files.
-        runtime_mib: MiB beside the memory limit, see above; None for a limit of the address space.
-        threads: Threads of the runtime in addition to the processes that a program may have.
-        stack_mib: Most MiB of the stack; 0 for the system's.
-        seconds: CPU seconds in which the runtime surely starts.
-        idle: A program that does nothing.
-        hint: What a prompt says about compiling.
-        lexer: Pygments' name.
-        begins: Pattern of a line that can be the first of a program.
-        main: Pattern of a whole program.
-        reads: Pattern of a program that reads its input.
-        refused: Texts on standard error of a program that got no memory.
-        multipl_e: MultiPL-E's names.
-    """
+    name: str  # SandboxFusion's
+    title: str  # its name in sentences
+    labels: Sequence[str]  # of its code blocks, the usual one first
+    file: str  # name of the source file
+    # Pattern of sources that need a file name with what the pattern's group matched, that name, and
+    # the match that counts before others.
+    renamed: tuple[str, str] | None = None
+    preferred: str = ""
+    compile: Sequence[str] = ()  # command line of the compiler, or of a check of the syntax
+    run: Sequence[str]  # that of the program, with {program}, {heap} (MiB), {stack} (KiB)
+    environment: Mapping[str, str] = {}  # of both commands, with {heap} and {folder}
+    tools: Sequence[str] = ()  # programs that must be installed
+    packages: str = ""  # Debian's packages with these programs
+    classes: bool = False  # whether the compiler makes Java's class files
+    runtime_mib: int | None = None  # see above; None for a limit of the address space
+    threads: int = 0  # of the runtime, in addition to the processes that a program may have
+    stack_mib: int = 0  # most MiB of the stack; 0 for the system's
+    seconds: float = 0.0  # CPU seconds in which the runtime surely starts
+    idle: str = ""  # a program that does nothing
+    hint: str = ""  # what a prompt says about compiling
+    lexer: str  # Pygments' name, by default the language's
+    begins: str = ""  # pattern of a line that can be the first of a program
+    main: str = ""  # pattern of a whole program
+    reads: str = ""  # pattern of a program that reads its input
+    refused: Sequence[str] = ()  # texts on standard error of a program that got no memory
+    multipl_e: Sequence[str] = ()  # MultiPL-E's names
 
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        labels: str,
-        file: str,
-        *,
-        run: Sequence[str],
-        compile: Sequence[str] = (),
-        renamed: tuple[str, str] | None = None,
-        preferred: str = "",
-        environment: Mapping[str, str] | None = None,
-        tools: Sequence[str] = (),
-        packages: str = "",
-        classes: bool = False,
-        runtime_mib: int | None = None,
-        threads: int = 0,
-        stack_mib: int = 0,
-        seconds: float = 0.0,
-        idle: str = "",
-        hint: str = "",
-        lexer: str = "",
-        begins: str = "",
-        main: str = "",
-        reads: str = "",
-        refused: Sequence[str] = (),
-        multipl_e: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, name: str, title: str, labels: str, file: str, **more: object) -> None:
         self.name, self.title, self.file = name, title, file
         self.labels = labels.split()
-        self.run, self.compile, self.classes = run, compile, classes
-        self.renamed, self.preferred = renamed, preferred
-        self.environment = environment or {}
-        self.tools, self.packages = tools, packages
-        self.runtime_mib, self.threads, self.stack_mib = runtime_mib, threads, stack_mib
-        self.seconds, self.idle, self.hint = seconds, idle, hint
-        self.lexer = lexer or name
-        self.begins, self.main, self.reads = begins, main, reads
-        self.refused, self.multipl_e = refused, multipl_e
+        self.lexer = name
+        for attribute, value in more.items():
+            if attribute not in Language.__annotations__:
+                raise TypeError(f"a language has no attribute {attribute}")
+            setattr(self, attribute, value)
 
     def file_of(self, source: str) -> str:
         """Return the name that the file of a program must have."""

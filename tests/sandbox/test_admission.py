@@ -31,18 +31,6 @@ async def test_full_queue_is_503_with_retry_after(start_sandbox: StartSandbox):
     assert (await waiting)["run_result"]["stdout"] == "my turn\n"
 
 
-async def test_client_that_leaves_gives_up_its_place(start_sandbox: StartSandbox):
-    sandbox = await start_sandbox(concurrency=1, queue_limit=1)
-    running = asyncio.create_task(sandbox.run(WAIT, run_timeout=60))
-    await _reaches(sandbox, "plumbline_sandbox_in_flight", 1)
-    waiting = asyncio.create_task(sandbox.run("print(1)"))
-    await _reaches(sandbox, "plumbline_sandbox_queued", 1)
-    waiting.cancel()
-    await _reaches(sandbox, "plumbline_sandbox_queued", 0)
-    running.cancel()
-    await _reaches(sandbox, "plumbline_sandbox_in_flight", 0)
-
-
 async def test_waiting_costs_no_run_time(start_sandbox: StartSandbox):
     sandbox = await start_sandbox(concurrency=1)
     code = "import time; time.sleep(0.4)"
