@@ -180,7 +180,12 @@ UNGUARDED = """
 for module in list(sys.modules.values()):
     if module.__name__.startswith("shared.harness.cases") and hasattr(module, "prctl"):
         module.prctl = lambda *_: None
-Ended.sweep = Init.tidy = lambda *_: True
+Ended.sweep = lambda *_: True
+def tidy(self, *_):  # else the slot had one answer alone
+    from shared.harness.cases.folders import remove
+    remove(self.folder)
+    return True
+Init.tidy = tidy
 attributes = lambda: 0
 kept = []
 def keep(self, receive=Init.receive):
