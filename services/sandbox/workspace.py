@@ -5,14 +5,15 @@ import binascii
 import errno
 import fcntl
 import os
+import shutil
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from shared.harness.cases import folders
 from shared.service.logs import get_logger
 
 # Names of workspaces begin as those of Python's temporary folders, which programs may print.
@@ -21,6 +22,9 @@ FIRST_UID, LAST_UID = 61000, 64999  # of programs; free by Debian's and systemd'
 IGNORE_MARKER = "IGNORE_THIS_FILE"
 NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW
+
+# For each of two programs that remove what a program left; what is beyond stays, and is logged.
+_REMOVE_SECONDS = 300
 
 log = get_logger(__name__)
 
@@ -271,11 +275,28 @@ def _locked(path: Path, kind: int) -> int | None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or folder that a program made; a failure is logged."""
-    try:
-        folders.remove(str(path))
-    except OSError as error:
-        log.warning("files of a program not removed", path=str(path), reason=str(error))
+    """Remove a file or folder that a program made; a failure is logged.
+
+    Neither way follows a link that a program which still lives puts in the place of a folder.
+    """
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    with suppress(RecursionError):  # of folders a thousand levels deep, before Python 3.13
+        shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        return
+    # The program removed permissions, or nested folders too deeply for rmtree.
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [*command, "--", str(path)],
+                capture_output=True,
+                check=False,
+                timeout=_REMOVE_SECONDS,
+            )
+    if path.exists():
+        log.warning("files of a program not removed", path=str(path))
 
 
 def relative_parts(name: str) -> tuple[str, ...]:

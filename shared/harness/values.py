@@ -58,17 +58,7 @@ FUNCTIONS = {
 }
 # Those that construct a factory's default value without side effects.
 FACTORIES = ("list", "dict", "set", "int", "float", "str", "bool", "tuple", "frozenset", "bytes")
-# Types of the standard library by their modules. They are looked up when one is met, because a
-# module that nobody imported has no values.
-MODULES = {
-    "Fraction": "fractions",
-    "Decimal": "decimal",
-    **dict.fromkeys(("date", "datetime", "time", "timedelta"), "datetime"),
-    **dict.fromkeys(("deque", "Counter", "OrderedDict", "defaultdict"), "collections"),
-    "array": "array",
-}
-DICTS = ("Counter", "OrderedDict", "defaultdict")
-MUTABLE = (*DICTS, "deque", "array")
+MUTABLE = ("Counter", "OrderedDict", "defaultdict", "deque", "array")
 VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 
 
@@ -87,12 +77,12 @@ def is_function(value: Any) -> bool:
 def library_name(kind: type) -> str | None:
     """Return the name of a type of the standard library that crosses; None for another one."""
     name = kind.__name__
-    module = sys.modules.get(MODULES.get(name, ""))
+    module = sys.modules.get(LIBRARY[name][0]) if name in LIBRARY else None
     return name if module is not None and getattr(module, name, None) is kind else None
 
 
 def library_type(name: str) -> Any:
-    return getattr(__import__(MODULES[name]), name)
+    return getattr(__import__(LIBRARY[name][0]), name)
 
 
 # Instances of the tests' own classes.
@@ -363,7 +353,7 @@ class Encoder:
             if self.add_reference(value):
                 return True
             self.register(value)
-        parts = LIBRARY[name](value)
+        parts = LIBRARY[name][1](value)
         self.data += b"L"
         self.add_text(name)
         self.add_all((tuple(parts),))
@@ -406,19 +396,24 @@ def time_parts(value: Any) -> tuple[Any, ...]:
     return value.hour, value.minute, value.second, value.microsecond, zone
 
 
-# The arguments of each type's constructor; of containers, their contents.
-LIBRARY: dict[str, Callable[[Any], tuple[Any, ...]]] = {
-    "Fraction": lambda value: (value.numerator, value.denominator),
-    "Decimal": lambda value: (str(value),),
-    "date": lambda value: (value.year, value.month, value.day),
-    "datetime": lambda value: (value.year, value.month, value.day, *time_parts(value)),
-    "time": time_parts,
-    "timedelta": lambda value: (value.days, value.seconds, value.microseconds),
-    "deque": lambda value: (value.maxlen, *value),
-    "Counter": dict_parts,
-    "OrderedDict": dict_parts,
-    "defaultdict": defaultdict_parts,
-    "array": lambda value: (value.typecode, tuple(value)),
+# Types of the standard library: their modules, and the arguments of the constructor, of containers
+# their contents. They are looked up when one is met, because a module that nobody imported has no
+# values.
+LIBRARY: dict[str, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
+    "Fraction": ("fractions", lambda value: (value.numerator, value.denominator)),
+    "Decimal": ("decimal", lambda value: (str(value),)),
+    "date": ("datetime", lambda value: (value.year, value.month, value.day)),
+    "datetime": (
+        "datetime",
+        lambda value: (value.year, value.month, value.day, *time_parts(value)),
+    ),
+    "time": ("datetime", time_parts),
+    "timedelta": ("datetime", lambda value: (value.days, value.seconds, value.microseconds)),
+    "deque": ("collections", lambda value: (value.maxlen, *value)),
+    "Counter": ("collections", dict_parts),
+    "OrderedDict": ("collections", dict_parts),
+    "defaultdict": ("collections", defaultdict_parts),
+    "array": ("array", lambda value: (value.typecode, tuple(value))),
 }
 CONTAINERS = (bytearray, bytes, complex, dict, float, frozenset, int, list, set, str)
 CONSTANTS = {None: b"N", ...: b"E", NotImplemented: b"X"}
