@@ -1,4 +1,7 @@
-"""Languages of ``/run_code``: those of the table (``shared.harness.languages``), and the shell."""
+"""Languages of ``/run_code``: those of the table (``shared.harness.languages``), and the shell.
+
+Commands are the table's, except that C++ is compiled as SandboxFusion does it.
+"""
 
 import secrets
 import shutil
@@ -40,6 +43,9 @@ def commands_of(name: Language, source: Path, memory: int | None, python: Path) 
         return Commands(None, [name if name == "bash" else str(python), str(source)])
     language = LANGUAGES[name]
     variables = language.variables(str(source.parent), memory or 0)
+    if name == "cpp":
+        compiler = ["g++", "-std=c++17", str(source), "-o", "test", "-lpthread"]
+        return Commands(compiler, ["./test"])
     run = language.program(source.name, "./program", memory or 0)
     if language.classes:
         run = [*run[: run.index("-jar")], source.stem]
