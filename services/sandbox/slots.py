@@ -1,9 +1,10 @@
 """Slots: long-lived containers that run one program after another.
 
 A slot is made once by the isolation of this machine (``services.sandbox.isolation``). Inside it
-runs ``services.sandbox.slot.init``, a warmed interpreter that forks programs. A program costs a
-fork and the clean-up after it instead of namespaces, mounts and an interpreter. A slot that is not
-clean after a program, or whose init ends, is replaced.
+runs ``services.sandbox.slot.init``, a warmed interpreter that forks programs. An answer in Python
+costs a fork and the clean-up after it instead of namespaces, mounts and an interpreter; a command
+starts its own interpreter. A slot that is not clean after a program, or whose init ends, is
+replaced.
 """
 
 import asyncio
