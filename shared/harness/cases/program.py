@@ -97,14 +97,15 @@ class Program:
         hook = getattr(sys, "excepthook", sys.__excepthook__)
         try:
             hook(type(error), error, error.__traceback__)
+        except SystemExit as end:
+            self.status = exit_status(end.code)
         except BaseException:
             sys.__excepthook__(type(error), error, error.__traceback__)
 
     def finish(self) -> NoReturn:
         quietly(self.join_threads)
         quietly(self.exit_functions)
-        flush(stream("stdout"))
-        flush(stream("stderr"))
+        flushed = self.flush_all()
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         # Twice, as the interpreter does: the first pass finalizes containers before their contents,
         # so that a file is flushed before the stream below it is closed.
@@ -120,7 +121,7 @@ class Program:
         if self.status < 0:
             _signal.signal(-self.status, _signal.SIG_DFL)
             self.kill(os.getpid(), -self.status)
-        self.leave(self.status)
+        self.leave(self.status if flushed else 120)
 
     def join_threads(self) -> None:
         """Shut ``threading`` down, unless nobody could tell."""
@@ -128,6 +129,18 @@ class Program:
         changed = threading._shutdown is not self.shutdown
         if changed or _thread._count() or atexit._ncallbacks() or threading._threading_atexits:
             threading._shutdown()
+
+    @staticmethod
+    def flush_all() -> bool:
+        out = stream("stdout")
+        failure = flush(out)
+        if failure is not None:
+            newer = sys.version_info >= (3, 13)
+            write_error(
+                "Exception ignored %s\n" % ("on flushing sys.stdout:" if newer else "in: %r" % out)
+            )
+            quietly(lambda: sys.__excepthook__(type(failure), failure, failure.__traceback__))
+        return (flush(stream("stderr")) is None) & (failure is None)
 
 
 def exit_status(code: object) -> int:
@@ -200,10 +213,21 @@ def stream(name: str) -> TextIO | None:
     return getattr(sys, name, None)
 
 
-def flush(stream: TextIO | None) -> None:
-    """Flush a stream if it exists and is open."""
-    if stream is not None:
-        quietly(lambda: stream.flush())
+def flush(stream: TextIO | None) -> BaseException | None:
+    """Flush a stream if it exists and is open; returns the error, if any."""
+    if stream is None:
+        return None
+    try:
+        if stream.closed:
+            return None
+    except BaseException:
+        pass  # a stream without ``closed`` counts as open
+    try:
+        stream.flush()
+    except BaseException as error:
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        return error
+    return None
 
 
 def imported(source: bytes) -> Iterator[str]:
