@@ -1,6 +1,7 @@
 """A Redis with the users that Compose and Kubernetes give it."""
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from services.cli.embedded.services import redis_binary, redis_version
+from services.cli.embedded.services import redis_binary
 from shared.service.processes import free_port
 from shared.service.settings import RedisSettings
 
@@ -34,9 +35,11 @@ def redis_of_the_stack() -> str:
 
     The wheel that embedded runs fall back on has Redis 6, which does not know ``%R~``.
     """
-    if (version := redis_version()) < 7:
-        pytest.skip(f"no redis-server of version 7 or later on the PATH, only {version}")
-    return redis_binary()
+    binary = redis_binary()
+    version = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True)
+    if not re.search(r"\bv=([7-9]|\d\d)\.", version.stdout):
+        pytest.skip(f"no redis-server of version 7 or later on the PATH: {version.stdout}")
+    return binary
 
 
 class RedisWithUsers:

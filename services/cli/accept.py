@@ -1,6 +1,7 @@
 """`plumb accept`: check a run as a baseline; the warnings at the end of every run."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Annotated, TypeVar
 
 import fsspec
@@ -11,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.compare import JsonFile, write_json
-from services.cli.display import printable, stdout_console
+from services.cli.console import printable, say, stdout_console
 from services.cli.options import RunFolder
 from shared.analysis.acceptance import AcceptanceReport, report
 from shared.analysis.evidence import (
@@ -65,9 +66,9 @@ def accept(
     console = stdout_console()
     _print_report(console, opened, found)
     for note in opened.skipped:
-        console.print(Text(printable(redact(note)), style="yellow"), soft_wrap=True)
+        say(console, note, "yellow")
     if json_file:
-        write_json(json_file, found)
+        write_json(json_file, asdict(found))
     checks = len({one.check for one in found.findings})
     named = f"{', '.join(found.deciding_checks())} (of {checks} checks)"
     if found.outcome is Mark.FAILURE:
@@ -231,7 +232,7 @@ def _print_report(console: Console, run: FinishedRun, found: AcceptanceReport) -
     """Print a table: a row per check and mark, with the figures of its data sets and next steps."""
     model = run.record.served_model
     named = f"{run.name}, model {model}" if model else run.name
-    console.print(Text(printable(f"{run.folder.shown} ({named})")), soft_wrap=True)
+    say(console, f"{run.folder.shown} ({named})")
     table = Table(box=None, pad_edge=False, show_header=False)
     for _ in range(2):
         table.add_column(no_wrap=True)

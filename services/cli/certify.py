@@ -1,19 +1,18 @@
-"""Implementation and output of `plumb data certify`."""
+"""`plumb data certify`: how often the tests of a set reject wrong and accept right programs."""
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
 
-from services.cli.display import printable, stdout_console
-from services.cli.known_sets import known_sets
-from services.cli.layout import plain_table
+from services.cli.console import plain_table, say, shown, stdout_console
+from services.cli.data import known_sets
+from services.cli.options import Overrides
 from services.cli.verification import SolutionJudge
 from services.data.certify.evidence import Evidence, certify_problem
 from services.data.certify.programs import (
@@ -60,62 +59,71 @@ _INPUTS = (*_LIMITED[:2], "judge.max_timeouts=6", "output.cases=all")
 
 
 @dataclass(frozen=True)
-class CertifyRequest:
-    """Arguments of the command; ``mutants`` and ``inputs`` are per problem, at most."""
+class _Choices:
+    """Choices of the command; ``mutants`` and ``inputs`` are per problem, at most."""
 
-    data: str
-    programs: str | None
     mutants: int
     inputs: int
     seed: int
-    output: str | None
     overrides: Sequence[str]
 
-    @cached_property
-    def file(self) -> str:
-        """The parquet file; a known set is fetched at its first use."""
-        if self.data.endswith(".parquet"):
-            return self.data
-        return known_sets([self.data], None)[0].file
 
-
-def certify_set(request: CertifyRequest) -> None:
-    """Certify the tests of a prepared file and write the certificate beside it.
-
-    Raises:
-        DataError: The data or the labelled programs cannot be used.
-        IncompleteRunError: Programs have no verdict; repeating the command resumes.
-    """
-    read_dataset(request.file)  # checks what no record is checked for: tests, and ids that repeat
-    records = list(read_records(request.file))
+def certify(
+    data: Annotated[
+        str, typer.Argument(metavar="SET", help="Prepared file, or the name of a known set.")
+    ],
+    overrides: Overrides = None,
+    programs: Annotated[
+        str | None,
+        typer.Option(
+            "--programs", help="JSONL of labelled programs: problem_id, completion, correct."
+        ),
+    ] = None,
+    mutants: Annotated[
+        int, typer.Option("--mutants", min=0, help="Mutants per problem, at most.")
+    ] = 40,
+    inputs: Annotated[
+        int, typer.Option("--inputs", min=0, help="Generated inputs per problem, at most.")
+    ] = 60,
+    seed: Annotated[int, typer.Option("--seed", help="Of the choice of mutants and inputs.")] = 0,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", help="Folder of the runs (default: data/certify/<set>)."),
+    ] = None,
+) -> None:
+    """Measure how often a set's tests reject wrong programs and accept right ones."""
+    file = data if data.endswith(".parquet") else known_sets([data], None)[0].file
+    read_dataset(file)  # checks what no record is checked for: tests, and ids that repeat
+    records = list(read_records(file))
     datasets = {record.problem.dataset for record in records}
     if len(datasets) != 1:
-        raise data_error(request.file, f"{len(datasets)} data sets; certify files of one")
+        raise data_error(file, f"{len(datasets)} data sets; certify files of one")
     name = datasets.pop()
-    folder = Path(request.output or f"data/certify/{name}")
-    programs = _programs(request, name, records)
-    evidence = _Judged(request, folder, programs).evidence()
-    certificate = _certificate(request, name, [record.problem for record in records], evidence)
-    path = certificate_file(request.file)
+    folder = Path(output or f"data/certify/{name}")
+    choices = _Choices(mutants, inputs, seed, overrides or [])
+    judged = _Judged(choices, folder, _programs(choices, programs, name, records))
+    problems = [record.problem for record in records]
+    certificate = _certificate(choices, name, problems, judged.evidence())
+    path = certificate_file(file)
     replace_text(path, certificate.model_dump_json(indent=2) + "\n")
     console = stdout_console()
-    print_certificate(console, certificate)
-    console.print(Text(printable(path)))
+    _print_certificate(console, certificate)
+    say(console, path)
 
 
 def _programs(
-    request: CertifyRequest, dataset: str, records: Sequence[Record]
+    choices: _Choices, file: str | None, dataset: str, records: Sequence[Record]
 ) -> dict[str, list[Program]]:
-    labelled = read_labelled(request.programs, dataset) if request.programs else {}
+    labelled = read_labelled(file, dataset) if file else {}
     ids = {record.problem.problem_id for record in records}
-    if request.programs and not labelled.keys() & ids:
-        raise DataError(f"{request.programs}: none of its programs belongs to a problem of the set")
+    if file and not labelled.keys() & ids:
+        raise DataError(f"{file}: none of its programs belongs to a problem of the set")
     return {
         record.problem.problem_id: programs_of(
             record,
             labelled.get(record.problem.problem_id, []),
-            most_mutants=request.mutants,
-            seed=request.seed,
+            most_mutants=choices.mutants,
+            seed=choices.seed,
         )
         for record in records
         if fault_of(record.problem.tests) is None
@@ -129,9 +137,9 @@ class _Judged:
     """
 
     def __init__(
-        self, request: CertifyRequest, folder: Path, programs: Mapping[str, list[Program]]
+        self, choices: _Choices, folder: Path, programs: Mapping[str, list[Program]]
     ) -> None:
-        self._request = request
+        self._choices = choices
         self._folder = folder
         self._programs = programs
 
@@ -175,15 +183,15 @@ class _Judged:
         self, own: Mapping[str, Mapping[int, Verdict]]
     ) -> tuple[dict[str, Problem], dict[str, int]]:
         """Problems with generated inputs on which their accepted originals agree."""
-        request = self._request
+        choices = self._choices
         chosen: dict[str, list[Program]] = {}
         probes: dict[str, Problem] = {}
         for name, group in self._programs.items():
             right = [one for one in group if one.kind is Kind.RIGHT]
             accepted = [one for one in right if (v := own[name].get(one.number)) and v.accepted]
             wanted = any(_is_open(one, own) for one in group)
-            if accepted and wanted and request.inputs:
-                found = probe(group[0].problem, count=request.inputs, seed=request.seed)
+            if accepted and wanted and choices.inputs:
+                found = probe(group[0].problem, count=choices.inputs, seed=choices.seed)
                 if found is not None:
                     chosen[name] = accepted[:ORIGINALS]
                     probes[name] = with_time_limit(found, LEAST_SECONDS)
@@ -228,7 +236,7 @@ class _Judged:
         return found
 
     def _judge(self, step: str, *overrides: str) -> SolutionJudge:
-        chosen = [*self._request.overrides, *overrides]
+        chosen = [*self._choices.overrides, *overrides]
         return SolutionJudge(self._folder / step, chosen, name=step, quiet=True)
 
 
@@ -254,7 +262,7 @@ def _is_open(program: Program, own: Mapping[str, Mapping[int, Verdict]]) -> bool
 
 
 def _certificate(
-    request: CertifyRequest,
+    choices: _Choices,
     dataset: str,
     problems: Sequence[Problem],
     evidence: Mapping[str, Evidence],
@@ -267,7 +275,7 @@ def _certificate(
         for program in found.programs:
             parts = (*program.key, program.kind, program.solution.language, program.solution.code)
             digest.update("\0".join(map(str, parts)).encode("utf-8", "surrogatepass") + b"\0")
-    judge = load_config(None, request.overrides).judge.for_dataset(dataset)
+    judge = load_config(None, choices.overrides).judge.for_dataset(dataset)
     return Certificate(
         dataset=dataset,
         data_sha256=make_plan(problems, lambda _: [0]).datasets[0].sha256,
@@ -275,9 +283,9 @@ def _certificate(
         rules=RULES,
         method=judge.method,
         checker=judge.effective_checker,
-        seed=request.seed,
-        mutants=request.mutants,
-        inputs=request.inputs,
+        seed=choices.seed,
+        mutants=choices.mutants,
+        inputs=choices.inputs,
         versions=versions_of(["plumbline"]),
         git_commit=git_commit(),
         true_negative=_mean(wrong_shares(certified)),
@@ -300,71 +308,65 @@ def _mean(shares: Sequence[float | None]) -> Rate | None:
 # Output
 
 
-def print_certificate(console: Console, certificate: Certificate) -> None:
+def _print_certificate(console: Console, certificate: Certificate) -> None:
     """Print the weakest problems first with the mutants that survive, then the set's rates."""
     weak = sorted(
         (one for one in certificate.problems if (trust := one.trust) is not None and trust < 1),
-        key=lambda one: (one.trust, one.problem_id),
+        key=lambda problem: (problem.trust, problem.problem_id),
     )
     headings = ["problem", "wrong rejected", "95 % interval", "right accepted", "unknown"]
     table = plain_table(headings, headings[:1])
-    for one in weak[:_SHOWN]:
-        table.add_row(*map(Text, _row(one)))
+    for problem in weak[:_SHOWN]:
+        table.add_row(*map(shown, _row(problem)))
     if weak:
         console.print(table)
     if len(weak) > _SHOWN:
-        console.print(Text(f"… and {len(weak) - _SHOWN} more with wrong verdicts"))
-    for one in weak[:_SHOWN]:
-        _print_survivor(console, one)
-    for one in certificate.problems:
-        for bad in one.bad_labels:
-            line = f"bad label, left out: {one.problem_id}, {bad.source}: {bad.reason}"
-            console.print(Text(printable(line), style="yellow"))
-    unknown = [one.problem_id for one in certificate.problems if one.trust is None]
+        say(console, f"… and {len(weak) - _SHOWN} more with wrong verdicts")
+    for problem in weak[:_SHOWN]:
+        _print_survivor(console, problem)
+    for problem in certificate.problems:
+        for bad in problem.bad_labels:
+            line = f"bad label, left out: {problem.problem_id}, {bad.source}: {bad.reason}"
+            say(console, line, "yellow")
+    unknown = [problem.problem_id for problem in certificate.problems if problem.trust is None]
     if unknown:
         names = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
         line = f"unknown, for want of right or of wrong programs: {len(unknown)} ({names})"
-        console.print(Text(printable(line), style="yellow"))
-    for line in _totals(certificate):
-        console.print(Text(line))
+        say(console, line, "yellow")
+    _print_rate(console, "wrong programs rejected", certificate.true_negative)
+    _print_rate(console, "right programs accepted", certificate.true_positive)
+    if rates_of(certificate.problems):
+        rejected = sum(problem.wrong_rejected for problem in certificate.problems)
+        mutants = sum(problem.unknown for problem in certificate.problems)
+        say(console, f"{rejected} wrong programs rejected, {mutants} mutants unknown")
 
 
-def _row(one: ProblemCertificate) -> Iterable[str]:
-    negative, wrong = one.true_negative, one.wrong_rejected + one.wrong_accepted
+def _row(problem: ProblemCertificate) -> Iterable[str]:
+    negative, wrong = problem.true_negative, problem.wrong_rejected + problem.wrong_accepted
     low, high = (negative and negative.ci95) or (0.0, 1.0)
-    yield printable(one.problem_id)
-    yield f"{one.wrong_rejected} of {wrong}"
+    yield problem.problem_id
+    yield f"{problem.wrong_rejected} of {wrong}"
     yield f"{low:.0%}–{high:.0%}"
-    yield f"{one.right_accepted} of {one.right_accepted + one.right_rejected}"
-    yield f"{one.unknown}"
+    yield f"{problem.right_accepted} of {problem.right_accepted + problem.right_rejected}"
+    yield f"{problem.unknown}"
 
 
-def _print_survivor(console: Console, one: ProblemCertificate) -> None:
-    for survivor in one.survivors[:1]:
+def _print_survivor(console: Console, problem: ProblemCertificate) -> None:
+    for survivor in problem.survivors[:1]:
         change = f" ({survivor.change})" if survivor.change else ""
-        title = f"{one.problem_id}: accepted, but wrong: {survivor.source}{change}"
-        console.print(Text(printable(title), style="bold"))
+        title = f"{problem.problem_id}: accepted, but wrong: {survivor.source}{change}"
+        say(console, title, "bold")
         for line in survivor.difference.split("\n") if survivor.difference else ():
             style = {"-": "red", "+": "green"}.get(line[:1], "")
-            console.print(Padding(Text(printable(line), style=style), (0, 0, 0, 2), expand=False))
+            say(console, f"  {line}", style)
         if survivor.input is not None:
-            shown = f"on {survivor.input!r} expected {survivor.expected!r}, got {survivor.actual!r}"
-            console.print(Padding(Text(printable(shown)), (0, 0, 0, 2), expand=False))
+            answers = f"expected {survivor.expected!r}, got {survivor.actual!r}"
+            say(console, f"  on {survivor.input!r} {answers}")
 
 
-def _totals(certificate: Certificate) -> Iterable[str]:
-    names = (
-        ("wrong programs rejected", "true_negative"),
-        ("right programs accepted", "true_positive"),
-    )
-    for label, name in names:
-        rate: Rate | None = getattr(certificate, name)
-        if rate is None:
-            yield f"{label}: unknown"
-        else:
-            interval = "{:.1%} … {:.1%}".format(*rate.ci95) if rate.ci95 else "no interval"
-            yield f"{label}: {rate.rate:.1%} ({interval}), mean of {rate.n} problems"
-    if rates_of(certificate.problems):
-        rejected = sum(one.wrong_rejected for one in certificate.problems)
-        unknown = sum(one.unknown for one in certificate.problems)
-        yield f"{rejected} wrong programs rejected, {unknown} mutants unknown"
+def _print_rate(console: Console, label: str, rate: Rate | None) -> None:
+    if rate is None:
+        say(console, f"{label}: unknown")
+        return
+    interval = "{:.1%} … {:.1%}".format(*rate.ci95) if rate.ci95 else "no interval"
+    say(console, f"{label}: {rate.rate:.1%} ({interval}), mean of {rate.n} problems")

@@ -2,21 +2,16 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from services.cli.options import RunFolders
 from shared.errors import ConfigError, OutputError
 from shared.files import write_text
-
-if TYPE_CHECKING:
-    from services.cli.hacking import HackingReport
-    from shared.analysis.acceptance import AcceptanceReport
-    from shared.analysis.compare import ComparisonDocument
-    from shared.analysis.gate import GateReport
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="File for the results as JSON.")]
 
@@ -34,7 +29,7 @@ def compare(
     """Compare runs with the first one: differences, confidence intervals, detectable effects."""
     # Imported here because numpy takes long to import, and other commands do not need it.
     from services.cli import comparison_tables as tables
-    from services.cli.display import stdout_console
+    from services.cli.console import stdout_console
     from shared.analysis.compare import compare_runs, comparison_document, require_same_protocol
     from shared.analysis.runs import read_runs
 
@@ -60,18 +55,16 @@ def compare(
         if show_flips:
             tables.print_flips(console, one)
     if json_file:
-        write_json(json_file, comparison_document(comparisons))
+        write_json(json_file, asdict(comparison_document(comparisons)))
 
 
-def write_json(
-    path: Path, document: "ComparisonDocument | GateReport | AcceptanceReport | HackingReport"
-) -> None:
+def write_json(path: Path, document: Mapping[str, object]) -> None:
     """Write the results as JSON.
 
     Raises:
         OutputError: The file cannot be written.
     """
-    text = json.dumps(asdict(document), ensure_ascii=False, indent=2, allow_nan=False)
+    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
     try:
         write_text(path, text + "\n")
     except OSError as error:

@@ -6,8 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.display import printable
-from services.cli.layout import plain_table
+from services.cli.console import plain_table, say, shown
 from shared.analysis.catalogue import BY_KEY
 from shared.analysis.compare import Comparison, DatasetComparison, Pair, dataset_score
 from shared.analysis.gate import Finding, Outcome
@@ -27,9 +26,9 @@ def print_runs(console: Console, runs: Sequence[ComparedRun]) -> None:
     for run in runs:
         model = run.record.model
         named = f"{run.name}, model {model}" if model else run.name
-        _line(console, f"{run.label}  {run.place} ({named})")
+        say(console, f"{run.label}  {run.place} ({named})")
     for label, note in ((run.label, note) for run in runs for note in run.notes):
-        _line(console, f"{label}: {note}", "yellow")
+        say(console, f"{label}: {note}", "yellow")
 
 
 def print_notes(console: Console, comparison: Comparison) -> None:
@@ -38,11 +37,11 @@ def print_notes(console: Console, comparison: Comparison) -> None:
     Then how to make runs comparable that were judged otherwise.
     """
     for note in comparison.notes:
-        _line(console, note)
+        say(console, note)
     for doubt in comparison.doubts:
-        _line(console, f"{doubt}: it may differ", "yellow")
+        say(console, f"{doubt}: it may differ", "yellow")
     if comparison.remedy:
-        _line(console, comparison.remedy, "yellow")
+        say(console, comparison.remedy, "yellow")
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
@@ -52,7 +51,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     for one in comparison.datasets:
         _print_cut(console, one)
     for line in comparison.clustering:
-        _line(console, line)
+        say(console, line)
 
 
 def _comparison_table(comparison: Comparison) -> Table:
@@ -63,7 +62,7 @@ def _comparison_table(comparison: Comparison) -> Table:
     table = plain_table([*left, *numbers, "gained/lost"], left)
     for one in comparison.datasets:
         found, ratio = one.accepted_at_1, one.pass_ratio_mean
-        name, problems = _text(one.paired.dataset), str(found.problems)
+        name, problems = shown(one.paired.dataset), str(found.problems)
         table.add_row(name, _ACCEPTED, problems, *_cells(found), _flips(one))
         table.add_row("", _pass_ratio_name(one), "", *_cells(ratio), "")
     return table
@@ -80,7 +79,7 @@ def _pass_ratio_name(one: DatasetComparison) -> str:
 def _print_cut(console: Console, one: DatasetComparison) -> None:
     if bounds := one.pass_ratio_bounds:
         between = f"{points(bounds.worst.difference)} and {points(bounds.best.difference)}"
-        _line(
+        say(
             console,
             f"{one.paired.dataset}: cases of {one.paired.cut} of {len(one.paired.pairs)} pairs "
             f"were not run (judge.max_timeouts) and count as failed in the pass ratio; the exact "
@@ -92,7 +91,7 @@ def _print_cut(console: Console, one: DatasetComparison) -> None:
 def print_unpaired(console: Console, comparison: Comparison) -> None:
     """Print the data sets and samples that are not compared."""
     for unshared in comparison.unshared:
-        _line(console, f"{unshared.dataset}: only in {unshared.run}, not compared", "yellow")
+        say(console, f"{unshared.dataset}: only in {unshared.run}, not compared", "yellow")
     for one in comparison.datasets:
         _print_unpaired(console, comparison, one)
 
@@ -104,7 +103,7 @@ def print_flips(console: Console, comparison: Comparison) -> None:
     for one in comparison.datasets:
         for word, pairs in (("gained", one.paired.gained), ("lost", one.paired.lost)):
             for pair in pairs:
-                table.add_row(_text(one.paired.dataset), *_flip(pair, word))
+                table.add_row(shown(one.paired.dataset), *_flip(pair, word))
     console.print()
     if table.row_count:
         console.print(table)
@@ -126,7 +125,7 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
     for name in names:
         for run in runs:
             row = _overview_row(run, name, found.get((run.label, name)))
-            table.add_row(_text(name), *row)
+            table.add_row(shown(name), *row)
     console.print()
     console.print(table)
 
@@ -137,7 +136,7 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     for one in findings:
         cells = (one.dataset, one.rule, one.limit, one.found)
         outcome = Text(one.outcome, style=_OUTCOMES[one.outcome])
-        table.add_row(*(_text(cell) for cell in cells), outcome, _text(one.why))
+        table.add_row(*(shown(cell) for cell in cells), outcome, shown(one.why))
     console.print()
     console.print(table)
 
@@ -186,7 +185,7 @@ def _print_unpaired(console: Console, comparison: Comparison, one: DatasetCompar
     unpaired = one.paired.unpaired
     if unpaired.total:
         changed = f", of changed problems {unpaired.changed}" if unpaired.changed else ""
-        _line(
+        say(
             console,
             f"{one.paired.dataset}: {unpaired.total} samples unpaired "
             f"(only in {comparison.first.label} {unpaired.only_first}, only in "
@@ -198,11 +197,11 @@ def _print_unpaired(console: Console, comparison: Comparison, one: DatasetCompar
 
 def _flip(pair: Pair, word: str) -> list[Text]:
     return [
-        _text(pair.problem_id),
-        _text(str(pair.sample_index)),
+        shown(pair.problem_id),
+        shown(str(pair.sample_index)),
         Text(word, style="green" if word == "gained" else "red"),
-        _text(_verdict(pair.first)),
-        _text(_verdict(pair.second)),
+        shown(_verdict(pair.first)),
+        shown(_verdict(pair.second)),
     ]
 
 
@@ -210,12 +209,3 @@ def _verdict(verdict: SampleVerdict) -> str:
     detail = f" ({verdict.detail})" if verdict.detail else ""
     passed = f"{verdict.cases_passed}/{verdict.cases_total}{not_run_note(verdict.cases_not_run)}"
     return f"{verdict.final_status}{detail} {passed}"
-
-
-def _line(console: Console, line: str, style: str = "") -> None:
-    console.print(_text(line, style))
-
-
-def _text(text: str, style: str = "") -> Text:
-    """Text without markup, its control characters replaced, for the terminal."""
-    return Text("\n".join(map(printable, text.split("\n"))), style=style)

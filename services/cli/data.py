@@ -1,16 +1,36 @@
-"""`plumb data`: import, prepare, check and export data sets."""
+"""`plumb data`: prepare and check data sets, and find them in a training corpus."""
 
-from typing import Annotated
+import json
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Self
 
 import typer
+from rich.console import Console
 
-from services.cli.options import AllowUnlocked, ConfigFile, Overrides
-from services.data.config import LayoutKind, parse_dates
-from services.data.importer import import_dataset
-from services.training.export import Purpose, TestsForm
+from services.cli.console import plain_table, say, shown, stdout_console
+from services.cli.options import Overrides
+from services.cli.verification import SolutionJudge
+from services.data import check as checks
+from services.data.config import PrepareConfig, families_of
+from services.data.contamination.check import check_contamination
+from services.data.contamination.index import Part
+from services.data.contamination.report import ContaminationReport
+from services.data.manifests import replace_text
+from services.data.overlap.pairs import Overlap
+from services.data.prepare import pipeline
+from services.data.prepare.audit import describe_overlap
+from services.data.records import NO_PROBLEM, ProblemText, read_records, text_of
+from shared.config_files import load_document, validate_document
+from shared.data_lock import LOCK_NAME, differences, load_lock
 from shared.data_roles import DataRole
-
-app = typer.Typer(help="Prepare, check and export the data sets of a run.", no_args_is_help=True)
+from shared.datasets import check_exists, parquet_files
+from shared.errors import ConfigError, DataError, FindingsError, data_error
 
 DataConfigFile = Annotated[
     str | None, typer.Option("--config", help="YAML config, such as configs/data.yaml.")
@@ -18,56 +38,13 @@ DataConfigFile = Annotated[
 Allow = Annotated[
     str | None, typer.Option("--allow", help="File of reviewed overlaps, each with a reason.")
 ]
+_SHOWN = 20
+_LINE_EVERY = 5.0  # seconds
+# In the working directory, as commands name them, or else in the checkout.
+_PLACES = (Path("configs"), Path(__file__).resolve().parents[2] / "configs")
+_CONFIGS = ("data.yaml", "data_stricter.yaml")
 
 
-@app.callback()
-def data() -> None:
-    """Prepare, check and export the data sets of a run."""
-
-
-@app.command("import")
-def import_(
-    kind: Annotated[LayoutKind, typer.Argument(help="Layout of the source.")],
-    source: Annotated[str, typer.Option("--source", help="Published file or folder.")],
-    output: Annotated[str, typer.Option("--output", help="Folder, or a .parquet file.")],
-    name: Annotated[str | None, typer.Option("--name", help="Name of the data set.")] = None,
-    split: Annotated[str | None, typer.Option("--split", help="train, valid or test.")] = None,
-    ids: Annotated[str | None, typer.Option("--ids", help="MBPP: task ids, e.g. 11-210.")] = None,
-    include_generated: Annotated[
-        bool, typer.Option("--include-generated", help="CodeContests: add the generated tests.")
-    ] = False,
-    since: Annotated[
-        str | None, typer.Option("--since", help="LiveCodeBench: first day of a contest.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="LiveCodeBench: last day, e.g. 2025-01-31.")
-    ] = None,
-    role: Annotated[
-        DataRole, typer.Option("--role", help="train: models may be trained on it.")
-    ] = DataRole.EVAL,
-) -> None:
-    """Read a public file into DATASET.parquet."""
-    from services.cli.display import printable
-
-    result = import_dataset(
-        kind,
-        source,
-        output,
-        name=name,
-        split=split,
-        ids=ids,
-        include_generated=include_generated,
-        contest_dates=parse_dates(since, until),
-        role=role,
-    )
-    print(f"{result.path}: {result.problems} problems of {result.dataset}")
-    for row in result.dropped:
-        print(printable(f"{row.place}: dropped {row.problem_id}: {row.reason}"))
-    for line in result.findings:
-        print(printable(line))
-
-
-@app.command()
 def prepare(
     overrides: Overrides = None,
     config: DataConfigFile = None,
@@ -79,14 +56,33 @@ def prepare(
     ] = False,
 ) -> None:
     """Fetch, standardize, check and write all data sets, with manifests and the audit report."""
-    from services.cli.data_commands import prepare_sets
+    settings = _load(config, overrides or [], allow)
+    flag = ["--verify-solutions"] if verify_solutions else []
+    again = ["plumb", "data", "prepare", "--config", str(config), *flag, *(overrides or [])]
+    verifier = SolutionJudge(Path(settings.raw) / "solutions", settings.verify)
+    console = stdout_console()
+    with DataProgress(console) as progress:
+        prepared = pipeline.prepare(
+            settings,
+            progress,
+            offline=offline,
+            verifier=verifier if verify_solutions else None,
+            commands=[
+                shlex.join(again), f"plumb data check --config {shlex.quote(str(config))}"
+            ],  # the audit names them
+        )  # fmt: skip
+    _print_audit(console, prepared)
+    overlaps = prepared.audit.overlaps
+    _print_overlaps(console, overlaps[:_SHOWN])
+    if len(overlaps) > _SHOWN:
+        say(console, f"… and {len(overlaps) - _SHOWN:,} more pairs")
+    if overlaps:
+        raise FindingsError(
+            f"{len(overlaps)} pairs of problems of different sets overlap; see {prepared.report} "
+            f"and {pipeline.OVERLAPS} next to it, then remove or review them (--allow FILE)"
+        )
 
-    prepare_sets(
-        config, overrides or [], offline=offline, allow=allow, verify_solutions=verify_solutions
-    )
 
-
-@app.command()
 def check(
     files: Annotated[
         list[str] | None, typer.Argument(help="Prepared files or folders (default: the config's).")
@@ -95,12 +91,32 @@ def check(
     allow: Allow = None,
 ) -> None:
     """Check that prepared sets match lock and manifests, and do not overlap."""
-    from services.cli.data_commands import check_sets
+    families: Mapping[str, str] = {}
+    if files:
+        allow = allow or (None if config is None else _load(config, (), None).allow)
+        paths, manifests = _files(files), None
+    else:
+        settings = _load(config, (), allow)
+        allow, manifests = settings.allow, settings.manifests
+        paths = [f"{settings.output}/{name}.parquet" for name in settings.datasets]
+        families = families_of(settings.datasets)
+    checked = checks.check(paths, manifests, allow, families)
+    console = stdout_console()
+    for line in (*checked.differences, *checked.findings):
+        say(console, line)
+    _print_overlaps(console, checked.reviewed.open)
+    for stale in checked.reviewed.stale:
+        say(console, f"reviewed, but not found: {stale.a} and {stale.b}")
+    say(
+        console,
+        f"{checked.problems:,} problems of {len(paths)} sets: {len(checked.differences)} "
+        f"differences, {len(checked.reviewed.open)} overlaps, "
+        f"{len(checked.reviewed.allowed)} reviewed",
+    )
+    if not checked.ok:
+        raise FindingsError("the prepared sets have differences or open overlaps; see above")
 
-    check_sets(files or [], config, allow)
 
-
-@app.command()
 def contamination(
     data: Annotated[list[str], typer.Option("--data", help="Prepared files or folders.")],
     against: Annotated[list[str], typer.Option("--against", help="Training corpus; repeatable.")],
@@ -116,87 +132,242 @@ def contamination(
     ] = None,
 ) -> None:
     """Find problems in a training corpus, which may be larger than memory."""
-    from services.cli.data_commands import check_corpus
-
-    check_corpus(data, against, size=size, min_share=min_share, processes=processes, output=output)
-
-
-@app.command()
-def certify(
-    data: Annotated[
-        str, typer.Argument(metavar="SET", help="Prepared file, or the name of a known set.")
-    ],
-    overrides: Overrides = None,
-    programs: Annotated[
-        str | None,
-        typer.Option(
-            "--programs", help="JSONL of labelled programs: problem_id, completion, correct."
-        ),
-    ] = None,
-    mutants: Annotated[
-        int, typer.Option("--mutants", min=0, help="Mutants per problem, at most.")
-    ] = 40,
-    inputs: Annotated[
-        int, typer.Option("--inputs", min=0, help="Generated inputs per problem, at most.")
-    ] = 60,
-    seed: Annotated[int, typer.Option("--seed", help="Of the choice of mutants and inputs.")] = 0,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", help="Folder of the runs (default: data/certify/<set>)."),
-    ] = None,
-) -> None:
-    """Measure how often a set's tests reject wrong programs and accept right ones."""
-    from services.cli.certify import CertifyRequest, certify_set
-
-    certify_set(
-        CertifyRequest(
-            data=data,
-            programs=programs,
-            mutants=mutants,
-            inputs=inputs,
-            seed=seed,
-            output=output,
-            overrides=overrides or [],
+    if size < 2:
+        raise ConfigError(f"--ngram {size}: must be at least 2")
+    if not 0 <= min_share <= 1:
+        raise ConfigError(f"--min-share {min_share:g}: must be between 0 and 1")
+    problems = [problem for file in _files(data) for problem in _texts(file)]
+    console = stdout_console()
+    with DataProgress(console) as progress:
+        report = check_contamination(
+            problems,
+            against,
+            size=size,
+            min_share=min_share,
+            processes=max(1, processes or len(os.sched_getaffinity(0))),
+            progress=progress.bytes_read,
         )
-    )
-
-
-@app.command("export")
-def export_(
-    overrides: Overrides = None,
-    config: ConfigFile = None,
-    train: Annotated[
-        list[str] | None, typer.Option("--train", help="Prepared file or folder; repeatable.")
-    ] = None,
-    validation: Annotated[
-        list[str] | None, typer.Option("--validation", help="The same for validation.")
-    ] = None,
-    output: Annotated[str, typer.Option("--output", help="Folder for the files.")] = "",
-    tests: Annotated[
-        TestsForm, typer.Option("--tests", help="The service has the tests, or the file has them.")
-    ] = TestsForm.REFERENCE,
-    agent_name: Annotated[
-        str | None, typer.Option("--agent-name", help="verl's agent loop, such as tool_agent.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export.")] = False,
-    allow_unlocked: AllowUnlocked = False,
-    allow_eval: Annotated[
-        bool, typer.Option("--allow-eval", help="Accept evaluation data as training data.")
-    ] = False,
-) -> None:
-    """Write prepared sets as a trainer's files, with the prompts of a run's config."""
-    from services.cli.training_data import ExportRequest, export_training_data
-
-    export_training_data(
-        ExportRequest(
-            config=config,
-            overrides=overrides or [],
-            paths={Purpose.TRAIN: train or [], Purpose.VALIDATION: validation or []},
-            output=output,
-            tests=tests,
-            agent_name=agent_name,
-            force=force,
-            allow_unlocked=allow_unlocked,
-            allow_eval=allow_eval,
+    if output is not None:
+        replace_text(output, json.dumps(report.document(), ensure_ascii=False, indent=2) + "\n")
+    _print_contamination(console, report)
+    contaminated = sum(problem.contaminated for problem in report.problems)
+    if contaminated:
+        raise FindingsError(
+            f"{contaminated} of {len(problems)} problems are in the training corpus"
         )
+
+
+def _texts(file: str) -> list[ProblemText]:
+    problems = [text_of(record) for record in read_records(file)]
+    if not problems:
+        raise data_error(file, NO_PROBLEM)
+    return problems
+
+
+def _load(config: str | None, overrides: Sequence[str], allow: str | None) -> PrepareConfig:
+    if config is None:
+        raise ConfigError("no data sets to prepare: add --config configs/data.yaml")
+    settings = validate_document(PrepareConfig, load_document(config, overrides))
+    return settings.model_copy(update={"allow": allow or settings.allow})
+
+
+def _files(paths: Sequence[str]) -> list[str]:
+    return [file for path in paths for file in parquet_files(path)]
+
+
+# Public data sets by name
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSet:
+    """A prepared data set: its parquet file, and the lock that covers it."""
+
+    file: str
+    lock: str
+
+    @property
+    def intact(self) -> bool:
+        """Whether the file is there and is the one that was prepared."""
+        try:
+            check_exists(self.file)
+            check_exists(self.lock)
+        except DataError:
+            return False
+        return not differences(load_lock(self.lock), [self.file])
+
+
+def known_sets(names: Sequence[str], config: str | None) -> list[KnownSet]:
+    """Find data sets by name; those that are not there are fetched and prepared.
+
+    A set that ``plumb data prepare`` wrote is used. Otherwise each set has its own folder in
+    ``sets``, beside the output folder of its config.
+
+    Args:
+        names: Names in ``config``, or in ``configs/data.yaml`` and ``configs/data_stricter.yaml``.
+        config: A file as for ``plumb data prepare``, in place of those two.
+
+    Raises:
+        ConfigError: The config cannot be used, or a name is unknown or is that of training data.
+        DataError: A source cannot be used.
+    """
+    by_name = {
+        name: settings
+        for settings in reversed(list(_known_settings(config)))
+        for name in settings.datasets
+    }
+    for name in dict.fromkeys(names):
+        settings = by_name.get(name)
+        if settings is None or settings.datasets[name].role is DataRole.TRAIN:
+            cause = "is training data" if settings else "is not a known data set"
+            choices = [
+                other
+                for other, settings in by_name.items()
+                if settings.datasets[other].role is not DataRole.TRAIN
+            ]
+            raise ConfigError(
+                f"--dataset {name} {cause}; choose from {', '.join(choices)}, or describe your own "
+                "set in a file for --data-config"
+            )
+    return [_located(name, by_name[name]) for name in dict.fromkeys(names)]
+
+
+def _known_settings(config: str | None) -> Iterator[PrepareConfig]:
+    if config is not None:
+        yield validate_document(PrepareConfig, load_document(config, ()))
+        return
+    for name in _CONFIGS:
+        file = next((place / name for place in _PLACES if (place / name).is_file()), None)
+        if file is None:
+            raise ConfigError(f"no configs/{name} here; name a file of sets with --data-config")
+        yield validate_document(PrepareConfig, load_document(str(file), ()))
+
+
+def _located(name: str, settings: PrepareConfig) -> KnownSet:
+    parent = settings.output.rpartition("/")[0] or "."
+    beside = f"{parent}/sets/{name}"
+    manifests = f"{beside}/manifests"
+    for folder, locks in ((settings.output, settings.manifests), (beside, manifests)):
+        located = KnownSet(f"{folder}/{name}.parquet", f"{locks}/{LOCK_NAME}")
+        if located.intact:
+            return located
+    only = {name: settings.datasets[name]}
+    moved = {"datasets": only, "output": beside, "manifests": manifests}
+    console = stdout_console()
+    with DataProgress(console) as progress:
+        prepared = pipeline.prepare(settings.model_copy(update=moved), progress)
+    _print_audit(console, prepared)
+    return located
+
+
+# Output
+
+
+class DataProgress:
+    """Progress of one step after the other: a live line in a terminal, and a line at its end.
+
+    A file gets a line every five seconds. Other output may use the terminal between steps.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status = console.status("")  # of no effect on a file
+        self._step = ""
+        self._count = 0
+        self._shown_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._status.stop()
+
+    def begin(self, step: str) -> None:
+        self._step, self._count, self._shown_at = step, 0, time.monotonic()
+        self._status.update(shown(step))
+        self._status.start()
+
+    def advance(self) -> None:
+        self._count += 1
+        self._show(f"{self._count:,}")
+
+    def end(self, result: str) -> None:
+        self._status.stop()
+        say(self._console, f"{self._step}: {result}")
+
+    def bytes_read(self, done: int, total: int) -> None:
+        """Show the progress of reading a corpus, a separate step measured in bytes."""
+        if not self._step:
+            self.begin("reading the corpus")
+        share = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+        if done >= total:
+            self.end(share)
+        else:
+            self._show(share)
+
+    def _show(self, text: str) -> None:
+        if self._console.is_terminal:
+            self._status.update(shown(f"{self._step}: {text}"))
+        elif time.monotonic() - self._shown_at > _LINE_EVERY:
+            self._shown_at = time.monotonic()
+            say(self._console, f"{self._step}: {text} …")
+
+
+def _print_audit(console: Console, prepared: pipeline.Prepared) -> None:
+    """Print a row per data set, and the paths of report and lock."""
+    headings = ("data set", "rows", "dropped", "duplicates", "problems", "tests at fault")
+    table = plain_table(headings, ["data set"])
+    for dataset in prepared.audit.datasets:
+        at_fault = dataset.problems - dataset.quality.get("ok", 0)
+        numbers = (dataset.rows, len(dataset.dropped), len(dataset.removed), dataset.problems)
+        table.add_row(dataset.name, *(f"{number:,}" for number in (*numbers, at_fault)))
+    console.print(table)
+    for path in (prepared.report, prepared.lock):
+        say(console, path)
+
+
+def _print_overlaps(console: Console, overlaps: Sequence[Overlap]) -> None:
+    """Print pairs of problems with their similarities and excerpts."""
+    for overlap in overlaps:
+        pair = f"{overlap.a.name}  <->  {overlap.b.name}: {describe_overlap(overlap)}"
+        say(console, pair, "red")
+        excerpts = dict.fromkeys(filter(None, overlap.excerpts))
+        for excerpt in excerpts:
+            say(console, f"    {'both: ' if len(excerpts) == 1 else ''}{excerpt}")
+
+
+def _print_contamination(console: Console, report: ContaminationReport) -> None:
+    """Print each problem found in the corpus, the worst first, with a row per part found."""
+    hits = [problem for problem in report.problems if problem.documents]
+    table = plain_table(["problem", "part", "share", "best document", "documents"])
+    for problem in hits[:_SHOWN]:
+        name, documents = f"{problem.dataset}/{problem.problem_id}", f"{problem.documents:,}"
+        for part in problem.parts:
+            if part.hit is None:
+                continue
+            style = "red" if part.contaminated else ""
+            where = f"{part.hit.path}:{part.hit.row}"
+            cells = (name, part.part, f"{part.share:.0%}", where, documents)
+            table.add_row(*(shown(cell, style) for cell in cells))
+            name = documents = ""
+    if hits:
+        console.print(table)
+    if len(hits) > _SHOWN:
+        say(console, f"{len(hits) - _SHOWN:,} more; --output FILE has them all")
+    for path in report.skipped:
+        say(console, f"skipped, not a corpus format: {path}", "yellow")
+    unchecked = sum(len(problem.unchecked) for problem in report.problems)
+    if unchecked:
+        say(console, f"{unchecked:,} texts are missing or too short to check (--output FILE)")
+    counts = ", ".join(f"{report.count(part):,} by {part}" for part in Part)
+    contaminated = sum(problem.contaminated for problem in report.problems)
+    say(
+        console,
+        f"{report.documents:,} documents of {report.files:,} files, {report.bytes / 1e6:,.1f} MB: "
+        f"{contaminated:,} of {len(report.problems):,} problems contaminated ({counts}), "
+        f"{len(hits):,} found",
     )

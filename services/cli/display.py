@@ -1,7 +1,6 @@
 """Terminal output of a run: live progress (plain lines without a terminal), summary table."""
 
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,20 +12,18 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from rich.text import Text
 
+from services.cli.console import say, shown
 from shared import artifacts
 from shared.analysis.catalogue import MetricInfo, metrics_of
 from shared.analysis.statistics import Metrics
 from shared.finished_run import FinishedRun
 from shared.plan import RunPlan
-from shared.redaction import redact
 from shared.run_record import OutageReport, RunnerReport, RunRecord, WandbRecord
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
-_ENDLESS = 10**9  # columns
 _CORRECTED = "accepted_at_1_corrected"
 # In a container: where the page is published, and the command that copies FOLDER to the host.
 PAGE_VARIABLE = "PLUMBLINE_PAGE"
@@ -150,7 +147,7 @@ class ProgressDisplay:
         return RunnerReport(at=time.time(), seconds_left=left, outages=list(self._outages))
 
     def note(self, text: str) -> None:
-        self._console.print(Text(redact(text), style="yellow"), soft_wrap=True)
+        say(self._console, text, "yellow")
 
     def _judged(self) -> int:
         return sum(tally.judged for tally in self._tallies.values())
@@ -187,7 +184,7 @@ class ProgressDisplay:
                 table.add_column(width=bar)
         table.add_column("accepted so far", justify="right", no_wrap=True)
         for name, tally in self._tallies.items():
-            cells: list[RenderableType] = [Text(printable(name))]
+            cells: list[RenderableType] = [shown(name)]
             for done in (tally.generated, tally.judged):
                 cells.append(f"{done}/{tally.total}")
                 if bar:
@@ -205,24 +202,8 @@ class ProgressDisplay:
         ]
         text = "; ".join(parts)
         if text and text != self._last_text:
-            line = f"{printable(text)} ({self._pace()})"
-            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+            say(self._console, f"{text} ({self._pace()})")
         self._last_line, self._last_text = time.monotonic(), text
-
-
-def stdout_console() -> Console:
-    """The console of standard output.
-
-    A file or a pipe has no width: each text and each row of a table is one line there, so that what
-    a program reads does not depend on the length of a name.
-    """
-    console = Console(file=sys.stdout)
-    return console if console.is_terminal else Console(file=sys.stdout, width=_ENDLESS)
-
-
-def printable(text: str) -> str:
-    """Replace control characters, which text from data may have, for the terminal."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def print_summary(console: Console, run: FinishedRun) -> None:
@@ -232,36 +213,36 @@ def print_summary(console: Console, run: FinishedRun) -> None:
     record = run.record
     console.print()
     copy = os.environ.get(COPY_VARIABLE)
-    where = "copy the artifacts by" if copy else f"artifacts in {printable(record.output)}"
+    where = "copy the artifacts by" if copy else f"artifacts in {record.output}"
     judged = f"{record.samples_judged} of {record.samples} samples judged"
-    console.print(Text(f"{judged} in {record.active_seconds:.1f} s; {where}"))
+    say(console, f"{judged} in {record.active_seconds:.1f} s; {where}")
     if copy:
-        console.print(Text(f"  {copy.replace('FOLDER', printable(record.output))}"))
+        say(console, f"  {copy.replace('FOLDER', record.output)}")
     if page := os.environ.get(PAGE_VARIABLE):
-        console.print(Text(f"page of all runs: {page}"))
+        say(console, f"page of all runs: {page}")
     elif run.folder.exists(artifacts.REPORT):
         page = f"{run.folder.shown.rstrip('/')}/{artifacts.REPORT}"
-        console.print(Text(f"its page: {printable(page)}; `plumb view` shows all runs"))
+        say(console, f"its page: {page}; `plumb view` shows all runs")
     if limit := record.config.data.limit:
         part = f"a part of the data: the first {limit} problems of each set (data.limit)"
-        console.print(Text(part, style="yellow"))
+        say(console, part, "yellow")
     if stopped := record.stopped:
-        console.print(Text(printable(f"{stopped.described}; no baseline"), style="yellow"))
+        say(console, f"{stopped.described}; no baseline", "yellow")
     for line in _token_counts(record):
-        console.print(Text(line))
+        say(console, line)
     for name, tests in (record.certificates or {}).items():
         if tests.why_not:
             line = f"{name}: not corrected for its tests: {tests.why_not}"
-            console.print(Text(printable(line), style="yellow"))
+            say(console, line, "yellow")
     _print_canaries(console, record)
     _print_wandb(console, record.wandb)
 
 
 def _summary_table(run: FinishedRun) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(Text(printable(run.name)), overflow="fold", style="bold")
+    table.add_column(shown(run.name), overflow="fold", style="bold")
     for name in run.summary:
-        table.add_column(Text(printable(name)), justify="right", overflow="fold")
+        table.add_column(shown(name), justify="right", overflow="fold")
     found = list(run.summary.values())
     for metric in metrics_of(name for metrics in found for name in metrics):
         rare = metric.only_if
@@ -280,22 +261,16 @@ def _print_wandb(console: Console, wandb: WandbRecord | None) -> None:
         return
     if where := wandb.url or wandb.sync:
         kept = "" if wandb.url else "not uploaded; to upload: "
-        console.print(
-            f"Weights & Biases: {kept}{printable(where)}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        say(console, f"Weights & Biases: {kept}{where}")
     for error in filter(None, (wandb.online_error, wandb.offline_error)):
-        text = Text(f"Weights & Biases: {printable(error)}", style="yellow")
-        console.print(text, soft_wrap=True)
+        say(console, f"Weights & Biases: {error}", "yellow")
 
 
 def _token_counts(record: RunRecord) -> Iterator[str]:
-    """Say how many samples have token counts that are not an engine's."""
+    """Count how many samples have token counts that are not an engine's."""
     found = record.output_tokens_from
     if counted := found.get(TokenSource.TOKENIZER):
-        name = printable(record.tokenizer.name) if record.tokenizer else "a tokenizer"
+        name = record.tokenizer.name if record.tokenizer else "a tokenizer"
         yield f"output tokens of {counted} samples counted by us, with {name}"
     if estimated := found.get(TokenSource.ESTIMATE):
         yield f"output tokens of {estimated} samples estimated from their length"
@@ -313,10 +288,9 @@ def _print_canaries(console: Console, record: RunRecord) -> None:
     parts += [f"{unjudged} not judged"] if unjudged else []
     parts += [f"{unable} that the sandbox cannot run"] if unable else []
     parts += [f"{record.canaries.lost} rounds lost"] if record.canaries.lost else []
-    console.print(", ".join(parts), highlight=False, markup=False, soft_wrap=True)
+    say(console, ", ".join(parts))
     for line in record.distrust:
-        text = Text(f"untrusted: {printable(line)}", style="bold red")
-        console.print(text, soft_wrap=True)
+        say(console, f"untrusted: {line}", "bold red")
 
 
 def _row_cell(metrics: Metrics, metric: MetricInfo) -> str:

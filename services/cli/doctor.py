@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.display import printable, stdout_console
+from services.cli.console import printable, stdout_console
 from services.cli.embedded.stack import open_stack
 from services.cli.machine import CheckLine, Mark, check_machine
 from services.cli.options import (

@@ -13,7 +13,9 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError, RedisError
 from rich.console import Console
 
-from services.cli.display import ProgressDisplay, print_summary, stdout_console
+from services.cli.console import say, stdout_console
+from services.cli.display import ProgressDisplay, print_summary
+from services.cli.embedded.background import while_restarted
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
 from services.runner.outages import Check, JudgesCheck, OutageWatch
@@ -59,8 +61,6 @@ _SANDBOX_CHECKS = ("sandboxes", "judges", "none")
 # About one a second: more than fit into the patience of a connection. The Redis of an embedded run
 # has fewer, because nobody starts it again once its supervisor has given up.
 _RETRIES_OF_EXTERNAL = 1000
-# In which a service that died between the start of all and the session answers again.
-_RESTART_SECONDS = 60.0
 T = TypeVar("T")
 
 
@@ -124,7 +124,7 @@ def _execute(request: RunRequest) -> None:
     if _is_stopped(folder, force=request.force):
         finished = open_run(folder.url)
         print_summary(console, finished)
-        console.print("finished: it stopped early; --force starts over", highlight=False)
+        say(console, "finished: it stopped early; --force starts over")
         return
     with _display(request, console) as progress:
         progress.planned(request.plan)
@@ -158,7 +158,7 @@ def _execute(request: RunRequest) -> None:
         print_warnings(console, finished)
     if responses is not None:
         note = responses.write(finished, request.problems)
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
+        say(console, note)
     if finished.record.distrust:
         raise UntrustedRunError(_distrust(finished.record))
     if not finished.record.complete:
@@ -191,7 +191,7 @@ def _responses_file(request: RunRequest) -> "ResponsesFile | None":
 def _distrust(run: RunRecord) -> str:
     found = run.distrust
     shown = "; ".join(found[:3]) + ("; …" if len(found) > 3 else "")
-    return f"untrusted: {shown}; mend the sandbox, check it with plumb doctor, and judge again"
+    return f"untrusted: {shown}; fix the sandbox, check it with plumb doctor, and judge again"
 
 
 def _missing_verdicts(run: RunRecord) -> str:
@@ -264,7 +264,7 @@ def _services(
         sandboxes=given,
         meanwhile=_import_client if request.completions is None else lambda: None,
     ) as stack:
-        progress.page_at(stack.port_file("aggregator"))
+        progress.page_at(stack.page_port)
         for warning in stack.sandbox.warnings if stack.sandbox else ():
             progress.note(f"warning: {warning}")
         environment = stack.sandbox.environment if stack.sandbox else None
@@ -273,22 +273,10 @@ def _services(
             from services.runner.sandboxes import check_needs
 
             check = partial(check_needs, stack.sandbox_urls, needs, environment=environment)
-            asyncio.run(_watched(stack, partial(_of_restarted, check)))
+            asyncio.run(_watched(stack, while_restarted(check)))
         connecting = partial(asyncio.to_thread, connect, stack.redis_url)
-        redis = asyncio.run(_watched(stack, partial(_of_restarted, connecting)))
+        redis = asyncio.run(_watched(stack, while_restarted(connecting)))
         yield redis, stack
-
-
-async def _of_restarted(check: Callable[[], Awaitable[T]]) -> T:
-    """Ask a service of the stack, again if it has died since it was ready and is started again."""
-    give_up = time.monotonic() + _RESTART_SECONDS
-    while True:
-        try:
-            return await check()
-        except UnavailableError:
-            if time.monotonic() > give_up:
-                raise
-        await asyncio.sleep(0.1)
 
 
 async def _check_sandboxes(urls: Sequence[str], needs: Needs) -> None:
@@ -417,7 +405,7 @@ async def _open_source(
     urls = [own] if own else config.generation.base_urls
     async with _client(config, urls, None if own else _api_key(config)) as client:
         prompts = prompt_facts(request.problems, config)
-        model = await (_of_restarted(client.check) if own else client.check())
+        model = await (while_restarted(client.check) if own else client.check)()
         info = await client.info()
         _check_weights(config, info, progress)
         generator = {

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
-from services.cli.display import print_summary, printable, stdout_console
-from services.cli.layout import plain_table
+from services.cli.console import plain_table, say, shown, stdout_console
+from services.cli.display import print_summary
 from services.cli.options import RunFolder
 from services.cli.sample import ShownCases, print_sample, print_samples
 from services.exports import ExportFormat, export_samples, load_samples
@@ -50,26 +49,25 @@ def show(
     else:
         _print_run(console, finished)
     for torn in finished.skipped:
-        console.print(Text(printable(torn), style="yellow"))
+        say(console, torn, "yellow")
 
 
 def _print_run(console: Console, finished: FinishedRun) -> None:
     print_summary(console, finished)
-    table = plain_table(["", ""])
-    table.show_header = False
+    table = plain_table(["", ""], header=False)
     for name, value in _facts(finished.record).items():
-        table.add_row(name, Text(printable(str(value))))
+        table.add_row(name, shown(str(value)))
     console.print(table)
     for dataset in finished.record.datasets:
         sha256 = dataset.sha256 if not console.is_terminal else f"{dataset.sha256[:16]}…"
         line = f"{dataset.dataset}: {dataset.problems} problems, SHA-256 {sha256}"
-        console.print(Text(printable(line)))
+        say(console, line)
     if finished.record.distrust:
-        text = "untrusted: mend the sandbox and judge the completions again with plumb rejudge"
-        console.print(Text(text, style="yellow"))
+        text = "untrusted: fix the sandbox and judge the completions again with plumb rejudge"
+        say(console, text, "yellow")
     if not finished.record.complete:
         text = "incomplete: repeat the command to judge the rest"
-        console.print(Text(text, style="yellow"))
+        say(console, text, "yellow")
 
 
 def report(

@@ -1,5 +1,6 @@
 """`plumb gate`: release gate that checks a candidate run against a baseline run."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,7 @@ def gate(
         print_notes,
         print_runs,
     )
-    from services.cli.display import stdout_console
+    from services.cli.console import stdout_console
     from shared.analysis.compare import compare_runs
     from shared.analysis.gate import Outcome, evaluate
     from shared.analysis.gate_policy import read_policy
@@ -49,7 +50,7 @@ def gate(
     print_notes(console, comparison)
     print_findings(console, report.findings)
     if json_file:
-        write_json(json_file, report)
+        write_json(json_file, asdict(report))
     rules = f"{', '.join(report.deciding_rules())} (of {len(report.findings)} rules)"
     if report.outcome is Outcome.FAIL:
         raise FindingsError(f"no-go: {rules}")

@@ -1,18 +1,16 @@
 """`plumb hacking`: signs of reward hacking in a reward service's logs, or over runs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.console import Console
-from rich.text import Text
 
 from services.cli.compare import JsonFile, write_json
-from services.cli.display import printable, stdout_console
-from services.cli.layout import plain_table
+from services.cli.console import plain_table, say, shown, stdout_console
 from services.cli.options import run_folder
 from services.runner.problems import load_problems
 from shared.analysis.hacking import (
@@ -48,14 +46,6 @@ class _Line(BaseModel):
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
-class HackingReport:
-    """The figures of all steps; the alarms are those of the steps."""
-
-    limits: dict[Sign, float]
-    steps: list[StepFigures]
-
-
 def hacking(
     places: Annotated[
         list[str],
@@ -85,10 +75,10 @@ def hacking(
         raise DataError(f"{places[0]}: no answer to measure")
     _print_steps(console, steps)
     if json_file:
-        write_json(json_file, HackingReport(limits, steps))
+        write_json(json_file, {"limits": limits, "steps": [asdict(step) for step in steps]})
     alarms = [one for one in steps if one.alarms]
     if not alarms:
-        console.print(Text(f"no sign above its limit in {len(steps)} steps"))
+        say(console, f"no sign above its limit in {len(steps)} steps")
         return
     first = alarms[0]
     seen = sum(one.answers for one in steps[: steps.index(first) + 1])
@@ -155,7 +145,7 @@ def _lines(path: str) -> list[_Line]:
         raise damaged[0]
     if damaged:
         note = f"damaged lines left out: {len(damaged)}, the first: {damaged[0]}"
-        stdout_console().print(Text(printable(note), style="yellow"))
+        say(stdout_console(), note, "yellow")
     return found
 
 
@@ -195,7 +185,7 @@ def _traits(
         problems = load_problems(run.record.config.data, paths, allow_unlocked=True).problems
     except DataError as error:
         text = f"public tests and expected outputs are not known: {error}; name them with --data"
-        console.print(Text(printable(text), style="yellow"))
+        say(console, text, "yellow")
         return {}
     return {(one.dataset, one.problem_id): ProblemTraits.of(one) for one in problems}
 
@@ -206,7 +196,6 @@ def _print_steps(console: Console, steps: Sequence[StepFigures]) -> None:
     for place, one in enumerate(steps):
         if place >= len(steps) - _SHOWN or one.alarms:
             rates = ["–" if rate is None else f"{rate:.0%}" for rate in one.rates.values()]
-            alarms = Text("; ".join(one.alarms), style="bold red")
-            name = printable(str(one.step))
-            table.add_row(name, str(one.answers), *rates, f"{one.characters:.0f}", alarms)
+            cells = (str(one.step), str(one.answers), *rates, f"{one.characters:.0f}")
+            table.add_row(*map(shown, cells), shown("; ".join(one.alarms), "bold red"))
     console.print(table)

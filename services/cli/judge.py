@@ -1,6 +1,7 @@
-"""`plumb judge`: judge recorded completions."""
+"""`plumb judge` and `rejudge`: judge recorded completions, or those of a run again."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -12,36 +13,32 @@ from services.cli.options import (
     Embedded,
     Force,
     MethodName,
-    Output,
-    OutputDir,
     Overrides,
-    RunName,
-    SandboxUrl,
+    RunFolder,
     UseComputeScore,
     UseSubmit,
     default_data,
-    flags_as_overrides,
+    key_options,
     own_sandboxes,
     with_method,
     with_name,
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
-from services.runner.recorded import (
-    MatchedCompletions,
-    has_tests,
-    match_completions,
-    sample_indices,
-)
-from shared.config import Config, load_config
-from shared.config_files import overridden_keys
-from shared.errors import ConfigError
+from services.runner.recorded import RecordedSource, has_tests, match_completions, sample_indices
+from shared.completions import RecordedCompletion
+from shared.config import RULES, Config, load_config, validate_config
+from shared.config_files import overridden_keys, override_document
+from shared.errors import ConfigError, DataError
+from shared.finished_run import FinishedRun, open_run
 from shared.plan import make_plan
+from shared.run_record import ParentRun
 from shared.verl_translation import notices
 
 _MAX_NAMES = 5
 
 
+@key_options("name", "output", "output_dir", "sandbox_url")
 def judge(
     overrides: Overrides = None,
     data: Annotated[
@@ -55,32 +52,19 @@ def judge(
         ),
     ] = "",
     config: ConfigFile = None,
-    name: RunName = None,
-    output: Output = None,
     embedded: Embedded = False,
     force: Force = False,
     method: MethodName = None,
     use_submit_api: UseSubmit = False,
     use_compute_score: UseComputeScore = False,
     allow_unlocked: AllowUnlocked = False,
-    sandbox_url: SandboxUrl = None,
-    output_dir: OutputDir = None,
+    flags: Sequence[str] = (),
 ) -> None:
     """Judge recorded completions; the artifacts are those of a run."""
-    given = overrides or []
+    chosen = [*flags, *(overrides or [])]
     folder = ["output.dir=outputs/judge"] if config is None else []
-    flags = flags_as_overrides(
-        {
-            "--sandbox-url": ("sandbox.url", sandbox_url),
-            "--name": ("run.name", name),
-            "--output": ("output.dir", output),
-            "--output-dir": ("output.dir", output_dir),
-        },
-        given,
-    )
-    resolved = load_config(config, [*folder, *flags, *given])
-    resolved = with_name(resolved, overridden_keys([*flags, *given]))
-    resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
+    resolved = with_name(load_config(config, [*folder, *chosen]), overridden_keys(chosen))
+    resolved = with_method(resolved, method, use_submit_api, use_compute_score, overrides or [])
     completions = completions or resolved.data.completions
     if not completions:
         raise ConfigError("no completions: give --completions FILE")
@@ -89,54 +73,133 @@ def judge(
         paths = [completions] if has_tests(completions) else default_data()
     loaded = load_problems(resolved.data, paths, allow_unlocked=allow_unlocked)
     matched = match_completions(completions, loaded.problems, resolved)
-    sandboxes = own_sandboxes(resolved, [*flags, *given])
-    execute(_request(resolved, loaded, matched, completions, embedded, force, sandboxes))
+    notes = [*notices(resolved.run.verl_keys), *loaded.notes]
+    for names, subject in (
+        (matched.unknown, "completions of unknown problems"),
+        (matched.missing, "problems without a completion"),
+    ):
+        if names:
+            more = ", …" if len(names) > _MAX_NAMES else ""
+            notes.append(f"{len(names)} {subject}: {', '.join(names[:_MAX_NAMES])}{more}")
+    provenance = {
+        "completions": completions,
+        "completions_of_unknown_problems": len(matched.unknown),
+        "problems_without_completion": len(matched.missing),
+    }
+    request = _request(resolved, loaded, matched.by_sample, notes, provenance, embedded, force)
+    execute(replace(request, sandboxes=own_sandboxes(resolved, chosen)))
+
+
+@key_options("output")
+def rejudge(
+    run: RunFolder,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys that change.")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="Where the data files are now.")
+    ] = None,
+    embedded: Annotated[
+        bool,
+        typer.Option(
+            "--embedded/--no-embedded",
+            help="Start Redis, sandbox, judges and aggregator for this run (the default).",
+        ),
+    ] = True,
+    force: Force = False,
+    method: MethodName = None,
+    use_submit_api: UseSubmit = False,
+    use_compute_score: UseComputeScore = False,
+    allow_unlocked: AllowUnlocked = False,
+    flags: Sequence[str] = (),
+) -> None:
+    """Judge the completions of a run again, with another method or other limits."""
+    parent = open_run(run)
+    record = parent.record
+    if record.stopped:
+        raise DataError(
+            f"{parent.folder.shown} {record.stopped.described}; rejudge a run of all problems"
+        )
+    config = _config(parent, f"{run.rstrip('/')}_rejudged", [*flags, *(overrides or [])])
+    config = with_method(config, method, use_submit_api, use_compute_score, overrides or [])
+    paths = data or record.data_files or config.data.eval_files
+    loaded = load_problems(config.data, paths, allow_unlocked=allow_unlocked)
+    names: set[tuple[str, str]] = set()
+    completions = RecordedSource()
+    fields = set(RecordedCompletion.model_fields)
+    for generation in parent.generations():
+        names.add((generation.dataset, generation.problem_id))
+        if generation.error is None:
+            recorded = RecordedCompletion.model_validate(generation.model_dump(include=fields))
+            completions.add(generation.sample, recorded)
+    _check_data(parent, loaded, names)
+    notes = [*loaded.notes, *(f"left out: {line}" for line in parent.skipped)]
+    lineage = ParentRun(
+        run=record.run,
+        output=parent.folder.shown,
+        not_generated=record.samples - len(completions.hashes),
+    )
+    # The provenance of the completions is the parent's.
+    inherited = ("model", "generator", "prompts", "system_prompt")
+    provenance = {"parent": lineage, **{name: getattr(record, name) for name in inherited}}
+    execute(_request(config, loaded, completions, notes, provenance, embedded, force))
 
 
 def _request(
     config: Config,
     loaded: LoadedProblems,
-    matched: MatchedCompletions,
-    completions: str,
+    completions: RecordedSource,
+    notes: Sequence[str],
+    provenance: Mapping[str, object],
     embedded: bool,
     force: bool,
-    sandboxes: Sequence[str],
 ) -> RunRequest:
-    indices = sample_indices(matched.by_sample.hashes)
-    answered = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
-    check_judging(config, answered)
+    """A run of the problems that have completions; ``provenance`` is added to that of the data."""
+    indices = sample_indices(completions.hashes)
+    problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
+    check_judging(config, problems)
     return RunRequest(
         config=config,
-        problems=answered,
-        plan=make_plan(answered, lambda p: indices[p.dataset, p.problem_id]),
+        problems=problems,
+        plan=make_plan(problems, lambda problem: indices[problem.dataset, problem.problem_id]),
         embedded=embedded,
         force=force,
-        completions=matched.by_sample,
+        completions=completions,
         source="recorded",
-        sandboxes=sandboxes,
-        provenance=loaded.provenance.model_copy(
-            update={
-                "completions": completions,
-                "completions_of_unknown_problems": len(matched.unknown),
-                "problems_without_completion": len(matched.missing),
-            }
-        ),
-        notes=[*notices(config.run.verl_keys), *loaded.notes, *_notes(matched)],
+        provenance=loaded.provenance.model_copy(update=provenance),
+        notes=notes,
     )
 
 
-def _notes(matched: MatchedCompletions) -> list[str]:
-    notes = []
-    if matched.unknown:
-        notes.append(
-            f"{len(matched.unknown)} completions of unknown problems: {_preview(matched.unknown)}"
-        )
-    if matched.missing:
-        notes.append(
-            f"{len(matched.missing)} problems without a completion: {_preview(matched.missing)}"
-        )
-    return notes
+def _config(parent: FinishedRun, output: str, overrides: Sequence[str]) -> Config:
+    """The parent's config with the overrides."""
+    document = parent.record.config.model_dump(mode="json")
+    document["run"]["name"] = ""
+    document["output"] |= {"dir": output}
+    document["data"]["output_path"] = None  # the file there is the parent's
+    document["judge"]["rules"] = RULES
+    return validate_config(override_document(document, overrides))
 
 
-def _preview(names: list[str]) -> str:
-    return ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+def _check_data(parent: FinishedRun, loaded: LoadedProblems, names: set[tuple[str, str]]) -> None:
+    """Check that the parent's problems, which may be a subset of the data, have not changed.
+
+    Raises:
+        DataError: A problem is missing, or prompts or tests have changed.
+    """
+    problems = {(problem.dataset, problem.problem_id): problem for problem in loaded.problems}
+    for dataset, problem_id in sorted(names - problems.keys()):
+        raise DataError(
+            f"{parent.folder.url}: problem {problem_id!r} of {dataset} is not in the data; give "
+            "the data of that run with --data"
+        )
+    judged = [problem for name, problem in problems.items() if name in names]
+    hashes = {plan.name: plan.sha256 for plan in make_plan(judged, lambda _: ()).datasets}
+    for before in parent.record.datasets:
+        name = before.dataset
+        if name in hashes and hashes[name] != before.sha256:
+            raise DataError(
+                f"{parent.folder.url}: {name} has other prompts, tests or problems now (SHA-256 "
+                f"{hashes[name][:12]}…, was {before.sha256[:12]}…); give the data of that run "
+                "with --data"
+            )

@@ -1,9 +1,11 @@
 """Command-line options shared by several commands."""
 
+import inspect
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_args
 
 import typer
 from pydantic import ValidationError
@@ -82,10 +84,6 @@ Model = Annotated[
 DataPaths = Annotated[
     list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
 ]
-RunName = Annotated[
-    str | None, typer.Option("--name", help="Name of the run, and of its folder in outputs/.")
-]
-Output = Annotated[str | None, typer.Option("--output", help="Folder of the run's artifacts.")]
 ConfigFile = Annotated[str | None, typer.Option("--config", help="YAML file of the run.")]
 
 
@@ -103,6 +101,83 @@ Overrides = Annotated[
         autocompletion=_complete_keys,
     ),
 ]
+_SCRIPTS = "Flags as in verl's scripts (with - or _)"
+_SHORT = "Short for keys of the config"
+_ROLLOUT = "actor_rollout_ref.rollout"
+
+
+class KeyOption(NamedTuple):
+    """An option that is short for a key of the config."""
+
+    key: str
+    kind: type[str | int | float]
+    help: str
+    panel: str | None = None
+
+
+_KEY_OPTIONS = {
+    "name": KeyOption("run.name", str, "Name of the run, and of its folder in outputs/."),
+    "output": KeyOption("output.dir", str, "Folder of the run's artifacts."),
+    "limit": KeyOption("data.limit", int, "Only the first N problems of each data set.", _SHORT),
+    "n": KeyOption(f"{_ROLLOUT}.n", int, "Answers per problem, for pass@k.", _SHORT),
+    "temperature": KeyOption(
+        f"{_ROLLOUT}.temperature", float, "Of sampling; 0 (default) is greedy.", _SHORT
+    ),
+    "top_p": KeyOption(f"{_ROLLOUT}.top_p", float, "Nucleus sampling.", _SHORT),
+    "max_tokens": KeyOption(f"{_ROLLOUT}.response_length", int, "Tokens of an answer.", _SHORT),
+    "rollout": KeyOption(f"{_ROLLOUT}.name", str, "Engine: vllm or sglang.", _SCRIPTS),
+    "tensor_parallel_size": KeyOption(
+        f"{_ROLLOUT}.tensor_model_parallel_size", int, "GPUs per replica.", _SCRIPTS
+    ),
+    "n_gpus": KeyOption("trainer.n_gpus_per_node", int, "GPUs per node.", _SCRIPTS),
+    "sandbox_url": KeyOption("sandbox.url", str, "The sandbox.", _SCRIPTS),
+    "output_dir": KeyOption("output.dir", str, "As --output.", _SCRIPTS),
+    "max_concurrent_requests": KeyOption(
+        "generation.concurrency", int, "Requests to the generator in flight.", _SCRIPTS
+    ),
+}
+Command = Callable[..., None]
+
+
+def key_options(*names: str) -> Callable[[Command], Command]:
+    """Add options that are short for config keys to a command, by default all.
+
+    The command gets them as overrides, in the parameter ``flags``.
+    """
+
+    names = names or tuple(_KEY_OPTIONS)
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command)
+        own = [one for one in signature.parameters.values() if one.name != "flags"]
+        added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None,
+                                   annotation=_annotation(name)) for name in names]  # fmt: skip
+
+        @wraps(command)
+        def wrapped(*arguments: object, **values: Any) -> None:  # noqa: ANN401 - any option's value
+            flags = {_flag(name): (_KEY_OPTIONS[name].key, values.pop(name, None))
+                     for name in names}  # fmt: skip
+            overrides = flags_as_overrides(flags, values.get("overrides") or [])
+            command(*arguments, flags=overrides, **values)
+
+        parameters = [*own, *added]
+        wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {one.name: one.annotation for one in parameters}
+        return wrapped
+
+    return decorate
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _annotation(name: str) -> object:
+    option = _KEY_OPTIONS[name]
+    declared = typer.Option(_flag(name), help=option.help, rich_help_panel=option.panel)
+    return Annotated[option.kind | None, declared]
+
+
 MethodName = Annotated[
     str | None,
     typer.Option(
@@ -116,61 +191,6 @@ UseSubmit = Annotated[
 ]
 UseComputeScore = Annotated[
     bool, typer.Option("--use-compute-score", help="Judge by verl's rules.")
-]
-_SCRIPTS = "Flags as in verl's scripts (with - or _)"
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        "--rollout",
-        rich_help_panel=_SCRIPTS,
-        help="Engine: vllm or sglang.",
-    ),
-]
-TensorParallelSize = Annotated[
-    int | None,
-    typer.Option("--tensor-parallel-size", rich_help_panel=_SCRIPTS, help="GPUs per replica."),
-]
-GpusPerNode = Annotated[
-    int | None, typer.Option("--n-gpus", rich_help_panel=_SCRIPTS, help="GPUs per node.")
-]
-SandboxUrl = Annotated[
-    str | None, typer.Option("--sandbox-url", rich_help_panel=_SCRIPTS, help="The sandbox.")
-]
-OutputDir = Annotated[
-    str | None, typer.Option("--output-dir", rich_help_panel=_SCRIPTS, help="As --output.")
-]
-MaxConcurrentRequests = Annotated[
-    int | None,
-    typer.Option(
-        "--max-concurrent-requests",
-        rich_help_panel=_SCRIPTS,
-        help="Requests to the generator in flight.",
-    ),
-]
-_SHORT = "Short for keys of the config"
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit", min=1, rich_help_panel=_SHORT, help="Only the first N problems of each data set."
-    ),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option("--n", min=1, rich_help_panel=_SHORT, help="Answers per problem, for pass@k."),
-]
-Temperature = Annotated[
-    float | None,
-    typer.Option(
-        "--temperature", min=0, rich_help_panel=_SHORT, help="Of sampling; 0 (default) is greedy."
-    ),
-]
-TopP = Annotated[
-    float | None,
-    typer.Option("--top-p", min=0, max=1, rich_help_panel=_SHORT, help="Nucleus sampling."),
-]
-MaxTokens = Annotated[
-    int | None,
-    typer.Option("--max-tokens", min=1, rich_help_panel=_SHORT, help="Tokens of an answer."),
 ]
 AllowUnlocked = Annotated[
     bool,
@@ -232,7 +252,7 @@ def with_method(
     """Apply the flags that choose a method.
 
     Raises:
-        ConfigError: Unknown method, or more than one.
+        ConfigError: Unknown method, more than one, or one that contradicts other judge settings.
     """
     flags = {"submit": submit, "compute_score": compute_score}
     chosen = {*([name] if name else []), *(method for method, given in flags.items() if given)}
@@ -240,34 +260,16 @@ def with_method(
         raise ConfigError(f"give one method, not {' and '.join(sorted(chosen))}")
     if not chosen:
         return config
-    method = method_named(chosen.pop())
+    (method,) = chosen
+    if method not in get_args(Method):
+        choices = ", ".join(get_args(Method))
+        raise ConfigError(f"unknown method {method!r}; choose one of {choices}")
     flags_as_overrides({"method": ("judge.method", method)}, overrides)
-    return judged_by(config, method)
-
-
-def judged_by(config: Config, method: Method) -> Config:
-    """The config with another judging method.
-
-    Raises:
-        ConfigError: The method does not go with the other judge settings.
-    """
     try:
-        judge = config.judge.with_method(method)
+        judge = config.judge.with_method(cast(Method, method))
     except ValidationError as error:
         raise ConfigError(f"method {method}: judge.{describe(error)}") from None
     return config.model_copy(update={"judge": judge})
-
-
-def method_named(name: str) -> Method:
-    """Check the name of a method.
-
-    Raises:
-        ConfigError: Unknown method.
-    """
-    methods = get_args(Method)
-    if name not in methods:
-        raise ConfigError(f"unknown method {name!r}; choose one of {', '.join(methods)}")
-    return cast(Method, name)
 
 
 def own_sandboxes(config: Config, overrides: Sequence[str]) -> list[str]:

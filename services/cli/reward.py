@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from services.cli.display import printable, stdout_console
-from services.cli.embedded.services import reward_launch
+from services.cli.console import say, stdout_console
+from services.cli.embedded.services import reward_service
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.interrupts import sigterm_as_interrupt
 from services.cli.options import ConfigFile, Overrides
@@ -19,7 +19,6 @@ from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.datasets import check_exists
 from shared.errors import ConfigError, ServiceError
-from shared.redaction import redact
 from shared.verl_translation import notices
 
 PORT = 8090
@@ -52,7 +51,7 @@ def reward(
         )
     resolved = load_config(config, overrides or [])
     paths = [_absolute(path) for path in data or resolved.data.eval_files]
-    launch = partial(reward_launch, resolved, data=paths, port=port)
+    service = partial(reward_service, config=resolved, data=paths, port=port)
     for path in paths:
         check_exists(path)
     if port and _listens(port):
@@ -64,7 +63,7 @@ def reward(
     with (
         sigterm_as_interrupt(),
         suppress(KeyboardInterrupt),
-        open_stack(resolved, folder, force=force, generator=False, reward=launch) as stack,
+        open_stack(resolved, folder, force=force, generator=False, reward=service) as stack,
     ):
         _announce(stack, paths, notices(resolved.run.verl_keys))
         asyncio.run(stack.watch())
@@ -72,17 +71,17 @@ def reward(
 
 
 def _announce(stack: EmbeddedStack, data: Sequence[str], notes: Sequence[str]) -> None:
-    """Print the address, then what the service knows and where it tells more."""
+    """Print the address, then its data and its logs."""
     # Not wrapped by the console: scripts read it.
     print(f"reward service at {stack.reward_url}", flush=True)
     console = stdout_console()
     for warning in stack.sandbox.warnings if stack.sandbox else ():
-        console.print(f"warning: {warning}", highlight=False, markup=False)
+        say(console, f"warning: {warning}")
     for note in notes:
-        console.print(printable(redact(note)), highlight=False, markup=False, soft_wrap=True)
-    known = ", ".join(data) or "none, so only inline tests are judged (--data)"
-    for line in (f"data: {known}", f"logs: {stack.folder / 'logs'}", "Ctrl-C stops it"):
-        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+        say(console, note)
+    files = ", ".join(data) or "none, so only inline tests are judged (--data)"
+    for line in (f"data: {files}", f"logs: {stack.folder / 'logs'}", "Ctrl-C stops it"):
+        say(console, line)
 
 
 def _listens(port: int) -> bool:

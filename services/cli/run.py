@@ -15,27 +15,14 @@ from services.cli.options import (
     ConfigFile,
     DataPaths,
     Embedded,
-    Engine,
     Force,
-    GpusPerNode,
-    Limit,
-    MaxConcurrentRequests,
-    MaxTokens,
     MethodName,
     Model,
-    Output,
-    OutputDir,
     Overrides,
-    RunName,
-    Samples,
-    SandboxUrl,
-    Temperature,
-    TensorParallelSize,
-    TopP,
     UseComputeScore,
     UseSubmit,
     default_data,
-    flags_as_overrides,
+    key_options,
     own_sandboxes,
     run_folder,
     server_and_data,
@@ -62,6 +49,7 @@ if TYPE_CHECKING:
 _ROLLOUT = "actor_rollout_ref.rollout"
 
 
+@key_options()
 def run(
     overrides: Overrides = None,
     config: ConfigFile = None,
@@ -79,25 +67,12 @@ def run(
         str | None,
         typer.Option("--data-config", help="Data sets of --dataset, as for plumb data prepare."),
     ] = None,
-    name: RunName = None,
-    output: Output = None,
     embedded: Embedded = False,
     force: Force = False,
-    limit: Limit = None,
-    n: Samples = None,
-    temperature: Temperature = None,
-    top_p: TopP = None,
-    max_tokens: MaxTokens = None,
     method: MethodName = None,
     use_submit_api: UseSubmit = False,
     use_compute_score: UseComputeScore = False,
     allow_unlocked: AllowUnlocked = False,
-    rollout: Engine = None,
-    tensor_parallel_size: TensorParallelSize = None,
-    n_gpus: GpusPerNode = None,
-    sandbox_url: SandboxUrl = None,
-    output_dir: OutputDir = None,
-    max_concurrent_requests: MaxConcurrentRequests = None,
     until_decided: Annotated[
         Path | None,
         typer.Option("--until-decided", help="Stop when this policy is decided (YAML)."),
@@ -105,37 +80,17 @@ def run(
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="Run that --until-decided compares with.")
     ] = None,
+    flags: Sequence[str] = (),
 ) -> None:
     """Generate completions for every problem, judge them and write the artifacts."""
     if base_url is None and not embedded:
         base_url = split_urls(os.environ.get("GENERATOR_URLS", "")) or None
     given = overrides or []
-    flags = flags_as_overrides(
-        {
-            "--rollout": ("actor_rollout_ref.rollout.name", rollout),
-            "--tensor-parallel-size": (
-                "actor_rollout_ref.rollout.tensor_model_parallel_size",
-                tensor_parallel_size,
-            ),
-            "--n-gpus": ("trainer.n_gpus_per_node", n_gpus),
-            "--sandbox-url": ("sandbox.url", sandbox_url),
-            "--name": ("run.name", name),
-            "--output": ("output.dir", output),
-            "--output-dir": ("output.dir", output_dir),
-            "--max-concurrent-requests": ("generation.concurrency", max_concurrent_requests),
-            "--limit": ("data.limit", limit),
-            "--n": (f"{_ROLLOUT}.n", n),
-            "--temperature": (f"{_ROLLOUT}.temperature", temperature),
-            "--top-p": (f"{_ROLLOUT}.top_p", top_p),
-            "--max-tokens": (f"{_ROLLOUT}.response_length", max_tokens),
-        },
-        given,
-    )
     fetched, locks = _known(dataset or [], data_config)
     options = [*server_and_data(base_url, [*(data or []), *fetched]), *locks]
     resolved = load_config(config, [*options, *flags, *given])
     if (
-        rollout is not None
+        f"{_ROLLOUT}.name" in overridden_keys(flags)
         and resolved.generation.backend == "openai"
         and not (resolved.generation.base_urls or "generation.backend" in overridden_keys(given))
     ):
@@ -207,7 +162,7 @@ def _known(names: list[str], config: str | None) -> tuple[list[str], list[str]]:
             raise ConfigError("--data-config describes the sets of --dataset; name one of them")
         return [], []
     # Imported here because the libraries that prepare data take seconds to import.
-    from services.cli.known_sets import known_sets
+    from services.cli.data import known_sets
 
     found = known_sets(names, config)
     locks = {one.lock for one in found}

@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from services.cli.display import printable, stdout_console
-from services.cli.layout import plain_table
+from services.cli.console import plain_table, printable, stdout_console
 from services.cli.trend import Change, changes
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun, open_runs

@@ -8,8 +8,7 @@ from enum import StrEnum
 from rich.console import Console
 from rich.text import Text
 
-from services.cli.display import printable
-from services.cli.layout import plain_table
+from services.cli.console import plain_table, printable, say, shown
 from shared import artifacts
 from shared.case_records import failed
 from shared.errors import ConfigError
@@ -85,10 +84,9 @@ def print_sample(console: Console, run: FinishedRun, name: str, cases: ShownCase
         f" {verdict.final_status} ", _STYLES.get(verdict.final_status, "red") + " reverse"
     )
     _heading(console, Text.assemble(printable(verdict.sample.key), "  ", status))
-    table = plain_table(["", ""])
-    table.show_header = False
+    table = plain_table(["", ""], header=False)
     for label, value in _facts(verdict, generation, outline):
-        table.add_row(label, Text(printable(value)))
+        table.add_row(label, shown(value))
     console.print(table)
     _print_messages(console, outline)
     language = run.record.config.judge.for_dataset(verdict.dataset).language
@@ -106,11 +104,11 @@ def print_samples(console: Console, run: FinishedRun, status: FinalStatus) -> No
     for one in run.verdicts():
         if one.final_status is status:
             cells = (one.sample.key, _passed(one), _reason(one))
-            table.add_row(*(Text(printable(cell)) for cell in cells))
+            table.add_row(*map(shown, cells))
     if table.row_count:
         console.print(table)
     else:
-        console.print(f"no sample is {status}", highlight=False)
+        say(console, f"no sample is {status}")
 
 
 def _facts(

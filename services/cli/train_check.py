@@ -1,10 +1,8 @@
 """`plumb train-check`: compare a trainer's configuration with the protocol of a run."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 from urllib.error import HTTPError
 from urllib.request import Request
@@ -15,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.display import printable, stdout_console
+from services.cli.compare import JsonFile, write_json
+from services.cli.console import printable, stdout_console
 from services.cli.options import run_folder
 from services.training.comparison import (
     compare,
@@ -28,8 +27,7 @@ from services.training.findings import Finding, Kind
 from services.training.mistakes import find_mistakes
 from services.training.trainer_config import TrainerConfig, read_trainer_config
 from shared.datasets import read_datasets
-from shared.errors import FindingsError, OutputError, ServiceError
-from shared.files import write_text
+from shared.errors import FindingsError, ServiceError
 from shared.finished_run import open_run
 from shared.process_environment import open_directly
 from shared.protocol import shown
@@ -72,9 +70,7 @@ def train_check(
     no_files: Annotated[
         bool, typer.Option("--no-files", help="Leave out the data files, which are elsewhere.")
     ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="File for the findings as JSON.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Compare a trainer's config with a run; exit code 0: no mistake or difference, 1: some."""
     config = read_trainer_config(trainer)
@@ -84,7 +80,7 @@ def train_check(
     console = stdout_console()
     _print(console, findings)
     if json_file:
-        _write(json_file, findings)
+        write_json(json_file, {"findings": [asdict(one) for one in findings]})
     counts = {kind: sum(one.kind is kind for one in findings) for kind in Kind}
     if counts[Kind.MISTAKE] or counts[Kind.DIFFERENCE]:
         raise FindingsError(
@@ -162,14 +158,3 @@ def _values(finding: Finding) -> list[str]:
     values = {"trainer": finding.trainer, "run": finding.run}
     known = [f"{name}: {shown(value, 40)}" for name, value in values.items() if value is not None]
     return [", ".join(known)] if known else []
-
-
-def _write(path: Path, findings: list[Finding]) -> None:
-    document = {"findings": [asdict(one) for one in findings]}
-    try:
-        write_text(path, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
-    except OSError as error:
-        cause = error.strerror or error
-        raise OutputError(
-            f"cannot write {path}: {cause}; name a file in a folder that exists"
-        ) from None

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.display import printable
+from services.cli.console import printable
 from shared.redaction import redact_address
 
 PORT = 8070

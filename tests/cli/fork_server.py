@@ -13,9 +13,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
+
+from services.cli.commands import COMMANDS, DATA_COMMANDS, LazyCommand
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = str(ROOT / "services" / "cli" / "__main__.py")
@@ -110,8 +112,7 @@ def _serve(control: socket.socket) -> None:
                     return
                 command = json.loads(request)
                 if command[0][:1] == ["data"]:
-                    for module in _FOR_DATA:
-                        import_module(module)
+                    _import(DATA_COMMANDS)
                 process = os.fork()
                 if not process:
                     control.close()
@@ -148,18 +149,12 @@ def _become_command(request: list, descriptors: list[int]) -> None:
     main()
 
 
-# Modules that `plumb data` imports late.
-_FOR_DATA = ("services.cli.data_commands", "services.cli.training_data")
-
-
-def _import_commands() -> None:
-    from services.cli.commands import COMMANDS
-
-    for command in COMMANDS.values():
-        import_module(command.target.partition(":")[0])
+def _import(commands: Mapping[str, LazyCommand]) -> None:
+    for command in commands.values():
+        command.load()
 
 
 if __name__ == "__main__":
-    _import_commands()
+    _import(COMMANDS)
     with socket.socket(fileno=int(sys.argv[1])) as control:
         _serve(control)

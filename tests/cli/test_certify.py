@@ -121,7 +121,7 @@ def test_mutants_have_time_by_the_slowest_of_their_originals(tmp_path, monkeypat
         writer.add(Record(problem("p", "small", ground_truth=truth), tuple(right[::-1])))
     monkeypatch.setattr(certify, "SolutionJudge", _Accepted)
     monkeypatch.setattr(_Accepted, "asked", {}, raising=False)
-    certify.certify_set(certify.CertifyRequest(str(file), None, 10, 10, 0, str(tmp_path), ()))
+    certify.certify(str(file), mutants=10, inputs=10, output=str(tmp_path))
     limits = {one.problem.extra_info for one in _Accepted.asked["mutants"]}
     assert [json.loads(limit)["time_limit"] for limit in limits] == [4.0]
 
@@ -133,7 +133,7 @@ def test_a_set_that_no_run_could_read_is_refused(tmp_path, truths):
         for truth in truths:
             writer.add(Record(problem("p", "small", ground_truth=truth)))
     with pytest.raises(DataError, match=rf"small.parquet: row {len(truths)}"):
-        certify.certify_set(certify.CertifyRequest(file, None, 1, 1, 0, str(tmp_path), ()))
+        certify.certify(file, mutants=1, inputs=1, output=str(tmp_path))
 
 
 def test_programs_with_other_numbers_tests_or_limits_are_another_run(tmp_path, monkeypatch):

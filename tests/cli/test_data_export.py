@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.data import app
+from services.cli.commands import data_app
 from services.data.records import write_dataset
 from shared.config import load_config
 from shared.datasets import read_dataset
@@ -40,7 +40,7 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def export(output: Path, *options: str) -> Done:
     arguments = ["export", "--config", CONFIG, "--output", str(output), *options]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(data_app, arguments)
     error = result.exception
     if isinstance(error, PlumblineError):
         return Done(error.exit_code, result.stdout, str(error))
@@ -176,7 +176,7 @@ def imported(folder: Path, *options: str) -> str:
     """A set of the demo's problems that was imported with the given role."""
     source = ROOT / "demo/problems/codecontests_valid.jsonl"
     done = CliRunner().invoke(
-        app, ["import", "jsonl", "--source", str(source), "--output", str(folder), *options]
+        data_app, ["import", "jsonl", "--source", str(source), "--output", str(folder), *options]
     )
     assert done.exit_code == 0, done.exception
     (file,) = folder.glob("*.parquet")

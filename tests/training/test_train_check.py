@@ -11,7 +11,7 @@ import yaml
 from pydantic import JsonValue
 from typer.testing import CliRunner
 
-from services.cli.data import app as data_app
+from services.cli.commands import data_app
 from services.cli.train_check import train_check
 from shared.config import RULES, Config, load_config
 from shared.datasets import read_datasets

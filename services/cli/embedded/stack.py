@@ -3,41 +3,27 @@
 import asyncio
 import fcntl
 import hashlib
-import json
 import math
 import os
+import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from services.cli.embedded import append_only
+from services.cli.embedded import services
 from services.cli.embedded.background import Background, Service, preload, run_aggregator, run_judge
-from services.cli.embedded.environment import (
-    OWN_SECRETS,
-    SANDBOX_COMMAND,
-    base_environment,
-    waiting_sandbox,
-)
-from services.cli.embedded.services import (
-    NO_SANDBOX_TOKEN,
-    ServiceLaunch,
-    generator_launch,
-    launch_redis,
-    sandbox_launch,
-    wait_for_answer,
-)
-from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, Supervisor, wait_until
+from services.cli.embedded.environment import base_environment
+from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, Supervisor
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.files import remove_abandoned
-from shared.process_environment import open_directly
 from shared.run_record import SandboxFacts
 from shared.service.logs import configure_logging
 from shared.text import split_urls
@@ -46,6 +32,8 @@ STATE = ".plumbline"
 _POLL = 0.2  # seconds between two looks at the services
 _JUDGE_CONCURRENCY = "PLUMBLINE_JUDGE_CONCURRENCY"
 _LEAST_CONCURRENCY = 16
+# Makes a service that is not yet started, given the stack's folder and the settings of its clients.
+RewardService = Callable[[Path, Mapping[str, str]], ChildProcess]
 
 
 @dataclass
@@ -54,7 +42,6 @@ class EmbeddedStack:
 
     Attributes:
         folder: State folder with Redis' data, the aggregator's index and the logs.
-        output: The run's output folder, for messages.
         redis_url: URL of Redis.
         sandbox_urls: Base URLs of the sandboxes; of external ones, or of the embedded one.
         generator_url: Base URL of the generator, if there is one.
@@ -65,7 +52,6 @@ class EmbeddedStack:
     """
 
     folder: Path
-    output: str = ""
     redis_url: str = ""
     sandbox_urls: list[str] = field(default_factory=list)
     generator_url: str | None = None
@@ -74,9 +60,16 @@ class EmbeddedStack:
     supervisor: Supervisor = field(default_factory=Supervisor)
     background: Background | None = None
 
-    def port_file(self, name: str) -> Path:
-        """Where a service writes its port when it listens."""
-        return self.folder / f"{name}.port"
+    @property
+    def page_port(self) -> Path:
+        """File in which the aggregator writes its port when it listens."""
+        return self.folder / "aggregator.port"
+
+    def client_settings(self) -> dict[str, str]:
+        """Settings of the services that use Redis and the sandboxes."""
+        own = {} if self.sandbox is None else services.NO_SANDBOX_TOKEN
+        urls = ",".join(self.sandbox_urls)
+        return {"REDIS_URL": self.redis_url, "SANDBOX_URLS": urls, **own}
 
     async def watch(self) -> None:
         """Restart child processes that die, until cancelled.
@@ -106,7 +99,7 @@ def open_stack(
     generator: bool,
     sandboxes: Sequence[str] | None = None,
     meanwhile: Callable[[], object] = lambda: None,
-    reward: Callable[[Path], ServiceLaunch] | None = None,
+    reward: RewardService | None = None,
 ) -> Iterator[EmbeddedStack]:
     """Start the services of a run, and shut them down when the block ends.
 
@@ -118,8 +111,8 @@ def open_stack(
         sandboxes: URLs of sandboxes that take the place of an embedded one; None for those in
             SANDBOX_URLS.
         meanwhile: Work of the command that is done while the services start.
-        reward: Makes the launch settings of a reward service, given the stack's folder. It is
-            started in place of the aggregator, because there is no run to publish.
+        reward: Makes the reward service, which is started in place of the aggregator, because there
+            is no run to publish.
 
     Raises:
         OutputError: The folder cannot be written.
@@ -136,7 +129,7 @@ def open_stack(
             (folder / "logs").mkdir(exist_ok=True)
         if sandboxes is None:
             sandboxes = split_urls(os.environ.get("SANDBOX_URLS", ""))
-        stack = EmbeddedStack(folder, output.shown, sandbox_urls=[*sandboxes])
+        stack = EmbeddedStack(folder, sandbox_urls=[*sandboxes])
         with _logging_to(folder / "logs" / "plumb.log"):
             try:
                 _start(stack, config, lock, meanwhile, generator=generator, reward=reward)
@@ -152,46 +145,55 @@ def _start(
     meanwhile: Callable[[], object],
     *,
     generator: bool,
-    reward: Callable[[Path], ServiceLaunch] | None,
+    reward: RewardService | None,
 ) -> None:
     """Start Redis, sandbox and generator side by side, then the judges and the aggregator.
 
     Nobody waits for the last two: jobs wait in the queue until the first judge takes one.
     """
-    data = stack.folder / "redis"
-    append_only.check_complete(data)
-    redis, stack.redis_url = launch_redis(
-        data, stack.folder / "logs" / "redis.log", base_environment(), lock
+    folder, start = stack.folder, stack.supervisor.start
+    data = folder / "redis"
+    redis, stack.redis_url = services.launch_redis(
+        data, folder / "logs" / "redis.log", base_environment(), lock
     )
     stack.supervisor.children.append(redis)
-    started: dict[str, ChildProcess] = {}
-    launches = [] if stack.sandbox_urls else [sandbox_launch()]
-    if generator:
-        launches.append(generator_launch(config, stack.folder))
-    for launch in launches:
-        started[launch.module] = _start_service(stack, launch)
+    sandbox = None if stack.sandbox_urls else start(services.sandbox(folder))
+    engine = start(services.generator(folder, config)) if generator else None
     meanwhile()
     preload()
     try:
-        wait_for_answer(redis, stack.redis_url)
+        services.wait_for_answer(redis, stack.redis_url)
     except ServiceError as error:
-        raise append_only.explain(data, error) from None
-    _await_sandbox(stack, started.get("sandbox"))
+        raise _of_damaged_files(data, error) from None
+    if sandbox is not None:
+        url = sandbox.wait_for_url()
+        stack.sandbox_urls = [url]
+        stack.sandbox = SandboxFacts.model_validate_json(sandbox.wait_for_report(url))
     _start_judges(stack, config, aggregate=reward is None)
     if reward is not None:
-        _start_reward(stack, reward(stack.folder))
-    if generator:
-        timeout = launches[-1].ready_timeout
-        stack.generator_url = _url(started["generator"])
-        _ready(started["generator"], stack.generator_url, timeout)
+        settings = stack.client_settings()
+        if stack.sandbox is not None and stack.sandbox.environment is not None:
+            settings["PLUMBLINE_REWARD_ENVIRONMENT"] = stack.sandbox.environment.fingerprint
+        child = start(reward(folder, settings))
+        stack.reward_url = child.wait_for_url()
+        child.wait_for_report(stack.reward_url)
+    if engine is not None:
+        stack.generator_url = engine.wait_for_url()
+        engine.wait_for_report(stack.generator_url)
 
 
-def _await_sandbox(stack: EmbeddedStack, child: ChildProcess | None) -> None:
-    if child is None:
-        return
-    url = _url(child)
-    stack.sandbox_urls = [url]
-    stack.sandbox = SandboxFacts.model_validate_json(_ready(child, url))
+def _of_damaged_files(data: Path, error: ServiceError) -> ServiceError:
+    """The error with which Redis ended, with the remedy where its files may be the cause."""
+    # The place in the folder of Redis 7 and of Redis 6.
+    places = (data / "appendonlydir" / "appendonly.aof.manifest", data / "appendonly.aof")
+    file = next((place for place in places if place.exists()), None)
+    if file is None:
+        return error
+    return ServiceError(
+        f"Redis cannot load {file}: {error}; copy {data}, then "
+        f"`redis-check-aof --fix {shlex.quote(str(file))}` keeps what is before the damage and the "
+        "run makes the rest again; or use --force to start over"
+    )
 
 
 def _start_judges(stack: EmbeddedStack, config: Config, *, aggregate: bool) -> None:
@@ -202,77 +204,19 @@ def _start_judges(stack: EmbeddedStack, config: Config, *, aggregate: bool) -> N
     concurrency = os.environ.get(_JUDGE_CONCURRENCY) or str(
         max(_LEAST_CONCURRENCY, math.ceil(2 * places / workers))
     )
-    settings = _ledger_and_sandboxes(stack) | {
+    settings = stack.client_settings() | {
         _JUDGE_CONCURRENCY: concurrency,
         "PLUMBLINE_JUDGE_DRAIN_SECONDS": str(GRACE_SECONDS / 2),  # killed, the jobs would be lost
     }
     for number in range(2, workers + 1):
-        _start_service(stack, ServiceLaunch("judge", settings), f"judge-{number}")
-    services: list[Service] = [partial(run_judge, settings)]
+        judge = services.service(stack.folder, "judge", settings, name=f"judge-{number}")
+        stack.supervisor.start(judge)
+    tasks: list[Service] = [partial(run_judge, settings)]
     if aggregate:
-        port_file = stack.port_file("aggregator")
-        port_file.unlink(missing_ok=True)
-        services.append(partial(run_aggregator, stack.redis_url, stack.folder / "index", port_file))
-    stack.background = Background(*services)
-
-
-def _ledger_and_sandboxes(stack: EmbeddedStack) -> dict[str, str]:
-    """Settings of the services that use them."""
-    own = {} if stack.sandbox is None else NO_SANDBOX_TOKEN
-    urls = ",".join(stack.sandbox_urls)
-    return {"REDIS_URL": stack.redis_url, "SANDBOX_URLS": urls, **own}
-
-
-def _start_reward(stack: EmbeddedStack, launch: ServiceLaunch) -> None:
-    settings = launch.settings | _ledger_and_sandboxes(stack)
-    if stack.sandbox is not None and stack.sandbox.environment is not None:
-        settings["PLUMBLINE_REWARD_ENVIRONMENT"] = stack.sandbox.environment.fingerprint
-    child = _start_service(stack, replace(launch, settings=settings))
-    stack.reward_url = _url(child)
-    _ready(child, stack.reward_url, launch.ready_timeout)
-
-
-def _start_service(
-    stack: EmbeddedStack, launch: ServiceLaunch, name: str | None = None
-) -> ChildProcess:
-    name = name or launch.module
-    environment = base_environment(*OWN_SECRETS[launch.module]) | launch.settings
-    environment |= {"HOST": "127.0.0.1", "PORT": str(launch.port)}
-    child = ChildProcess(
-        name,
-        [launch.python, "-m", f"services.{launch.module}"],
-        stack.folder / "logs" / f"{name}.log",
-        environment,
-        port_file=stack.port_file(name),
-        death_signal=launch.death_signal,
-        grace=launch.grace,
-    )
-    if launch.module == "sandbox":
-        child.command = SANDBOX_COMMAND
-        settings = {"log": str(child.log.absolute()), "environment": child.launch_environment()}
-        child.stdin = json.dumps(settings)
-        child.process = waiting_sandbox()
-    return stack.supervisor.start(child)
-
-
-def _url(child: ChildProcess) -> str:
-    return f"http://127.0.0.1:{child.wait_for_port()}"
-
-
-def _ready(child: ChildProcess, url: str, timeout: float = 60.0) -> bytes:
-    """Wait until /readyz succeeds; return the service's report, which is JSON."""
-    report = bytearray()
-
-    def ready() -> bool:
-        try:
-            with open_directly(f"{url}/readyz", timeout=5) as response:
-                report[:] = response.read(2**20)
-        except (OSError, ValueError):
-            return False
-        return True
-
-    wait_until(ready, child, timeout)
-    return bytes(report)
+        stack.page_port.unlink(missing_ok=True)
+        index = stack.folder / "index"
+        tasks.append(partial(run_aggregator, stack.redis_url, index, stack.page_port))
+    stack.background = Background(*tasks)
 
 
 def state_folder(output: OutputFolder) -> Path:

@@ -1,7 +1,7 @@
 """Supervisor of child processes: readiness, restart after a crash, graceful shutdown.
 
-Children run in sessions of their own, so that Ctrl-C reaches the parent alone, and the kernel
-signals them when the parent dies (PR_SET_PDEATHSIG).
+Each child is in its own session, so that Ctrl-C reaches the parent alone, and the kernel signals it
+when the parent dies (PR_SET_PDEATHSIG).
 """
 
 import signal
@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shared.errors import ServiceError
+from shared.process_environment import open_directly
 from shared.service.processes import die_with_parent
 
 GRACE_SECONDS = 5.0
 # A service that runs for weeks may crash more often than one that cannot start.
 _CRASH_LOOP_SECONDS = 300.0
+_INVALID_SETTINGS = 2  # exit code of a service
 
 
 @dataclass
@@ -34,9 +36,8 @@ class ChildProcess:
         inherited_fds: File descriptors that the child inherits.
         death_signal: Signal that the kernel sends the child when this process dies.
         grace: Seconds between SIGTERM and SIGKILL.
-        fatal_exit_code: Exit code that means invalid settings; the child is not restarted then.
-        max_restarts: Number of restarts within ``crash_loop`` seconds after which another crash
-            is an error.
+        ready_timeout: Seconds until a service must be ready.
+        max_restarts: Number of restarts within five minutes after which another crash is an error.
         restarts: Number of restarts so far.
         process: The running process.
         port: The port that the child has written; a restarted child listens on it again.
@@ -51,9 +52,8 @@ class ChildProcess:
     inherited_fds: Sequence[int] = ()
     death_signal: signal.Signals = signal.SIGTERM
     grace: float = GRACE_SECONDS
-    fatal_exit_code: int = 2
+    ready_timeout: float = 60.0
     max_restarts: int = 10
-    crash_loop: float = _CRASH_LOOP_SECONDS
     restarts: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     port: int | None = None
@@ -99,16 +99,35 @@ class ChildProcess:
             environment["PORT"] = str(self.port)
         return environment
 
-    def wait_for_port(self, seconds: float = 60.0) -> int:
-        """Wait until the child has written its port.
+    def wait_for_url(self) -> str:
+        """Wait until a service has written its port; returns its base URL.
 
         Raises:
             ServiceError: The child died, or is not ready in time.
         """
         assert self.port_file is not None
-        wait_until(self.port_file.exists, self, seconds)
+        wait_until(self.port_file.exists, self)
         self.port = int(self.port_file.read_text())
-        return self.port
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait_for_report(self, url: str) -> bytes:
+        """Wait until /readyz succeeds; returns the service's report, which is JSON.
+
+        Raises:
+            ServiceError: The child died, or is not ready in time.
+        """
+        report = bytearray()
+
+        def ready() -> bool:
+            try:
+                with open_directly(f"{url}/readyz", timeout=5) as response:
+                    report[:] = response.read(2**20)
+            except (OSError, ValueError):
+                return False
+            return True
+
+        wait_until(ready, self, self.ready_timeout)
+        return bytes(report)
 
     @property
     def running(self) -> bool:
@@ -118,27 +137,21 @@ class ChildProcess:
     def exit_code(self) -> int | None:
         return self.process.returncode if self.process else None
 
-    def restart_if_dead(self) -> bool:
-        """Restart the process if it has died; return whether it had.
+    def restart_if_dead(self) -> None:
+        """Restart the process if it has died.
 
         Raises:
             ServiceError: It exited because of invalid settings, or has crashed too often.
         """
         if self.running:
-            return False
+            return
         now = time.monotonic()
-        self._restarted_at = [at for at in self._restarted_at if now - at < self.crash_loop]
-        if self.exit_code == self.fatal_exit_code or len(self._restarted_at) >= self.max_restarts:
+        self._restarted_at = [at for at in self._restarted_at if now - at < _CRASH_LOOP_SECONDS]
+        if self.exit_code == _INVALID_SETTINGS or len(self._restarted_at) >= self.max_restarts:
             raise ServiceError(f"{self.exit_message()}; its log ends: {self.last_log_line()}")
         self._restarted_at.append(now)
         self.restarts += 1
         self.start()
-        return True
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        if self.process is not None:
-            self.process.terminate()
 
     def stop(self, grace: float) -> None:
         """Send SIGTERM, and SIGKILL if the process is still there after ``grace`` seconds."""
@@ -150,9 +163,6 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-    def not_ready_message(self, seconds: float) -> str:
-        return f"{self.name} is not ready after {seconds:.0f} s: {self.last_log_line()}"
 
     def exit_message(self) -> str:
         tries = f" after {self.restarts} restarts" if self.restarts else ""
@@ -174,7 +184,9 @@ def wait_until(ready: Callable[[], bool], child: ChildProcess, seconds: float = 
         if not child.running:
             raise ServiceError(f"{child.exit_message()}: {child.last_log_line()}")
         if time.monotonic() > deadline:
-            raise ServiceError(child.not_ready_message(seconds))
+            raise ServiceError(
+                f"{child.name} is not ready after {seconds:.0f} s: {child.last_log_line()}"
+            )
         time.sleep(0.02)
 
 
@@ -205,11 +217,12 @@ class Supervisor:
 
     def stop(self) -> None:
         """Shut all children down gracefully and in parallel, the first one after the others."""
-        running = [child for child in self.children[1:] if child.running]
-        for child in running:
-            child.terminate()
+        first, others = self.children[:1], self.children[1:]
+        for child in others:
+            if child.running and child.process is not None:
+                child.process.terminate()
         began = time.monotonic()
-        for child in reversed(running):
+        for child in reversed(others):
             child.stop(max(0.1, began + child.grace - time.monotonic()))
-        for child in self.children[:1]:
+        for child in first:
             child.stop(child.grace)

@@ -1,0 +1,54 @@
+"""Output on a terminal or into a file: texts of others without control characters, plain tables."""
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from shared.redaction import redact
+
+_ENDLESS = 10**9  # columns
+
+
+def stdout_console() -> Console:
+    """The console of standard output.
+
+    A file or a pipe has no width: each text and each row of a table is one line there, so that what
+    a program reads does not depend on the length of a name.
+    """
+    console = Console(file=sys.stdout)
+    return console if console.is_terminal else Console(file=sys.stdout, width=_ENDLESS)
+
+
+def printable(text: str) -> str:
+    """Replace control characters, which text from data may have, for the terminal."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def shown(text: str, style: str = "") -> Text:
+    """Text without markup and secrets; control characters but line ends are replaced."""
+    return Text("\n".join(map(printable, redact(text).split("\n"))), style)
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a text, which the terminal wraps, so that a command in it can be copied."""
+    console.print(shown(text, style), soft_wrap=True)
+
+
+def plain_table(
+    headings: Sequence[str], left: Sequence[str] | None = None, *, header: bool = True
+) -> Table:
+    """A table without lines between its cells.
+
+    Args:
+        headings: Those of the columns.
+        left: The columns that are aligned left; None for all.
+        header: Whether the headings are printed.
+    """
+    table = Table(box=None, pad_edge=False, show_header=header)
+    for heading in headings:
+        at_left = left is None or heading in left
+        table.add_column(heading, justify="left" if at_left else "right", overflow="fold")
+    return table
