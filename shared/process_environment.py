@@ -9,12 +9,12 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from http.client import HTTPResponse
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    from http.client import HTTPResponse
     from urllib.request import Request
 
 PROXY_VARIABLES = tuple(
@@ -49,12 +49,13 @@ def uses_proxies(urls: Iterable[str]) -> bool:
     return hosts != inside and _has_proxies()
 
 
-def open_directly(request: "str | Request", timeout: float) -> HTTPResponse:
+def open_directly(request: "str | Request", timeout: float) -> "HTTPResponse":
     """``urlopen`` for a service of the stack: without proxies."""
     # Imported here because most commands open nothing.
     from urllib.request import ProxyHandler, build_opener
 
-    return cast(HTTPResponse, build_opener(ProxyHandler({})).open(request, timeout=timeout))
+    response = build_opener(ProxyHandler({})).open(request, timeout=timeout)
+    return cast("HTTPResponse", response)
 
 
 def spare_from_proxies(hosts: Iterable[str]) -> None:

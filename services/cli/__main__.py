@@ -15,7 +15,6 @@ def main() -> None:
 
 def _run() -> None:
     # Imported here so that Ctrl-C meanwhile ends with one line, too.
-    from services.cli.embedded.environment import start_sandbox
     from services.cli.interrupts import sigterm_as_interrupt
     from shared.errors import InterruptedRunError, PlumblineError
     from shared.process_environment import adapt_process
@@ -24,6 +23,8 @@ def _run() -> None:
     try:
         with sigterm_as_interrupt():
             if "--embedded" in sys.argv:
+                from services.cli.embedded.environment import start_sandbox
+
                 start_sandbox()
             from services.cli.commands import app
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.cli.compare import JsonFile, write_json
-from services.cli.console import printable, say, stdout_console
+from services.cli.console import say, shown, stdout_console
 from services.cli.options import RunFolder
 from shared.analysis.acceptance import AcceptanceReport, report
 from shared.analysis.evidence import (
@@ -30,7 +30,7 @@ from shared.datasets import check_exists
 from shared.errors import DataError, FindingsError, OutputError, UndecidedError, data_error, reading
 from shared.finished_run import FinishedRun, open_run
 from shared.json_lines import read_json_lines
-from shared.redaction import redact, redact_address
+from shared.redaction import redact_address
 from shared.run_record import RunRecord
 from shared.schemas import describe
 
@@ -86,10 +86,7 @@ def print_warnings(console: Console, run: FinishedRun) -> None:
     for one in silent_failures(evidence):
         by_step.setdefault((one.check, one.next_step), []).append(one)
     for (check, step), found in by_step.items():
-        text = Text("warning: ", style="yellow")
-        line = f"{check}: {'; '.join(_figures(found))}; {step}"
-        text.append(printable(redact(line)), style="default")
-        console.print(text, soft_wrap=True)
+        say(console, f"warning: {check}: {'; '.join(_figures(found))}; {step}", "yellow")
 
 
 # Evidence
@@ -253,10 +250,9 @@ def _print_report(console: Console, run: FinishedRun, found: AcceptanceReport) -
 def _cell(findings: Sequence[AcceptanceFinding]) -> Text:
     """The figures of findings with the same mark, and their next steps on lines of their own."""
     steps = list(dict.fromkeys(one.next_step for one in findings if one.next_step))
-    figures = [printable(redact(one)) for one in _figures(findings)]
-    text = Text(("\n" if steps else "; ").join(figures))
+    text = shown(("\n" if steps else "; ").join(_figures(findings)))
     for step in steps:
-        text.append(f"\n→ {printable(redact(step))}", style="dim")
+        text.append_text(shown(f"\n→ {step}", "dim"))
     return text
 
 

@@ -120,7 +120,7 @@ class LazyGroup(TyperGroup):
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - passed on to typer
         super().__init__(**settings)
         for name, command in self.lazy_commands.items():
-            self.add_command(TyperCommand(name, help=command.help))
+            self.add_command(TyperCommand(name, short_help=command.help))
 
     def load(self, name: str) -> Any:  # noqa: ANN401 - typer does not export click's Command
         """Import a command."""
@@ -158,6 +158,7 @@ app = typer.Typer(
     help="Measure what a code model can do: generate, judge in a sandbox, count.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich would take longer than all else
 )
 
 
@@ -187,7 +188,10 @@ def plumb(
 
 
 data_app = typer.Typer(
-    cls=DataCommands, help="Prepare, check and export the data sets of a run.", no_args_is_help=True
+    cls=DataCommands,
+    help="Prepare, check and export the data sets of a run.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 

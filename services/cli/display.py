@@ -4,16 +4,16 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from services.cli.console import say, shown
+from services.cli.console import plain_table, say, shown
 from shared import artifacts
 from shared.analysis.catalogue import MetricInfo, metrics_of
 from shared.analysis.statistics import Metrics
@@ -28,49 +28,26 @@ _CORRECTED = "accepted_at_1_corrected"
 # In a container: where the page is published, and the command that copies FOLDER to the host.
 PAGE_VARIABLE = "PLUMBLINE_PAGE"
 COPY_VARIABLE = "PLUMBLINE_COPY"
-_BAR, _WIDE = 12, 100  # width of a progress bar, and of terminals that have room for it
 
 
+@dataclass
 class _Tally:
-    """Samples of one data set: how many were generated and judged, each counted once."""
+    """Samples of one data set: each counts once, with its latest verdict."""
 
-    def __init__(self, planned: Sequence[tuple[str, int]]) -> None:
-        """``planned``: problem id and index of each sample; others are not counted."""
-        self._planned = frozenset(planned)
-        self._generated: set[tuple[str, int]] = set()
-        self._statuses: dict[tuple[str, int], FinalStatus] = {}
+    planned: frozenset[SampleId]
+    generated: set[SampleId] = field(default_factory=set)
+    statuses: dict[SampleId, FinalStatus] = field(default_factory=dict)
 
     def add_generated(self, sample: SampleId) -> None:
-        if (key := (sample.problem_id, sample.sample_index)) in self._planned:
-            self._generated.add(key)
+        if sample in self.planned:
+            self.generated.add(sample)
 
     def add_judged(self, sample: SampleId, status: FinalStatus) -> None:
-        """Count a verdict, in place of the one that the sample had."""
-        if (key := (sample.problem_id, sample.sample_index)) in self._planned:
-            self._statuses[key] = status
+        if sample in self.planned:
+            self.statuses[sample] = status
 
-    @property
-    def total(self) -> int:
-        return len(self._planned)
-
-    @property
-    def generated(self) -> int:
-        return len(self._generated)
-
-    @property
-    def judged(self) -> int:
-        return len(self._statuses)
-
-    @property
-    def accepted(self) -> int:
-        return self._count(FinalStatus.SUCCESS)
-
-    @property
-    def unjudged(self) -> int:
-        return self._count(FinalStatus.API_ERROR)
-
-    def _count(self, status: FinalStatus) -> int:
-        return sum(found is status for found in self._statuses.values())
+    def count(self, status: FinalStatus) -> int:
+        return sum(latest is status for latest in self.statuses.values())
 
 
 class ProgressDisplay:
@@ -110,7 +87,10 @@ class ProgressDisplay:
             self._line(last=True)
 
     def planned(self, plan: RunPlan) -> None:
-        self._tallies = {d.name: _Tally(d.owed) for d in plan.datasets}
+        self._tallies = {
+            d.name: _Tally(frozenset(SampleId(d.name, *sample) for sample in d.owed))
+            for d in plan.datasets
+        }
 
     def page_at(self, port_file: Path) -> None:
         """Show the address of the live page as soon as its port is in ``port_file``."""
@@ -150,13 +130,13 @@ class ProgressDisplay:
         say(self._console, text, "yellow")
 
     def _judged(self) -> int:
-        return sum(tally.judged for tally in self._tallies.values())
+        return sum(len(tally.statuses) for tally in self._tallies.values())
 
     def _speed(self) -> tuple[float, float | None]:
         """Samples a second in this session, and the seconds left, if they can be estimated."""
         judged, seconds = self._judged(), time.monotonic() - self._began
         rate = (judged - self._judged_before) / seconds if seconds > 0 else 0.0
-        left = sum(tally.total for tally in self._tallies.values()) - judged
+        left = sum(len(tally.planned) for tally in self._tallies.values()) - judged
         return rate, left / rate if rate and not self._outages else None
 
     def _pace(self) -> str:
@@ -175,29 +155,21 @@ class ProgressDisplay:
         return f"{self._pace()}\nlive page: {page}" if page else self._pace()
 
     def _table(self) -> Table:
-        bar = _BAR if self._console.width > _WIDE else None
-        table = Table(box=None, pad_edge=False, caption=self._caption(), caption_justify="left")
-        table.add_column("data set", no_wrap=True)
-        for heading in (self._made, "judged"):
-            table.add_column(heading, justify="right", no_wrap=True)
-            if bar:
-                table.add_column(width=bar)
-        table.add_column("accepted so far", justify="right", no_wrap=True)
+        headings = ("data set", self._made, "judged", "accepted so far")
+        table = plain_table(headings, ["data set"])
+        table.caption, table.caption_justify = self._caption(), "left"
         for name, tally in self._tallies.items():
-            cells: list[RenderableType] = [shown(name)]
-            for done in (tally.generated, tally.judged):
-                cells.append(f"{done}/{tally.total}")
-                if bar:
-                    cells.append(ProgressBar(tally.total, done, width=bar))
-            table.add_row(*cells, _accepted(tally))
+            total = len(tally.planned)
+            counts = (f"{len(done)}/{total}" for done in (tally.generated, tally.statuses))
+            table.add_row(shown(name), *counts, _accepted(tally))
         return table
 
     def _line(self, *, last: bool = False) -> None:
         if self._live or (not last and time.monotonic() - self._last_line < _LINE_EVERY):
             return
         parts = [
-            f"{name}: {self._made} {t.generated}/{t.total}, "
-            f"judged {t.judged}/{t.total}, accepted {t.accepted}"
+            f"{name}: {self._made} {len(t.generated)}/{len(t.planned)}, "
+            f"judged {len(t.statuses)}/{len(t.planned)}, accepted {t.count(FinalStatus.SUCCESS)}"
             for name, t in self._tallies.items()
         ]
         text = "; ".join(parts)
@@ -309,10 +281,11 @@ def _interval_cell(metrics: Metrics, key: str) -> str:
 
 
 def _accepted(tally: _Tally) -> str:
-    judged = tally.judged - tally.unjudged
-    share = f" ({tally.accepted / judged:.1%})" if judged else ""
-    errors = f", {tally.unjudged} api_error" if tally.unjudged else ""
-    return f"{tally.accepted}{share}{errors}"
+    accepted, unjudged = map(tally.count, (FinalStatus.SUCCESS, FinalStatus.API_ERROR))
+    judged = len(tally.statuses) - unjudged
+    share = f" ({accepted / judged:.1%})" if judged else ""
+    errors = f", {unjudged} api_error" if unjudged else ""
+    return f"{accepted}{share}{errors}"
 
 
 def _clock(seconds: float) -> str:

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -81,7 +81,8 @@ def doctor(
 
 def _print(console: Console, line: CheckLine) -> None:
     style = {Mark.OK: "green", Mark.NOTE: "yellow", Mark.FAILED: "bold red"}[line.mark]
-    text = printable(redact(f"{line.subject}: {line.text}"))
+    words = f"{line.subject}: {line.text}".split()
+    text = printable(redact(" ".join(words)))
     if not console.is_terminal:
         print(f"{line.mark:<6} {text}", file=console.file)  # one line, for scripts
         return
@@ -105,9 +106,12 @@ def _checks(config: Config, *, embedded: bool, named: bool) -> Iterator[CheckLin
         yield from _unless(named, "SANDBOX_URLS", _sandboxes(config, _urls(config)))
         return
     try:
-        with _stack(config) as urls:
+        with (
+            tempfile.TemporaryDirectory(prefix="plumb-doctor-") as folder,
+            open_stack(config, OutputFolder(folder), force=False, generator=False) as stack,
+        ):
             yield CheckLine(Mark.OK, "services", "Redis, sandbox, judge and aggregator start")
-            yield from _sandboxes(config, urls)
+            yield from _sandboxes(config, stack.sandbox_urls)
     except PlumblineError as error:
         yield CheckLine(Mark.FAILED, "services", str(error))
 
@@ -125,16 +129,6 @@ def _urls(config: Config) -> list[str]:
     return urls or config.sandbox_urls
 
 
-@contextmanager
-def _stack(config: Config) -> Iterator[list[str]]:
-    """Start the embedded services in a temporary folder; yield the URLs of the sandboxes."""
-    with (
-        tempfile.TemporaryDirectory(prefix="plumb-doctor-") as folder,
-        open_stack(config, OutputFolder(folder), force=False, generator=False) as stack,
-    ):
-        yield stack.sandbox_urls
-
-
 # Checks
 
 
@@ -148,20 +142,17 @@ def _attempt(subject: str, good: str, check: Callable[[], object]) -> CheckLine:
 
 def _disk(config: Config) -> Iterator[CheckLine]:
     folder = OutputFolder(config.output_dir)
-    places = [tempfile.gettempdir(), *([_existing(Path(folder.path))] if folder.local else [])]
+    places = [tempfile.gettempdir()]
+    if folder.local:
+        path = Path(folder.path)
+        places.append(str(next(p for p in (path, *path.absolute().parents) if p.is_dir())))
     for place in dict.fromkeys(places):
         free = shutil.disk_usage(place).free
         text = f"{free / (1 << 30):.1f} GiB free"
         if free < _LEAST_DISK:
-            yield CheckLine(
-                Mark.FAILED, f"disk at {place}", f"{text}; make room for at least 1 GiB"
-            )
-        else:
-            yield CheckLine(Mark.OK, f"disk at {place}", text)
-
-
-def _existing(path: Path) -> str:
-    return str(next(one for one in (path, *path.absolute().parents) if one.is_dir()))
+            text += "; make room for at least 1 GiB"
+        mark = Mark.FAILED if free < _LEAST_DISK else Mark.OK
+        yield CheckLine(mark, f"disk at {place}", text)
 
 
 def _data(config: Config) -> Iterator[CheckLine]:
@@ -215,26 +206,23 @@ def _redis() -> Iterator[CheckLine]:
 
 
 def _sandboxes(config: Config, urls: Sequence[str]) -> Iterator[CheckLine]:
+    headers = load_settings(SandboxClientSettings).sandbox_headers
     for url in urls:
         subject = f"sandbox {redact_address(url)}"
-        reached = _attempt(subject, "answers", partial(_reach, url))
+        reached = _attempt(subject, "answers", partial(_reach, url, headers))
         yield reached
         if reached.mark is Mark.OK:
-            reports = asyncio.run(_judge(config, url))
+            reports = asyncio.run(_judge(config, url, headers))
             yield from _modules(f"{subject}, modules", reports[0])
             for report in reports:
                 yield from _of_report(subject, report)
 
 
-def _reach(url: str) -> None:
-    asyncio.run(check_sandboxes([url], headers=_token()))
+def _reach(url: str, headers: dict[str, str]) -> None:
+    asyncio.run(check_sandboxes([url], headers=headers))
 
 
-def _token() -> dict[str, str]:
-    return load_settings(SandboxClientSettings).sandbox_headers
-
-
-async def _judge(config: Config, url: str) -> list[CanaryReport]:
+async def _judge(config: Config, url: str, headers: dict[str, str]) -> list[CanaryReport]:
     """Judge the canaries of all profiles under the config's method."""
     method = config.judge.method
     profiles = [CanaryProfile(method, "python", functions=kind) for kind in (False, True)]
@@ -245,7 +233,7 @@ async def _judge(config: Config, url: str) -> list[CanaryReport]:
         max_attempts=_ATTEMPTS,
         retry_budget=_RETRY_BUDGET,
         addresses=[address],
-        headers=_token(),
+        headers=headers,
     ) as client:
         return [  # the limits are those of Python's profiles
             await judge_canaries(profile, config, client, address.url, limits=False)
@@ -268,7 +256,7 @@ def _modules(subject: str, report: CanaryReport) -> Iterator[CheckLine]:
 def _of_report(subject: str, report: CanaryReport) -> Iterator[CheckLine]:
     subject = f"{subject}, {report.profile}"
     for finding in report.wrong:
-        text = f"{finding.text}; its verdicts cannot be trusted: mend or replace the sandbox"
+        text = f"{finding.text}; its verdicts cannot be trusted: fix or replace the sandbox"
         yield CheckLine(Mark.FAILED, subject, text)
     for finding in report.unjudged:
         text = f"canary {finding.canary!r} not judged: {finding.text}; see the sandbox's log"

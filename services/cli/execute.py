@@ -17,7 +17,6 @@ from services.cli.console import say, stdout_console
 from services.cli.display import ProgressDisplay, print_summary
 from services.cli.embedded.background import while_restarted
 from services.cli.embedded.stack import EmbeddedStack, open_stack
-from services.cli.interrupts import sigterm_as_interrupt
 from services.runner.outages import Check, JudgesCheck, OutageWatch
 from services.runner.preflight import Needs, check_judges, needs_of
 from services.runner.recorded import RecordedSource
@@ -108,8 +107,7 @@ def execute(request: RunRequest) -> None:
             but some samples have no verdict.
     """
     try:
-        with sigterm_as_interrupt():
-            _execute(request)
+        _execute(request)
     except KeyboardInterrupt:
         raise InterruptedRunError("interrupted; repeat the command to resume") from None
 
@@ -455,22 +453,20 @@ def _client(config: Config, urls: Sequence[str], api_key: str | None) -> "Genera
 
 
 async def _watched(stack: EmbeddedStack | None, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work while services of the stack that die are started again."""
+    """Do the work while services of the stack that die are started again.
+
+    Of an exception group only the first error is raised.
+    """
     results: list[T] = []
 
     async def working() -> None:
         results.append(await work())
 
-    await _first_error(with_watch(working, stack.watch) if stack else working())
-    return results[0]
-
-
-async def _first_error(work: Awaitable[None]) -> None:
-    """Await the work; raise only the first error of an exception group."""
     try:
-        await work
+        await (with_watch(working, stack.watch) if stack else working())
     except BaseExceptionGroup as group:
         first: BaseException = group
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
         raise first from None
+    return results[0]

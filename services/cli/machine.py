@@ -1,8 +1,6 @@
-"""Checks of `plumb doctor` that need no service: what this machine has for runs, and which keys."""
+"""Checks of `plumb doctor` that need no service: what this machine has for runs."""
 
 import importlib.util
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,26 +14,12 @@ from services.cli.embedded.services import redis_binary
 from shared.config import Config
 from shared.errors import PlumblineError
 from shared.harness.languages import LANGUAGES, PROGRAMS, installation
-from shared.service.tokens import token_from
 from shared.versions import versions_of
 
 _SECONDS = 30.0
 _VERL_VENV = Path(".venv-verl/bin/python")
 _VERSIONS = (
     "from importlib.metadata import version as v; print('verl', v('verl'), 'vLLM', v('vllm'))"
-)
-# What each key is for.
-_KEYS = {
-    "OPENAI_API_KEY": "the generator, if it requires one",
-    "HF_TOKEN": "models and data of the Hugging Face hub whose terms must be accepted",
-    "WANDB_API_KEY": "uploads to Weights & Biases by the aggregator; without it they stay offline",
-}
-_TOKENS = (
-    "REDIS_PASSWORD",
-    "PLUMBLINE_SANDBOX_TOKEN",
-    "PLUMBLINE_AGGREGATOR_TOKEN",
-    "PLUMBLINE_GENERATOR_API_KEY",
-    "PLUMBLINE_REWARD_TOKEN",
 )
 
 
@@ -66,7 +50,7 @@ class _Isolation(BaseModel):
 
 
 def check_machine(config: Config, *, embedded: bool) -> Iterator[CheckLine]:
-    """Check interpreter, isolation, Redis, Docker, GPUs, verl and keys.
+    """Check interpreter, isolation, languages, Redis and verl.
 
     Args:
         config: Names the interpreter of verl.
@@ -78,10 +62,7 @@ def check_machine(config: Config, *, embedded: bool) -> Iterator[CheckLine]:
     yield CheckLine(Mark.OK, "interpreter", f"{version}, {sys.executable}")
     yield from _isolation(lacking)
     yield _redis_server(lacking)
-    yield _docker()
-    yield _gpus()
     yield _verl(config, lacking if config.generation.backend == "verl" else Mark.NOTE)
-    yield from _keys()
 
 
 def _isolation(lacking: Mark) -> Iterator[CheckLine]:
@@ -89,12 +70,12 @@ def _isolation(lacking: Mark) -> Iterator[CheckLine]:
         text = "no sandbox in this installation; SANDBOX_URLS or sandbox.url name one elsewhere"
         yield CheckLine(Mark.NOTE, "isolation", text)
         return
-    done = _output([sys.executable, "-m", "services.sandbox.probe"])
+    _, lines = _output([sys.executable, "-m", "services.sandbox.probe"])
     try:
-        found = _Isolation.model_validate_json(done.last)
+        found = _Isolation.model_validate_json(lines[-1])
     except ValidationError:
         remedy = "install bubblewrap, or allow user namespaces (docs/troubleshooting.md)"
-        yield CheckLine(lacking, "isolation", f"none works here: {done.error}; {remedy}")
+        yield CheckLine(lacking, "isolation", f"none works here: {lines[-1]}; {remedy}")
         return
     text = f"{found.kind}, programs run as {found.identity}"
     if found.missing:
@@ -105,15 +86,13 @@ def _isolation(lacking: Mark) -> Iterator[CheckLine]:
     text = f"{', '.join(found.languages)}{missing}; Python is {found.python}"
     mark = Mark.OK if "cpp" in found.languages else Mark.NOTE
     yield CheckLine(mark, "languages", text)
-    yield _modules(found.lacking)
-
-
-def _modules(lacking: Sequence[str]) -> CheckLine:
-    if not lacking:
-        return CheckLine(Mark.OK, "modules", "programs can import what docs/judging.md promises")
-    text = f"programs cannot import {', '.join(lacking)}; unset PLUMBLINE_SANDBOX_PYTHON"
+    if not found.lacking:
+        text = "programs can import what docs/judging.md promises"
+        yield CheckLine(Mark.OK, "modules", text)
+        return
+    text = f"programs cannot import {', '.join(found.lacking)}; unset PLUMBLINE_SANDBOX_PYTHON"
     # Tests of public sets import numpy.
-    return CheckLine(Mark.FAILED if "numpy" in lacking else Mark.NOTE, "modules", text)
+    yield CheckLine(Mark.FAILED if "numpy" in found.lacking else Mark.NOTE, "modules", text)
 
 
 def _redis_server(lacking: Mark) -> CheckLine:
@@ -121,88 +100,29 @@ def _redis_server(lacking: Mark) -> CheckLine:
         binary = redis_binary()
     except PlumblineError as error:
         return CheckLine(lacking, "redis-server", f"{error}; --embedded needs it")
-    done = _output([binary, "--version"])
-    version = next((word[2:] for word in done.last.split() if word.startswith("v=")), None)
-    if version is None:
-        return CheckLine(lacking, "redis-server", f"{binary} does not run: {done.error}")
+    succeeded, lines = _output([binary, "--version"])
+    if not succeeded:
+        return CheckLine(lacking, "redis-server", f"{binary} does not run: {lines[-1]}")
+    version = lines[-1].partition(" sha=")[0]
     return CheckLine(Mark.OK, "redis-server", f"{version}, {binary}")
-
-
-def _docker() -> CheckLine:
-    use = "only the stack in containers needs it (docs/operations.md)"
-    if shutil.which("docker") is None:
-        return CheckLine(Mark.NOTE, "Docker", f"not installed; {use}")
-    done = _output(["docker", "version", "--format", "{{.Server.Version}}"])
-    if done.code != 0:
-        return CheckLine(Mark.NOTE, "Docker", f"no engine answers: {done.error}; {use}")
-    compose = _output(["docker", "compose", "version", "--short"])
-    if compose.code != 0:
-        text = f"{done.last}, without Compose: install the plugin docker-compose-plugin"
-        return CheckLine(Mark.NOTE, "Docker", text)
-    return CheckLine(Mark.OK, "Docker", f"{done.last}, Compose {compose.last}")
-
-
-def _gpus() -> CheckLine:
-    without = "generate elsewhere (generation.base_urls), or on the CPU (make install-verl)"
-    if shutil.which("nvidia-smi") is None:
-        return CheckLine(Mark.NOTE, "GPUs", f"none (no nvidia-smi); {without}")
-    done = _output(["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"])
-    if done.code != 0 or not done.lines:
-        return CheckLine(Mark.NOTE, "GPUs", f"none: {done.error}; mend the driver, or {without}")
-    return CheckLine(Mark.OK, "GPUs", f"{len(done.lines)}, {'; '.join(sorted(set(done.lines)))}")
 
 
 def _verl(config: Config, lacking: Mark) -> CheckLine:
     given = config.generation.verl.python
     python = given or (str(_VERL_VENV) if _VERL_VENV.exists() else sys.executable)
-    done = _output([python, "-c", _VERSIONS])
-    if done.code == 0:
-        return CheckLine(Mark.OK, "verl", f"{done.last}, {python}")
+    succeeded, lines = _output([python, "-c", _VERSIONS])
+    if succeeded:
+        return CheckLine(Mark.OK, "verl", f"{lines[-1]}, {python}")
     remedy = "make install-verl (CPU), or the generator's image; generation.verl.python names it"
     return CheckLine(lacking, "verl", f"not installed for {python}; {remedy}")
 
 
-def _keys() -> Iterator[CheckLine]:
-    for name, use in _KEYS.items():
-        yield _key(name, f"not set; for {use}")
-    given = [name for name in _TOKENS if os.environ.get(name) or os.environ.get(f"{name}_FILE")]
-    for name in given:
-        yield _key(name, "")
-    if not given:
-        text = "none set; needed where Redis or a service requires one"
-        yield CheckLine(Mark.NOTE, "tokens", text)
+def _output(command: Sequence[str]) -> tuple[bool, list[str]]:
+    """Run a program with a time limit.
 
-
-def _key(name: str, absent: str) -> CheckLine:
-    """Check one key; its value is not shown."""
-    try:
-        key = token_from(os.environ, name)
-    except ValueError as error:
-        return CheckLine(Mark.FAILED, name, f"{error}; change or remove the variable")
-    if key is None:
-        return CheckLine(Mark.NOTE, name, absent)
-    in_file = not os.environ.get(name)
-    return CheckLine(Mark.OK, name, "set by its file" if in_file else "set")
-
-
-@dataclass(frozen=True, slots=True)
-class _Output:
-    code: int
-    lines: list[str]
-    errors: list[str]
-
-    @property
-    def last(self) -> str:
-        return self.lines[-1] if self.lines else ""
-
-    @property
-    def error(self) -> str:
-        """The last line on stderr, else on stdout."""
-        return ((self.errors or self.lines)[-1:] or [f"exit code {self.code}"])[0][:300]
-
-
-def _output(command: Sequence[str]) -> _Output:
-    """Run a program with a time limit; one that cannot be run has the code 127."""
+    Returns whether it succeeded, and the lines that it printed; of a failure those on stderr, if
+    there are any. There is at least one line.
+    """
     try:
         done = subprocess.run(
             command,
@@ -213,9 +133,8 @@ def _output(command: Sequence[str]) -> _Output:
             timeout=_SECONDS,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return _Output(127, [], [str(error)])
-    return _Output(done.returncode, _filled(done.stdout), _filled(done.stderr))
-
-
-def _filled(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
+        return False, [str(error)]
+    succeeded = done.returncode == 0
+    text = done.stdout if succeeded else done.stderr.strip() or done.stdout
+    lines = [line.strip()[:300] for line in text.splitlines() if line.strip()]
+    return succeeded, lines or [f"exit code {done.returncode}, no output"]

@@ -13,7 +13,6 @@ import typer
 from services.cli.console import say, stdout_console
 from services.cli.embedded.services import reward_service
 from services.cli.embedded.stack import EmbeddedStack, open_stack
-from services.cli.interrupts import sigterm_as_interrupt
 from services.cli.options import ConfigFile, Overrides
 from shared.artifacts import OutputFolder
 from shared.config import load_config
@@ -61,7 +60,6 @@ def reward(
         )
     folder = OutputFolder(output)
     with (
-        sigterm_as_interrupt(),
         suppress(KeyboardInterrupt),
         open_stack(resolved, folder, force=force, generator=False, reward=service) as stack,
     ):

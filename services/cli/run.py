@@ -1,8 +1,10 @@
 """`plumb run`: generate completions, judge them, write the artifacts."""
 
 import os
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -164,11 +166,11 @@ def _known(names: list[str], config: str | None) -> tuple[list[str], list[str]]:
     # Imported here because the libraries that prepare data take seconds to import.
     from services.cli.data import known_sets
 
-    found = known_sets(names, config)
-    locks = {one.lock for one in found}
+    sets = known_sets(names, config)
+    locks = {known.lock for known in sets}
     # A run has one lock. Each file was just compared with its own.
     lock = yaml_string(locks.pop()) if len(locks) == 1 else "null"
-    return [one.file for one in found], [f"data.lock={lock}"]
+    return [known.file for known in sets], [f"data.lock={lock}"]
 
 
 def _named_as_part(config: Config, overridden: Sequence[str]) -> Config:
@@ -215,15 +217,8 @@ def _check_generation(config: Config, *, embedded: bool) -> None:
 
 def _limited(problems: list[Problem], limit: int | None) -> list[Problem]:
     """The first ``limit`` problems of each data set."""
-    if limit is None:
-        return problems
-    seen: dict[str, int] = {}
-    kept = []
-    for problem in problems:
-        seen[problem.dataset] = seen.get(problem.dataset, 0) + 1
-        if seen[problem.dataset] <= limit:
-            kept.append(problem)
-    return kept
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
+    return [one for one in problems if limit is None or next(numbers[one.dataset]) < limit]
 
 
 def _recordings_hash(config: Config) -> str:

@@ -6,17 +6,23 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from functools import cache
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from services.cli.console import plain_table, printable, stdout_console
-from services.cli.trend import Change, changes
+from services.cli.console import plain_table, printable, say, stdout_console
+from shared.analysis import measurement
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun, open_runs
 from shared.run_record import RunRecord
 
+if TYPE_CHECKING:
+    from shared.analysis.runs import ComparedRun
+
+# Samples whose verdicts are read for intervals: about a second.
+_MOST_SAMPLES = 20_000
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
 _CSV = (
@@ -35,13 +41,25 @@ class RunsFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class _Change:
+    """The change of accepted@1 since the run before; shares from -1 to 1.
+
+    ``ci95`` is the 95 % confidence interval over the samples that both runs have; None if their
+    verdicts were not read.
+    """
+
+    difference: float
+    ci95: list[float] | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Score:
     """accepted@1 of a data set; ``bounds`` where samples were not judged."""
 
     share: float
     ci95: list[float] | None
     bounds: list[float] | None
-    change: Change | None
+    change: _Change | None
 
     def lines(self) -> list[str]:
         """The share, its interval, and the difference to the run before, as percentages."""
@@ -72,22 +90,22 @@ def runs(
     ] = RunsFormat.TEXT,
 ) -> None:
     """List the runs below a folder, the latest first."""
-    found, broken = open_runs(folder, unpublished=True)
-    if not found and not broken:
+    finished, broken = open_runs(folder, unpublished=True)
+    if not finished and not broken:
         raise OutputError(f"no run in {folder}; name the folder in which runs are written")
-    ordered = sorted(found, key=_latest, reverse=True)
-    changed = changes(ordered)
+    ordered = sorted(finished, key=_latest, reverse=True)
+    changed = _changes(ordered)
     listed = [(run, _scores(run, changed)) for run in ordered]
     if kind is RunsFormat.TEXT:
         _print_text(listed)
     elif kind is RunsFormat.CSV:
         _write_csv(listed)
     else:
-        print("\n".join(_markdown(listed) if kind is RunsFormat.MARKDOWN else _latex(listed)))
-    console = stdout_console() if kind is RunsFormat.TEXT else None
+        rows = _rows(listed)
+        print("\n".join(_markdown(rows) if kind is RunsFormat.MARKDOWN else _latex(rows)))
     for line in broken:
-        if console is not None:
-            console.print(Text(printable(line), style="yellow"))
+        if kind is RunsFormat.TEXT:
+            say(stdout_console(), line, "yellow")
         else:
             print(printable(line), file=sys.stderr)
 
@@ -114,36 +132,36 @@ def _print_text(listed: Sequence[tuple[FinishedRun, Scores]]) -> None:
     console.print(table)
 
 
-def _markdown(listed: Sequence[tuple[FinishedRun, Scores]]) -> Iterator[str]:
+def _rows(listed: Sequence[tuple[FinishedRun, Scores]]) -> list[list[str]]:
+    """The headings, then the cells of each run."""
     names = _datasets(listed)
-    yield _row("run", "model", *names)
-    yield f"|{'|'.join(['---'] * 2 + ['---:'] * len(names))}|"
+    rows = [["run", "model", *names]]
     for run, scores in listed:
         cells = (" ".join(scores[name].lines()) if name in scores else "" for name in names)
-        yield _row(run.name, _model(run.record), *cells)
+        rows.append([run.name, _model(run.record), *cells])
+    return rows
 
 
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+def _markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    for number, row in enumerate(rows):
+        cells = (printable(cell).replace("|", r"\|") for cell in row)
+        yield f"| {' | '.join(cells)} |"
+        if number == 0:
+            yield f"|{'|'.join(['---'] * 2 + ['---:'] * (len(row) - 2))}|"
 
 
-def _latex(listed: Sequence[tuple[FinishedRun, Scores]]) -> Iterator[str]:
+def _latex(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Lines of a table that needs the package booktabs."""
-    names = _datasets(listed)
-    yield rf"\begin{{tabular}}{{ll{'r' * len(names)}}}"
+    yield rf"\begin{{tabular}}{{ll{'r' * (len(rows[0]) - 2)}}}"
     yield r"\toprule"
-    yield _latex_row("run", "model", *names)
-    yield r"\midrule"
-    for run, scores in listed:
-        cells = (" ".join(scores[name].lines()) if name in scores else "" for name in names)
-        yield _latex_row(run.name, _model(run.record), *cells)
+    for number, row in enumerate(rows):
+        escaped = ("".join(_LATEX.get(sign, sign) for sign in printable(cell)) for cell in row)
+        line = rf"{' & '.join(escaped)} \\"
+        yield line.replace("…", r"\dots{}").replace("–", "--")
+        if number == 0:
+            yield r"\midrule"
     yield r"\bottomrule"
     yield r"\end{tabular}"
-
-
-def _latex_row(*cells: str) -> str:
-    escaped = ("".join(_LATEX.get(sign, sign) for sign in printable(cell)) for cell in cells)
-    return rf"{' & '.join(escaped)} \\".replace("…", r"\dots{}").replace("–", "--")
 
 
 def _write_csv(listed: Sequence[tuple[FinishedRun, Scores]]) -> None:
@@ -166,7 +184,7 @@ def _datasets(listed: Sequence[tuple[FinishedRun, Scores]]) -> list[str]:
     return list(dict.fromkeys(name for _, scores in listed for name in scores))
 
 
-def _scores(run: FinishedRun, changed: Mapping[tuple[str, str], Change]) -> dict[str, _Score]:
+def _scores(run: FinishedRun, changed: Mapping[tuple[str, str], _Change]) -> dict[str, _Score]:
     scores: dict[str, _Score] = {}
     for name, metrics in run.summary.items():
         share, ends = metrics.get("accepted_at_1"), metrics.get("accepted_at_1_ci95")
@@ -215,3 +233,58 @@ def _samples(record: RunRecord) -> str:
     parts += ["incomplete"] if record.samples_unjudged else []
     parts += ["untrusted"] if record.distrust else []
     return " ".join(parts)
+
+
+# Change since the run before
+
+
+def _changes(latest_first: Sequence[FinishedRun]) -> dict[tuple[str, str], _Change]:
+    """Find the changes by a run's folder and data set.
+
+    Two runs measured the same if problems, prompts and protocol agree on the data set; model and
+    seeds may differ. Runs without artifacts, and those whose sandboxes cannot be trusted, are left
+    out. Verdicts are read for the intervals of the latest runs, until ``_MOST_SAMPLES`` were read.
+    """
+    pairs = measurement.changes(
+        (
+            run,
+            measurement.dataset_hashes(run.record),
+            {name: metrics.get("accepted_at_1") for name, metrics in run.summary.items()},
+            True,
+        )
+        for run in reversed(latest_first)
+        if not run.record.distrust
+    )
+    left = _MOST_SAMPLES
+
+    @cache
+    def verdicts_of(url: str, samples: int) -> "ComparedRun | None":
+        """The run with its verdicts; None if they are too many, or cannot be read."""
+        nonlocal left
+        # Imported here because numpy takes long to import, and most folders have one run.
+        from shared.analysis.runs import read_runs
+
+        left -= samples
+        try:
+            return read_runs([url])[0] if left >= 0 else None
+        except OutputError:
+            return None
+
+    changed = {}
+    for run, dataset, earlier, difference in reversed([*pairs]):
+        read = [verdicts_of(one.folder.url, one.record.samples) for one in (earlier, run)]
+        changed[run.folder.url, dataset] = _Change(difference, _interval(dataset, *read))
+    return changed
+
+
+def _interval(
+    dataset: str, first: "ComparedRun | None", second: "ComparedRun | None"
+) -> list[float] | None:
+    if first is None or second is None:
+        return None
+    if dataset not in first.verdicts or dataset not in second.verdicts:
+        return None
+    from shared.analysis.compare import pair_up
+
+    paired = pair_up(dataset, first, second)
+    return paired.difference(lambda verdicts: verdicts.accepted.astype(float)).ci95

@@ -21,8 +21,6 @@ from shared.text import not_run_note
 # Longer code is printed without colours: the patterns of a lexer take long on hostile texts.
 _MOST_COLOURED = 100_000
 _MOST_LISTED = 5
-# Lines of an input, an output or standard error that a terminal shows, half of them its last.
-_MOST_LINES = 60
 _STYLES = {FinalStatus.SUCCESS: "green", FinalStatus.API_ERROR: "yellow"}
 
 
@@ -230,9 +228,10 @@ def _print_case(console: Console, case: FailedCase | CaseRecord, total: int, lan
     _heading(console, Text(f"{number}: {case.status}"))
     if case.input is not None:
         _label(console, "input")
-        _print_lines(console, _lines(case.input))
+        _print_text(console, case.input)
         _label(console, "expected (-) and actual output (+)")
-        _print_lines(console, [*_diff(case.expected or "", case.actual or "")])
+        for line in _diff(case.expected or "", case.actual or ""):
+            console.print(line)
         if not case.actual:
             _label(console, "(no output)")
     else:  # what function tests expect is a program
@@ -240,12 +239,12 @@ def _print_case(console: Console, case: FailedCase | CaseRecord, total: int, lan
         print_code(console, case.expected or "", language)
         if case.actual:
             _label(console, "output")
-            _print_lines(console, _lines(case.actual))
+            _print_text(console, case.actual)
     compiled = case.compile_stderr if isinstance(case, CaseRecord) else None
     for label, text in (("standard error", case.stderr), ("compiler", compiled)):
         if text:
             _label(console, label)
-            _print_lines(console, _lines(text))
+            _print_text(console, text)
 
 
 def _diff(expected: str, actual: str) -> Iterator[Text]:
@@ -273,21 +272,6 @@ def _heading(console: Console, text: Text) -> None:
 
 def _label(console: Console, text: str) -> None:
     console.print(Text(text, style="italic"))
-
-
-def _lines(text: str) -> list[Text]:
-    return [Text(line) for line in _visible(text.rstrip("\n")).split("\n")]
-
-
-def _print_lines(console: Console, lines: Sequence[Text]) -> None:
-    """Print lines; in a terminal only the first and last ones of many. A file gets all."""
-    left_out = len(lines) - _MOST_LINES if console.is_terminal else 0
-    if left_out > 1:
-        half = _MOST_LINES // 2
-        note = Text(f"… {left_out} lines left out; a file gets all …", style="dim")
-        lines = [*lines[:half], note, *lines[len(lines) - half :]]
-    for line in lines:
-        console.print(line)
 
 
 def _print_text(console: Console, text: str) -> None:

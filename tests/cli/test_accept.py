@@ -155,9 +155,8 @@ def test_an_untrusted_run_with_files_that_were_changed(copied):
     assert "humaneval: 0 of 20" in done.stdout
 
 
-@pytest.mark.parametrize("state", ["running", "judged", "failed"])
-def test_a_run_that_is_not_published(copied, state):
-    change(copied, state=state, complete=False)
+def test_a_run_that_is_not_published(copied):
+    change(copied, state="running", complete=False)
     for name in ("phase0_summary.json", "verdicts.jsonl", "generations.jsonl"):
         (copied / "run" / name).unlink()
     done = plumb("accept", "run", folder=copied)
@@ -183,22 +182,6 @@ def test_data_elsewhere_are_named(copied):
     assert rows(done.stdout)["manifests"] == rows(done.stdout)["audit"] == ["warning"]
     assert "→ name the data files with --data" in done.stdout
     assert plumb("accept", "run", "--data", "elsewhere", folder=copied).code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["nowhere"], "nowhere: no run in this folder (no run.json)"),
-        (["run", "--size", "0"], "Invalid value for '--size'"),
-        (["run", "--without", "luck"], "Invalid value for '--without'"),
-        (["run", "--json", "no/such/folder.json"], "cannot write no/such/folder.json"),
-    ],
-)
-def test_bad_input_is_one_line(copied, arguments, said):
-    done = plumb("accept", *arguments, folder=copied)
-    assert done.code == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def warned(folder: str) -> list[str]:

@@ -75,12 +75,36 @@ def refused(outcome: Outcome, desk: Desk, *names: str) -> None:
     assert not written & ARTIFACTS
 
 
+DATA = ("--data", "data.parquet")
+BOTH = (*DATA, "--completions", "completions.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("run", "--config", "absent.yaml"), ("absent.yaml", "No such file")),
+        (("run", *DATA, "judge.wokers=2"), ("'judge.wokers'", "did you mean 'judge.workers'")),
+        (("run",), ("--data",)),
+        (("judge", "--completions", "completions.jsonl"), ("--data",)),
+        (("judge", *DATA), ("--completions",)),
+        (("judge", *DATA, "--completions", "none.jsonl"), ("none.jsonl", "no such file")),
+        (("run", *DATA), ("--base-url",)),
+        (("run", *DATA, "generation.backend=replay"), ("'replay'", "--embedded")),
+        (("run", *DATA, "generation.backend=verl"), ("--base-url", "generation.base_urls")),
+        (("judge", *BOTH, "sandbox.url=localhost:8080"), ("not an address such as http://",)),
+        (("judge", *BOTH, "--embedded", "--output", "data.parquet/out"), ("data.parquet/out",)),
+        (("judge", *BOTH, "--output", "nosuch://bucket/x"), ("nosuch://bucket/x",)),
+        (("judge", *BOTH, "data.lock=lock.json"), ("lock.json: no such file", "data prepare")),
+        (("data", "import", "mbpp", "--source", "absent", "--output", "x"), ("absent",)),
+    ],
+)
+def test_what_is_missing_or_unknown_is_named(
+    desk: Desk, arguments: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    refused(plumb(*arguments, folder=desk.folder), desk, *names)
+
+
 # The config
-
-
-def test_a_config_that_is_not_there(desk: Desk) -> None:
-    refused(desk.run("--config", "absent.yaml"), desk, "absent.yaml", "No such file")
-    refused(desk.judge("--config", "absent.yaml"), desk, "absent.yaml", "No such file")
 
 
 @pytest.mark.parametrize("text", ["judge: {", "- judge", "\tx: 1", "a: ${b}"])
@@ -89,44 +113,13 @@ def test_a_config_that_cannot_be_parsed(desk: Desk, text: str) -> None:
     refused(desk.run("--config", "config.yaml"), desk, "config.yaml")
 
 
-def test_an_unknown_key_on_the_command_line(desk: Desk) -> None:
-    outcome = desk.run("judge.wokers=2", "--data", "data.parquet")
-    refused(outcome, desk, "'judge.wokers'", "did you mean 'judge.workers'")
-
-
 # The data
-
-
-def test_no_data(desk: Desk) -> None:
-    refused(desk.run(), desk, "--data")
-    refused(desk.judge("--completions", "completions.jsonl"), desk, "--data")
-
-
-def test_no_completions(desk: Desk) -> None:
-    refused(desk.judge("--data", "data.parquet"), desk, "--completions")
 
 
 def test_data_that_is_not_there(desk: Desk, generator: str) -> None:
     desk.data.unlink()
     refused(desk.run_at(generator), desk, "data.parquet", "no such file")
     refused(desk.judge_all(), desk, "data.parquet", "no such file")
-
-
-def test_data_that_is_no_parquet(desk: Desk) -> None:
-    desk.data.write_text("id,prompt\n1,x\n")
-    refused(desk.judge_all(), desk, "data.parquet", "not a parquet file")
-
-
-def test_data_without_a_column(desk: Desk) -> None:
-    row = problem().model_dump()
-    del row["ground_truth"]
-    desk.write_rows(row)
-    refused(desk.judge_all(), desk, "data.parquet", "'ground_truth'")
-
-
-def test_data_with_a_problem_twice(desk: Desk) -> None:
-    desk.write_rows(problem("p1").model_dump(), problem("p1").model_dump())
-    refused(desk.judge_all(), desk, "data.parquet: row 2", "'p1'", "row 1")
 
 
 def test_a_ground_truth_that_cannot_be_used(desk: Desk) -> None:
@@ -136,11 +129,6 @@ def test_a_ground_truth_that_cannot_be_used(desk: Desk) -> None:
 
 
 # Recorded completions
-
-
-def test_completions_that_are_not_there(desk: Desk) -> None:
-    desk.completions.unlink()
-    refused(desk.judge_all(), desk, "completions.jsonl", "no such file")
 
 
 def test_completions_that_cannot_be_used(desk: Desk) -> None:
@@ -160,15 +148,6 @@ def test_completions_that_cannot_be_used(desk: Desk) -> None:
 # The generator
 
 
-def test_no_generator(desk: Desk) -> None:
-    refused(desk.run("--data", "data.parquet"), desk, "--base-url")
-
-
-def test_a_backend_that_nobody_starts(desk: Desk) -> None:
-    outcome = desk.run("--data", "data.parquet", "generation.backend=replay")
-    refused(outcome, desk, "'replay'", "--embedded")
-
-
 @pytest.mark.parametrize("backend", ["openai", "verl"])
 def test_samples_that_would_be_copies_of_one_another(
     desk: Desk, generator: str, backend: str
@@ -178,30 +157,10 @@ def test_samples_that_would_be_copies_of_one_another(
     refused(outcome, desk, "actor_rollout_ref.rollout.n is 4 at temperature 0")
 
 
-def test_verls_engines_run_somewhere_else_have_to_be_named(desk: Desk) -> None:
-    outcome = desk.run("--data", "data.parquet", "generation.backend=verl")
-    refused(outcome, desk, "--base-url", "generation.base_urls")
-
-
 def test_a_generator_that_is_down(desk: Desk) -> None:
     url = refused_url()
     refused(desk.run_at(url), desk, url, "is it running?")
     refused(desk.run_at(f"{url}/v1"), desk, f"{url}/v1/models")
-
-
-def test_a_sandbox_without_a_scheme(desk: Desk) -> None:
-    outcome = desk.judge_all(SANDBOX_URLS="localhost:8080")
-    refused(outcome, desk, "the sandbox at localhost:8080", "not an address such as http://")
-
-
-def test_an_output_that_cannot_be_written(desk: Desk) -> None:
-    outcome = desk.judge_all("--embedded", "--output", "data.parquet/out")
-    refused(outcome, desk, "cannot write ", "data.parquet/out", "choose another --output")
-
-
-def test_a_lock_of_data_that_nobody_prepared(desk: Desk, generator: str) -> None:
-    outcome = desk.run_at(generator, "data.lock=manifests/manifest.lock.json")
-    refused(outcome, desk, "manifests/manifest.lock.json: no such file", "plumb data prepare")
 
 
 def test_a_generator_that_does_not_help(desk: Desk) -> None:
@@ -223,11 +182,6 @@ def test_a_generator_that_does_not_help(desk: Desk) -> None:
         assert url in outcome.line or "generation.model" in outcome.line
 
 
-def test_a_generator_with_another_model(desk: Desk, generator: str) -> None:
-    outcome = desk.run_at(generator, "--model", "other")
-    refused(outcome, desk, generator, "'other'", "coder")
-
-
 # The sandbox and Redis
 
 
@@ -235,14 +189,6 @@ def test_a_sandbox_that_is_away(desk: Desk) -> None:
     url = refused_url()
     refused(desk.judge_all(f"sandbox.url={url}/run_code"), desk, url, "SANDBOX_URLS")
     refused(desk.judge_all(SANDBOX_URLS=url), desk, url, "--embedded")
-
-
-def test_a_sandbox_that_is_none(desk: Desk, generator: str) -> None:
-    refused(
-        desk.judge_all(f"sandbox.url={generator}"), desk, generator, "is not a SandboxFusion server"
-    )
-    outcome = desk.run_at(generator, f"sandbox.url={generator}")
-    refused(outcome, desk, generator, "is not a SandboxFusion server")
 
 
 def test_a_tokenizer_or_an_output_that_cannot_be_used(desk: Desk) -> None:
@@ -272,14 +218,6 @@ def test_no_judge_where_judges_are_asked_for(desk: Desk, redis_server: RedisServ
     refused(outcome, desk, "no judge worker", "services.judge")
 
 
-def test_neither_sandbox_nor_judges_are_asked(desk: Desk) -> None:
-    """Both may come only when there is work; the next thing that hinders us is Redis."""
-    sandbox, redis = refused_url(), refused_url().removeprefix("http://")
-    given = {"PLUMBLINE_SANDBOX_CHECK": "none", "REDIS_URL": f"redis://{redis}/0"}
-    outcome = desk.judge_all(SANDBOX_URLS=sandbox, **given)
-    refused(outcome, desk, f"Redis at redis://{redis}", "not reachable")
-
-
 def test_redis_that_is_away(desk: Desk, sandbox: str) -> None:
     host = refused_url().removeprefix("http://")
     outcome = desk.judge_all(SANDBOX_URLS=sandbox, REDIS_URL=f"redis://:{SECRET}@{host}/0")
@@ -306,16 +244,6 @@ def test_an_output_folder_with_another_runs_results(desk: Desk, embedded: list[s
     assert {path.name: path.read_text() for path in out.iterdir()} == before
 
 
-def test_an_output_folder_with_results_of_unknown_origin(desk: Desk) -> None:
-    out = desk.folder / "out"
-    out.mkdir()
-    (out / artifacts.VERDICTS).write_text("")
-    outcome = desk.judge_all()
-    assert outcome.code == 2
-    assert "unknown origin" in outcome.line
-    assert [path.name for path in out.iterdir()] == [artifacts.VERDICTS]
-
-
 @pytest.mark.parametrize("how", ["sandbox", "generator", "redis"])
 def test_force_takes_no_results_away_that_cannot_be_replaced(
     desk: Desk, sandbox: str, generator: str, how: str
@@ -335,24 +263,3 @@ def test_force_takes_no_results_away_that_cannot_be_replaced(
     assert outcome.code == 2
     assert outcome.line.startswith("plumb: ")
     assert (out / artifacts.RUN).read_text() == "{}"
-
-
-def test_an_output_url_that_is_none(desk: Desk) -> None:
-    outcome = plumb(
-        *("judge", "--data", "data.parquet", "--completions", "completions.jsonl"),
-        *("--output", "nosuch://bucket/x"),
-        folder=desk.folder,
-    )
-    refused(outcome, desk, "nosuch://bucket/x")
-
-
-# plumb data
-
-
-def test_a_source_that_is_not_there(desk: Desk) -> None:
-    outcome = plumb(
-        *("data", "import", "humaneval", "--source", "absent.jsonl", "--output", "data"),
-        folder=desk.folder,
-    )
-    refused(outcome, desk, "absent.jsonl")
-    assert not (desk.folder / "data").exists()

@@ -90,31 +90,6 @@ def test_contamination(desk):
     assert clean.code == 0, clean.stderr
 
 
-def test_contamination_sees_the_problem_and_not_its_frame(tmp_path):
-    """MBPP's prompt is mostly tests, and its solutions are in the imported file."""
-    rows = [
-        {
-            "task_id": number,
-            "text": f"Write a function to mend the {thing} of a ferry.",
-            "code": f"def mend(x):\n    y = x.{thing} * 3 - len(x.{thing}s)\n    return [y, x]\n",
-            "test_list": [f"assert mend({number}, '{thing} {at}') == {at}" for at in range(9)],
-        }
-        for number, thing in ((11, "rudder"), (12, "anchor"), (13, "boiler"))
-    ]
-    (tmp_path / "mbpp.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    plumb("data", "import", "mbpp", "--source", "mbpp.jsonl", "--output", ".", folder=tmp_path)
-    renamed = rows[1]["code"].replace("y", "total").replace("(x)", "(ship)").replace("x.", "ship.")
-    texts = [rows[0]["text"], renamed.replace("x]", "ship]")]
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    arguments = ("--data", "mbpp.parquet", "--against", "corpus.jsonl", "--output", "found.json")
-    done = plumb("data", "contamination", *arguments, folder=tmp_path)
-    assert done.code == 1
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["counts"]["by_part"] == {"statement": 1, "solutions": 1}
-    assert "(1 by statement, 1 by solutions)" in done.stdout.replace("\n", " ")
-
-
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(tmp_path):
     corpus = ["contamination", "--data", "x.parquet", "--against", "y"]
     cases = [

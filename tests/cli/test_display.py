@@ -4,7 +4,6 @@ import io
 import re
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 from services.cli.display import ProgressDisplay
@@ -18,10 +17,9 @@ from tests.shared.ledgers import problem
 DATASETS = ("codecontests_test", "codecontests_valid", "humaneval", "mbpp_reg")
 
 
-@pytest.mark.parametrize(("width", "bars"), [(120, 12), (80, 0)])
-def test_progress_leaves_out_its_bars_rather_than_its_texts(width: int, bars: int) -> None:
+def test_progress_fits_into_a_terminal_of_80_columns() -> None:
     out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=True, color_system=None)
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
     plan = make_plan([problem(dataset=name) for name in DATASETS], lambda _problem: range(1))
     with ProgressDisplay(console) as progress:
         progress.planned(plan)
@@ -32,8 +30,7 @@ def test_progress_leaves_out_its_bars_rather_than_its_texts(width: int, bars: in
     text = "\n".join(last)
     assert "…" not in text
     assert all(word in text for word in (*DATASETS, "generated", "judged", "accepted so far"))
-    assert text.count("━") == 2 * bars * len(DATASETS)
-    assert max(len(line.rstrip()) for line in last) < width  # an echoed ^C does not wrap
+    assert max(len(line.rstrip()) for line in last) < 80  # an echoed ^C does not wrap
 
 
 def test_progress_names_the_live_page_as_long_as_it_is_there(tmp_path: Path) -> None:

@@ -169,20 +169,6 @@ def test_a_run_is_found_by_the_name_under_which_it_is_listed(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["runs", "none"], "no run in none"),
-        (["show", "none"], "none: no run in this folder"),
-        (["rejudge", "none"], "none: no run in this folder"),
-    ],
-)
-def test_a_run_that_is_not_there(tmp_path, arguments, said):
-    done = plumb(*arguments, folder=tmp_path)
-    assert done.code == 2
-    assert said in done.line
-
-
 @pytest.mark.e2e
 def test_completions_are_judged_again(tmp_path):
     truth = json.dumps({"inputs": ["1\n"], "outputs": ["1 \n"]})

@@ -91,14 +91,6 @@ def test_runs_that_cannot_be_compared(tmp_path, change, said):
     assert "new failures" not in done.stdout
 
 
-def test_a_data_set_that_only_one_run_has(tmp_path):
-    write_run(tmp_path / "a", {"one": HALF, "two": "+"})
-    write_run(tmp_path / "b", {"one": HALF})
-    done = gate(tmp_path, {"default": {"max_new_failures": 0}})
-    assert done.code == INCONCLUSIVE
-    assert "only in A" in done.stdout
-
-
 def test_rules_for_a_data_set_that_is_not_there(tmp_path):
     done = gate(runs(tmp_path, "+", "+"), "datasets: {three: {min_problems: 3}}")
     assert done.code == USAGE

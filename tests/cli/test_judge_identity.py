@@ -86,12 +86,6 @@ def test_acceptance_names_rules_that_are_not_the_present_ones(tmp_path: Path) ->
     assert done.stdout.count("plumb rejudge") == 1
 
 
-def test_the_number_cannot_be_set(tmp_path: Path) -> None:
-    done = plumb("run", f"judge.rules={RULES + 1}", folder=tmp_path)
-    assert done.code == 2
-    assert f"judge.rules cannot be set: this Plumbline judges by rules {RULES}" in done.line
-
-
 def test_no_reward_is_remembered_under_another_judge() -> None:
     present = Config()
     other = Config(judge=JudgeConfig(rules=RULES + 1))

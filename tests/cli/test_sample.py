@@ -112,19 +112,6 @@ def test_a_sample_in_a_terminal_is_coloured_and_inert(run):
     assert re.search(r"\x1b\[31m- 2", shown) and re.search(r"\x1b\[32m\+ 4", shown)
 
 
-def test_a_terminal_shows_the_first_and_last_lines_of_a_long_input(run):
-    cases = [CaseRecord(dataset="one", problem_id="p/2", sample_index=0, **case(
-        1, input="".join(f"in {at}\n" for at in range(500)), actual="x\n" * 300))]  # fmt: skip
-    with gzip.open(run / "run" / "cases.jsonl.gz", "wt") as file:
-        file.writelines(f"{one.model_dump_json()}\n" for one in cases)
-    options = ("--sample", SAMPLE, "--cases", "all")
-    shown = in_terminal("show", "run", *options, folder=run, columns=60)
-    assert re.findall(r"\bin (\d+)", shown) == [*map(str, range(30)), *map(str, range(470, 500))]
-    assert "440 lines left out; a file gets all" in shown
-    assert shown.count("+ x") < 60
-    assert len(re.findall(r"^in \d+$", show(run, *options).stdout, re.MULTILINE)) == 500
-
-
 def test_samples_of_a_status_with_what_is_known_of_the_reason(run):
     (row,) = show(run, "--status", "api_error").stdout.splitlines()[1:]
     assert row.split() == ["two/q/0", "0", "of", "1", "sandbox", "gone"]

@@ -22,8 +22,8 @@ from redis import Redis
 
 from shared.ledger import Ledger, connect
 from shared.run_record import RunMeta
-from tests.compose.alerts import Prometheus
-from tests.compose.alerts_backlog import VERDICTS, add_verdict
+from shared.schemas import Generation, SampleId
+from tests.drill.prometheus import Prometheus
 from tests.drill.stack import Stack
 from tests.reward.servers import demo_completions
 from tests.waiting import until
@@ -144,8 +144,8 @@ def locked_index(stack: Stack) -> Iterator[None]:
     with sqlite3.connect(index, isolation_level=None) as connection:
         connection.execute("BEGIN IMMEDIATE")
         ledger.open(RunMeta(), None, [])
-        for number in range(VERDICTS):
-            add_verdict(ledger, number)
+        for number in range(1200):
+            ledger.record(Generation.missing(SampleId("backlog", str(number))))
         yield
         connection.execute("ROLLBACK")
     yield

@@ -14,8 +14,8 @@ import psutil
 import yaml
 
 from shared.service.processes import free_port
-from tests.compose.alerts import Prometheus, compressed
 from tests.conftest import RedisServer
+from tests.drill.prometheus import Prometheus, compressed
 from tests.e2e.plumb import DEMO, REPOSITORY, environment
 from tests.waiting import until
 

@@ -49,20 +49,3 @@ def test_images_are_those_of_the_compose_file(clusters: dict[str, Cluster]):
         for name, cluster in clusters.items()
     }
     assert {name: found - known for name, found in ours.items() if found - known} == {}
-
-
-@pytest.mark.skipif(not COMPOSE.exists(), reason="there is no docker-compose.yml")
-def test_each_of_our_images_is_built_from_a_file(clusters: dict[str, Cluster]):
-    for image in set().union(*map(images, clusters.values())):
-        if image.startswith("plumbline/"):
-            service, _, kind = image.removeprefix("plumbline/").partition(":")[0].partition("-")
-            file = f"Dockerfile.{kind}" if kind else "Dockerfile"
-            assert (ROOT / "services" / service / file).exists(), image
-
-
-def test_labels_say_the_version(clusters: dict[str, Cluster]):
-    versions = {
-        name: cluster.one("Deployment", "judge")["metadata"]["labels"]["app.kubernetes.io/version"]
-        for name, cluster in clusters.items()
-    }
-    assert versions == dict.fromkeys(clusters, VERSION)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from redis import AuthenticationError, Redis
-from redis.exceptions import NoPermissionError, OutOfMemoryError
+from redis.exceptions import NoPermissionError
 
 from tests.k8s.cluster import Cluster, env_of
 from tests.redis_users import redis_of_the_stack
@@ -118,17 +118,6 @@ def test_an_empty_password_is_refused_with_a_reason(start):
     assert "the key password of the Secret plumbline-redis" in output
 
 
-def test_nothing_is_evicted_and_everything_is_written(start, tmp_path: Path):
-    start("x")
-    redis = client(tmp_path, "x")
-    assert redis.config_get("appendonly")["appendonly"] == "yes"
-    assert redis.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
-    redis.config_set("maxmemory", "1mb")
-    with pytest.raises(OutOfMemoryError):
-        redis.set("large", b"x" * (4 << 20))
-        redis.set("next", b"x")
-
-
 def test_the_password_is_in_no_command_line_or_file_of_redis(start, tmp_path: Path):
     process = start("very-secret")
     assert client(tmp_path, "very-secret").ping()
@@ -136,10 +125,3 @@ def test_the_password_is_in_no_command_line_or_file_of_redis(start, tmp_path: Pa
     written = (tmp_path / "run" / "redis" / "users.acl").read_text()
     assert "very-secret" not in written
     assert (tmp_path / "run" / "redis" / "users.acl").stat().st_mode & 0o077 == 0
-
-
-def test_a_user_without_a_password_is_off(start, tmp_path: Path):
-    start("x")
-    listed = client(tmp_path, "x").acl_list()
-    off = [line.split()[1] for line in listed if " off " in line]
-    assert off == ["reward"]
