@@ -62,18 +62,18 @@ def accept(
     for place in data or []:
         check_exists(place)
     evidence = _evidence(opened, data or [], size)
-    found = report(evidence, opened.folder.shown, without or [])
+    result = report(evidence, opened.folder.shown, without or [])
     console = stdout_console()
-    _print_report(console, opened, found)
+    _print_report(console, opened, result)
     for note in opened.skipped:
         say(console, note, "yellow")
     if json_file:
-        write_json(json_file, asdict(found))
-    checks = len({one.check for one in found.findings})
-    named = f"{', '.join(found.deciding_checks())} (of {checks} checks)"
-    if found.outcome is Mark.FAILURE:
+        write_json(json_file, asdict(result))
+    checks = len({finding.check for finding in result.findings})
+    named = f"{', '.join(result.deciding_checks())} (of {checks} checks)"
+    if result.outcome is Mark.FAILURE:
         raise FindingsError(f"not accepted: {named}")
-    if found.outcome is Mark.WARNING:
+    if result.outcome is Mark.WARNING:
         raise UndecidedError(f"accepted with warnings: {named}")
     print(f"accepted: all {checks} checks pass")
 
@@ -83,10 +83,10 @@ def print_warnings(console: Console, run: FinishedRun) -> None:
     answers, _ = _answers(run)
     evidence = Evidence(run.record, run.summary, answers)
     by_step: dict[tuple[Check, str], list[AcceptanceFinding]] = {}
-    for one in silent_failures(evidence):
-        by_step.setdefault((one.check, one.next_step), []).append(one)
-    for (check, step), found in by_step.items():
-        say(console, f"warning: {check}: {'; '.join(_figures(found))}; {step}", "yellow")
+    for finding in silent_failures(evidence):
+        by_step.setdefault((finding.check, finding.next_step), []).append(finding)
+    for (check, step), findings in by_step.items():
+        say(console, f"warning: {check}: {'; '.join(_figures(findings))}; {step}", "yellow")
 
 
 # Evidence
@@ -119,13 +119,13 @@ def _answers(run: FinishedRun) -> tuple[dict[str, AnswerCounts], list[str]]:
 
 def _records(run: FinishedRun, file: str) -> int:
     """Count the records of a QA log that have a prompt and an answer."""
-    found = 0
+    count = 0
     try:
         for _, record in read_json_lines(f"{run.folder.url.rstrip('/')}/{file}"):
-            found += "prompt" in record and "response" in record
+            count += "prompt" in record and "response" in record
     except DataError:
         pass  # the records up to here count
-    return found
+    return count
 
 
 class _ManifestLine(BaseModel):
@@ -144,23 +144,24 @@ class _Overlap(BaseModel):
     reviewed: str | None = None
 
 
-def _prepared_data(record: RunRecord, given: Sequence[str]) -> PreparedData | str:
+def _prepared_data(record: RunRecord, places: Sequence[str]) -> PreparedData | str:
     """Read manifests and audit; returns the reason if they are not at hand."""
     try:
-        folder = _manifest_folder(record, given)
+        folder = _manifest_folder(record, places)
         return _read_prepared(folder)
     except DataError as error:
         return str(error)
 
 
-def _manifest_folder(record: RunRecord, given: Sequence[str]) -> str:
+def _manifest_folder(record: RunRecord, named: Sequence[str]) -> str:
     """Find the folder with the lock: beside the given data, or where the run had lock or data."""
-    places = list(given or record.data_files or record.config.data.eval_files)
-    if not given and record.data_lock and record.data_lock.path:
+    places = list(named or record.data_files or record.config.data.eval_files)
+    if not named and record.data_lock and record.data_lock.path:
         places.insert(0, record.data_lock.path.rpartition("/")[0] or ".")
     # The name of a file in a folder; only its manifests are looked for.
     files = [
-        one if one.endswith(".parquet") else f"{one.rstrip('/')}/set.parquet" for one in places
+        place if place.endswith(".parquet") else f"{place.rstrip('/')}/set.parquet"
+        for place in places
     ]
     for file in files:
         if folder := manifest_folder(file):
@@ -186,7 +187,9 @@ def _read_prepared(folder: str) -> PreparedData:
             if line.role is DataRole.TRAIN:
                 training[line.dataset] = None
     overlaps = list(_lines(f"{folder}/{_OVERLAPS}", _Overlap)) if _OVERLAPS in lock.files else []
-    unreviewed = [f"{one.a} and {one.b}" for one in overlaps if one.reviewed is None]
+    unreviewed = [
+        f"{overlap.a} and {overlap.b}" for overlap in overlaps if overlap.reviewed is None
+    ]
     listed = [f"{folder}/{name}" for name in lock.files if not name.endswith(".parquet")]
     with reading(folder):
         fs, path = fsspec.core.url_to_fs(f"{folder}/{_REPORT}")
@@ -225,7 +228,7 @@ def _lines(path: str, kind: type[LineT]) -> Iterator[LineT]:
 # The table
 
 
-def _print_report(console: Console, run: FinishedRun, found: AcceptanceReport) -> None:
+def _print_report(console: Console, run: FinishedRun, result: AcceptanceReport) -> None:
     """Print a table: a row per check and mark, with the figures of its data sets and next steps."""
     model = run.record.served_model
     named = f"{run.name}, model {model}" if model else run.name
@@ -235,13 +238,13 @@ def _print_report(console: Console, run: FinishedRun, found: AcceptanceReport) -
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     silent = False
-    for check in dict.fromkeys(one.check for one in found.findings):
+    for check in dict.fromkeys(finding.check for finding in result.findings):
         if not silent and check in SIGNS:
             silent = True
             table.add_row()
-        rows = [one for one in found.findings if one.check is check]
+        rows = [finding for finding in result.findings if finding.check is check]
         for mark in (Mark.FAILURE, Mark.WARNING, Mark.PASS):
-            if marked := [one for one in rows if one.mark is mark]:
+            if marked := [finding for finding in rows if finding.mark is mark]:
                 cell = Text(mark, style=_STYLES[mark])
                 table.add_row(cell, check, _cell(marked))
     console.print(table)
@@ -249,7 +252,7 @@ def _print_report(console: Console, run: FinishedRun, found: AcceptanceReport) -
 
 def _cell(findings: Sequence[AcceptanceFinding]) -> Text:
     """The figures of findings with the same mark, and their next steps on lines of their own."""
-    steps = list(dict.fromkeys(one.next_step for one in findings if one.next_step))
+    steps = list(dict.fromkeys(finding.next_step for finding in findings if finding.next_step))
     text = shown(("\n" if steps else "; ").join(_figures(findings)))
     for step in steps:
         text.append_text(shown(f"\n→ {step}", "dim"))
@@ -259,9 +262,9 @@ def _cell(findings: Sequence[AcceptanceFinding]) -> Text:
 def _figures(findings: Sequence[AcceptanceFinding]) -> list[str]:
     """The figures with their data sets; data sets with the same one share a text."""
     datasets: dict[str, list[str]] = {}
-    for one in findings:
-        datasets.setdefault(one.found, []).append(one.dataset)
+    for finding in findings:
+        datasets.setdefault(finding.found, []).append(finding.dataset)
     return [
-        f"{names}: {found}" if (names := ", ".join(filter(None, sets))) else found
-        for found, sets in datasets.items()
+        f"{names}: {figure}" if (names := ", ".join(filter(None, sets))) else figure
+        for figure, sets in datasets.items()
     ]

@@ -145,25 +145,25 @@ class _Judged:
 
     def evidence(self) -> dict[str, Evidence]:
         """The evidence on each problem that has programs."""
-        everything = [one for group in self._programs.values() for one in group]
-        labelled = [one for one in everything if one.kind is not Kind.MUTANT]
-        own = self._verdicts("labelled", [one.judged for one in labelled])
+        everything = [program for group in self._programs.values() for program in group]
+        labelled = [program for program in everything if program.kind is not Kind.MUTANT]
+        own = self._verdicts("labelled", [program.judged for program in labelled])
         changed: list[ReferenceSolution] = []
         for name, group in self._programs.items():
-            parents = {one.parent for one in group if one.parent is not None}
+            parents = {program.parent for program in group if program.parent is not None}
             accepted = {n: v for n in parents if (v := own[name].get(n)) and v.accepted}
             if accepted:
                 slowest = max(verdict.cpu_time or 5 for verdict in accepted.values())
                 limited = with_time_limit(group[0].problem, 2 * slowest)
-                mutants = [one for one in group if one.parent in accepted]
-                changed += [replace(one.judged, problem=limited) for one in mutants]
+                mutants = [program for program in group if program.parent in accepted]
+                changed += [replace(program.judged, problem=limited) for program in mutants]
         for name, verdicts in self._verdicts("mutants", changed, *_LIMITED).items():
             own[name] |= verdicts
         problems, originals = self._generated(own)
         open_questions = [
-            on_inputs(one, problems[one.problem.problem_id])
-            for one in everything
-            if one.problem.problem_id in problems and _is_open(one, own)
+            on_inputs(program, problems[program.problem.problem_id])
+            for program in everything
+            if program.problem.problem_id in problems and _is_open(program, own)
         ]
         generated = self._verdicts("generated", open_questions, *_LIMITED)
         return {
@@ -187,22 +187,26 @@ class _Judged:
         chosen: dict[str, list[Program]] = {}
         probes: dict[str, Problem] = {}
         for name, group in self._programs.items():
-            right = [one for one in group if one.kind is Kind.RIGHT]
-            accepted = [one for one in right if (v := own[name].get(one.number)) and v.accepted]
-            wanted = any(_is_open(one, own) for one in group)
+            right = [program for program in group if program.kind is Kind.RIGHT]
+            accepted = [
+                program for program in right if (v := own[name].get(program.number)) and v.accepted
+            ]
+            wanted = any(_is_open(program, own) for program in group)
             if accepted and wanted and choices.inputs:
-                found = probe(group[0].problem, count=choices.inputs, seed=choices.seed)
-                if found is not None:
+                generated = probe(group[0].problem, count=choices.inputs, seed=choices.seed)
+                if generated is not None:
                     chosen[name] = accepted[:ORIGINALS]
-                    probes[name] = with_time_limit(found, LEAST_SECONDS)
-        items = [on_inputs(one, probes[name]) for name, group in chosen.items() for one in group]
+                    probes[name] = with_time_limit(generated, LEAST_SECONDS)
+        items = [
+            on_inputs(program, probes[name]) for name, group in chosen.items() for program in group
+        ]
         outputs, slowest = self._outputs(items)
         problems: dict[str, Problem] = {}
         for name, group in chosen.items():
             problem = group[0].problem
             tests = problem.tests
             checked = isinstance(tests, StdioTests) and tests.has_checker and not tests.fn_name
-            printed = [outputs.get((name, one.number), {}) for one in group]
+            printed = [outputs.get((name, program.number), {}) for program in group]
             if agreed := agreed_outputs(printed, one_answer=not checked):
                 problems[name] = with_time_limit(with_outputs(problem, agreed), 10 * slowest[name])
         return problems, {name: len(chosen[name]) for name in problems}
@@ -214,26 +218,26 @@ class _Judged:
 
         Beside it, the CPU seconds of each problem's slowest case.
         """
-        found: defaultdict[tuple[str, int], dict[str, str]] = defaultdict(dict)
+        printed: defaultdict[tuple[str, int], dict[str, str]] = defaultdict(dict)
         slowest: defaultdict[str, float] = defaultdict(float)
         ended = (FinalStatus.SUCCESS, FinalStatus.WRONG_ANSWER)
-        inputs = {one.problem.problem_id: _inputs(one.problem) for one in items}
+        inputs = {item.problem.problem_id: _inputs(item.problem) for item in items}
         for run in self._judge("inputs", *_INPUTS).runs(items):
             for case in run.cases():
                 if case.status in ended and case.actual and _LEFT_OUT not in case.actual:
                     text, name = inputs[case.problem_id][case.case_index], case.problem_id
-                    found[name, case.sample_index][text] = case.actual
+                    printed[name, case.sample_index][text] = case.actual
                     slowest[name] = max(slowest[name], case.cpu_time or 0.0)
-        return found, slowest
+        return printed, slowest
 
     def _verdicts(
         self, step: str, items: Sequence[ReferenceSolution], *overrides: str
     ) -> defaultdict[str, dict[int, Verdict]]:
-        found: defaultdict[str, dict[int, Verdict]] = defaultdict(dict)
+        verdicts: defaultdict[str, dict[int, Verdict]] = defaultdict(dict)
         for run in self._judge(step, *overrides).runs(items):
             for verdict in run.verdicts():
-                found[verdict.problem_id][verdict.sample_index] = verdict
-        return found
+                verdicts[verdict.problem_id][verdict.sample_index] = verdict
+        return verdicts
 
     def _judge(self, step: str, *overrides: str) -> SolutionJudge:
         chosen = [*self._choices.overrides, *overrides]
@@ -268,11 +272,12 @@ def _certificate(
     evidence: Mapping[str, Evidence],
 ) -> Certificate:
     certified = [
-        certify_problem(evidence.get(one.problem_id) or Evidence(one, (), {})) for one in problems
+        certify_problem(evidence.get(problem.problem_id) or Evidence(problem, (), {}))
+        for problem in problems
     ]
     digest = hashlib.sha256()
-    for found in evidence.values():
-        for program in found.programs:
+    for judged in evidence.values():
+        for program in judged.programs:
             parts = (*program.key, program.kind, program.solution.language, program.solution.code)
             digest.update("\0".join(map(str, parts)).encode("utf-8", "surrogatepass") + b"\0")
     judge = load_config(None, choices.overrides).judge.for_dataset(dataset)
@@ -311,7 +316,11 @@ def _mean(shares: Sequence[float | None]) -> Rate | None:
 def _print_certificate(console: Console, certificate: Certificate) -> None:
     """Print the weakest problems first with the mutants that survive, then the set's rates."""
     weak = sorted(
-        (one for one in certificate.problems if (trust := one.trust) is not None and trust < 1),
+        (
+            problem
+            for problem in certificate.problems
+            if (trust := problem.trust) is not None and trust < 1
+        ),
         key=lambda problem: (problem.trust, problem.problem_id),
     )
     headings = ["problem", "wrong rejected", "95 % interval", "right accepted", "unknown"]

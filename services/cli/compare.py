@@ -37,23 +37,23 @@ def compare(
         raise ConfigError("one run cannot be compared; give two or more folders")
     first, *others = read_runs(runs)
     comparisons = [compare_runs(first, other) for other in others]
-    for one in comparisons:
+    for comparison in comparisons:
         if not force:
-            require_same_protocol(one)
-        for line in one.warnings:
+            require_same_protocol(comparison)
+        for line in comparison.warnings:
             print(f"plumb: {line}", file=sys.stderr)
     console = stdout_console()
     tables.print_runs(console, [first, *others])
-    for one in comparisons:
-        tables.print_notes(console, one)
+    for comparison in comparisons:
+        tables.print_notes(console, comparison)
     if len(comparisons) > 1:
         tables.print_overview(console, comparisons)
     else:
         tables.print_comparison(console, comparisons[0])
-    for one in comparisons:
-        tables.print_unpaired(console, one)
+    for comparison in comparisons:
+        tables.print_unpaired(console, comparison)
         if show_flips:
-            tables.print_flips(console, one)
+            tables.print_flips(console, comparison)
     if json_file:
         write_json(json_file, asdict(comparison_document(comparisons)))
 

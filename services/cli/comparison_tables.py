@@ -48,8 +48,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print the differences of two runs as a table."""
     console.print()
     console.print(_comparison_table(comparison))
-    for one in comparison.datasets:
-        _print_cut(console, one)
+    for dataset in comparison.datasets:
+        _print_cut(console, dataset)
     for line in comparison.clustering:
         say(console, line)
 
@@ -60,29 +60,30 @@ def _comparison_table(comparison: Comparison) -> Table:
     numbers = ("problems", first, second, "difference", "95 % interval", "p", "detectable")
     left = ("data set", "metric")
     table = plain_table([*left, *numbers, "gained/lost"], left)
-    for one in comparison.datasets:
-        found, ratio = one.accepted_at_1, one.pass_ratio_mean
-        name, problems = shown(one.paired.dataset), str(found.problems)
-        table.add_row(name, _ACCEPTED, problems, *_cells(found), _flips(one))
-        table.add_row("", _pass_ratio_name(one), "", *_cells(ratio), "")
+    for dataset in comparison.datasets:
+        accepted, ratio = dataset.accepted_at_1, dataset.pass_ratio_mean
+        name, problems = shown(dataset.paired.dataset), str(accepted.problems)
+        table.add_row(name, _ACCEPTED, problems, *_cells(accepted), _flips(dataset))
+        table.add_row("", _pass_ratio_name(dataset), "", *_cells(ratio), "")
     return table
 
 
-def _flips(one: DatasetComparison) -> str:
-    return f"{len(one.paired.gained)}/{len(one.paired.lost)}"
+def _flips(dataset: DatasetComparison) -> str:
+    return f"{len(dataset.paired.gained)}/{len(dataset.paired.lost)}"
 
 
-def _pass_ratio_name(one: DatasetComparison) -> str:
-    return "pass ratio, at least" if one.pass_ratio_bounds else "pass ratio"
+def _pass_ratio_name(dataset: DatasetComparison) -> str:
+    return "pass ratio, at least" if dataset.pass_ratio_bounds else "pass ratio"
 
 
-def _print_cut(console: Console, one: DatasetComparison) -> None:
-    if bounds := one.pass_ratio_bounds:
+def _print_cut(console: Console, dataset: DatasetComparison) -> None:
+    if bounds := dataset.pass_ratio_bounds:
         between = f"{points(bounds.worst.difference)} and {points(bounds.best.difference)}"
         say(
             console,
-            f"{one.paired.dataset}: cases of {one.paired.cut} of {len(one.paired.pairs)} pairs "
-            f"were not run (judge.max_timeouts) and count as failed in the pass ratio; the exact "
+            f"{dataset.paired.dataset}: cases of {dataset.paired.cut} of "
+            f"{len(dataset.paired.pairs)} pairs were not run (judge.max_timeouts) "
+            "and count as failed in the pass ratio; the exact "
             f"difference is between {between}",
             "yellow",
         )
@@ -92,18 +93,18 @@ def print_unpaired(console: Console, comparison: Comparison) -> None:
     """Print the data sets and samples that are not compared."""
     for unshared in comparison.unshared:
         say(console, f"{unshared.dataset}: only in {unshared.run}, not compared", "yellow")
-    for one in comparison.datasets:
-        _print_unpaired(console, comparison, one)
+    for dataset in comparison.datasets:
+        _print_unpaired(console, comparison, dataset)
 
 
 def print_flips(console: Console, comparison: Comparison) -> None:
     """Print every sample that is accepted in only one run, with both verdicts."""
     labels = [comparison.first.label, comparison.second.label]
     table = plain_table(["data set", "problem", "sample", "", *labels])
-    for one in comparison.datasets:
-        for word, pairs in (("gained", one.paired.gained), ("lost", one.paired.lost)):
+    for dataset in comparison.datasets:
+        for word, pairs in (("gained", dataset.paired.gained), ("lost", dataset.paired.lost)):
             for pair in pairs:
-                table.add_row(shown(one.paired.dataset), *_flip(pair, word))
+                table.add_row(shown(dataset.paired.dataset), *_flip(pair, word))
     console.print()
     if table.row_count:
         console.print(table)
@@ -113,18 +114,18 @@ def print_flips(console: Console, comparison: Comparison) -> None:
 
 def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
     """Print accepted@1 of all runs, each against the first."""
-    runs = [comparisons[0].first, *(one.second for one in comparisons)]
-    found = {
-        (one.second.label, each.paired.dataset): each.accepted_at_1
-        for one in comparisons
-        for each in one.datasets
+    runs = [comparisons[0].first, *(comparison.second for comparison in comparisons)]
+    differences = {
+        (comparison.second.label, dataset.paired.dataset): dataset.accepted_at_1
+        for comparison in comparisons
+        for dataset in comparison.datasets
     }
     headings = ["run", _ACCEPTED, "95 % interval", "to A", "95 % interval", "p"]
     names = list(comparisons[0].first.verdicts)
     table = plain_table(["data set", *headings], ["data set", "run"])
     for name in names:
         for run in runs:
-            row = _overview_row(run, name, found.get((run.label, name)))
+            row = _overview_row(run, name, differences.get((run.label, name)))
             table.add_row(shown(name), *row)
     console.print()
     console.print(table)
@@ -133,10 +134,10 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     """Print each rule of a policy, the observed value, and the reason why it passes or fails."""
     table = plain_table(["data set", "rule", "limit", "found", "outcome", "why"])
-    for one in findings:
-        cells = (one.dataset, one.rule, one.limit, one.found)
-        outcome = Text(one.outcome, style=_OUTCOMES[one.outcome])
-        table.add_row(*(shown(cell) for cell in cells), outcome, shown(one.why))
+    for finding in findings:
+        cells = (finding.dataset, finding.rule, finding.limit, finding.found)
+        outcome = Text(finding.outcome, style=_OUTCOMES[finding.outcome])
+        table.add_row(*(shown(cell) for cell in cells), outcome, shown(finding.why))
     console.print()
     console.print(table)
 
@@ -154,40 +155,40 @@ def interval_points(interval: Sequence[float] | None) -> str:
     return _ABSENT if interval is None else f"{points(interval[0])} … {points(interval[1])}"
 
 
-def _cells(found: PairedDifference) -> list[str | Text]:
-    shown = Text(points(found.difference), style=_style(found))
-    p_value = _ABSENT if found.p_value is None else f"{found.p_value:.3g}"
-    detectable = _ABSENT if found.detectable is None else f"{100 * found.detectable:.1f}"
-    return [percent(found.first), percent(found.second), shown, interval_points(found.ci95),
+def _cells(paired: PairedDifference) -> list[str | Text]:
+    difference = Text(points(paired.difference), style=_style(paired))
+    p_value = _ABSENT if paired.p_value is None else f"{paired.p_value:.3g}"
+    detectable = _ABSENT if paired.detectable is None else f"{100 * paired.detectable:.1f}"
+    return [percent(paired.first), percent(paired.second), difference, interval_points(paired.ci95),
             p_value, detectable]  # fmt: skip
 
 
-def _style(found: PairedDifference) -> str:
+def _style(paired: PairedDifference) -> str:
     """Green or red if the difference is significant."""
-    if not found.difference or found.p_value is None or found.p_value > _SIGNIFICANT:
+    if not paired.difference or paired.p_value is None or paired.p_value > _SIGNIFICANT:
         return ""
-    return "green" if found.difference > 0 else "red"
+    return "green" if paired.difference > 0 else "red"
 
 
 def _overview_row(
-    run: ComparedRun, dataset: str, found: PairedDifference | None
+    run: ComparedRun, dataset: str, paired: PairedDifference | None
 ) -> list[str | Text]:
     own = dataset_score(run, dataset)
     interval = f"{own.ci95[0]:.1%}–{own.ci95[1]:.1%}" if own.ci95 else _ABSENT
     row: list[str | Text] = [run.label, percent(own.accepted_at_1), interval]
-    if found is None:
+    if paired is None:
         return [*row, "", "", ""]
-    _, _, difference, its_interval, p_value, _ = _cells(found)
+    _, _, difference, its_interval, p_value, _ = _cells(paired)
     return [*row, difference, its_interval, p_value]
 
 
-def _print_unpaired(console: Console, comparison: Comparison, one: DatasetComparison) -> None:
-    unpaired = one.paired.unpaired
+def _print_unpaired(console: Console, comparison: Comparison, dataset: DatasetComparison) -> None:
+    unpaired = dataset.paired.unpaired
     if unpaired.total:
         changed = f", of changed problems {unpaired.changed}" if unpaired.changed else ""
         say(
             console,
-            f"{one.paired.dataset}: {unpaired.total} samples unpaired "
+            f"{dataset.paired.dataset}: {unpaired.total} samples unpaired "
             f"(only in {comparison.first.label} {unpaired.only_first}, only in "
             f"{comparison.second.label} {unpaired.only_second}, api_error "
             f"{unpaired.api_error}{changed})",

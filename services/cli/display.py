@@ -215,14 +215,16 @@ def _summary_table(run: FinishedRun) -> Table:
     table.add_column(shown(run.name), overflow="fold", style="bold")
     for name in run.summary:
         table.add_column(shown(name), justify="right", overflow="fold")
-    found = list(run.summary.values())
-    for metric in metrics_of(name for metrics in found for name in metrics):
+    summaries = list(run.summary.values())
+    for metric in metrics_of(name for metrics in summaries for name in metrics):
         rare = metric.only_if
-        if metric.printed and (rare is None or any(metrics.get(rare) for metrics in found)):
-            cells = (_row_cell(metrics, metric) for metrics in found)
+        if metric.printed and (rare is None or any(metrics.get(rare) for metrics in summaries)):
+            cells = (_row_cell(metrics, metric) for metrics in summaries)
             table.add_row(f"  {metric.label}" if rare else metric.label, *cells)
-        if metric.key == "accepted_at_1" or (metric.key == _CORRECTED and _has(found, _CORRECTED)):
-            cells = (_interval_cell(metrics, metric.key) for metrics in found)
+        if metric.key == "accepted_at_1" or (
+            metric.key == _CORRECTED and _has(summaries, _CORRECTED)
+        ):
+            cells = (_interval_cell(metrics, metric.key) for metrics in summaries)
             table.add_row("  95 % interval", *cells)
     return table
 
@@ -240,11 +242,11 @@ def _print_wandb(console: Console, wandb: WandbRecord | None) -> None:
 
 def _token_counts(record: RunRecord) -> Iterator[str]:
     """Count how many samples have token counts that are not an engine's."""
-    found = record.output_tokens_from
-    if counted := found.get(TokenSource.TOKENIZER):
+    sources = record.output_tokens_from
+    if counted := sources.get(TokenSource.TOKENIZER):
         name = record.tokenizer.name if record.tokenizer else "a tokenizer"
         yield f"output tokens of {counted} samples counted by us, with {name}"
-    if estimated := found.get(TokenSource.ESTIMATE):
+    if estimated := sources.get(TokenSource.ESTIMATE):
         yield f"output tokens of {estimated} samples estimated from their length"
 
 
@@ -253,9 +255,9 @@ def _print_canaries(console: Console, record: RunRecord) -> None:
     if record.canaries is None:
         return
     of_all = record.canaries.sandboxes
-    right, sent = sum(one.right for one in of_all), sum(one.sent for one in of_all)
-    unjudged = sum(one.unjudged for one in of_all)
-    unable = sum(one.unable for one in of_all)
+    right, sent = sum(sandbox.right for sandbox in of_all), sum(sandbox.sent for sandbox in of_all)
+    unjudged = sum(sandbox.unjudged for sandbox in of_all)
+    unable = sum(sandbox.unable for sandbox in of_all)
     parts = [f"{right} of {sent} canary programs got the expected verdict"]
     parts += [f"{unjudged} not judged"] if unjudged else []
     parts += [f"{unable} that the sandbox cannot run"] if unable else []
@@ -271,8 +273,8 @@ def _row_cell(metrics: Metrics, metric: MetricInfo) -> str:
     return ("≥ " if cut else "") + metric.shown(metrics.get(metric.key))
 
 
-def _has(found: Sequence[Metrics], key: str) -> bool:
-    return any(metrics.get(key) is not None for metrics in found)
+def _has(summaries: Sequence[Metrics], key: str) -> bool:
+    return any(metrics.get(key) is not None for metrics in summaries)
 
 
 def _interval_cell(metrics: Metrics, key: str) -> str:

@@ -65,13 +65,13 @@ def doctor(
     Without a config, services that nobody named are noted and do not fail.
     """
     console = stdout_console()
-    given = overrides or []
+    keys = overrides or []
     if base_url is None and not embedded:
         base_url = split_urls(os.environ.get("GENERATOR_URLS", "")) or None
     options = server_and_data(base_url, data)
-    resolved = with_model(load_config(config, [*options, *given]), model, given)
+    resolved = with_model(load_config(config, [*options, *keys]), model, keys)
     failed = 0
-    named = config is not None or bool(given)
+    named = config is not None or bool(keys)
     for line in _checks(resolved, embedded=embedded, named=named):
         _print(console, line)
         failed += line.mark is Mark.FAILED
@@ -124,8 +124,8 @@ def _unless(named: bool, variable: str, lines: Iterator[CheckLine]) -> Iterator[
 
 
 def _urls(config: Config) -> list[str]:
-    given = split_urls(os.environ.get("SANDBOX_URLS", ""))
-    urls = [url.rstrip("/").removesuffix("/run_code") for url in given]
+    named = split_urls(os.environ.get("SANDBOX_URLS", ""))
+    urls = [url.rstrip("/").removesuffix("/run_code") for url in named]
     return urls or config.sandbox_urls
 
 
@@ -157,24 +157,24 @@ def _disk(config: Config) -> Iterator[CheckLine]:
 
 def _data(config: Config) -> Iterator[CheckLine]:
     try:
-        given = config.data.eval_files or default_data()
+        places = config.data.eval_files or default_data()
     except PlumblineError as error:
         yield CheckLine(Mark.NOTE, "data", str(error))
         return
     try:
-        paths = [one for path in given for one in parquet_files(path)]
-        problems = len(read_datasets(given, config.data.prompt_key))
+        paths = [file for path in places for file in parquet_files(path)]
+        problems = len(read_datasets(places, config.data.prompt_key))
         if config.data.lock is None:
             text = f"{problems} problems, not checked against a lock (data.lock)"
             yield CheckLine(Mark.NOTE, "data", text)
             return
-        found = data_lock.differences(data_lock.load_lock(config.data.lock), paths)
+        changes = data_lock.differences(data_lock.load_lock(config.data.lock), paths)
     except PlumblineError as error:
         yield CheckLine(Mark.FAILED, "data", str(error))
         return
-    for line in found:
+    for line in changes:
         yield CheckLine(Mark.FAILED, "data", f"{line}; prepare the data again or change data.lock")
-    if not found:
+    if not changes:
         yield CheckLine(Mark.OK, "data", f"{problems} problems as in {config.data.lock}")
 
 
@@ -226,7 +226,11 @@ async def _judge(config: Config, url: str, headers: dict[str, str]) -> list[Cana
     """Judge the canaries of all profiles under the config's method."""
     method = config.judge.method
     profiles = [CanaryProfile(method, "python", functions=kind) for kind in (False, True)]
-    profiles += [CanaryProfile(method, one, functions=False) for one in PROGRAMS if one != "python"]
+    profiles += [
+        CanaryProfile(method, language, functions=False)
+        for language in PROGRAMS
+        if language != "python"
+    ]
     address = Address.parse(url)
     async with SandboxClient(
         _DirectPool([address.url]),

@@ -187,8 +187,8 @@ def _responses_file(request: RunRequest) -> "ResponsesFile | None":
 
 
 def _distrust(run: RunRecord) -> str:
-    found = run.distrust
-    shown = "; ".join(found[:3]) + ("; …" if len(found) > 3 else "")
+    reasons = run.distrust
+    shown = "; ".join(reasons[:3]) + ("; …" if len(reasons) > 3 else "")
     return f"untrusted: {shown}; fix the sandbox, check it with plumb doctor, and judge again"
 
 
@@ -250,8 +250,8 @@ def _services(
     if not request.embedded:
         yield _external(request, progress, needs), None
         return
-    if given := request.sandbox_urls:
-        asyncio.run(_check_sandboxes(given, needs))
+    if sandboxes := request.sandbox_urls:
+        asyncio.run(_check_sandboxes(sandboxes, needs))
     if request.own_generator and config.generation.backend == "verl":
         progress.note("starting verl's replicas; this takes minutes with a large model")
     with open_stack(
@@ -259,14 +259,14 @@ def _services(
         folder,
         force=request.force,
         generator=request.own_generator,
-        sandboxes=given,
+        sandboxes=sandboxes,
         meanwhile=_import_client if request.completions is None else lambda: None,
     ) as stack:
         progress.page_at(stack.page_port)
         for warning in stack.sandbox.warnings if stack.sandbox else ():
             progress.note(f"warning: {warning}")
         environment = stack.sandbox.environment if stack.sandbox else None
-        if needs and not given and not needs.were_tried(environment):
+        if needs and not sandboxes and not needs.were_tried(environment):
             # Imported here because it needs aiohttp, and an embedded run often needs no check.
             from services.runner.sandboxes import check_needs
 

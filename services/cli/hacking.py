@@ -67,41 +67,41 @@ def hacking(
     if any(logs) and not all(logs):
         raise ConfigError("give logs of rewards or folders of runs, not both")
     if all(logs):
-        answers = read_logs([path for found in logs for path in found])
+        answers = read_logs([path for files in logs for path in files])
     else:
-        answers = [one for place in places for one in _of_run(place, data or [], console)]
+        answers = [answer for place in places for answer in _of_run(place, data or [], console)]
     steps = step_figures(answers, limits)
     if not steps:
         raise DataError(f"{places[0]}: no answer to measure")
     _print_steps(console, steps)
     if json_file:
         write_json(json_file, {"limits": limits, "steps": [asdict(step) for step in steps]})
-    alarms = [one for one in steps if one.alarms]
+    alarms = [step for step in steps if step.alarms]
     if not alarms:
         say(console, f"no sign above its limit in {len(steps)} steps")
         return
     first = alarms[0]
-    seen = sum(one.answers for one in steps[: steps.index(first) + 1])
+    seen = sum(step.answers for step in steps[: steps.index(first) + 1])
     raise FindingsError(
         f"signs of reward hacking in {len(alarms)} of {len(steps)} steps, first in {first.step} "
         f"after {seen} answers: {'; '.join(first.alarms)}"
     )
 
 
-def _limits(given: Sequence[str]) -> dict[Sign, float]:
-    found = {}
-    for text in given:
+def _limits(options: Sequence[str]) -> dict[Sign, float]:
+    limits = {}
+    for text in options:
         name, _, share = text.partition("=")
         try:
-            found[Sign(name)] = float(share)
-            if not 0 <= found[Sign(name)] <= 1:
+            limits[Sign(name)] = float(share)
+            if not 0 <= limits[Sign(name)] <= 1:
                 raise ValueError
         except ValueError:
             names = ", ".join(Sign)
             raise ConfigError(
                 f"--limit {text}: give SIGN=SHARE, a share such as 0.1 of {names}"
             ) from None
-    return found
+    return limits
 
 
 # Logs of the reward service
@@ -117,7 +117,7 @@ def _logs(place: str) -> list[str]:
 
 def read_logs(paths: Sequence[str]) -> list[MeasuredAnswer]:
     lines = sorted((line for path in paths for line in _lines(path)), key=lambda line: line.at)
-    found = [
+    answers = [
         MeasuredAnswer(
             f"#{place // _STEP}" if line.step is None else line.step,
             line.signs,
@@ -126,27 +126,27 @@ def read_logs(paths: Sequence[str]) -> list[MeasuredAnswer]:
         )
         for place, line in enumerate(lines)
     ]
-    return sorted(found, key=lambda one: one.step if isinstance(one.step, int) else -1)
+    return sorted(answers, key=lambda answer: answer.step if isinstance(answer.step, int) else -1)
 
 
 def _lines(path: str) -> list[_Line]:
     """The lines of a log, without those whose writing a kill or a full disk interrupted."""
-    found: list[_Line] = []
+    parsed: list[_Line] = []
     damaged: list[DataError] = []
     for number, line in read_lines(path):
         place = f"{path}:{number}"
         try:
-            found.append(parse_record(_Line, place, line))
+            parsed.append(parse_record(_Line, place, line))
         except ValidationError as error:
             raise DataError(f"{place}: not a log of rewards ({describe(error)})") from None
         except DataError as error:
             damaged.append(error)
-    if damaged and not found:
+    if damaged and not parsed:
         raise damaged[0]
     if damaged:
         note = f"damaged lines left out: {len(damaged)}, the first: {damaged[0]}"
         say(stdout_console(), note, "yellow")
-    return found
+    return parsed
 
 
 # Runs
@@ -187,15 +187,17 @@ def _traits(
         text = f"public tests and expected outputs are not known: {error}; name them with --data"
         say(console, text, "yellow")
         return {}
-    return {(one.dataset, one.problem_id): ProblemTraits.of(one) for one in problems}
+    return {
+        (problem.dataset, problem.problem_id): ProblemTraits.of(problem) for problem in problems
+    }
 
 
 def _print_steps(console: Console, steps: Sequence[StepFigures]) -> None:
     """Print the last steps, and those with an alarm."""
     table = plain_table(["step", "answers", *Sign, "characters", "above"], ["step", "above"])
-    for place, one in enumerate(steps):
-        if place >= len(steps) - _SHOWN or one.alarms:
-            rates = ["–" if rate is None else f"{rate:.0%}" for rate in one.rates.values()]
-            cells = (str(one.step), str(one.answers), *rates, f"{one.characters:.0f}")
-            table.add_row(*map(shown, cells), shown("; ".join(one.alarms), "bold red"))
+    for place, step in enumerate(steps):
+        if place >= len(steps) - _SHOWN or step.alarms:
+            rates = ["–" if rate is None else f"{rate:.0%}" for rate in step.rates.values()]
+            cells = (str(step.step), str(step.answers), *rates, f"{step.characters:.0f}")
+            table.add_row(*map(shown, cells), shown("; ".join(step.alarms), "bold red"))
     console.print(table)

@@ -57,8 +57,8 @@ def check_machine(config: Config, *, embedded: bool) -> Iterator[CheckLine]:
         embedded: Whether a run starts its services here, so that it cannot do without them.
     """
     lacking = Mark.FAILED if embedded else Mark.NOTE
-    found = versions_of(["plumbline"])
-    version = f"Python {found['python']}, plumbline {found.get('plumbline', 'not installed')}"
+    versions = versions_of(["plumbline"])
+    version = f"Python {versions['python']}, plumbline {versions.get('plumbline', 'not installed')}"
     yield CheckLine(Mark.OK, "interpreter", f"{version}, {sys.executable}")
     yield from _isolation(lacking)
     yield _redis_server(lacking)
@@ -72,27 +72,29 @@ def _isolation(lacking: Mark) -> Iterator[CheckLine]:
         return
     _, lines = _output([sys.executable, "-m", "services.sandbox.probe"])
     try:
-        found = _Isolation.model_validate_json(lines[-1])
+        probe = _Isolation.model_validate_json(lines[-1])
     except ValidationError:
         remedy = "install bubblewrap, or allow user namespaces (docs/troubleshooting.md)"
         yield CheckLine(lacking, "isolation", f"none works here: {lines[-1]}; {remedy}")
         return
-    text = f"{found.kind}, programs run as {found.identity}"
-    if found.missing:
-        text += f"; missing: {', '.join(found.missing)}; install bubblewrap for more"
-    yield CheckLine(Mark.NOTE if found.missing else Mark.OK, "isolation", text)
-    absent = installation(LANGUAGES[one] for one in PROGRAMS if one not in found.languages)
+    text = f"{probe.kind}, programs run as {probe.identity}"
+    if probe.missing:
+        text += f"; missing: {', '.join(probe.missing)}; install bubblewrap for more"
+    yield CheckLine(Mark.NOTE if probe.missing else Mark.OK, "isolation", text)
+    absent = installation(
+        LANGUAGES[language] for language in PROGRAMS if language not in probe.languages
+    )
     missing = f"; packages of others: {absent}" if absent else ""
-    text = f"{', '.join(found.languages)}{missing}; Python is {found.python}"
-    mark = Mark.OK if "cpp" in found.languages else Mark.NOTE
+    text = f"{', '.join(probe.languages)}{missing}; Python is {probe.python}"
+    mark = Mark.OK if "cpp" in probe.languages else Mark.NOTE
     yield CheckLine(mark, "languages", text)
-    if not found.lacking:
+    if not probe.lacking:
         text = "programs can import what docs/judging.md promises"
         yield CheckLine(Mark.OK, "modules", text)
         return
-    text = f"programs cannot import {', '.join(found.lacking)}; unset PLUMBLINE_SANDBOX_PYTHON"
+    text = f"programs cannot import {', '.join(probe.lacking)}; unset PLUMBLINE_SANDBOX_PYTHON"
     # Tests of public sets import numpy.
-    yield CheckLine(Mark.FAILED if "numpy" in found.lacking else Mark.NOTE, "modules", text)
+    yield CheckLine(Mark.FAILED if "numpy" in probe.lacking else Mark.NOTE, "modules", text)
 
 
 def _redis_server(lacking: Mark) -> CheckLine:
@@ -108,8 +110,8 @@ def _redis_server(lacking: Mark) -> CheckLine:
 
 
 def _verl(config: Config, lacking: Mark) -> CheckLine:
-    given = config.generation.verl.python
-    python = given or (str(_VERL_VENV) if _VERL_VENV.exists() else sys.executable)
+    configured = config.generation.verl.python
+    python = configured or (str(_VERL_VENV) if _VERL_VENV.exists() else sys.executable)
     succeeded, lines = _output([python, "-c", _VERSIONS])
     if succeeded:
         return CheckLine(Mark.OK, "verl", f"{lines[-1]}, {python}")

@@ -44,11 +44,11 @@ def run_folder(named: str) -> str:
     if "://" in named or os.path.lexists(f"{named}/{RUN}"):
         return named
     # One that was interrupted is found, too, so that a command says of it what is missing.
-    known = _named_runs(named) or _named_runs(named, unpublished=True)
-    if len(known) > 1:
-        folders = ", ".join(run.folder.shown for run in known)
-        raise ConfigError(f"{len(known)} runs are named {named}: {folders}; give the folder")
-    return known[0].folder.url if known else named
+    runs = _named_runs(named) or _named_runs(named, unpublished=True)
+    if len(runs) > 1:
+        folders = ", ".join(run.folder.shown for run in runs)
+        raise ConfigError(f"{len(runs)} runs are named {named}: {folders}; give the folder")
+    return runs[0].folder.url if runs else named
 
 
 def _named_runs(named: str, *, unpublished: bool = False) -> "list[FinishedRun]":
@@ -64,7 +64,7 @@ def _named_runs(named: str, *, unpublished: bool = False) -> "list[FinishedRun]"
 
 
 def _run_folders(named: list[str]) -> list[str]:
-    return [run_folder(one) for one in named]
+    return [run_folder(name) for name in named]
 
 
 RunFolder = Annotated[
@@ -149,7 +149,9 @@ def key_options(*names: str) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command)
-        own = [one for one in signature.parameters.values() if one.name != "flags"]
+        own = [
+            parameter for parameter in signature.parameters.values() if parameter.name != "flags"
+        ]
         added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None,
                                    annotation=_annotation(name)) for name in names]  # fmt: skip
 
@@ -162,7 +164,7 @@ def key_options(*names: str) -> Callable[[Command], Command]:
 
         parameters = [*own, *added]
         wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {one.name: one.annotation for one in parameters}
+        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return wrapped
 
     return decorate
@@ -213,9 +215,9 @@ def default_data() -> list[str]:
         from shared.datasets import parquet_files
 
         files = parquet_files(_DATA)
-        found = [file for file in files if DataRole.TRAIN not in dataset_roles(file).values()]
-        if found:
-            return found
+        chosen = [file for file in files if DataRole.TRAIN not in dataset_roles(file).values()]
+        if chosen:
+            return chosen
     raise ConfigError(
         f"no data sets: `plumb data prepare --config configs/data.yaml` writes some to {_DATA}, "
         "where they are found; or give --data PATH, plumb run also --dataset NAME"
@@ -224,12 +226,12 @@ def default_data() -> list[str]:
 
 def server_and_data(base_url: list[str] | None, data: list[str] | None) -> list[str]:
     """Convert ``--base-url`` and ``--data`` to ``key=value`` overrides."""
-    given = {
+    values = {
         "generation.base_urls": base_url and _yaml_list(base_url),
         "generation.backend": base_url and "openai",
         "data.eval_files": data and _yaml_list(data),
     }
-    return [f"{key}={value}" for key, value in given.items() if value]
+    return [f"{key}={value}" for key, value in values.items() if value]
 
 
 def with_name(config: Config, overridden: Collection[str]) -> Config:

@@ -87,28 +87,28 @@ def run(
     """Generate completions for every problem, judge them and write the artifacts."""
     if base_url is None and not embedded:
         base_url = split_urls(os.environ.get("GENERATOR_URLS", "")) or None
-    given = overrides or []
+    keys = overrides or []
     fetched, locks = _known(dataset or [], data_config)
     options = [*server_and_data(base_url, [*(data or []), *fetched]), *locks]
-    resolved = load_config(config, [*options, *flags, *given])
+    resolved = load_config(config, [*options, *flags, *keys])
     if (
         f"{_ROLLOUT}.name" in overridden_keys(flags)
         and resolved.generation.backend == "openai"
-        and not (resolved.generation.base_urls or "generation.backend" in overridden_keys(given))
+        and not (resolved.generation.base_urls or "generation.backend" in overridden_keys(keys))
     ):
         resolved, embedded = _with_verl(resolved), True
-    resolved = with_model(resolved, model, given)
-    overridden = overridden_keys([*flags, *given])
+    resolved = with_model(resolved, model, keys)
+    overridden = overridden_keys([*flags, *keys])
     resolved = _named_as_part(with_name(resolved, overridden), overridden)
-    resolved = with_method(resolved, method, use_submit_api, use_compute_score, given)
+    resolved = with_method(resolved, method, use_submit_api, use_compute_score, keys)
     if resolved.data.completions:
         raise ConfigError(
             f"data.completions names completions to judge ({resolved.data.completions}), and plumb "
             "run generates its own; give the config to plumb judge"
         )
     if not resolved.data.eval_files:
-        found = resolved.data.model_copy(update={"eval_files": default_data()})
-        resolved = resolved.model_copy(update={"data": found})
+        prepared = resolved.data.model_copy(update={"eval_files": default_data()})
+        resolved = resolved.model_copy(update={"data": prepared})
     _check_generation(resolved, embedded=embedded)
     check_templates(resolved.data)
     loaded = load_problems(resolved.data, resolved.data.eval_files, allow_unlocked=allow_unlocked)
@@ -130,7 +130,7 @@ def run(
             *loaded.notes,
             *(early_stop.notes if early_stop else ()),
         ],
-        sandboxes=own_sandboxes(resolved, [*flags, *given]),
+        sandboxes=own_sandboxes(resolved, [*flags, *keys]),
         early_stop=early_stop,
     )
     execute(request)
@@ -167,10 +167,10 @@ def _known(names: list[str], config: str | None) -> tuple[list[str], list[str]]:
     from services.cli.data import known_sets
 
     sets = known_sets(names, config)
-    locks = {known.lock for known in sets}
+    locks = {prepared.lock for prepared in sets}
     # A run has one lock. Each file was just compared with its own.
     lock = yaml_string(locks.pop()) if len(locks) == 1 else "null"
-    return [known.file for known in sets], [f"data.lock={lock}"]
+    return [prepared.file for prepared in sets], [f"data.lock={lock}"]
 
 
 def _named_as_part(config: Config, overridden: Sequence[str]) -> Config:
@@ -218,7 +218,9 @@ def _check_generation(config: Config, *, embedded: bool) -> None:
 def _limited(problems: list[Problem], limit: int | None) -> list[Problem]:
     """The first ``limit`` problems of each data set."""
     numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
-    return [one for one in problems if limit is None or next(numbers[one.dataset]) < limit]
+    return [
+        problem for problem in problems if limit is None or next(numbers[problem.dataset]) < limit
+    ]
 
 
 def _recordings_hash(config: Config) -> str:

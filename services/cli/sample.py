@@ -40,24 +40,26 @@ def find_sample(run: FinishedRun, name: str) -> Verdict:
         ConfigError: No sample, or samples of several problems, have the name.
         OutputError: The run's verdicts cannot be read.
     """
-    found: list[Verdict] = []
-    known: dict[str, SampleId] = {}
+    matches: list[Verdict] = []
+    samples: dict[str, SampleId] = {}
     for verdict in run.verdicts():
-        known.setdefault(verdict.problem_id, verdict.sample)
+        samples.setdefault(verdict.problem_id, verdict.sample)
         if name in _names(verdict.sample):
-            found.append(verdict)
-    exact = [one for one in found if name == one.sample.key] or found
-    problems = {(one.dataset, one.problem_id) for one in exact}
+            matches.append(verdict)
+    exact = [verdict for verdict in matches if name == verdict.sample.key] or matches
+    problems = {(verdict.dataset, verdict.problem_id) for verdict in exact}
     if len(problems) > 1:
-        keys = ", ".join(one.sample.key for one in exact[:_MOST_LISTED])
+        keys = ", ".join(verdict.sample.key for verdict in exact[:_MOST_LISTED])
         raise ConfigError(f"{len(problems)} problems have the name {name!r}: {keys}; name one")
     if not exact:
-        near = difflib.get_close_matches(name.rpartition("/")[2], known, 1, 0) or list(known)[:1]
-        like = f", such as {known[near[0]].key}" if near else ""
+        near = (
+            difflib.get_close_matches(name.rpartition("/")[2], samples, 1, 0) or list(samples)[:1]
+        )
+        like = f", such as {samples[near[0]].key}" if near else ""
         raise ConfigError(
             f"{run.folder.shown} has no sample {name!r}; name it DATASET/PROBLEM/INDEX{like}"
         )
-    return min(exact, key=lambda one: one.sample.sample_index)
+    return min(exact, key=lambda verdict: verdict.sample.sample_index)
 
 
 def _names(sample: SampleId) -> set[str]:
@@ -74,10 +76,14 @@ def print_sample(console: Console, run: FinishedRun, name: str, cases: ShownCase
         OutputError: The run's files cannot be read.
     """
     verdict = find_sample(run, name)
-    generation = next((one for one in run.generations() if one.sample == verdict.sample), None)
+    generation = next(
+        (record for record in run.generations() if record.sample == verdict.sample), None
+    )
     problem = (verdict.dataset, verdict.problem_id)
     outlines = read_outlines(run.folder)
-    outline = next((one for one in outlines if (one.dataset, one.problem_id) == problem), None)
+    outline = next(
+        (record for record in outlines if (record.dataset, record.problem_id) == problem), None
+    )
     status = Text(
         f" {verdict.final_status} ", _STYLES.get(verdict.final_status, "red") + " reverse"
     )
@@ -99,9 +105,9 @@ def print_samples(console: Console, run: FinishedRun, status: FinalStatus) -> No
         OutputError: The run's verdicts cannot be read.
     """
     table = plain_table(["sample", "cases passed", "reason"])
-    for one in run.verdicts():
-        if one.final_status is status:
-            cells = (one.sample.key, _passed(one), _reason(one))
+    for verdict in run.verdicts():
+        if verdict.final_status is status:
+            cells = (verdict.sample.key, _passed(verdict), _reason(verdict))
             table.add_row(*map(shown, cells))
     if table.row_count:
         console.print(table)
@@ -139,7 +145,7 @@ def _facts(
     if outline:
         tests = None if outline.num_tests is None else f"{outline.num_tests} tests"
         said = (outline.difficulty, tests, *outline.tags)
-        yield "problem", ", ".join(one for one in said if one)
+        yield "problem", ", ".join(fact for fact in said if fact)
         if outline.quality not in ("", "ok"):
             yield "audit", outline.quality
 
@@ -205,19 +211,19 @@ def _print_cases(
 ) -> None:
     """Print the first failing case, or all that were recorded."""
     first = verdict.first_failed_case
-    found: list[FailedCase | CaseRecord] = [] if first is None else [first]
+    cases: list[FailedCase | CaseRecord] = [] if first is None else [first]
     if shown is ShownCases.ALL:
-        recorded = [one for one in run.cases() if one.sample == verdict.sample and failed(one)]
-        found = [*recorded] or found
-    for case in found:
+        recorded = [case for case in run.cases() if case.sample == verdict.sample and failed(case)]
+        cases = [*recorded] or cases
+    for case in cases:
         _print_case(console, case, verdict.cases_total, language)
     failing = verdict.cases_total - verdict.cases_passed - verdict.cases_not_run
-    if not found or failing <= len(found):
+    if not cases or failing <= len(cases):
         return
-    more = f"{failing - len(found)} more cases failed"
+    more = f"{failing - len(cases)} more cases failed"
     if shown is ShownCases.FIRST and run.folder.exists(artifacts.CASES):
         more += "; --cases all prints those that the run recorded"
-    elif len(found) == 1:
+    elif len(cases) == 1:
         more += "; a run with output.cases=failed records them"
     console.print()
     console.print(Text(more))

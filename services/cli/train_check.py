@@ -80,8 +80,8 @@ def train_check(
     console = stdout_console()
     _print(console, findings)
     if json_file:
-        write_json(json_file, {"findings": [asdict(one) for one in findings]})
-    counts = {kind: sum(one.kind is kind for one in findings) for kind in Kind}
+        write_json(json_file, {"findings": [asdict(finding) for finding in findings]})
+    counts = {kind: sum(finding.kind is kind for finding in findings) for kind in Kind}
     if counts[Kind.MISTAKE] or counts[Kind.DIFFERENCE]:
         raise FindingsError(
             f"mistakes: {counts[Kind.MISTAKE]}, differences: {counts[Kind.DIFFERENCE]}; "
@@ -146,15 +146,17 @@ def _print(console: Console, findings: list[Finding]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     order = list(Kind)
-    for one in sorted(findings, key=lambda found: order.index(found.kind)):
-        lines = [one.subject, *_values(one), one.text]
+    for finding in sorted(findings, key=lambda finding: order.index(finding.kind)):
+        lines = [finding.subject, *_values(finding), finding.text]
         text = Text("\n".join(printable(line) for line in lines))
-        table.add_row(Text(one.kind), text, style=_STYLES[one.kind])
+        table.add_row(Text(finding.kind), text, style=_STYLES[finding.kind])
     console.print(table)
 
 
 def _values(finding: Finding) -> list[str]:
     """The line with the values that are compared, if there are any."""
     values = {"trainer": finding.trainer, "run": finding.run}
-    known = [f"{name}: {shown(value, 40)}" for name, value in values.items() if value is not None]
-    return [", ".join(known)] if known else []
+    compared = [
+        f"{name}: {shown(value, 40)}" for name, value in values.items() if value is not None
+    ]
+    return [", ".join(compared)] if compared else []

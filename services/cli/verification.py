@@ -55,16 +55,23 @@ class SolutionJudge:
 
     def runs(self, solutions: Sequence[ReferenceSolution]) -> Iterator[FinishedRun]:
         """Judge all solutions; yields the run of each language. Errors are those of a call."""
-        for language in sorted({one.solution.language for one in solutions}):
-            chosen = [one for one in solutions if one.solution.language == language]
+        for language in sorted({item.solution.language for item in solutions}):
+            chosen = [item for item in solutions if item.solution.language == language]
             yield self._judge(language, chosen)
 
     def _judge(self, language: str, solutions: Sequence[ReferenceSolution]) -> FinishedRun:
         # Each set of solutions and tests has a folder, and so a run, of its own.
-        problems = {(one.problem.dataset, one.problem.problem_id): one.problem for one in solutions}
+        problems = {
+            (item.problem.dataset, item.problem.problem_id): item.problem for item in solutions
+        }
         parts = [*self._overrides, *map(problem_digest, problems.values())]
-        for one in solutions:
-            parts += [one.problem.dataset, one.problem.problem_id, str(one.number), one.completion]
+        for item in solutions:
+            parts += [
+                item.problem.dataset,
+                item.problem.problem_id,
+                str(item.number),
+                item.completion,
+            ]
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         place = yaml_string(str(folder))
         own = [f"run.name={self._name}", f"judge.language={language}", f"output.dir={place}"]
@@ -78,12 +85,14 @@ def _request(config: Config, solutions: Sequence[ReferenceSolution], *, quiet: b
     problems: dict[tuple[str, str], Problem] = {}
     numbers: dict[tuple[str, str], list[int]] = {}
     completions = RecordedSource()
-    for one in solutions:
-        name = (one.problem.dataset, one.problem.problem_id)
-        problems[name] = one.problem
-        numbers.setdefault(name, []).append(one.number - 1)
-        recorded = RecordedCompletion(problem_id=one.problem.problem_id, completion=one.completion)
-        completions.add(SampleId(*name, one.number - 1), recorded)
+    for item in solutions:
+        name = (item.problem.dataset, item.problem.problem_id)
+        problems[name] = item.problem
+        numbers.setdefault(name, []).append(item.number - 1)
+        recorded = RecordedCompletion(
+            problem_id=item.problem.problem_id, completion=item.completion
+        )
+        completions.add(SampleId(*name, item.number - 1), recorded)
     check_judging(config, list(problems.values()))
     return RunRequest(
         config=config,
@@ -103,7 +112,7 @@ def _suppress_broken_checkers(folder: Path) -> Iterator[None]:
     try:
         yield
     except IncompleteRunError:
-        unjudged = [one for one in open_run(str(folder)).verdicts() if not one.judged]
+        unjudged = [verdict for verdict in open_run(str(folder)).verdicts() if not verdict.judged]
         if not all(map(_checker_failed, unjudged)):
             raise
 

@@ -66,13 +66,13 @@ def view(
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     def searched(status: FoldersStatus) -> None:
-        found = status.folders[0]
-        if found.error is not None:
-            print(f"{printable(found.error)}; waiting for it (Ctrl-C ends it)", flush=True)
-        elif not found.runs:
+        watched = status.folders[0]
+        if watched.error is not None:
+            print(f"{printable(watched.error)}; waiting for it (Ctrl-C ends it)", flush=True)
+        elif not watched.runs:
             print(f"no run below {shown} yet; runs appear as they finish (Ctrl-C ends it)")
         else:
-            runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
+            runs = "1 run" if watched.runs == 1 else f"{watched.runs} runs"
             print(f"{runs} below {shown}; new ones appear on the page (Ctrl-C ends it)")
         sys.stdout.flush()
 
