@@ -62,7 +62,7 @@ COMMANDS = {
         "accept:accept",
         "Check a run as a baseline; exit code 0: accepted, 1: not accepted, 4: with warnings.",
     ),
-    "export": LazyCommand("finished:export", "Write a run's results in another project's format."),
+    "export": LazyCommand("finished:export", "Write a run's samples in another project's format."),
     "show": LazyCommand("finished:show", "Print a run's results and settings, or a sample."),
     "report": LazyCommand(
         "finished:report",

@@ -61,4 +61,4 @@ def test_the_log_lines_are_logged() -> None:
 def test_the_commands_of_plumb_exist() -> None:
     named = set(_COMMAND.findall(TEXT))
     assert len(named) > 3
-    assert named <= COMMANDS.keys()
+    assert named <= {*COMMANDS, "data"}
