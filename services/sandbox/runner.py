@@ -90,7 +90,9 @@ class Runner:
         Raises:
             SlotLostError: The slot does not start.
         """
-        large = request.language == "functions" and LARGE_MODULES[0] in request.inputs[0]
+        large = request.language == "functions" and any(
+            LARGE_MODULES[0] in text for text in request.inputs
+        )
         container = self._slot(slot, large=large)
         if self.isolation.identity is Identity.SERVER:
             # The limit would include the processes of all slots, and of the server.

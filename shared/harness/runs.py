@@ -151,6 +151,35 @@ class Run:
         return {"status": self.ended.codes.get(self.pid) if reason == "ended" else None}
 
 
+class Calls:
+    """Several runs of function tests in one call: whether another one starts.
+
+    Args:
+        limits: Limits of a call, by the names of ``wire.CaseLimits``.
+    """
+
+    def __init__(self, limits: dict[str, Any]) -> None:
+        self.limits = limits
+        self.began = time.monotonic()
+        self.late = self.size = 0
+
+    def before(self, index: int) -> str:
+        """Return the end of the call if its time is over."""
+        late = index and time.monotonic() - self.began > self.limits["budget"]
+        return "budget" if late else ""
+
+    def after(self, index: int, limit: str | None, size: int) -> str:
+        """Return the end of the call, if any, after a report of so many bytes.
+
+        With ``full``, the run does not count.
+        """
+        self.size += size
+        if index and self.size > self.limits["results"]:
+            return "full"
+        self.late += limit in ("cpu", "wall")
+        return "timeouts" if self.late == self.limits["timeouts"] > 0 else ""
+
+
 class Functions(Run):
     """One run of an answer's tests.
 

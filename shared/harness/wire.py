@@ -228,22 +228,24 @@ class FunctionResult(BaseModel):
     memory: int
     limit: Limit | None
 
-    def fill(self, result: CallResult, report: bytes) -> None:
-        """Put this, and the report of the tests or the compiler, into the result of a call."""
-        if self.compiled is None:
-            return
-        if self.compiled == "lost":
+    def fill(self, result: CallResult, index: int, report: bytes) -> None:
+        """Put this, and the report of the tests or the compiler, into the result of a call.
+
+        Sets the call's end if the answer cannot run.
+        """
+        if self.compiled is None or self.compiled == "lost":
             result.end = "lost"
             return
-        result.compiled, result.compile_seconds = self.compiled, self.compile_seconds
+        result.compiled = self.compiled
+        if not index:
+            result.compile_seconds = self.compile_seconds
         if self.compiled != "ok":
             result.end, result.compile_output = "compile", report.decode("utf-8", "replace")
             return
         codes, _, failure = report.partition(b"\n\n")
         lost = self.tester == 0 and codes.endswith(FunctionEnd.LOST.encode())
         status = self.answer if lost else self.tester
-        result.end = "done"
-        result.cases[0] = CaseRun(
+        result.cases[index] = CaseRun(
             exit_code=-signal.SIGKILL if status is None else status,
             **self.model_dump(include={"cpu", "user", "wall", "memory", "limit"}),
             stdout=codes,
@@ -277,7 +279,8 @@ class FunctionReport:
 class RunCasesRequest(BaseModel):
     """Request to run a program on many inputs, each in a process of its own.
 
-    The language ``functions``, which is Python, has one input: a ``FunctionTests.payload``.
+    An input of the language ``functions``, which is Python, is a ``FunctionTests.payload``. All
+    have the same prelude.
     """
 
     code: Text
@@ -286,9 +289,9 @@ class RunCasesRequest(BaseModel):
     limits: CaseLimits
 
     @model_validator(mode="after")
-    def _has_one_payload(self) -> Self:
-        if self.language == FUNCTIONS and len(self.inputs) != 1:
-            raise ValueError("function tests are one input")
+    def _has_a_payload(self) -> Self:
+        if self.language == FUNCTIONS and not self.inputs:
+            raise ValueError("function tests need an input")
         return self
 
     @property
@@ -378,6 +381,6 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
             stderr=err.decode("utf-8", "replace"),
         )
     elif kind == "functions":
-        FunctionResult.model_validate_json(words[1]).fill(result, out)
+        FunctionResult.model_validate_json(words[2]).fill(result, int(words[1]), out)
     elif kind == "end":
         result.end = cast(End, words[1])

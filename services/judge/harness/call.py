@@ -39,7 +39,8 @@ async def run_with_harness(
     functions = request.language == wire.FUNCTIONS
     parts = {wire.ANSWER: request.answer if functions else request.code.encode()}
     if functions:
-        parts[wire.LIMITS] = json.dumps(asdict(request.limits)).encode()
+        limits = asdict(request.limits) | {"inputs": len(request.inputs)}
+        parts[wire.LIMITS] = json.dumps(limits).encode()
     call = RunCode(
         code=source("boot"),
         language="python",

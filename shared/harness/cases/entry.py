@@ -14,7 +14,7 @@ import sys
 import time
 
 from shared.harness.cases import syscalls
-from shared.harness.cases.folders import PublicFolder, clear, memory_file
+from shared.harness.cases.folders import PublicFolder, SharedFolder, clear, memory_file, write_all
 from shared.harness.cases.program import Program
 from shared.harness.cases.records import ANSWER, LIMITS, RESULTS, Records, ResultsFile, RunSpec
 from shared.harness.cases.supervisor import Supervisor
@@ -27,8 +27,7 @@ ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from shared.harness.cases.folders import SharedFolder
+    from typing import Any
 
 
 def start(folder: str) -> Program:
@@ -55,9 +54,7 @@ def start(folder: str) -> Program:
         answer = file.read()
     spec = read_spec()
     results = ResultsFile(folder + "/" + RESULTS, spec.key)
-    # The sandbox may limit the size of files; a record is a little longer than its output.
-    longest = syscalls.within(resource.RLIMIT_FSIZE, 1 << 40) - 16384
-    spec.max_results = min(spec.max_results, longest)
+    spec.max_results = longest_results(spec.max_results)
     supervisor.work(spec, answer, results)
     remove_files(folder, shared)
     os._exit(0)
@@ -88,33 +85,76 @@ def run_functions(
         Zygote.leave_streams()
         os.setsid()
 
-    specs: list[RunSpec] = []
-    answer = os.open(folder + "/" + ANSWER, os.O_RDONLY)
-    report = memory_file(folder, "report")
-    ended = runs.Ended()
-    run = runs.Functions(limits, answer, report, lambda: specs[0].inputs[0], folder, ended, leave)
-    run.user = user
-    program = run.start(confinement)
-    if program is not None:
-        return program
-    specs.append(read_spec())
-    reason = ""
-    while not reason:
-        ended.reap()
-        left = run.left(time.monotonic())
-        if left <= 0:
-            reason = "timeout"
-        elif run.has_ended():
-            reason = "ended"
-        else:
-            select.select([wake_out, *run.readers()], [], [], min(left, 60))
-            runs.drain(wake_out)
-            run.move()
-    run.stop()
-    ended.sweep(wake_out, everything=False)
-    results = ResultsFile(folder + "/" + RESULTS, specs[0].key)
-    case = json.dumps(run.result(reason)["case"], separators=(",", ":"))
-    results.add("functions", case, out=os.pread(report, runs.MAX_REPORT, 0))
+    with open(folder + "/" + ANSWER, "rb") as file:
+        source = file.read()
+    # No answer may have the tests in its memory: they go from one descriptor to another.
+    tests = memory_file(folder, "tests")
+    buffer = bytearray(65536)
+    while (size := os.readv(0, [buffer])) > 0:
+        with memoryview(buffer) as view:
+            write_all(tests, view[:size])
+    buffer[:] = bytes(len(buffer))
+
+    def spec() -> RunSpec:
+        return RunSpec(os.pread(tests, os.fstat(tests).st_size, 0))
+
+    def payload() -> bytes:  # called in the tests' process
+        return spec().inputs[len(records)]
+
+    limits["results"] = longest_results(limits["results"])
+    above = SharedFolder(folder, [])
+    calls = runs.Calls(limits)
+    reports = memory_file(folder, "reports")
+    records: list[tuple[dict[str, Any], int]] = []  # with the sizes of their reports
+    end = ""
+    while not end and len(records) < limits["inputs"]:
+        end = calls.before(len(records))
+        if end:
+            break
+        for shared_folder in (*shared, above):
+            shared_folder.restore()
+        answer, report = memory_file(folder, "answer"), memory_file(folder, "report")
+        write_all(answer, source)
+        os.lseek(answer, 0, os.SEEK_SET)
+        ended = runs.Ended()
+        run = runs.Functions(limits, answer, report, payload, folder, ended, leave)
+        run.user = user
+        program = run.start(confinement)
+        if program is not None:
+            return program
+        reason = ""
+        while not reason:
+            ended.reap()
+            left = run.left(time.monotonic())
+            if left <= 0:
+                reason = "timeout"
+            elif run.has_ended():
+                reason = "ended"
+            else:
+                select.select([wake_out, *run.readers()], [], [], min(left, 60))
+                runs.drain(wake_out)
+                run.move()
+        run.stop()
+        clean = ended.sweep(wake_out, everything=False)
+        run.close()
+        case, size = run.result(reason)["case"], min(os.fstat(report).st_size, runs.MAX_REPORT)
+        if case["compiled"] == "ok":
+            end = calls.after(len(records), case["limit"], size)
+        if end != "full":
+            copied = 0
+            while copied < size:
+                copied += os.sendfile(reports, report, copied, size - copied)
+            records.append((case, size))
+        if case["compiled"] != "ok" or not clean:
+            end = "compile" if case["compiled"] in ("error", "timeout") else "lost"
+        os.close(answer)
+        os.close(report)
+    results = ResultsFile(folder + "/" + RESULTS, spec().key)
+    os.lseek(reports, 0, os.SEEK_SET)
+    for index, (case, size) in enumerate(records):
+        words = json.dumps(case, separators=(",", ":"))
+        results.add("functions", index, words, out=os.read(reports, size))
+    results.add("end", end or "done")
     results.close()
     remove_files(folder, shared)
     os._exit(0)
@@ -123,6 +163,12 @@ def run_functions(
 def read_spec() -> RunSpec:
     with open(0, "rb", closefd=False) as stdin:
         return RunSpec(stdin.read())
+
+
+def longest_results(most: int) -> int:
+    """Return a limit of the outputs of a call, for a sandbox that limits the size of files."""
+    # A record is a little longer than its output.
+    return min(most, syscalls.within(resource.RLIMIT_FSIZE, 1 << 40) - 16384)
 
 
 def remove_files(folder: str, shared: Sequence[SharedFolder]) -> None:
