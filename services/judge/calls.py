@@ -169,7 +169,7 @@ async def run_harness(
         if 0 < limits.timeouts <= late:
             return run
         limits = replace(limits, timeouts=max(0, limits.timeouts - late))
-        if not result.cases or result.end in (None, "lost"):
+        if todo and (not result.cases or result.end in (None, "lost")):
             if task.alone and result.compiled is None:
                 await _check_harness(task, limits)
             run.lost.append(todo.pop(0))
