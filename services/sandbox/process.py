@@ -13,16 +13,15 @@ import secrets
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from services.sandbox.isolation import Identity
 from services.sandbox.schemas import CommandResult, CommandStatus
-from services.sandbox.slots import EndReason, Order, Slot, SlotLostError, environment
+from services.sandbox.slots import EndReason, Order, Slot, environment
 from shared.harness import wire
 from shared.harness.cases.folders import write_all
-from shared.harness.runs import MAX_REPORT, Calls
-from shared.harness.wire import CallResult, End, RunCasesRequest
+from shared.harness.function_case import MAX_REPORT
+from shared.harness.wire import CallResult, RunCasesRequest
 
 MIB = 1024 * 1024
 # Bytes from which a file is written and read beside the event loop.
@@ -136,7 +135,7 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
         OSError: The files could not be created.
         SlotLostError: The slot ended before the cases did.
     """
-    if request.language == "functions":
+    if request.language == "functions" and len(request.inputs) == 1:
         return await run_functions(request, slot)
     key = secrets.token_bytes(32)
     answer = request.code.encode()
@@ -152,41 +151,23 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
 
 
 async def run_functions(request: RunCasesRequest, slot: Slot) -> CallResult:
-    """Run tests of an answer's functions, each time in two children of the slot's init.
+    """Run the tests of an answer's functions once, in two children of the slot's init.
 
     Raises:
         OSError: The files could not be created.
-        SlotLostError: The slot ended before the first tests did.
+        SlotLostError: The slot ended before the tests did.
     """
-    limits, result = request.limits, CallResult()
-    calls = Calls(asdict(limits))
+    limits, (tests,) = request.limits, request.inputs
+    answer, prelude = request.code.encode(), tests.partition("\n")[0].encode()
     order = Order(kind="functions", seconds=limits.call, case_limits=limits)
-    end: str | None = None
-    for index, tests in enumerate(request.inputs):
-        end = calls.before(index)
-        if end:
-            break
-        try:
-            with memory_files("answer", "tests", "report") as files:
-                await _write(files[0], request.answer)
-                await _write(files[1], tests.encode())
-                report = await slot.run(order, [os.dup(fd) for fd in files])
-                text = await _read(files[2], MAX_REPORT)
-        except SlotLostError:
-            if not index:
-                raise
-            return result
-        case = report.case
-        if case is None or report.reason not in (EndReason.ENDED, EndReason.TIMEOUT):
-            return result
-        result.seconds += report.seconds
-        if case.compiled == "ok":
-            end = calls.after(index, case.limit, len(text))
-        if end != "full":
-            case.fill(result, index, text)
-        if end or result.end:
-            break
-    result.end = result.end or cast("End", end or "done")
+    with memory_files("answer", "tests", "report") as files:
+        await _write(files[0], b"%d\n%b%b" % (len(answer), answer, prelude))
+        await _write(files[1], tests.encode())
+        report = await slot.run(order, [os.dup(fd) for fd in files])
+        text = await _read(files[2], MAX_REPORT)
+    result = CallResult(seconds=report.seconds)
+    if report.case is not None and report.reason in (EndReason.ENDED, EndReason.TIMEOUT):
+        report.case.fill(result, text)
     return result
 
 

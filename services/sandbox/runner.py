@@ -90,10 +90,8 @@ class Runner:
         Raises:
             SlotLostError: The slot does not start.
         """
-        large = request.language == "functions" and any(
-            LARGE_MODULES[0] in text for text in request.inputs
-        )
-        container = self._slot(slot, large=large)
+        large = request.language == "functions" and LARGE_MODULES[0] in "".join(request.inputs)
+        container = self._slot(slot, large=large and len(request.inputs) == 1)
         if self.isolation.identity is Identity.SERVER:
             # The limit would include the processes of all slots, and of the server.
             limits = replace(request.limits, processes=0)

@@ -1,13 +1,12 @@
 """Runs: the processes of a program, its limits, and how it ended.
 
-It runs in the sandbox. Standard library and Python 3.8 syntax only. The parent is a slot's init
-(``services.sandbox.slot.init``), or the main process of a call that arrived as files
-(``cases.entry``).
+It runs in the sandbox, in a slot's init (``services.sandbox.slot.init``). Standard library only.
 
-Function tests run the answer in one child, its tests in another. The parent starts the answer
-before it has read the tests, so they are not in the answer's memory. It starts both, measures them,
-and notices their end; the tests report into a file. Between the two are a pipe with calls and one
-with replies.
+A single run of function tests has the answer in one child of the init, its tests in another. Each
+arrives in a descriptor that its process alone reads: the init has neither in its memory, which the
+next program inherits. It starts both, measures them, and notices their end; the tests report into a
+file. Between the two are a pipe with calls and one with replies. Several runs of one answer have a
+supervisor and a zygote (``function_case``), which compiles it once.
 
 The limits apply to both processes and to all that the answer starts, together. Compiling the answer
 and loading its modules has its own limit of time, and counts towards no other.
@@ -28,6 +27,7 @@ from shared.harness.cases import processes, syscalls, zygote
 from shared.harness.cases.folders import CaseFolder, write_all
 from shared.harness.cases.program import Program
 from shared.harness.cases.supervisor import STRETCH
+from shared.harness.function_case import limit_tester
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ NOT_COMPILED = 65
 READY = struct.Struct("ddd")
 # More than the number of any descriptor of the parent.
 HIGHEST = 1024
-# Bytes of the report of function tests.
-MAX_REPORT = 1 << 24
 # Seconds until processes that do not die make the slot unclean.
 SWEEP_SECONDS = 5.0
 
@@ -151,35 +149,6 @@ class Run:
         return {"status": self.ended.codes.get(self.pid) if reason == "ended" else None}
 
 
-class Calls:
-    """Several runs of function tests in one call: whether another one starts.
-
-    Args:
-        limits: Limits of a call, by the names of ``wire.CaseLimits``.
-    """
-
-    def __init__(self, limits: dict[str, Any]) -> None:
-        self.limits = limits
-        self.began = time.monotonic()
-        self.late = self.size = 0
-
-    def before(self, index: int) -> str:
-        """Return the end of the call if its time is over."""
-        late = index and time.monotonic() - self.began > self.limits["budget"]
-        return "budget" if late else ""
-
-    def after(self, index: int, limit: str | None, size: int) -> str:
-        """Return the end of the call, if any, after a report of so many bytes.
-
-        With ``full``, the run does not count.
-        """
-        self.size += size
-        if index and self.size > self.limits["results"]:
-            return "full"
-        self.late += limit in ("cpu", "wall")
-        return "timeouts" if self.late == self.limits["timeouts"] > 0 else ""
-
-
 class Functions(Run):
     """One run of an answer's tests.
 
@@ -194,11 +163,9 @@ class Functions(Run):
 
     Attributes:
         extra_memory: Bytes of modules that only the tests use, in the answer's memory too.
-        user: User of the answer, if it is not the parent's.
     """
 
     extra_memory = 0
-    user: int | None = None
 
     def __init__(
         self,
@@ -336,7 +303,7 @@ class Functions(Run):
         with open(self.source, "rb") as file:
             source = file.read(int(file.readline()))
             prelude: str = json.loads(file.read())
-        case = CaseFolder(self.folder, "python", source, self.user)
+        case = CaseFolder(self.folder, "python", source, None)
         case.restore()
         os.chdir(case.path)
         try:
@@ -348,23 +315,22 @@ class Functions(Run):
         zygote.load_modules(source, before)
         program = Program(code, case.program, streams=False)
         program.serve(function_server, before, source)
-        self.begin(confinement)
+        self.begin()
         return program
 
-    def begin(self, confinement: syscalls.Confinement) -> None:
+    def begin(self) -> None:
         """Let the limits hold, and have the tests started."""
         names = ("cpu", "memory", "output", "processes")
         cpu, memory, output, tasks = (self.limits[name] for name in names)
         if memory > 0:
             memory += self.extra_memory
-        if tasks > 0 and self.user is None:
+        if tasks > 0:
             tasks += processes.tasks_of_user()  # without the tests, which come later
         for kind, value in zygote.case_limits(cpu + time.process_time(), memory, output, tasks):
             resource.setrlimit(kind, value)
         used = resource.getrusage(resource.RUSAGE_SELF)
         os.write(self.ready[1], READY.pack(used.ru_utime, used.ru_stime, time.monotonic()))
         os.closerange(3 + zygote.keep([self.calls[0], self.results[1]]), HIGHEST)
-        confinement.enter_user()
         syscalls.scope_signals()
         syscalls.prctl(
             syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL
@@ -375,13 +341,7 @@ class Functions(Run):
     def run_tests(self) -> NoReturn:
         self.leave()
         os.chdir(self.folder + "/case")
-        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL)
-        syscalls.limit(resource.RLIMIT_CORE, 0)
-        syscalls.limit(resource.RLIMIT_CPU, int(self.limits["cpu"]) + 2)
-        if self.limits["memory"] > 0:
-            for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
-                syscalls.limit(kind, self.limits["memory"])
-        syscalls.renew()
+        limit_tester(self.limits["cpu"], self.limits["memory"])
         payload = self.tests()
         calls, replies, report = range(3, 6)
         zygote.keep([self.calls[1], self.results[0], self.report])

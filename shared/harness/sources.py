@@ -9,7 +9,10 @@ _CASES = (
     *("cases.records", "cases.streams", "cases.program", "cases.zygote", "cases.supervisor"),
     "cases.entry",
 )
-_FUNCTIONS = (*("values", "function_server", "function_calls", "function_tester", "runs"),)
+_FUNCTIONS = (
+    *("values", "function_server", "function_calls"),
+    *("function_tester", "function_case", "runs"),
+)
 
 
 @cache

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -23,7 +23,6 @@ from pydantic import (
     Field,
     PlainSerializer,
     TypeAdapter,
-    model_validator,
 )
 from pydantic_core import PydanticKnownError
 
@@ -33,8 +32,6 @@ from shared.harness.languages import LANGUAGES
 RUN_CASES_VERSION = "6"
 RESULTS = "results"
 ANSWER = "answer"
-# Of function tests alone.
-LIMITS = "limits"
 # The same value as in ``cases/supervisor.py``.
 STRETCH = 5.0
 
@@ -228,24 +225,22 @@ class FunctionResult(BaseModel):
     memory: int
     limit: Limit | None
 
-    def fill(self, result: CallResult, index: int, report: bytes) -> None:
-        """Put this, and the report of the tests or the compiler, into the result of a call.
-
-        Sets the call's end if the answer cannot run.
-        """
-        if self.compiled is None or self.compiled == "lost":
+    def fill(self, result: CallResult, report: bytes) -> None:
+        """Put this, and the report of the tests or the compiler, into the result of a call."""
+        if self.compiled is None:
+            return
+        if self.compiled == "lost":
             result.end = "lost"
             return
-        result.compiled = self.compiled
-        if not index:
-            result.compile_seconds = self.compile_seconds
+        result.compiled, result.compile_seconds = self.compiled, self.compile_seconds
         if self.compiled != "ok":
             result.end, result.compile_output = "compile", report.decode("utf-8", "replace")
             return
         codes, _, failure = report.partition(b"\n\n")
         lost = self.tester == 0 and codes.endswith(FunctionEnd.LOST.encode())
         status = self.answer if lost else self.tester
-        result.cases[index] = CaseRun(
+        result.end = "done"
+        result.cases[0] = CaseRun(
             exit_code=-signal.SIGKILL if status is None else status,
             **self.model_dump(include={"cpu", "user", "wall", "memory", "limit"}),
             stdout=codes,
@@ -287,18 +282,6 @@ class RunCasesRequest(BaseModel):
     language: Language = "python"
     inputs: Annotated[list[Text], Field(max_length=MAX_INPUTS, fail_fast=True)]
     limits: CaseLimits
-
-    @model_validator(mode="after")
-    def _has_a_payload(self) -> Self:
-        if self.language == FUNCTIONS and not self.inputs:
-            raise ValueError("function tests need an input")
-        return self
-
-    @property
-    def answer(self) -> bytes:
-        """What the answer's process of function tests reads; it has nothing of the tests."""
-        source = self.code.encode()
-        return b"%d\n%b%b" % (len(source), source, self.inputs[0].partition("\n")[0].encode())
 
 
 CALL_RESULT = TypeAdapter(CallResult)
@@ -380,7 +363,5 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
             stdout=out,
             stderr=err.decode("utf-8", "replace"),
         )
-    elif kind == "functions":
-        FunctionResult.model_validate_json(words[2]).fill(result, int(words[1]), out)
     elif kind == "end":
         result.end = cast(End, words[1])

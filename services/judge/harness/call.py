@@ -1,10 +1,8 @@
 """Call that runs cases in any SandboxFusion: the harness travels in ``/run_code``."""
 
 import base64
-import json
 import marshal
 import secrets
-from dataclasses import asdict
 from functools import cache
 from typing import Protocol
 
@@ -36,11 +34,6 @@ async def run_with_harness(
         SandboxUnavailableError: The sandbox gave no usable response.
     """
     key = secrets.token_bytes(32)
-    functions = request.language == wire.FUNCTIONS
-    parts = {wire.ANSWER: request.answer if functions else request.code.encode()}
-    if functions:
-        limits = asdict(request.limits) | {"inputs": len(request.inputs)}
-        parts[wire.LIMITS] = json.dumps(limits).encode()
     call = RunCode(
         code=source("boot"),
         language="python",
@@ -49,8 +42,8 @@ async def run_with_harness(
         run_timeout=request.limits.call,
         memory_limit_mb=-1,  # no limit for the harness itself; it limits each case
         files={
-            **harness_files(functions=functions),
-            **{name: base64.b64encode(part).decode() for name, part in parts.items()},
+            **harness_files(functions=request.language == "functions"),
+            wire.ANSWER: base64.b64encode(request.code.encode()).decode(),
         },
         fetch_files=(wire.RESULTS,),
     )

@@ -5,18 +5,15 @@ It runs in the sandbox. Standard library and Python 3.8 syntax only.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
 import _socket  # socket itself takes milliseconds to load
 import os
 import resource
-import select
 import sys
-import time
 
 from shared.harness.cases import syscalls
-from shared.harness.cases.folders import PublicFolder, SharedFolder, clear, memory_file, write_all
+from shared.harness.cases.folders import PublicFolder, SharedFolder, clear, memory_file
 from shared.harness.cases.program import Program
-from shared.harness.cases.records import ANSWER, LIMITS, RESULTS, Records, ResultsFile, RunSpec
+from shared.harness.cases.records import ANSWER, RESULTS, Records, ResultsFile, RunSpec
 from shared.harness.cases.supervisor import Supervisor
 from shared.harness.cases.zygote import Zygote
 
@@ -27,7 +24,6 @@ ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
 
 def start(folder: str) -> Program:
@@ -41,10 +37,7 @@ def start(folder: str) -> Program:
     if user is not None:
         os.chmod(folder, 0o711)
     shared = PublicFolder.all_of(user) if user is not None else []
-    confinement = syscalls.CallFilter(folder, user)
-    if os.path.exists(folder + "/" + LIMITS):
-        return run_functions(folder, user, confinement, shared)
-    supervisor, program = fork_zygote(folder, user, (), confinement, shared)
+    supervisor, program = fork_zygote(folder, user, (), syscalls.CallFilter(folder, user), shared)
     if program is not None:
         return program
     assert supervisor is not None
@@ -52,133 +45,20 @@ def start(folder: str) -> Program:
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     with open(folder + "/" + ANSWER, "rb") as file:
         answer = file.read()
-    spec = read_spec()
-    results = ResultsFile(folder + "/" + RESULTS, spec.key)
-    spec.max_results = longest_results(spec.max_results)
-    supervisor.work(spec, answer, results)
-    remove_files(folder, shared)
-    os._exit(0)
-
-
-def run_functions(
-    folder: str, user: int | None, confinement: syscalls.Confinement, shared: Sequence[SharedFolder]
-) -> Program:
-    """Run function tests whose files are in a folder; returns only in the answer's process."""
-    import json  # slow to load
-
-    from shared.harness import runs  # it need not be there otherwise
-    from shared.harness.cases.zygote import Zygote
-
-    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
-    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-    with open(folder + "/" + LIMITS, "rb") as file:
-        limits = json.loads(file.read())
-    wake_out, wake_in = os.pipe()
-    for fd in (wake_out, wake_in):
-        os.set_blocking(fd, False)
-    _signal.signal(_signal.SIGCHLD, lambda *_: None)
-    _signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
-
-    def leave() -> None:
-        _signal.set_wakeup_fd(-1)
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-        Zygote.leave_streams()
-        os.setsid()
-
-    with open(folder + "/" + ANSWER, "rb") as file:
-        source = file.read()
-    # No answer may have the tests in its memory: they go from one descriptor to another.
-    tests = memory_file(folder, "tests")
-    buffer = bytearray(65536)
-    while (size := os.readv(0, [buffer])) > 0:
-        with memoryview(buffer) as view:
-            write_all(tests, view[:size])
-    buffer[:] = bytes(len(buffer))
-
-    def spec() -> RunSpec:
-        return RunSpec(os.pread(tests, os.fstat(tests).st_size, 0))
-
-    def payload() -> bytes:  # called in the tests' process
-        return spec().inputs[len(records)]
-
-    limits["results"] = longest_results(limits["results"])
-    above = SharedFolder(folder, [])
-    calls = runs.Calls(limits)
-    reports = memory_file(folder, "reports")
-    records: list[tuple[dict[str, Any], int]] = []  # with the sizes of their reports
-    end = ""
-    while not end and len(records) < limits["inputs"]:
-        end = calls.before(len(records))
-        if end:
-            break
-        for shared_folder in (*shared, above):
-            shared_folder.restore()
-        answer, report = memory_file(folder, "answer"), memory_file(folder, "report")
-        write_all(answer, source)
-        os.lseek(answer, 0, os.SEEK_SET)
-        ended = runs.Ended()
-        run = runs.Functions(limits, answer, report, payload, folder, ended, leave)
-        run.user = user
-        program = run.start(confinement)
-        if program is not None:
-            return program
-        reason = ""
-        while not reason:
-            ended.reap()
-            left = run.left(time.monotonic())
-            if left <= 0:
-                reason = "timeout"
-            elif run.has_ended():
-                reason = "ended"
-            else:
-                select.select([wake_out, *run.readers()], [], [], min(left, 60))
-                runs.drain(wake_out)
-                run.move()
-        run.stop()
-        clean = ended.sweep(wake_out, everything=False)
-        run.close()
-        case, size = run.result(reason)["case"], min(os.fstat(report).st_size, runs.MAX_REPORT)
-        if case["compiled"] == "ok":
-            end = calls.after(len(records), case["limit"], size)
-        if end != "full":
-            copied = 0
-            while copied < size:
-                copied += os.sendfile(reports, report, copied, size - copied)
-            records.append((case, size))
-        if case["compiled"] != "ok" or not clean:
-            end = "compile" if case["compiled"] in ("error", "timeout") else "lost"
-        os.close(answer)
-        os.close(report)
-    results = ResultsFile(folder + "/" + RESULTS, spec().key)
-    os.lseek(reports, 0, os.SEEK_SET)
-    for index, (case, size) in enumerate(records):
-        words = json.dumps(case, separators=(",", ":"))
-        results.add("functions", index, words, out=os.read(reports, size))
-    results.add("end", end or "done")
-    results.close()
-    remove_files(folder, shared)
-    os._exit(0)
-
-
-def read_spec() -> RunSpec:
     with open(0, "rb", closefd=False) as stdin:
-        return RunSpec(stdin.read())
-
-
-def longest_results(most: int) -> int:
-    """Return a limit of the outputs of a call, for a sandbox that limits the size of files."""
-    # A record is a little longer than its output.
-    return min(most, syscalls.within(resource.RLIMIT_FSIZE, 1 << 40) - 16384)
-
-
-def remove_files(folder: str, shared: Sequence[SharedFolder]) -> None:
-    """Remove the answer's files, which the sandbox may fail to do."""
+        spec = RunSpec(stdin.read())
+    results = ResultsFile(folder + "/" + RESULTS, spec.key)
+    # The sandbox may limit the size of files; a record is a little longer than its output.
+    longest = syscalls.within(resource.RLIMIT_FSIZE, 1 << 40) - 16384
+    spec.max_results = min(spec.max_results, longest)
+    supervisor.work(spec, answer, results)
     try:
         for place in shared:
             place.restore()
-        clear(folder + "/case")
+        clear(folder + "/case")  # the sandbox may fail to remove the answer's files
     except OSError:
         pass
+    os._exit(0)
 
 
 def run_in_slot(

@@ -14,9 +14,10 @@ except ImportError:
 
 from shared.harness.cases.folders import clear, write_all
 
-RESULTS, ANSWER, LIMITS = "results", "answer", "limits"
-# The language whose programs are run by the harness's own interpreter.
-PYTHON = "python"
+RESULTS, ANSWER = "results", "answer"
+# The languages whose programs are run by the harness's own interpreter; the second one is that of
+# function tests.
+PYTHON, FUNCTIONS = "python", "functions"
 
 
 class RunSpec:

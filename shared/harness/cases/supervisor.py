@@ -13,7 +13,7 @@ import time
 
 from shared.harness.cases.folders import CaseFolder, SharedFolder
 from shared.harness.cases.processes import kill_group, pause, run_delay_of, stat_of, tree_seconds
-from shared.harness.cases.records import PYTHON, RESULTS
+from shared.harness.cases.records import FUNCTIONS, PYTHON, RESULTS
 from shared.harness.cases.streams import HEAD, Streams, wants_pipe
 
 TYPE_CHECKING = False  # the typing module is slow to load
@@ -64,6 +64,9 @@ class Supervisor:
     def work(self, spec: RunSpec, answer: bytes, results: Records) -> None:
         self.spec = spec
         self.results = results
+        self.prelude = b""
+        if spec.language == FUNCTIONS:
+            self.prelude = prelude_of(spec.inputs[0])
         try:
             results.add("end", self.run_all() if self.compile(answer) else "compile")
         except (ZygoteLostError, OSError, ValueError):
@@ -81,8 +84,9 @@ class Supervisor:
         self.pipe = wants_pipe(answer)
         self.head = 0 if spec.language == PYTHON else HEAD
         words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
+        sizes = (int(self.pipe), len(answer), len(self.prelude))
         began = time.monotonic()
-        self.send(" ".join(map(str, (*words, int(self.pipe), len(answer)))), answer)
+        self.send(" ".join(map(str, (*words, *sizes))), answer + self.prelude)
         try:
             kind, size = self.receive(spec.compile_limit).split()
         except TimeoutError:
@@ -131,6 +135,10 @@ class Supervisor:
         """
         os.ftruncate(self.forked, 0)
         spec = self.spec
+        if spec.language == FUNCTIONS:
+            from shared.harness.function_case import FunctionCase  # it need not be there otherwise
+
+            return FunctionCase(self, stdin).run(index)
         streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output, self.head)
         self.streams = streams
         began = time.monotonic()
@@ -199,7 +207,7 @@ class Supervisor:
             raise ZygoteLostError from None
 
     def start(self, streams: list[int]) -> None:
-        """Start a case with these standard streams."""
+        """Start a case with these standard streams, and the channel of an answer's functions."""
         descriptors = b"".join(fd.to_bytes(4, sys.byteorder) for fd in streams)
         try:
             self.requests.sendmsg(
@@ -246,3 +254,11 @@ class Supervisor:
 
 def microseconds_since(began: float) -> int:
     return int((time.monotonic() - began) * 1e6)
+
+
+def prelude_of(payload: bytes) -> bytes:
+    """Return the part of function tests that the answer may know (see ``wire.FunctionTests``)."""
+    import json  # slow to load, and only function tests need it
+
+    prelude: str = json.loads(payload.partition(b"\n")[0])
+    return prelude.encode("utf-8", "replace")

@@ -16,7 +16,7 @@ from shared.harness.cases import syscalls
 from shared.harness.cases.folders import memory_file, write_all
 from shared.harness.cases.processes import exit_code, sweep, tasks_of_user
 from shared.harness.cases.program import Program, flush, hide_modules, imported
-from shared.harness.cases.records import PYTHON
+from shared.harness.cases.records import FUNCTIONS, PYTHON
 from shared.harness.cases.streams import MAX_STDERR, Streams, reopen_input
 from shared.harness.languages import LANGUAGES, PROGRAM, Language
 
@@ -71,17 +71,22 @@ class Zygote:
         words = line.decode().split()
         self.language = words[0]
         self.cpu = float(words[1])
-        self.memory, self.output, self.processes, self.pipe, size = map(int, words[2:])
-        while len(self.source) < size:
+        self.memory, self.output, self.processes, self.pipe, size, prelude = map(int, words[2:])
+        while len(self.source) < size + prelude:
             self.source += self.read(65536)
-        if self.language != PYTHON:
+        self.source, self.prelude = self.source[:size], self.source[size:]
+        if self.language == FUNCTIONS:
+            from shared.harness import function_server  # it need not be there otherwise
+
+            self.server = function_server
+        if self.language not in (PYTHON, FUNCTIONS):
             self.compiled = LANGUAGES[self.language]
             self.file = self.compiled.file_of(self.source.decode("utf-8", "replace"))
         kind, text = self.compile_python() if self.compiled is None else self.compile(self.compiled)
         self.confinement.fix_attributes()
         write_all(self.replies, b"%s %d\n%s" % (kind, len(text), text))
         if self.user is None and self.processes > 0:
-            self.processes += tasks_of_user()
+            self.processes += tasks_of_user() + (self.language == FUNCTIONS)  # the tester
         self.limits = case_limits(self.cpu, self.memory, self.output, self.processes, self.compiled)
         gc.freeze()  # keeps pages shared with the children (copy on write)
         if self.compiled is None and kind == b"ok":
@@ -114,6 +119,10 @@ class Zygote:
 
     def prepare_program(self) -> Program:
         """Make the program with streams of the same kinds as it will have."""
+        if self.language == FUNCTIONS:
+            program = Program(self.code, self.case + "/solution.py", streams=False)
+            program.serve(self.server, self.prelude, self.source)
+            return program
         streams = Streams(self.folder, b"", bool(self.pipe), None, 0)
         for fd, given in enumerate(streams.given):
             os.dup2(given, fd)
@@ -138,8 +147,12 @@ class Zygote:
         return data
 
     def next_case(self) -> list[int]:
-        """Wait for the next case; returns its standard streams."""
-        data, messages, _, _ = self.requests.recvmsg(16, _socket.CMSG_SPACE(12))
+        """Wait for the next case.
+
+        Returns its streams, then the channel of an answer's functions: calls to read, results to
+        write.
+        """
+        data, messages, _, _ = self.requests.recvmsg(16, _socket.CMSG_SPACE(20))
         if not data:
             os._exit(0)
         sent = messages[0][2]
@@ -153,16 +166,17 @@ class Zygote:
         return data
 
     def compile_python(self) -> tuple[bytes, bytes]:
+        path = "<answer>" if self.language == FUNCTIONS else self.case + "/solution.py"
         warnings = memory_file(self.folder, "err")
         os.dup2(warnings, 2)
         os.close(warnings)
         try:
-            self.code = compile_answer(self.source, self.case + "/solution.py")
+            self.code = compile_answer(self.source, path)
         except SourceError as error:
             return b"error", error.text
         self.warned = os.pread(2, MAX_STDERR, 0)
         self.leave_streams()
-        load_modules(self.source)
+        load_modules(self.source, self.prelude)
         return b"ok", b""
 
     def compile(self, language: Language) -> tuple[bytes, bytes]:
@@ -209,12 +223,13 @@ class Zygote:
 
     def child(self, streams: list[int]) -> Program:
         os.setsid()
-        for fd, given in enumerate(streams):
+        for fd, given in enumerate(streams[:3]):
             os.dup2(given, fd)
         if not self.pipe:
             reopen_input(streams[0])
+        kept = keep(streams[3:])
         last = max(self.requests.detach(), self.replies, self.forked, *streams)
-        os.closerange(3, 1 + last)
+        os.closerange(3 + kept, 3 + last)
         os.chdir(self.case)
         for kind, value in self.limits:
             resource.setrlimit(kind, value)
@@ -269,7 +284,7 @@ def compile_answer(source: bytes, path: str) -> types.CodeType:
     return code
 
 
-def load_modules(source: bytes, prelude: bytes = b"") -> None:
+def load_modules(source: bytes, prelude: bytes) -> None:
     """Load what an answer imports at its top, before its limits hold; hide our own."""
     for name in imported(prelude + b"\n" + source):
         try:
