@@ -10,9 +10,11 @@ from shared.extraction.python_source import parse
 
 _MARK = re.compile(r"`{3,}|~{3,}")
 _LABEL = re.compile(r"[\s{.]*((?:language-|lang=)?[A-Za-z0-9_+#./-]*)")
+_ATTRIBUTES = re.compile(r"[\s\w.{}=\"':,;/\\#()\[\]+-]*\Z")
 # Text before a fence that is part of the document: quotation, list, emphasis.
 _PREFIX = re.compile(r"[ \t>]*(?:(?:\d{1,3}[.)]|[-*+•])[ \t]+)?\**\Z")
 _BEHIND_CODE = re.compile(r"[ \t]*(?:<[^\n]*|[.*})\]]{1,3})?\Z")
+_CLOSING_TAG = re.compile(r"(?:</[A-Za-z_]{1,20}>|\[/[A-Z]{1,20}\]|```)\s*\Z")
 _FIRST_LINE = ("import ", "from ", "def ", "class ", "@", "async def ", "#include")
 _PROSE = re.compile(
     r"^[ \t]{0,4}(?!(?:from|import|if|for|while|def|class|return|assert|del|not|with|async|await"
@@ -71,7 +73,8 @@ class _Fence:
 
     def opens(self, language: Language) -> bool:
         """Whether it begins a block even where one is open."""
-        return language.owns(self.label) or is_known_label(self.label)
+        known = language.owns(self.label) or is_known_label(self.label)
+        return known and _ATTRIBUTES.match(self.info) is not None
 
 
 def find_blocks(text: str, language: Language) -> list[Block]:
@@ -188,7 +191,9 @@ class _Scanner:
         return code.rstrip().endswith(("}", ";")) and code.count("{") == code.count("}")
 
     def _without_rest(self, code: str) -> str:
-        """An unclosed block without prose behind the program."""
+        """An unclosed block without closing tags and prose behind the program."""
+        while tag := _CLOSING_TAG.search(code, max(0, len(code) - 40)):
+            code = code[: tag.start()].rstrip()
         for prose in islice(() if self._is_whole(code) else _PROSE.finditer(code), _MOST_PROSE):
             head = code[: prose.start()].rstrip()
             if head and self._is_whole(head):
