@@ -125,6 +125,14 @@ class JudgeQueue(Queue):
         self.redis_server_version = (7, 0, 0)
 
     @classmethod
+    def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:  # noqa: ANN401
+        """Take a job of one queue as of several, without a list between queue and worker.
+
+        The judge's user may not write that list, and the runner queues a job that is lost.
+        """
+        return cls.lpop([queue_key], timeout, connection)
+
+    @classmethod
     def of_run(cls, redis: Redis, run: str) -> Self:
         """The queue of a run's jobs. Rewards have their own, because a trainer waits for them."""
         return cls(keys.REWARD_QUEUE if keys.is_reward_run(run) else keys.JUDGE_QUEUE, redis)

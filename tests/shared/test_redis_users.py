@@ -67,6 +67,20 @@ def test_no_user_without_a_password(server: RedisWithUsers, user: str) -> None:
             redis.ping()
 
 
+def test_a_judge_takes_jobs_of_one_queue_while_the_other_has_to_wait(
+    server: RedisWithUsers,
+) -> None:
+    ledger = Ledger(client(server, "runner"), RUN)
+    enter(ledger, [problem("p1")])
+    ledger.record(generation(P1))
+    with client(server, "judge") as redis:
+        queue = JudgeQueue.of_run(redis, RUN)
+        taken = JudgeQueue.dequeue_any([queue], None, redis)
+        assert taken is not None
+        assert JudgeQueue.dequeue_any([queue], None, redis) is None
+    assert server.refusals() == []
+
+
 def test_everything_that_a_runner_does(server: RedisWithUsers, tmp_path: Path) -> None:
     redis = client(server, "runner")
     ledger = Ledger(redis, RUN)
