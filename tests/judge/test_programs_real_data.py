@@ -28,7 +28,7 @@ def read_lines(name):
 SHARES = pytest.mark.parametrize(
     "share",
     [
-        pytest.param(slice(None, None, 8), id="an eighth"),
+        pytest.param(slice(None, None, 16), id="a sixteenth"),
         pytest.param(slice(None), id="all", marks=pytest.mark.nightly),
     ],
 )
