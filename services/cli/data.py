@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Self
 
 import typer
@@ -197,7 +196,7 @@ class KnownSet:
 
 
 def known_sets(names: Sequence[str], config: str | None) -> list[KnownSet]:
-    """Find data sets by name; those that are not there are fetched and prepared.
+    """Find data sets by name, and fetch and prepare the missing ones.
 
     A set that ``plumb data prepare`` wrote is used. Otherwise each set has its own folder in
     ``sets``, beside the output folder of its config.
@@ -278,12 +277,7 @@ class DataProgress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._status.stop()
 
     def begin(self, step: str) -> None:

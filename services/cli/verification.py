@@ -43,7 +43,7 @@ class SolutionJudge:
         self._quiet = quiet
 
     def __call__(self, solutions: Sequence[ReferenceSolution]) -> list[Verdict]:
-        """Judge all solutions and return the verdicts on those that are not accepted.
+        """Judge all solutions; returns the verdicts on the rejected ones.
 
         A solution without a verdict has a problem with a broken checker.
 

@@ -102,7 +102,7 @@ class ProblemStore:
         self._known: dict[_Name, KnownProblem | DataError] = {}
         self._inline: WeakValueDictionary[str, KnownProblem] = WeakValueDictionary()
         self._records = tempfile.TemporaryFile(prefix="plumbline-reward-")  # noqa: SIM115 - close()
-        # A thread of its own: reading takes seconds, and others of the service must not wait.
+        # Reading takes seconds. In the threads that requests share it would delay them.
         self._reader = ThreadPoolExecutor(1, "problems")
         for file in (file for path in paths for file in parquet_files(path)):
             self._add(file)

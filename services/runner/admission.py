@@ -104,7 +104,7 @@ class Admission:
             await self._until_admitted()
             self._in_flight += 1
         try:
-            server = min(self._servers, key=lambda one: (one.closed_for > 0, one.last_used))
+            server = min(self._servers, key=lambda each: (each.closed_for > 0, each.last_used))
             server.last_used = time.monotonic()
             yield server
         finally:

@@ -141,7 +141,7 @@ def bottleneck(load: RunLoad) -> Bottleneck:
         )
     tail = _duration(load.tail_seconds)
     tail = (
-        f"those that wait take {tail} more"
+        f"judging the waiting answers takes another {tail}"
         if load.running
         else f"judging went on for {tail} after the last completion"
     )

@@ -114,8 +114,8 @@ def _is_mention(text: str, match: re.Match[str]) -> bool:
 def _in_block(text: str, fences: list[int], match: re.Match[str]) -> bool:
     """Whether the last fence opens a block, and the next one closes it: no label is behind it.
 
-    Of a line of its own, such as the end of reasoning with an unclosed draft, an odd number of
-    fences must follow.
+    A tag that fills its line is in a block only if an odd number of fences follows it. Else the
+    last fence began a draft in the reasoning, which was never closed.
     """
     place = bisect(fences, match.end())
     if place % 2 == 0 or place == len(fences) or _LABEL.match(text, fences[place]):

@@ -131,7 +131,7 @@ def serving(side: str, config: Config, folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def supervised(seconds: float) -> Iterator[None]:
-    """Limit a block's time; when it is left, however that is, no process of its own is left.
+    """Limit a block's time, and end every process that it started, also after an error.
 
     Raises:
         TimeoutError: In the block, some seconds before its time is over, so that it can end well.

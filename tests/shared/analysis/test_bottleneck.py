@@ -71,7 +71,7 @@ def test_a_run_that_ends_soon_after_its_last_completion_needs_replicas() -> None
 def test_a_run_in_progress_waits_for_judging_if_what_waits_takes_long() -> None:
     found = bottleneck(replace(LATE, running=True))
     assert found.sentence.startswith("Judging is the slower part")
-    assert "those that wait take 1 min 0 s more" in found.sentence
+    assert "judging the waiting answers takes another 1 min 0 s" in found.sentence
 
 
 def test_completions_that_the_run_did_not_make_leave_judging_alone() -> None:
