@@ -232,7 +232,7 @@ def _write_problems(
 ) -> FactsByProblem:
     """Write ``problems.jsonl``; return the facts of problems whose tests can be read.
 
-    One problem is in memory at a time, because its tests may be large.
+    A few problems are in memory at a time, because their tests may be large.
     """
     facts: FactsByProblem = {}
 
@@ -284,6 +284,5 @@ def _write_cases(
 
 def _problems(ledger: Ledger, plan: RunPlan) -> Iterator[Problem]:
     for dataset in plan.datasets:
-        for problem_id in dict.fromkeys(problem_id for problem_id, _ in dataset.owed):
-            if problem := ledger.problem(dataset.name, problem_id):
-                yield problem
+        problems = dict.fromkeys(problem_id for problem_id, _ in dataset.owed)
+        yield from ledger.problems([SampleId(dataset.name, one, 0) for one in problems])

@@ -1,10 +1,11 @@
 """Entry point of a judge worker (``python -m services.judge``): several completions at once."""
 
-import asyncio
 import os
 import socket
 import uuid
 from functools import partial
+
+import uvloop
 
 from services.judge.health import SandboxWatch
 from services.judge.settings import JudgeSettings
@@ -32,7 +33,7 @@ def _work(settings: JudgeSettings) -> None:
     )
     with HealthServer(settings.host, settings.port, readiness, metrics.registry, settings=settings):
         log.info("ready", worker=name, concurrency=metrics.concurrency)
-        asyncio.run(judge.serve_until_signal())
+        uvloop.run(judge.serve_until_signal())
     log.info("stopped", worker=name, judged=metrics.judged)
 
 

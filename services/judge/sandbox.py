@@ -402,12 +402,13 @@ def _excerpt(body: bytes) -> str:
 
 def _check_status(status: int, retry_after: str | None, body: bytes) -> None:
     """Raise an ``_AttemptFailedError`` unless the status is 200."""
+    if status == HTTPStatus.OK:
+        return
     failure = InfraFailure(kind=f"http_{status}", text=_excerpt(body) or None)
     if status in (*_OUTAGES, HTTPStatus.GATEWAY_TIMEOUT):
         busy = status in _OUTAGES
         raise _AttemptFailedError(failure, busy=busy, pause=_seconds(retry_after))
-    if status != HTTPStatus.OK:
-        raise _AttemptFailedError(failure, final=status < 500)
+    raise _AttemptFailedError(failure, final=status < 500)
 
 
 def _seconds(header: str | None) -> float:

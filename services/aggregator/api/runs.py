@@ -197,6 +197,7 @@ class SampleDetail:
         *,
         most: int = sys.maxsize,
         highlighted: bool = True,
+        answers: bool = True,
     ) -> Self | None:
         """Read a judged sample; None if it is not in the index.
 
@@ -232,7 +233,7 @@ class SampleDetail:
             code=code,
             verdict=verdict.model_copy(update={"first_failed_case": case}),
             marks=SampleMarks.of(text, code.text if code else "", case, language),
-            answers=answers_of(connection, run.id, problem),
+            answers=answers_of(connection, run.id, problem) if answers else [],
         )
 
 

