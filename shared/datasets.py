@@ -243,7 +243,8 @@ def _parquet(path: str, file: Any) -> pq.ParquetFile:  # noqa: ANN401 - fsspec's
     try:
         return pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
-        raise data_error(path, f"not a parquet file ({error}); check the file") from None
+        remedy = "`plumb data import` makes one of a published file"
+        raise data_error(path, f"not a parquet file ({error}); {remedy}") from None
 
 
 def _check_names(path: str, schema: pa.Schema, columns: Sequence[str]) -> None:
