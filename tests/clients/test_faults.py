@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from plumbline_reward import Client, NotJudgedError, RefusedError, retries
+from plumbline_reward import Client, NotJudgedError, RefusedError, requests
 
 from tests.clients.stand_in import UNJUDGED, Fault, Request, Server, stand_in, verdict_of
 
@@ -18,8 +18,8 @@ REFERENCE = "plumbline:demo/add#0123456789abcdef"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "FIRST_DELAY", 0.02)
-    monkeypatch.setattr(retries, "LONGEST_DELAY", 0.2)
+    monkeypatch.setattr(requests, "FIRST_DELAY", 0.02)
+    monkeypatch.setattr(requests, "LONGEST_DELAY", 0.2)
 
 
 def items(number: int) -> list[dict[str, object]]:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plumbline_reward.errors import RetryableError
+from plumbline_reward.requests import delay
 from plumbline_reward.responses import (
     Verdict,
     failure,
@@ -14,7 +16,6 @@ from plumbline_reward.responses import (
     parse_stream,
     parse_verdict,
 )
-from plumbline_reward.retries import RetryableError, delay
 
 from tests.clients.stand_in import UNJUDGED, verdict_of
 

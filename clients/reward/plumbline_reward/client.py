@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from plumbline_reward.delivery import call, delivery, in_thread
 from plumbline_reward.errors import NotJudgedError, RefusedError
+from plumbline_reward.requests import call, in_thread, submit
 from plumbline_reward.responses import ProgramResult, Verdict, parse_program_result
 from plumbline_reward.settings import load_settings
 
@@ -118,7 +118,7 @@ class Client:
 
     def _submit_all(self, items: Iterable[Mapping[str, object]]) -> "list[Future[Verdict]]":
         bodies = [_encode(item) for item in items]
-        return delivery(self.settings).submit(bodies, self.settings)
+        return submit(bodies, self.settings)
 
     def _outcome(self, future: "Future[Verdict]") -> Verdict | None:
         try:

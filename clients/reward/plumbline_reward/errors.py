@@ -25,3 +25,14 @@ class NotJudgedError(RewardError):
 
     It says nothing about the completion: leave the sample out, never count it as wrong.
     """
+
+
+class RetryableError(Exception):
+    """A failure of infrastructure within a call: connection, overload, a malformed answer.
+
+    ``retry_after`` is the wait in seconds that the service asks for, None if it does not.
+    """
+
+    def __init__(self, text: str, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after

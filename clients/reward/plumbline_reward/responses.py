@@ -5,13 +5,13 @@ a number. Every function here raises it for an answer that is malformed.
 """
 
 import json
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
-from plumbline_reward.errors import RefusedError
-from plumbline_reward.retries import RetryableError, retry_after_seconds
+from plumbline_reward.errors import RefusedError, RetryableError
 
 _TEXT_LIMIT = 2000
 _LARGEST = 10**9
@@ -148,7 +148,9 @@ def failure(status: int, retry_after: str | None, body: bytes) -> Refusal:
     if not 400 <= status < 500 or status in (408, 425, 429) or not said:
         hint = "" if said or status >= 500 else " without a reason; is it the reward service?"
         reason = f": {_cut(text)}" if said else hint
-        raise RetryableError(f"it answered {status}{reason}", retry_after_seconds(retry_after))
+        header = (retry_after or "").strip()
+        seconds = float(header) if re.fullmatch("[0-9]{1,9}", header) else None
+        raise RetryableError(f"it answered {status}{reason}", seconds)
     items = answer.get("items")
     refused = {
         item["index"]: _cut(item.get("error") or text)
