@@ -47,8 +47,7 @@ class Rate(_Part):
 class Survivor(_Part):
     """A wrong program that the tests accept.
 
-    ``difference`` to its original in lines, and the generated input that tells them apart, are
-    empty for a program that was labelled wrong.
+    For a mutant: ``difference`` to its original in lines, and a generated input that shows it.
     """
 
     source: str

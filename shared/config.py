@@ -33,7 +33,7 @@ from shared.protocol import (
 from shared.redaction import is_secret_variable, redact_address
 from shared.schemas import QualityFinding, RecordedCases
 from shared.statuses import FinalStatus
-from shared.verl_translation import translate
+from shared.verl_keys import translate
 
 ENGINES = ("vllm", "sglang")
 Method = Literal["batch", "submit", "compute_score"]

@@ -27,6 +27,7 @@ _BUILTINS = frozenset(dir(builtins))
 _MODULES = sys.stdlib_module_names | {"numpy"}
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_UNKNOWN = ast.TryStar | ast.AsyncWith | ast.AsyncFor | ast.MatchClass
 # Modules whose functions return values, and what of them is none. Constants of all modules.
 _VALUE_MODULES = _words(
     "array ast asyncio base64 binascii bisect calendar cmath collections contextlib copy "
@@ -235,9 +236,7 @@ class _Check:
                 yield from self._of_variable(node)
             elif isinstance(node, ast.Compare) and self._asks_for_identity(node):
                 yield "the tests ask for the identity of an object of the setup"
-            elif isinstance(node, ast.comprehension) and node.is_async:
-                yield "the tests have an asynchronous comprehension"
-            elif isinstance(node, ast.TryStar | ast.AsyncWith | ast.AsyncFor | ast.MatchClass):
+            elif isinstance(node, _UNKNOWN) or getattr(node, "is_async", False):
                 yield f"the tests have the statement {type(node).__name__}"
             elif isinstance(node, ast.Global) and self._in_setup(node):
                 yield f"the setup changes its variables: {', '.join(node.names)}"
@@ -488,18 +487,13 @@ def _is_exception(name: str) -> bool:
 
 
 def _is_odd(node: ast.stmt) -> bool:
-    """Whether a class's statement defines more than fields: slots without a list of public names,
-    methods with unknown decorators, or for others to define.
+    """Whether a class's statement defines more than fields: slots, methods with unknown decorators,
+    or methods for others to define.
     """
     if isinstance(node, _Function):
         known = all(last_name(one) in _DECORATORS for one in node.decorator_list)
         return not known or any(last_name(one) == "NotImplementedError" for one in ast.walk(node))
-    if not isinstance(node, ast.Assign) or "__slots__" not in map(last_name, node.targets):
-        return False
-    names = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value]
-    listed = isinstance(node.value, ast.List | ast.Tuple)
-    texts = [one.value for one in names if isinstance(one, ast.Constant)]
-    return not listed or any(not isinstance(t, str) or t.startswith("_") for t in texts)
+    return isinstance(node, ast.Assign) and "__slots__" in map(last_name, node.targets)
 
 
 def _shown(node: ast.AST) -> str:

@@ -13,8 +13,15 @@ from services.cli.options import AllowUnlocked, ConfigFile, Overrides
 from services.data.config import LayoutKind, parse_dates
 from services.data.importer import import_dataset
 from services.runner.problems import load_problems
-from services.training.export import RECORD, ExportRecord, Purpose, TestsForm
-from services.training.verl_tables import Layout, check_disjoint, write_table
+from services.training.verl_tables import (
+    RECORD,
+    ExportRecord,
+    Layout,
+    Purpose,
+    TestsForm,
+    check_disjoint,
+    write_table,
+)
 from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.data_roles import DataRole, dataset_roles
@@ -22,7 +29,7 @@ from shared.datasets import parquet_files
 from shared.errors import ConfigError, DataError, OutputError
 from shared.prompts import chat_messages, check_templates, prompt_facts
 from shared.schemas import Problem
-from shared.verl_translation import notices
+from shared.verl_keys import notices
 
 _NOT_FOR_TRAINING = (
     "is evaluation data, and training on it would spoil every later measurement; prepare training "

@@ -45,7 +45,7 @@ from shared.ledger import connect
 from shared.redaction import redact, redact_address
 from shared.service.settings import RedisSettings, SandboxClientSettings, load_settings
 from shared.text import split_urls
-from shared.verl_translation import notices
+from shared.verl_keys import notices
 
 _LEAST_DISK = 1 << 30
 # A sandbox that is away is found at once, and not waited for.

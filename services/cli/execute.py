@@ -51,7 +51,7 @@ from shared.text import split_urls
 if TYPE_CHECKING:
     from services.runner.client import GeneratorClient
     from services.runner.until_decided import UntilDecided
-    from services.training.responses_file import ResponsesFile
+    from services.training.verl_tables import ResponsesFile
 
 WAIT_VARIABLE = "PLUMBLINE_WAIT_SECONDS"
 # Two checks can fail although the run would succeed: in some networks only judges reach a sandbox,
@@ -180,7 +180,7 @@ def _responses_file(request: RunRequest) -> "ResponsesFile | None":
     if request.config.data.output_path is None:
         return None
     # Imported here because pandas takes half a second.
-    from services.training.responses_file import ResponsesFile
+    from services.training.verl_tables import ResponsesFile
 
     facts = request.provenance
     return ResponsesFile(request.config, [*(facts.data_files or []), facts.completions or ""])

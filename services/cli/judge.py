@@ -33,7 +33,7 @@ from shared.errors import ConfigError, DataError
 from shared.finished_run import FinishedRun, open_run
 from shared.plan import make_plan
 from shared.run_record import ParentRun
-from shared.verl_translation import notices
+from shared.verl_keys import notices
 
 _MAX_NAMES = 5
 

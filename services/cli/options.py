@@ -17,7 +17,7 @@ from shared.errors import ConfigError
 from shared.protocol import leaves
 from shared.redaction import remember_address
 from shared.schemas import describe
-from shared.verl_translation import canonical
+from shared.verl_keys import canonical
 
 if TYPE_CHECKING:
     from shared.finished_run import FinishedRun

@@ -18,7 +18,7 @@ from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.datasets import check_exists
 from shared.errors import ConfigError, ServiceError
-from shared.verl_translation import notices
+from shared.verl_keys import notices
 
 PORT = 8090
 

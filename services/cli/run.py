@@ -43,7 +43,7 @@ from shared.plan import RunPlan, make_plan
 from shared.prompts import check_templates
 from shared.schemas import Problem
 from shared.text import split_urls
-from shared.verl_translation import notices
+from shared.verl_keys import notices
 
 if TYPE_CHECKING:
     from services.runner.until_decided import UntilDecided

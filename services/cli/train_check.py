@@ -23,9 +23,8 @@ from services.training.comparison import (
     compare_rules,
 )
 from services.training.data_files import check_files
-from services.training.findings import Finding, Kind
 from services.training.mistakes import find_mistakes
-from services.training.trainer_config import TrainerConfig, read_trainer_config
+from services.training.trainer_config import Finding, Kind, TrainerConfig, read_trainer_config
 from shared.datasets import read_datasets
 from shared.errors import FindingsError, ServiceError
 from shared.finished_run import open_run

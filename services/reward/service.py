@@ -28,7 +28,7 @@ from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.rewards import RewardLedger
 from shared.service.logs import get_logger
 from shared.service.tasks import cancel_and_wait
-from shared.verl_translation import notices
+from shared.verl_keys import notices
 from shared.versions import release
 
 _log = get_logger(__name__)

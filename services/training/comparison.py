@@ -10,8 +10,7 @@ from pathlib import PurePosixPath
 
 from pydantic import JsonValue
 
-from services.training.findings import Finding, Kind
-from services.training.trainer_config import TrainerConfig
+from services.training.trainer_config import Finding, Kind, TrainerConfig
 from shared.config import RULES
 from shared.environment import REJUDGE
 from shared.run_record import RunRecord

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from services.training.export import RECORD, Purpose, read_export
-from services.training.findings import Finding, Kind
 from services.training.mistakes import TOOLS
-from services.training.trainer_config import TrainerConfig
+from services.training.trainer_config import Finding, Kind, TrainerConfig
+from services.training.verl_tables import RECORD, Purpose, read_export
 from shared.artifacts import OutputFolder
 from shared.data_lock import hash_file
 from shared.datasets import parquet_rows

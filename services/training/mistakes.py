@@ -5,8 +5,7 @@ Source: verl 0.9.1, verl/trainer/main_ppo.py, verl/trainer/ppo and verl/experime
 
 from collections.abc import Iterator
 
-from services.training.findings import Finding, Kind
-from services.training.trainer_config import TrainerConfig
+from services.training.trainer_config import Finding, Kind, TrainerConfig
 
 REWARD = "pkg://plumbline_reward"
 _FUNCTION = "reward.custom_reward_function"

@@ -1,7 +1,8 @@
-"""Resolved configuration of a trainer: verl's, as Hydra writes it."""
+"""Resolved configuration of a trainer (verl's, as Hydra writes it), and findings about it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from omegaconf import OmegaConf
@@ -10,6 +11,33 @@ from pydantic import JsonValue
 from yaml import YAMLError
 
 from shared.errors import ConfigError
+
+
+class Kind(StrEnum):
+    """Weight of a finding.
+
+    ``MISTAKE``: the training would not do what its configuration seems to say. ``DIFFERENCE``: its
+    validation would not measure what the run measured. ``EXPECTED``: training differs from
+    measuring here, or it cannot be known from the configuration.
+    """
+
+    MISTAKE = "mistake"
+    DIFFERENCE = "difference"
+    EXPECTED = "expected"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A leaf of the trainer's configuration, or a data file, with its value and the run's.
+
+    ``text`` says what follows from it, and what to do.
+    """
+
+    kind: Kind
+    subject: str
+    trainer: JsonValue = None
+    run: JsonValue = None
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,91 @@ Source of the layout: verl 0.9.1, verl/utils/dataset/rl_dataset.py.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from services.training.export import ExportedFile, Purpose, TestsForm
 from shared.artifacts import OutputFolder
-from shared.data_lock import hash_file
-from shared.errors import DataError
+from shared.config import Config
+from shared.data_lock import LockedFile, hash_file
+from shared.errors import ConfigError, DataError, OutputError
+from shared.finished_run import FinishedRun
+from shared.prompts import chat_messages
 from shared.reference import reference_of
-from shared.schemas import Generation, Problem, StdioTests
+from shared.run_record import PromptTemplate, SystemPrompt
+from shared.schemas import Problem, StdioTests, describe
+
+RECORD = "export.json"
+
+
+class Purpose(StrEnum):
+    """What a file is read for: ``extra_info.split`` of its rows, and the file's name."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+
+    @property
+    def file(self) -> str:
+        """Name of the exported file."""
+        return f"{self}.parquet"
+
+
+class TestsForm(StrEnum):
+    """Content of ``reward_model.ground_truth``.
+
+    ``REFERENCE``: the problem's reference; the tests stay with the service that judges.
+    ``INLINE``: the tests themselves, which a trainer copies into every rollout.
+    """
+
+    REFERENCE = "reference"
+    INLINE = "inline"
+
+
+class ExportedFile(LockedFile):
+    """A written file: its hash and size, and the problems of each data set."""
+
+    datasets: dict[str, int]
+
+
+class ExportRecord(BaseModel):
+    """``export.json``: provenance of the files beside it.
+
+    ``config`` has the leaves of the baseline's protocol by path; ``prompts`` and ``system_prompt``
+    are as in a run's ``run.json``; ``data_files`` are the prepared files by purpose.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    version: int = 1
+    tests: TestsForm
+    agent_name: str | None = None
+    config: dict[str, JsonValue]
+    prompts: dict[str, PromptTemplate]
+    system_prompt: SystemPrompt | None = None
+    data_files: dict[Purpose, list[str]]
+    files: dict[str, ExportedFile]
+
+
+def read_export(folder: OutputFolder) -> ExportRecord | None:
+    """Read the record of an export; None if the folder has none.
+
+    Raises:
+        OutputError: The record cannot be read.
+    """
+    document = folder.read_json(RECORD)
+    if document is None:
+        return None
+    try:
+        return ExportRecord.model_validate(document)
+    except ValidationError as error:
+        cause = f"not the record of an export ({describe(error)})"
+        raise OutputError(f"{folder.shown}/{RECORD}: {cause}; export again") from None
+
 
 # The tool that runs a problem's public tests, as the recipe's tool configuration names it.
 PUBLIC_TESTS_TOOL = "run_public_tests"
@@ -78,30 +152,6 @@ def write_table(
     for problem in problems:
         datasets[problem.dataset] = datasets.get(problem.dataset, 0) + 1
     return ExportedFile(**hash_file(f"{folder.url}/{purpose.file}").model_dump(), datasets=datasets)
-
-
-def write_responses(
-    folder: OutputFolder,
-    name: str,
-    answered: Iterable[tuple[Problem, Sequence[Generation]]],
-    layout: Layout,
-) -> None:
-    """Write problems with their completions, as ``main_generation_server`` does, atomically.
-
-    ``responses`` has a problem's completions, ``extra_info.sample_indices`` their numbers. Source
-    of the column: verl 0.9.1, verl/trainer/main_generation_server.py and main_eval.py.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
-
-    def rows() -> Iterator[Row]:
-        for index, (problem, generations) in enumerate(answered):
-            row = _row(index, problem, problem.split, layout)
-            row["extra_info"]["sample_indices"] = [one.sample_index for one in generations]
-            yield {**row, RESPONSES: [one.completion for one in generations]}
-
-    _write(folder, name, rows(), _schema(layout, responses=True))
 
 
 def _write(folder: OutputFolder, name: str, rows: Iterable[Row], schema: pa.Schema) -> None:
@@ -191,3 +241,70 @@ def _schema(layout: Layout, *, responses: bool = False) -> pa.Schema:
 
 def _struct(fields: Mapping[str, pa.DataType]) -> pa.DataType:
     return pa.struct(list(fields.items()))
+
+
+_KEY = "data.output_path"
+_SUFFIX = ".parquet"
+
+
+class ResponsesFile:
+    """A parquet file that verl's ``main_eval`` and ``plumb judge --completions`` read.
+
+    A row is a problem with its messages, its tests (inline, so that any reward function can judge),
+    its completions in ``responses`` and their numbers in ``extra_info.sample_indices``. A sample
+    whose generation failed is left out, and so is a problem without any completion: ``main_eval``
+    would count an empty answer as a wrong one.
+    """
+
+    def __init__(self, config: Config, inputs: Sequence[str]) -> None:
+        """Check the path before the run begins.
+
+        Args:
+            config: ``data.output_path``, which is not None, and the prompts.
+            inputs: Files and folders that the run reads.
+
+        Raises:
+            ConfigError: The name is not a parquet file's, or the run reads this file.
+            OutputError: The path is a folder's, or its filesystem is not installed.
+        """
+        url = config.data.output_path or ""
+        try:
+            self._folder, self._name = OutputFolder.of_file(url, "responses.parquet")
+        except OutputError as error:
+            raise OutputError(f"{_KEY}: {error}") from None
+        self._config = config
+        if not url.endswith(_SUFFIX):
+            raise ConfigError(f"{_KEY} {url}: name a file that ends in {_SUFFIX}")
+        place = f"{self._folder.path}/{self._name}"
+        for given in filter(None, inputs):
+            path = fsspec.core.url_to_fs(given)[1].rstrip("/")
+            if path in (place, self._folder.path):
+                raise ConfigError(f"{_KEY} {url}: the run reads {given}; choose another folder")
+
+    def write(self, run: FinishedRun, problems: Sequence[Problem]) -> str:
+        """Replace the file, and describe it in one line.
+
+        Raises:
+            OutputError: The file cannot be written, or the run's cannot be read.
+        """
+        layout = Layout(lambda one: chat_messages(one, self._config), TestsForm.INLINE)
+        by_name = {(problem.dataset, problem.problem_id): problem for problem in problems}
+        written: list[int] = []
+
+        def rows() -> Iterator[Row]:
+            groups = groupby(run.generations(), lambda one: (one.dataset, one.problem_id))
+            for name, generations in groups:
+                if answers := [one for one in generations if one.error is None]:
+                    row = _row(len(written), by_name[name], by_name[name].split, layout)
+                    row["extra_info"]["sample_indices"] = [one.sample_index for one in answers]
+                    written.append(len(answers))
+                    yield {**row, RESPONSES: [one.completion for one in answers]}
+
+        try:
+            _write(self._folder, self._name, rows(), _schema(layout, responses=True))
+        except OutputError as error:
+            raise OutputError(f"{_KEY}: {error}; repeat the command to write it again") from None
+        left_out = run.record.samples - sum(written)
+        rest = f"; {left_out} samples without a completion are left out" if left_out else ""
+        place = f"{self._folder.shown.rstrip('/')}/{self._name}"
+        return f"{sum(written)} completions of {len(written)} problems in {place}{rest}"

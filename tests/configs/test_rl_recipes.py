@@ -8,9 +8,8 @@ import pytest
 import yaml
 
 from services.training.comparison import compare
-from services.training.findings import Finding, Kind
 from services.training.mistakes import find_mistakes
-from services.training.trainer_config import TrainerConfig, read_trainer_config
+from services.training.trainer_config import Finding, Kind, TrainerConfig, read_trainer_config
 from shared.config import load_config
 from shared.run_record import RunMeta, RunRecord
 from tests.cli.commands import ROOT

@@ -8,8 +8,7 @@ import pytest
 from shared.config import Config, load_config, validate_config
 from shared.errors import ConfigError
 from shared.protocol import leaves
-from shared.verl_keys import MAPPED, RECORDED, REFUSED, SECTIONS
-from shared.verl_translation import canonical, notices
+from shared.verl_keys import MAPPED, RECORDED, REFUSED, SECTIONS, canonical, notices
 
 KNOWN = Path(__file__).with_suffix("").with_name("verl_keys.txt").read_text().splitlines()[1:]
 LEAVES = {leaf.path for leaf in leaves(Config)}

@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from services.training.responses_file import ResponsesFile
+from services.training.verl_tables import ResponsesFile
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import load_config

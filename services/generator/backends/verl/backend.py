@@ -34,7 +34,7 @@ from services.generator.settings import PREFIX, GeneratorSettings
 from shared.config import Config, load_config
 from shared.errors import ConfigError, PlumblineError, ServiceError
 from shared.service.logs import get_logger
-from shared.verl_translation import notices
+from shared.verl_keys import notices
 
 log = get_logger(__name__)
 _HOST_MODULE = "services.generator.backends.verl.host"
