@@ -30,6 +30,8 @@ WANDB = "wandb"
 class OutputFolder:
     """Reads and writes the files of a run; each write replaces the file atomically.
 
+    All methods raise :class:`OutputError` for what cannot be read, written, listed or removed.
+
     Attributes:
         url: The folder as given.
         shown: The same without secrets, for messages and documents.
@@ -87,11 +89,7 @@ class OutputFolder:
                 file.write(record.model_dump_json() + "\n")
 
     def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - any JSON
-        """Read a JSON file; None if it does not exist.
-
-        Raises:
-            OutputError: The file cannot be read, or is not JSON.
-        """
+        """Read a JSON file; None if it does not exist."""
         with self._reading(name):
             try:
                 content = self._fs.cat_file(self._join(name))
@@ -103,11 +101,7 @@ class OutputFolder:
                 raise OSError(str(error)) from None
 
     def download(self, name: str, path: Path) -> None:
-        """Copy a file to a local path; missing folders are created.
-
-        Raises:
-            OutputError: The file cannot be read.
-        """
+        """Copy a file to a local path; missing folders are created."""
         with self._reading(name):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fs.get_file(self._join(name), str(path))
@@ -122,31 +116,19 @@ class OutputFolder:
             return cast(IO[bytes], self._fs.open(self._join(name), "rb"))
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file.
-
-        Raises:
-            OutputError: The folder cannot be read.
-        """
+        """Whether there is such a file."""
         with self._reading(name):
             return bool(self._fs.exists(self._join(name)))
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files and folders that exist.
-
-        Raises:
-            OutputError: One cannot be removed.
-        """
+        """Remove files and folders that exist."""
         for name in names:
             if self.exists(name):
                 with self._errors(f"cannot remove {self.shown}/{name}"):
                     self._fs.rm(self._join(name), recursive=True)
 
     def names(self, folder: str) -> list[str]:
-        """List the file names in a subfolder, sorted; empty if the subfolder does not exist.
-
-        Raises:
-            OutputError: It cannot be listed.
-        """
+        """List the file names in a subfolder, sorted; empty if the subfolder does not exist."""
         with self._errors(f"{self.shown}/{folder} cannot be listed"):
             try:
                 paths = self._fs.ls(self._join(folder), detail=False)
@@ -155,11 +137,7 @@ class OutputFolder:
         return sorted(str(path).rsplit("/", 1)[-1] for path in paths)
 
     def find(self, name: str) -> list[str]:
-        """List the folders in which there is such a file, at any depth, sorted.
-
-        Raises:
-            OutputError: The folder cannot be listed.
-        """
+        """List the folders in which there is such a file, at any depth, sorted."""
         with self._errors(f"{self.shown} cannot be listed"):
             paths = self._fs.glob(self._join(f"**/{name}"))
         below = (str(path)[len(self._root) :].removesuffix(f"/{name}") for path in paths)
@@ -176,9 +154,6 @@ class OutputFolder:
         """Open a file, for UTF-8 text or bytes, that replaces an earlier one when the block ends.
 
         Missing subfolders are created.
-
-        Raises:
-            OutputError: The file cannot be written.
         """
         try:
             with atomic_write(self._fs, self._join(name), mode) as file:
@@ -190,7 +165,7 @@ class OutputFolder:
 
     @contextmanager
     def _errors(self, message: str) -> Iterator[None]:
-        """Convert the errors of a filesystem; their cause is added to the message."""
+        """Convert the errors of a filesystem and add their cause to the message."""
         try:
             with storage_errors():
                 yield

@@ -1,4 +1,8 @@
-"""YAML config files with ``key=value`` overrides, validated; unknown keys get a suggestion."""
+"""YAML config files with ``key=value`` overrides, validated; unknown keys get a suggestion.
+
+A file that cannot be read or parsed, an ill-formed override, and an invalid key or value are a
+:class:`ConfigError`, whose message names the key and the nearest valid one.
+"""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,9 +28,6 @@ def load_document(
 
     Overrides are ``key=value`` or ``+key=value``. With ``missing``, mandatory values that have no
     value stay ``???``.
-
-    Raises:
-        ConfigError: The file cannot be read or parsed, or an override is ill-formed.
     """
     # Imported here because the services validate configurations and read no YAML.
     from omegaconf import DictConfig, OmegaConf
@@ -43,11 +44,7 @@ def load_document(
 
 
 def override_document(document: Mapping[str, object], overrides: Sequence[str]) -> object:
-    """Apply ``key=value`` overrides to a mapping.
-
-    Raises:
-        ConfigError: An override is not ``key=value``.
-    """
+    """Apply ``key=value`` overrides to a mapping."""
     from omegaconf import OmegaConf
 
     return _apply("overrides", OmegaConf.create(dict(document)), overrides)
@@ -88,11 +85,7 @@ def _parsing(place: str) -> Iterator[None]:
 
 
 def validate_document(model: type[ModelT], document: object) -> ModelT:
-    """Validate a plain mapping.
-
-    Raises:
-        ConfigError: A key or value is invalid; the message names the key and the nearest valid one.
-    """
+    """Validate a plain mapping."""
     try:
         return model.model_validate(document)
     except ValidationError as error:

@@ -3,6 +3,10 @@
 A file has one row per problem and one column per field of ``Problem``. Only the prompt, an id and
 the tests are required: a data set without a name is named by ``data_source`` or the file, tests may
 be in verl's ``reward_model.ground_truth``, and a row without tests is one of SandboxFusion's own.
+
+What reads a file raises :class:`DataError` if the file or a row cannot be used, or if two rows hold
+the same problem; iterators raise it while iterating. The message is one line with the file, the row
+(from 1), the problem and the cause.
 """
 
 import json
@@ -79,10 +83,6 @@ def read_dataset(path: str, prompt_key: str = "prompt") -> list[Problem]:
 
     The prompt is in the column ``prompt_key``. It may be in verl's chat format; then the last user
     message is used.
-
-    Raises:
-        DataError: The file or a row cannot be used; the message is one line with file, row (from
-            1), problem and cause.
     """
     return _read_file(path, {}, prompt_key)
 
@@ -91,9 +91,6 @@ def read_datasets(paths: Sequence[str], prompt_key: str = "prompt") -> list[Prob
     """Read several parquet files, or folders of them (``*.parquet``, sorted by name).
 
     ``prompt_key`` is as for ``read_dataset``.
-
-    Raises:
-        DataError: As ``read_dataset``, or two files hold the same problem of the same data set.
     """
     if not paths:
         raise DataError("no data set given; name at least one parquet file or folder")
@@ -103,11 +100,7 @@ def read_datasets(paths: Sequence[str], prompt_key: str = "prompt") -> list[Prob
 
 
 def parquet_files(path: str) -> list[str]:
-    """List the parquet files of a folder, sorted by name; for any other path, the path itself.
-
-    Raises:
-        DataError: The folder has no parquet file.
-    """
+    """List the parquet files of a folder, sorted by name; for any other path, the path itself."""
     with reading(path):
         fs, root = fsspec.core.url_to_fs(path)
         if not fs.isdir(root):
@@ -123,22 +116,14 @@ def parquet_files(path: str) -> list[str]:
 
 
 def check_exists(path: str) -> None:
-    """Refuse a file or folder that is not there, before anything that needs it starts.
-
-    Raises:
-        DataError: It is not there, or its filesystem does not answer.
-    """
+    """Refuse a file or folder that is not there, before anything that needs it starts."""
     with reading(path):
         fs, place = fsspec.core.url_to_fs(path)
         fs.info(place)
 
 
 def row_group_names(path: str) -> list[list[tuple[str, str]]]:
-    """List data set and id of every problem of a file, by row group; reads no tests.
-
-    Raises:
-        DataError: The file cannot be read, or lacks a column.
-    """
+    """List data set and id of every problem of a file, by row group; reads no tests."""
     with reading(path), fsspec.open(path, "rb") as file:
         parquet = _parquet(path, file)
         _check_table("prompt", path, parquet.schema_arrow)
@@ -157,11 +142,7 @@ def row_group_names(path: str) -> list[list[tuple[str, str]]]:
 
 
 def read_row_group(path: str, group: int) -> Iterator[Problem | DataError]:
-    """Yield the problems of one row group, and an error in place of a row that cannot be used.
-
-    Raises:
-        DataError: While iterating: the file cannot be read.
-    """
+    """Yield the problems of one row group, and an error in place of a row that cannot be used."""
     for row, values in problem_rows(path, row_groups=[group]):
         try:
             yield _problem(path, row, values, "prompt")
@@ -179,9 +160,6 @@ def problem_rows(
     """Yield the columns of a data set's rows, as :func:`parquet_rows`, for :func:`problem_fields`.
 
     ``further`` are columns to yield beside those of the problem, if the file has them.
-
-    Raises:
-        DataError: While iterating: as there, or the columns are not those of a data set.
     """
     columns = dict.fromkeys((prompt_key, *COLUMNS, *_IDS, _REWARD_MODEL, *further))
     check = partial(_check_table, prompt_key)
@@ -218,9 +196,6 @@ def parquet_rows(
         optional: Names of columns to yield if the file has them.
         check_types: Called with path and schema before the first row; raises to reject the schema.
         row_groups: The row groups to read, by number; None for all.
-
-    Raises:
-        DataError: While iterating: the file cannot be read or lacks a column.
     """
     with reading(path), fsspec.open(path, "rb") as file:
         parquet = _parquet(path, file)
@@ -319,11 +294,7 @@ def _problem(path: str, row: int, values: Mapping[str, object], prompt_key: str)
 def problem_fields(
     path: str, row: int, values: Mapping[str, object], prompt_key: str = "prompt"
 ) -> dict[str, str]:
-    """Return the fields of ``Problem``, as text, of a row's columns.
-
-    Raises:
-        DataError: The row has no prompt or no tests, or names the tests of another file.
-    """
+    """Return the fields of ``Problem``, as text, of a row's columns."""
     name = row_name(path, row, values)
     place = f"{path}: row {row}"
     fields = {column: _text(values.get(column)) for column in COLUMNS}

@@ -1,4 +1,9 @@
-"""A finished run, loaded from its output folder: the input of analysis, exports and reports."""
+"""A finished run, loaded from its output folder: the input of analysis, exports and reports.
+
+What reads raises :class:`OutputError` if the folder has no finished run, ``run.json`` has an
+unknown version, a file cannot be read, or a line other than a torn last one is invalid; iterators
+raise it while iterating.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,18 +44,11 @@ class FinishedRun:
         return self.record.name or self.record.run
 
     def generations(self) -> Iterator[Generation]:
-        """Yield the completions in the order of the plan.
-
-        Raises:
-            OutputError: While iterating: a line, other than a torn last one, is invalid.
-        """
+        """Yield the completions in the order of the plan."""
         return read_artifact(self.folder, artifacts.GENERATIONS, Generation, self._skip)
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Yield the verdicts in the order of the plan; errors are those of ``generations``.
-
-        A file that lost whole lines is told in ``skipped``.
-        """
+        """Yield the verdicts in the order of the plan; ``skipped`` names a file that lost lines."""
         read = 0
         for verdict in read_artifact(self.folder, artifacts.VERDICTS, Verdict, self._skip):
             read += 1
@@ -63,10 +61,7 @@ class FinishedRun:
             )
 
     def cases(self) -> Iterator[CaseRecord]:
-        """Yield the recorded cases in the order of the plan, none if the run recorded none.
-
-        Errors are those of ``generations``.
-        """
+        """Yield the recorded cases in the order of the plan, none if the run recorded none."""
         if self.folder.exists(artifacts.CASES):
             yield from read_artifact(self.folder, artifacts.CASES, CaseRecord, self._skip)
 
@@ -91,10 +86,6 @@ def open_run(url: str, *, unpublished: bool = False) -> FinishedRun:
     """Open a run's folder, a local path or any fsspec URL.
 
     With ``unpublished`` also a run that has no artifacts yet; its summary is empty.
-
-    Raises:
-        OutputError: The folder has no finished run, its ``run.json`` has an unknown version, or
-            ``run.json`` or the summary cannot be read.
     """
     folder = OutputFolder(url)
     run, summary = folder.read_json(artifacts.RUN), folder.read_json(artifacts.SUMMARY)
@@ -113,9 +104,6 @@ def open_runs(url: str, *, unpublished: bool = False) -> tuple[list[FinishedRun]
     """Open the runs below a folder; returns them by path, and a message for each that is broken.
 
     ``unpublished`` is that of :func:`open_run`.
-
-    Raises:
-        OutputError: The folder's filesystem is not installed.
     """
     found, broken = [], []
     for path in OutputFolder(url).find(artifacts.RUN):
@@ -135,9 +123,6 @@ def read_artifact(
     """Yield the records of a file of lines.
 
     A torn last line is skipped if ``skip`` takes the message about it.
-
-    Raises:
-        OutputError: While iterating: a line is invalid, or the file cannot be read.
     """
     path = f"{folder.url.rstrip('/')}/{name}"
     try:

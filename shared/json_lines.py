@@ -27,9 +27,6 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, object]]]:
     """Yield the objects of a JSONL file (gzip if the name ends in ``.gz``) with line numbers.
 
     Lines count from 1; blank ones are skipped.
-
-    Raises:
-        DataError: While iterating: the file or a line cannot be read; the message names both.
     """
     for number, line in read_lines(path):
         yield number, parse_line(f"{path}:{number}", line)
@@ -50,9 +47,6 @@ def numbered_lines(path: str, file: Iterable[bytes]) -> Iterator[tuple[int, byte
     """Yield the lines of an open file, gzip or not, with their numbers from 1.
 
     A byte order mark at the begin is left out.
-
-    Raises:
-        DataError: While iterating: compressed data is truncated or damaged.
     """
     number = 0
     try:

@@ -19,10 +19,9 @@ from pydantic import (
 )
 
 from shared.analysis.statistics import Metrics
-from shared.canaries import CanaryRecord
+from shared.canaries import CanaryRecord, SandboxEnvironment
 from shared.certificates import CertifiedTests
 from shared.config import Config
-from shared.environment import SandboxEnvironment
 from shared.errors import OutputError
 from shared.plan import PlannedDataset
 from shared.protocol import Protocol

@@ -24,12 +24,11 @@ from shared.analysis.evidence import (
     PreparedData,
 )
 from shared.analysis.silent_failures import SIGNS, silent_failures
-from shared.data_lock import LOCK_NAME, DataLock, differences, load_lock
-from shared.data_roles import DataRole, manifest_folder
 from shared.datasets import check_exists
 from shared.errors import DataError, FindingsError, OutputError, UndecidedError, data_error, reading
 from shared.finished_run import FinishedRun, open_run
 from shared.json_lines import read_json_lines
+from shared.manifests import LOCK_NAME, DataLock, DataRole, differences, load_lock, manifest_folder
 from shared.redaction import redact_address
 from shared.run_record import RunRecord
 from shared.schemas import describe

@@ -26,10 +26,9 @@ from services.data.prepare import pipeline
 from services.data.prepare.audit import describe_overlap
 from services.data.records import NO_PROBLEM, ProblemText, read_records, text_of
 from shared.config_files import load_document, validate_document
-from shared.data_lock import LOCK_NAME, differences, load_lock
-from shared.data_roles import DataRole
 from shared.datasets import check_exists, parquet_files
 from shared.errors import ConfigError, DataError, FindingsError, data_error
+from shared.manifests import LOCK_NAME, DataRole, differences, load_lock
 
 DataConfigFile = Annotated[
     str | None, typer.Option("--config", help="YAML config, such as configs/data.yaml.")

@@ -24,9 +24,9 @@ from services.training.verl_tables import (
 )
 from shared.artifacts import OutputFolder
 from shared.config import load_config
-from shared.data_roles import DataRole, dataset_roles
 from shared.datasets import parquet_files
 from shared.errors import ConfigError, DataError, OutputError
+from shared.manifests import DataRole, dataset_roles
 from shared.prompts import chat_messages, check_templates, prompt_facts
 from shared.schemas import Problem
 from shared.verl_keys import notices

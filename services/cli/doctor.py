@@ -33,7 +33,6 @@ from services.judge.permits import Permit
 from services.judge.sandbox import SandboxClient
 from services.runner.preflight import check_judges
 from services.runner.sandboxes import check_sandboxes
-from shared import data_lock
 from shared.address import Address
 from shared.artifacts import OutputFolder
 from shared.canaries import CanaryReport
@@ -42,6 +41,7 @@ from shared.datasets import parquet_files, read_datasets
 from shared.errors import FindingsError, PlumblineError
 from shared.harness.languages import PROGRAMS
 from shared.ledger import connect
+from shared.manifests import differences, load_lock
 from shared.redaction import redact, redact_address
 from shared.service.settings import RedisSettings, SandboxClientSettings, load_settings
 from shared.text import split_urls
@@ -168,7 +168,7 @@ def _data(config: Config) -> Iterator[CheckLine]:
             text = f"{problems} problems, not checked against a lock (data.lock)"
             yield CheckLine(Mark.NOTE, "data", text)
             return
-        changes = data_lock.differences(data_lock.load_lock(config.data.lock), paths)
+        changes = differences(load_lock(config.data.lock), paths)
     except PlumblineError as error:
         yield CheckLine(Mark.FAILED, "data", str(error))
         return

@@ -211,8 +211,8 @@ def default_data() -> list[str]:
     """
     if Path(_DATA).is_dir():
         # Imported here because the commands that are given data need no roles.
-        from shared.data_roles import DataRole, dataset_roles
         from shared.datasets import parquet_files
+        from shared.manifests import DataRole, dataset_roles
 
         files = parquet_files(_DATA)
         chosen = [file for file in files if DataRole.TRAIN not in dataset_roles(file).values()]

@@ -37,8 +37,8 @@ from services.runner.preflight import check_judging
 from services.runner.problems import load_problems
 from shared.config import Config, load_config
 from shared.config_files import overridden_keys
-from shared.data_lock import hash_file
 from shared.errors import ConfigError, DataError
+from shared.manifests import hash_file
 from shared.plan import RunPlan, make_plan
 from shared.prompts import check_templates
 from shared.schemas import Problem

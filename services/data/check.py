@@ -8,9 +8,9 @@ from services.data.overlap.find import find_overlaps
 from services.data.overlap.pairs import Reviewed, load_allowlist, review
 from services.data.quality import audit_lines
 from services.data.records import NO_PROBLEM, ProblemText, read_records, text_of
-from shared.data_lock import LOCK_NAME, differences, load_lock
 from shared.datasets import CANONICAL_VERSION, canonicalize
 from shared.errors import data_error
+from shared.manifests import LOCK_NAME, differences, load_lock
 from shared.schemas import Problem, sha256
 
 

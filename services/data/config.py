@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from shared.data_roles import DataRole
 from shared.errors import DataError
+from shared.manifests import DataRole
 from shared.schemas import describe
 
 # A data set's name becomes part of file names and metric keys.

@@ -16,9 +16,9 @@ from services.data.manifests import manifest_line, write_manifest
 from services.data.quality import audit_lines
 from services.data.records import writing_dataset
 from services.data.rows import local
-from shared.data_roles import IMPORTED, DataRole
 from shared.errors import data_error
 from shared.files import storage_errors
+from shared.manifests import IMPORTED, DataRole
 from shared.redaction import redact_address
 
 

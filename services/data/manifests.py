@@ -9,11 +9,10 @@ from typing import Any
 import fsspec
 from pydantic import BaseModel, ConfigDict
 
-from shared.data_lock import LOCK_NAME, DataLock, hash_file
-from shared.data_roles import DataRole
 from shared.datasets import CANONICAL_VERSION
 from shared.errors import data_error
 from shared.files import atomic_write
+from shared.manifests import LOCK_NAME, DataLock, DataRole, hash_file
 from shared.schemas import Problem, QualityFinding
 
 

@@ -27,7 +27,7 @@ from services.judge.requests import (
     SubmitResponse,
 )
 from shared.address import Address
-from shared.environment import PROGRAM, SandboxEnvironment
+from shared.canaries import PROGRAM, SandboxEnvironment
 from shared.function_plan import IMPORT_SECONDS, failed_imports, import_program
 from shared.harness.wire import (
     CALL_RESULT,

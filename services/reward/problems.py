@@ -31,12 +31,18 @@ from services.reward.models import (
 from shared.analysis.hacking import ProblemTraits
 from shared.certificates import certificate_file, read_certificate
 from shared.config import RULES
-from shared.data_lock import LOCK_NAME, hash_file, load_lock
-from shared.data_roles import DataRole, dataset_roles, manifest_folder
 from shared.datasets import parquet_files, read_row_group, row_group_names
 from shared.errors import DataError, data_error
 from shared.ledger.packing import pack
 from shared.ledger.rewards import RewardProblem
+from shared.manifests import (
+    LOCK_NAME,
+    DataRole,
+    dataset_roles,
+    hash_file,
+    load_lock,
+    manifest_folder,
+)
 from shared.reference import ProblemReference, is_reference, reference_of
 from shared.schemas import Problem, is_encodable, parse_ground_truth, sha256
 from shared.service.logs import get_logger

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from redis import Redis
 
+from shared.canaries import SandboxEnvironment
 from shared.config import Config, JudgeConfig
-from shared.environment import SandboxEnvironment
 from shared.errors import ConfigError, DataError, UnavailableError
 from shared.files import cache_folder
 from shared.function_plan import fault_of, plan_of

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.config import DataConfig
-from shared.data_lock import differences, load_lock
 from shared.datasets import parquet_files, read_datasets
 from shared.errors import DataError
+from shared.manifests import differences, load_lock
 from shared.run_record import DataLockCheck, Provenance
 from shared.schemas import Problem, QualityFinding, quality_findings
 

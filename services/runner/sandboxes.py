@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from services.runner.preflight import Needs
 from shared.address import Address
-from shared.environment import SandboxEnvironment
+from shared.canaries import SandboxEnvironment
 from shared.errors import ConfigError, ServiceError, UnavailableError
 from shared.function_plan import failed_imports, import_program
 from shared.harness.languages import LANGUAGES

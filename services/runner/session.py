@@ -14,8 +14,8 @@ from redis import Redis
 
 from shared import artifacts
 from shared.artifacts import OutputFolder
+from shared.canaries import REJUDGE
 from shared.config import Config
-from shared.environment import REJUDGE
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger
 from shared.plan import RunPlan

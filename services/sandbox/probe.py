@@ -18,7 +18,7 @@ from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.slots import search_path
 from services.sandbox.workspace import DiskFullError, Workspace
-from shared.environment import PACKAGES, SandboxEnvironment
+from shared.canaries import PACKAGES, SandboxEnvironment
 from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import configure_logging, get_logger
 from shared.service.settings import load_settings

@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from pydantic import JsonValue
 
 from services.training.trainer_config import Finding, Kind, TrainerConfig
+from shared.canaries import REJUDGE
 from shared.config import RULES
-from shared.environment import REJUDGE
 from shared.run_record import RunRecord
 
 _MODEL = "actor_rollout_ref.model"

@@ -10,8 +10,8 @@ from services.training.mistakes import TOOLS
 from services.training.trainer_config import Finding, Kind, TrainerConfig
 from services.training.verl_tables import RECORD, Purpose, read_export
 from shared.artifacts import OutputFolder
-from shared.data_lock import hash_file
 from shared.datasets import parquet_rows
+from shared.manifests import hash_file
 from shared.reference import ProblemReference, is_reference, problem_digest
 from shared.run_record import RunRecord
 from shared.schemas import Problem, sha256

@@ -2,7 +2,8 @@
 
 A row has the columns of verl's ``RLHFDataset``: ``data_source`` (the data set), ``prompt`` (chat
 messages), ``ability``, ``reward_model`` and ``extra_info``; for a tool agent ``agent_name`` too.
-Source of the layout: verl 0.9.1, verl/utils/dataset/rl_dataset.py.
+Source of the layout: verl 0.9.1, verl/utils/dataset/rl_dataset.py. A file that cannot be written or
+read is an :class:`OutputError`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from shared.artifacts import OutputFolder
 from shared.config import Config
-from shared.data_lock import LockedFile, hash_file
 from shared.errors import ConfigError, DataError, OutputError
 from shared.finished_run import FinishedRun
+from shared.manifests import LockedFile, hash_file
 from shared.prompts import chat_messages
 from shared.reference import reference_of
 from shared.run_record import PromptTemplate, SystemPrompt
@@ -78,11 +79,7 @@ class ExportRecord(BaseModel):
 
 
 def read_export(folder: OutputFolder) -> ExportRecord | None:
-    """Read the record of an export; None if the folder has none.
-
-    Raises:
-        OutputError: The record cannot be read.
-    """
+    """Read the record of an export; None if the folder has none."""
     document = folder.read_json(RECORD)
     if document is None:
         return None
@@ -141,11 +138,7 @@ def check_disjoint(train: Sequence[Problem], validation: Sequence[Problem]) -> N
 def write_table(
     folder: OutputFolder, purpose: Purpose, problems: Sequence[Problem], layout: Layout
 ) -> ExportedFile:
-    """Write a file atomically, in the order of the problems.
-
-    Raises:
-        OutputError: The file cannot be written.
-    """
+    """Write a file atomically, in the order of the problems."""
     rows = (_row(index, one, purpose.value, layout) for index, one in enumerate(problems))
     _write(folder, purpose.file, rows, _schema(layout))
     datasets: dict[str, int] = {}
@@ -282,11 +275,7 @@ class ResponsesFile:
                 raise ConfigError(f"{_KEY} {url}: the run reads {given}; choose another folder")
 
     def write(self, run: FinishedRun, problems: Sequence[Problem]) -> str:
-        """Replace the file, and describe it in one line.
-
-        Raises:
-            OutputError: The file cannot be written, or the run's cannot be read.
-        """
+        """Replace the file, and describe it in one line."""
         layout = Layout(lambda one: chat_messages(one, self._config), TestsForm.INLINE)
         by_name = {(problem.dataset, problem.problem_id): problem for problem in problems}
         written: list[int] = []

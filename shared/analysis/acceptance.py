@@ -24,8 +24,8 @@ from shared.analysis.evidence import (
 )
 from shared.analysis.silent_failures import SIGNS
 from shared.analysis.statistics import Metrics, ratio
+from shared.canaries import REJUDGE
 from shared.config import QUOTAS, RULES, Config
-from shared.environment import REJUDGE
 from shared.protocol import shown
 from shared.run_record import RunState
 

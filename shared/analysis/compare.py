@@ -20,7 +20,7 @@ from shared.analysis.runs import (
     common_datasets,
 )
 from shared.analysis.statistics import share_over_problems
-from shared.environment import REJUDGE
+from shared.canaries import REJUDGE
 from shared.errors import DataError
 from shared.schemas import ProblemFacts
 from shared.statuses import FinalStatus

@@ -12,8 +12,8 @@ from rich.console import Console
 from services.cli.accept import print_warnings
 from shared.analysis.evidence import BASELINE_SETS
 from shared.config import QUOTAS
-from shared.data_lock import LOCK_NAME, hash_file
 from shared.finished_run import open_run
+from shared.manifests import LOCK_NAME, hash_file
 from tests.cli.commands import ROOT, plumb
 from tests.shared.baselines import figures, record, sandbox
 from tests.shared.finished_runs import write_run

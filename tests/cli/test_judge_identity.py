@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from services.reward.service import RewardSession
+from shared.canaries import REJUDGE
 from shared.config import RULES, Config, JudgeConfig
-from shared.environment import REJUDGE
 from tests.cli.commands import Outcome, plumb
 from tests.shared.finished_runs import write_run
 

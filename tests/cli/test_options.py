@@ -11,9 +11,9 @@ from services.data.records import write_dataset
 from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.config_files import overridden_keys
-from shared.data_roles import DataRole
 from shared.errors import ConfigError
 from shared.finished_run import FinishedRun
+from shared.manifests import DataRole
 from shared.plan import make_plan
 from shared.run_record import RunRecord, WandbRecord
 from shared.statuses import FinalStatus

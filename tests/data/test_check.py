@@ -4,8 +4,8 @@ import pytest
 
 from services.data.check import check
 from services.data.records import write_dataset
-from shared.data_lock import LOCK_NAME
 from shared.datasets import read_dataset
+from shared.manifests import LOCK_NAME
 from tests.data.prepare.support import PROMPTS, Desk, row
 
 

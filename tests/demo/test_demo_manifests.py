@@ -8,8 +8,8 @@ from services.data.check import check
 from services.data.config import PrepareConfig
 from services.data.prepare.pipeline import prepare
 from shared.config_files import load_document, validate_document
-from shared.data_lock import LOCK_NAME, load_lock
 from shared.datasets import read_dataset
+from shared.manifests import LOCK_NAME, load_lock
 from tests.data.prepare.support import Silent
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,8 @@ from aiohttp.test_utils import TestServer
 
 from services.runner.preflight import Needs, check_judging, needs_of
 from services.runner.sandboxes import check_needs, check_sandboxes
+from shared.canaries import SandboxEnvironment
 from shared.config import load_config
-from shared.environment import SandboxEnvironment
 from shared.errors import ConfigError, DataError
 from shared.function_plan import failed_imports, import_program
 from tests.shared.ledgers import problem

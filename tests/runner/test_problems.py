@@ -5,8 +5,8 @@ import pytest
 from services.data.records import write_dataset
 from services.runner.problems import load_problems
 from shared.config import DataConfig
-from shared.data_lock import DataLock, hash_file
 from shared.errors import DataError
+from shared.manifests import DataLock, hash_file
 from shared.run_record import DataLockCheck
 from tests.shared.ledgers import problem
 

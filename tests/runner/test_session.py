@@ -7,8 +7,8 @@ from redis import Redis
 from services.runner.session import ARTIFACTS, RunIdentity, Session, claim_output, identify
 from shared import artifacts
 from shared.artifacts import OutputFolder
+from shared.canaries import REJUDGE
 from shared.config import Config, load_config
-from shared.environment import REJUDGE
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger, list_runs
 from shared.plan import RunPlan, make_plan

@@ -3,9 +3,8 @@ import json
 import pytest
 
 from services.data.importer import import_dataset
-from shared.data_lock import LOCK_NAME
-from shared.data_roles import DataRole, dataset_roles, manifest_folder
 from shared.errors import DataError
+from shared.manifests import LOCK_NAME, DataRole, dataset_roles, manifest_folder
 from tests.data.prepare.support import Desk, row
 
 TRAIN, EVAL = DataRole.TRAIN, DataRole.EVAL

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 
-from shared.environment import PROGRAM, SandboxEnvironment
+from shared.canaries import PROGRAM, SandboxEnvironment
 
 
 def test_the_program_tells_interpreter_packages_and_processor() -> None:

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from services.cli.commands import data_app
 from services.cli.train_check import train_check
+from shared.canaries import REJUDGE
 from shared.config import RULES, Config, load_config
 from shared.datasets import read_datasets
-from shared.environment import REJUDGE
 from shared.errors import FindingsError, PlumblineError, ServiceError
 from shared.plan import make_plan
 from shared.prompts import prompt_facts

@@ -71,11 +71,7 @@ class Refusal:
 
 
 def parse_stream(lines: Iterator[bytes], number: int) -> Iterator[tuple[int, Outcome]]:
-    """Parse a stream of answers about ``number`` items, each of which must come exactly once.
-
-    Raises:
-        RetryableError: The stream is malformed or was cut.
-    """
+    """Parse a stream of answers about ``number`` items, each of which must come exactly once."""
     missing = set(range(number))
     unjudged = 0
     for line in lines:
@@ -134,10 +130,8 @@ def parse_object(data: bytes) -> dict[str, object]:
 def failure(status: int, retry_after: str | None, body: bytes) -> Refusal:
     """Parse an answer other than 200.
 
-    It is final if it is a 4xx in the service's own form, ``{"error": "..."}``.
-
-    Raises:
-        RetryableError: It is not: 408, 425, 429, 5xx, or a 4xx of a proxy in between.
+    It is final if it is a 4xx in the service's own form, ``{"error": "..."}``, but not 408, 425 or
+    429.
     """
     try:
         answer = parse_object(body)

@@ -12,7 +12,7 @@ from services.data.manifests import replace_text
 from services.data.overlap import find
 from services.data.overlap.pairs import Overlap, Reviewed
 from services.data.prepare.stages import Stage
-from shared.data_roles import DataRole
+from shared.manifests import DataRole
 
 REPORT = "audit_report.md"
 # Entries shown per list; the list files have all of them.

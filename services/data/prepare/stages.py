@@ -25,8 +25,8 @@ from services.data.manifests import (
 from services.data.quality import audit_problem
 from services.data.records import read_records, writing_dataset
 from services.data.rows import Rows, hub, local, sandbox_fusion
-from shared.data_roles import DataRole
 from shared.errors import data_error
+from shared.manifests import DataRole
 from shared.redaction import redact_address
 from shared.schemas import Problem, QualityFinding, quality_text
 

@@ -1,22 +1,87 @@
-"""Roles of data sets, training or evaluation, read from the manifests of prepared files.
+"""Lock and manifests of prepared data: hashes of the files, and roles of the data sets.
 
-A manifest is found beside its parquet file. ``plumb data import`` writes ``<file>.manifest.jsonl``
-into the same folder; ``plumb data prepare`` writes ``<file>.jsonl`` into the folder of the lock:
-the file's own folder, or ``data_manifests`` in it or in one of the two folders above. Without a
-manifest, or without a role in it, a data set is for evaluation: to train on a test by mistake is
-worse than to refuse a training set.
+The lock has the SHA-256 of every data file and is checked before a run. ``plumb data import``
+writes the manifest ``<file>.manifest.jsonl`` beside the parquet file. ``plumb data prepare`` writes
+``<file>.jsonl`` into the folder of the lock: the file's own folder, or ``data_manifests`` in it or
+in one of the two folders above. Without a manifest, or without a role in it, a data set is for
+evaluation: to train on a test by mistake is worse than to refuse a training set.
+
+A file that cannot be read or is malformed is a :class:`DataError`.
 """
 
+import hashlib
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import PurePosixPath
 
 import fsspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from shared.data_lock import LOCK_NAME
 from shared.errors import data_error, reading
 from shared.json_lines import numbered_lines, parse_line
 from shared.schemas import describe
+
+LOCK_NAME = "manifest.lock.json"
+_BLOCK = 1 << 20
+
+
+class LockedFile(BaseModel):
+    """Hash and size of a file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: str
+    bytes: int
+
+
+class DataLock(BaseModel):
+    """Hashes of data files and manifests by file name, so that folders may be moved.
+
+    ``canonical_version`` is the version of the canonical form of prompts that was hashed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    canonical_version: str
+    files: dict[str, LockedFile]
+
+
+def hash_file(path: str) -> LockedFile:
+    """Hash a file, a local path or any fsspec URL."""
+    digest, size = hashlib.sha256(), 0
+    with reading(path), fsspec.open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+    return LockedFile(sha256=digest.hexdigest(), bytes=size)
+
+
+def load_lock(path: str) -> DataLock:
+    """Read a lock."""
+    with reading(path), fsspec.open(path, "rb") as file:
+        text = file.read()
+    try:
+        return DataLock.model_validate_json(text)
+    except ValidationError as error:
+        cause = f"not a lock of prepared data ({describe(error)}); run plumb data prepare again"
+        raise data_error(path, cause) from None
+
+
+def differences(lock: DataLock, paths: Iterable[str]) -> list[str]:
+    """Compare files with the lock by hash; return one line per difference."""
+    found = (_difference(lock, path) for path in paths)
+    return [difference for difference in found if difference]
+
+
+def _difference(lock: DataLock, path: str) -> str:
+    locked = lock.files.get(PurePosixPath(path).name)
+    if locked is None:
+        return f"{path} is not in the lock"
+    found = hash_file(path)
+    if found == locked:
+        return ""
+    return f"{path} has SHA-256 {found.sha256[:12]}…, but the lock has {locked.sha256[:12]}…"
+
 
 MANIFESTS = "data_manifests"
 IMPORTED = ".manifest.jsonl"
@@ -43,9 +108,6 @@ def manifest_folder(path: str) -> str | None:
     """Find the folder with the lock and the manifests of a parquet file, if there is one.
 
     The file is a local path or any fsspec URL, the folder a path of the same file system.
-
-    Raises:
-        DataError: The folders cannot be read.
     """
     with reading(path):
         fs, file = fsspec.core.url_to_fs(path)
@@ -59,9 +121,6 @@ def dataset_roles(path: str, manifests: str | None = None) -> dict[str, DataRole
     """Read the roles of a parquet file's data sets from its manifests.
 
     A data set that is missing is ``EVAL``. ``manifests`` is their folder; None finds it.
-
-    Raises:
-        DataError: A manifest cannot be read, or gives a data set two roles.
     """
     with reading(path):
         fs, file = fsspec.core.url_to_fs(path)
