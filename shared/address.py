@@ -34,11 +34,11 @@ class Address:
                 f"{text} was stored without its password or tokens; give the whole address again"
             )
         remember_address(text)
-        parts = split_address(text.strip())
-        url = f"{parts.scheme}{parts.rest}{parts.query}".rstrip("/")
-        if parts.userinfo is None:
+        scheme, userinfo, rest, query = split_address(text.strip())
+        url = f"{scheme}{rest}{query}".rstrip("/")
+        if userinfo is None:
             return cls(url)
-        user, _, password = (unquote(one) for one in parts.userinfo.partition(":"))
+        user, _, password = (unquote(one) for one in userinfo.partition(":"))
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         return cls(url, f"Basic {basic}")
 
@@ -50,7 +50,7 @@ class Address:
     @property
     def name(self) -> str:
         """Host and port."""
-        return split_address(self.url).rest.partition("/")[0]
+        return split_address(self.url)[2].partition("/")[0]
 
     def __str__(self) -> str:
         return redact_address(self.url)

@@ -10,7 +10,9 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from shared.schemas import Part
 
 PACKAGES = """\
 import json
@@ -40,11 +42,7 @@ REJUDGE = "plumb rejudge RUN judges a run's completions again, by the present ru
 _LISTED = 5
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class SandboxEnvironment(_Part):
+class SandboxEnvironment(Part):
     """What the programs of a sandbox run on.
 
     Attributes:
@@ -118,14 +116,14 @@ def different(environments: Iterable[SandboxEnvironment]) -> list[SandboxEnviron
 _LISTED_FINDINGS = 20
 
 
-class CanaryFinding(_Part):
+class CanaryFinding(Part):
     """A canary that got another verdict than it must, or none, and why."""
 
     canary: str
     text: str
 
 
-class CanaryReport(_Part):
+class CanaryReport(Part):
     """One round: the canaries of a profile on one sandbox.
 
     Attributes:
@@ -155,7 +153,7 @@ class CanaryReport(_Part):
         return self.sent - _canaries((*self.wrong, *self.unjudged, *self.unable))
 
 
-class SandboxCanaries(_Part):
+class SandboxCanaries(Part):
     """All rounds on one sandbox; each finding and each environment once."""
 
     sandbox: str
@@ -182,7 +180,7 @@ class SandboxCanaries(_Part):
         )
 
 
-class CanaryRecord(_Part):
+class CanaryRecord(Part):
     """Canaries of a run; ``lost`` rounds were begun and not finished before the run ended."""
 
     sandboxes: list[SandboxCanaries] = Field(default_factory=list)

@@ -7,8 +7,6 @@ sample. Who reads it adds the input and the expected output.
 from collections.abc import Iterator, Sequence
 from typing import Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
 from shared.ledger.packing import pack, unpack
 from shared.schemas import (
     CaseRecord,
@@ -16,6 +14,7 @@ from shared.schemas import (
     GroundTruth,
     HumanEvalTests,
     MbppTests,
+    Part,
     Problem,
     ProgramTests,
     RecordedCases,
@@ -34,10 +33,8 @@ _CHARS = (None, 400, 80, 0)
 _TEXTS = ("actual", "stderr", "compile_stderr")
 
 
-class SampleCases(BaseModel):
+class SampleCases(Part):
     """The recorded cases of one sample, in order; ``recorded`` says which ones these are."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     recorded: RecordedCases
     cases: tuple[CaseResult, ...]

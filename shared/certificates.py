@@ -9,14 +9,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic import Field, ValidationError, computed_field
 
 from shared.analysis.corrected import LEAST_POWER, MeanRate, SuiteRates
 from shared.analysis.statistics import wilson_interval
 from shared.config import JudgeConfig
 from shared.errors import data_error, reading
 from shared.reference import problem_digest
-from shared.schemas import Problem, describe
+from shared.schemas import Part, Problem, describe
 
 VERSION: Final = 1
 ENDING = ".certificate.json"
@@ -24,11 +24,7 @@ ENDING = ".certificate.json"
 _ENOUGH = 30
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Rate(_Part):
+class Rate(Part):
     """A share of ``n`` programs, or a mean over ``n`` problems, with its 95 % interval."""
 
     rate: float
@@ -44,7 +40,7 @@ class Rate(_Part):
         return cls(rate=share, n=whole, ci95=wilson_interval(share, whole))
 
 
-class Survivor(_Part):
+class Survivor(Part):
     """A wrong program that the tests accept.
 
     For a mutant: ``difference`` to its original in lines, and a generated input that shows it.
@@ -58,14 +54,14 @@ class Survivor(_Part):
     actual: str | None = None
 
 
-class BadLabel(_Part):
+class BadLabel(Part):
     """A program that was labelled right and is not."""
 
     source: str
     reason: str
 
 
-class ProblemCertificate(_Part):
+class ProblemCertificate(Part):
     """Labelled programs of one problem, counted by the verdict of its tests.
 
     Attributes:
@@ -121,7 +117,7 @@ class ProblemCertificate(_Part):
         return max(0.0, round(negative.rate + positive.rate - 1, 12))
 
 
-class Certificate(_Part):
+class Certificate(Part):
     """The file.
 
     ``data_sha256`` and ``programs_sha256`` cover the problems and all judged programs. ``rules``,
@@ -146,7 +142,7 @@ class Certificate(_Part):
     problems: list[ProblemCertificate]
 
 
-class CertifiedTests(_Part):
+class CertifiedTests(Part):
     """What a certificate says of the problems of a run: a part of the run's record.
 
     ``problems`` counts those that it covers; ``rates`` is None if one is unknown. ``why_not`` says
@@ -193,19 +189,6 @@ def read_certificate(path: str) -> tuple[Certificate, bytes] | None:
         raise data_error(path, f"not a certificate ({error}); certify again") from None
 
 
-def known_problems(
-    certificate: Certificate, problems: Iterable[Problem]
-) -> list[ProblemCertificate]:
-    """The certificates of problems whose content is the certified one."""
-    known = {one.problem_id: one for one in certificate.problems}
-    return [
-        found
-        for problem in problems
-        if problem.dataset == certificate.dataset and (found := known.get(problem.problem_id))
-        if found.digest == problem_digest(problem)
-    ]
-
-
 def wrong_shares(problems: Sequence[ProblemCertificate]) -> list[float | None]:
     """Share of wrong programs rejected, by problem; None where there are no wrong programs.
 
@@ -249,14 +232,16 @@ def certified_tests(
         if (read := read_certificate(path)) is None:
             continue
         certificate, content = read
-        known = known_problems(certificate, problems)
-        rates = rates_of(known)
-        found[certificate.dataset] = CertifiedTests(
+        name = certificate.dataset
+        digests = {p.problem_id: problem_digest(p) for p in problems if p.dataset == name}
+        same = [one for one in certificate.problems if digests.get(one.problem_id) == one.digest]
+        rates = rates_of(same)
+        found[name] = CertifiedTests(
             file=path,
             sha256=hashlib.sha256(content).hexdigest(),
-            problems=len(known),
+            problems=len(same),
             rates=rates,
-            why_not=_why_not(certificate, judge.for_dataset(certificate.dataset), rates),
+            why_not=_why_not(certificate, judge.for_dataset(name), rates),
         )
     return found
 

@@ -118,23 +118,20 @@ class RolloutConfig(Section):
     def _real_weights(cls, load_format: str) -> str:
         if load_format.startswith("dummy"):  # verl has had several
             raise ValueError(
-                f"{load_format} means random weights, whose results mean nothing (of all settings "
-                "this one matters most); use auto"
+                f"{load_format} means random weights, whose results mean nothing; use auto"
             )
         return load_format
 
     @field_validator("engine_kwargs")
     @classmethod
     def _known_engines(
-        cls, given: dict[str, dict[str, JsonValue]]
+        cls, options: dict[str, dict[str, JsonValue]]
     ) -> dict[str, dict[str, JsonValue]]:
-        for engine in given:
+        for engine, own in options.items():
             if engine not in ENGINES:
                 raise ValueError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}")
-        for engine, options in given.items():
-            if str(options.get("load_format", "")).startswith("dummy"):
-                raise ValueError(f"{engine}.load_format: dummy means random weights; use auto")
-        return given
+            cls._real_weights(str(own.get("load_format", "")))
+        return options
 
     def check_sampling(self) -> None:
         """Refuse several samples per problem that would all be equal.
@@ -242,14 +239,14 @@ class VerlConfig(Section):
 
     @field_validator("env_vars")
     @classmethod
-    def _no_secrets(cls, given: dict[str, str]) -> dict[str, str]:
-        for name, value in given.items():
+    def _no_secrets(cls, variables: dict[str, str]) -> dict[str, str]:
+        for name, value in variables.items():
             if is_secret_variable(name, value):
                 raise ValueError(
                     f"{name} is a secret, which would be recorded in run.json; set it in the "
                     "environment of the service"
                 )
-        return given
+        return variables
 
 
 class GenerationConfig(Section):
@@ -582,14 +579,15 @@ def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Confi
         ConfigError: The file cannot be read or parsed, an override is not ``key=value``, or a key
             or value is not valid; the message names the key and the nearest valid one.
     """
-    read = translate(load_document(path, overrides, missing=True), overridden_keys(overrides))
-    document = read.document
+    document, verl_keys = translate(
+        load_document(path, overrides, missing=True), overridden_keys(overrides)
+    )
     if missing := _missing(document):
         raise ConfigError(
             f"{path or 'overrides'}: mandatory and without a value (???): {', '.join(missing)}"
         )
-    if read.given and isinstance(document, dict) and isinstance(document.get("run", {}), dict):
-        document["run"] = {**document.get("run", {}), "verl_keys": dict(read.given)}
+    if verl_keys and isinstance(document, dict) and isinstance(document.get("run", {}), dict):
+        document["run"] = {**document.get("run", {}), "verl_keys": verl_keys}
     config = validate_document(Config, document)
     if config.judge.rules != RULES:
         raise ConfigError(

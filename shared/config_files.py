@@ -22,9 +22,12 @@ _ALONE = ["_self_"]
 
 
 def load_document(
-    path: str | Path | None, overrides: Sequence[str] = (), *, missing: bool = False
+    source: str | Path | Mapping[str, object] | None,
+    overrides: Sequence[str] = (),
+    *,
+    missing: bool = False,
 ) -> object:
-    """Read a YAML file (or none) and apply overrides.
+    """Read a YAML file (or none), or take a mapping, and apply overrides.
 
     Overrides are ``key=value`` or ``+key=value``. With ``missing``, mandatory values that have no
     value stay ``???``.
@@ -32,27 +35,16 @@ def load_document(
     # Imported here because the services validate configurations and read no YAML.
     from omegaconf import DictConfig, OmegaConf
 
+    path = source if isinstance(source, str | Path) and source else None
+    fields = source if isinstance(source, Mapping) else {}
     place = str(path or "overrides")
     with _parsing(place):
-        base = OmegaConf.load(path) if path else OmegaConf.create({})
+        base = OmegaConf.load(path) if path else OmegaConf.create(dict(fields))
     if path and isinstance(base, DictConfig) and base.pop("defaults", _ALONE) != _ALONE:
         raise ConfigError(
             f"{path}: its `defaults` name further files, which only Hydra composes; give the "
             "composed file, which `--cfg job --resolve` prints"
         )
-    return _apply(place, base, overrides, missing=missing)
-
-
-def override_document(document: Mapping[str, object], overrides: Sequence[str]) -> object:
-    """Apply ``key=value`` overrides to a mapping."""
-    from omegaconf import OmegaConf
-
-    return _apply("overrides", OmegaConf.create(dict(document)), overrides)
-
-
-def _apply(place: str, base: object, overrides: Sequence[str], *, missing: bool = False) -> object:
-    from omegaconf import DictConfig, OmegaConf
-
     for override in overrides:
         # A parser's message may quote half of an address, also of one in a list.
         remember_address(override.partition("=")[2].strip("[]\"' "))

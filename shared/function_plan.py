@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from shared.extraction import Extraction, future_imports
 from shared.function_needs import callee, classes_of, last_name, needs_of
@@ -182,8 +183,7 @@ def _plan(
 # Names
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(NamedTuple):
     """Names that a text binds at its top level, and those that it uses without binding them."""
 
     bound: frozenset[str] = frozenset()

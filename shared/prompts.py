@@ -79,7 +79,8 @@ def recorded_messages(problem: Problem, run: Provenance) -> list[ChatMessage] | 
     """
     prompts = run.prompts or {}
     try:
-        recorded = prompts.get(problem.dataset) or prompts.get(_of_kind(problem))
+        of_kind = _name_of(problem.dataset, _kind(problem.tests))
+        recorded = prompts.get(problem.dataset) or prompts.get(of_kind)
     except ValueError:  # the tests cannot be read
         return None
     if recorded is None:
@@ -119,10 +120,6 @@ def prompt_facts(problems: Iterable[Problem], config: Config) -> PromptFacts:
     }
     text = config.data.system_prompt
     return PromptFacts(prompts, SystemPrompt(text=text, sha256=sha256(text)) if text else None)
-
-
-def _of_kind(problem: Problem) -> str:
-    return _name_of(problem.dataset, _kind(problem.tests))
 
 
 def _name_of(dataset: str, kind: str) -> str:

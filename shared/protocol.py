@@ -153,7 +153,12 @@ def differences(
 
 def values(section: Section, wanted: Callable[[LeafRole], bool]) -> dict[str, JsonValue]:
     """The values of the wanted leaves as JSON, by path; mappings are flattened, None is omitted."""
-    return dict(_values(section, wanted, ""))
+    return {
+        path: value
+        for place, declared, holder, name in _walk(type(section), section.model_dump(mode="json"))
+        if wanted(declared) and holder[name] is not None
+        for path, value in _flat(place, holder[name])
+    }
 
 
 def redacted_document(section: Section) -> dict[str, JsonValue]:
@@ -163,23 +168,13 @@ def redacted_document(section: Section) -> dict[str, JsonValue]:
     address.
     """
     document: dict[str, JsonValue] = section.model_dump(mode="json")
-    for name, info in type(section).model_fields.items():
-        value = getattr(section, name)
-        if declared := _declared(info):
-            if declared.role is not Role.PROTOCOL or declared.subject:
-                document[name] = _redacted_leaf(document[name], declared)
-        elif isinstance(value, Section):
-            document[name] = redacted_document(value)
-        else:
-            document[name] = {key: redacted_document(nested) for key, nested in value.items()}
+    for _, declared, holder, name in _walk(type(section), document):
+        value = holder[name]
+        # The name of a model may have an @ that means nothing here.
+        is_address = isinstance(value, str) and "://" in value
+        if is_address if declared.subject else declared.role is not Role.PROTOCOL:
+            holder[name] = redact_values(value)
     return document
-
-
-def _redacted_leaf(value: JsonValue, declared: LeafRole) -> JsonValue:
-    # The name of a model may have an @ that means nothing here.
-    if declared.subject and not (isinstance(value, str) and "://" in value):
-        return value
-    return redact_values(value)
 
 
 def shown(value: JsonValue, longest: int = 60) -> str:
@@ -189,20 +184,20 @@ def shown(value: JsonValue, longest: int = 60) -> str:
     return shorten_end(text, longest)
 
 
-def _values(
-    section: Section, wanted: Callable[[LeafRole], bool], prefix: str
-) -> Iterator[tuple[str, JsonValue]]:
-    document = section.model_dump(mode="json")
-    for name, info in type(section).model_fields.items():
-        path, value = f"{prefix}{name}", getattr(section, name)
+def _walk(
+    section: type[Section], document: dict[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, LeafRole, dict[str, Any], str]]:
+    """Yield the leaves of a section's document: path, role, and the mapping and key to find it."""
+    for name, info in section.model_fields.items():
         if declared := _declared(info):
-            if wanted(declared) and document[name] is not None:
-                yield from _flat(path, document[name])
-        elif isinstance(value, Section):
-            yield from _values(value, wanted, f"{path}.")
-        else:
-            for key, nested in value.items():
-                yield from _values(nested, wanted, f"{path}.{key}.")
+            yield f"{prefix}{name}", declared, document, name
+        elif nested := _section_of(info):
+            kind, is_mapping = nested
+            parts = document[name] if is_mapping else {"": document[name]}
+            for key, part in parts.items():
+                yield from _walk(
+                    kind, part, f"{prefix}{name}.{key}." if key else f"{prefix}{name}."
+                )
 
 
 def _flat(path: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:

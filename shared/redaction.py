@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus, unquote
 
 if TYPE_CHECKING:  # commands import this module before they know what they need
@@ -104,31 +104,20 @@ def _redact_one(text: str) -> str:
         keep = not value or name.lower() in _SHOWN_PARAMETERS
         return f"{mark}{name}={value if keep else REDACTED}"
 
-    parts = split_address(text)
-    userinfo = "" if parts.userinfo is None else f"{REDACTED}@"
-    return f"{parts.scheme}{userinfo}{parts.rest}{_PARAMETER.sub(shown, parts.query)}"
+    scheme, userinfo, rest, query = split_address(text)
+    hidden = "" if userinfo is None else f"{REDACTED}@"
+    return f"{scheme}{hidden}{rest}{_PARAMETER.sub(shown, query)}"
 
 
 # Addresses
 
 
-class AddressParts(NamedTuple):
-    """An address in four parts; ``userinfo`` is None if there is none.
+def split_address(text: str) -> tuple[str, str | None, str, str]:
+    """Split an address into scheme with slashes, userinfo if any, host with path, and query.
 
-    ``scheme`` includes the slashes, ``query`` its first character; a fragment belongs to it.
-    """
-
-    scheme: str
-    userinfo: str | None
-    rest: str
-    query: str
-
-
-def split_address(text: str) -> AddressParts:
-    """Split an address whose password may have any characters, also unquoted ``/``, ``@``, ``#``.
-
-    The userinfo ends at the last ``@``. An ``@`` belongs to the path only if no colon comes before
-    it; elsewhere it must be quoted as ``%40``.
+    A password may have any characters, also unquoted ``/``, ``@``, ``#``: the userinfo ends at the
+    last ``@``. An ``@`` belongs to the path only if no colon comes before it; elsewhere it must be
+    quoted as ``%40``. A fragment belongs to the query.
     """
     found = _SCHEME.match(text)
     scheme = found[0] if found else ""
@@ -136,7 +125,7 @@ def split_address(text: str) -> AddressParts:
     if at and not _is_userinfo(userinfo, scheme):
         at, rest = "", text[len(scheme) :]
     query = min((start for mark in "?#" if (start := rest.find(mark)) >= 0), default=len(rest))
-    return AddressParts(scheme, userinfo if at else None, rest[:query], rest[query:])
+    return scheme, userinfo if at else None, rest[:query], rest[query:]
 
 
 def _is_userinfo(before: str, scheme: str) -> bool:
@@ -227,12 +216,12 @@ def _content(path: str) -> list[str]:
 
 def _secrets_of(address: str) -> Iterator[str]:
     for one in _SEPARATOR.split(address):
-        parts = split_address(one)
-        if parts.userinfo is not None:
-            user, colon, password = parts.userinfo.partition(":")
-            yield from (parts.userinfo, password if colon else user)
+        _, userinfo, _, query = split_address(one)
+        if userinfo is not None:
+            user, colon, password = userinfo.partition(":")
+            yield from (userinfo, password if colon else user)
             yield f"{unquote(user)}:{unquote(password)}"
-        for _, name, value in _PARAMETER.findall(parts.query):
+        for _, name, value in _PARAMETER.findall(query):
             if name.lower() not in _SHOWN_PARAMETERS:
                 yield value
 
@@ -242,9 +231,9 @@ def _forms(value: str) -> frozenset[str]:
     """The value in the encodings of URLs, headers, JSON, ``repr`` and HTML."""
     forms = set()
     for plain in {value, unquote(value)}:
-        quoted = {quote(plain, safe=safe) for safe in ("", "/", ":@", "!$&'()*+,;=:")}
-        escaped = {json.dumps(plain, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
         encoded = base64.b64encode(plain.encode("utf-8", "surrogatepass")).decode()
+        forms |= {quote(plain, safe=safe) for safe in ("", "/", ":@", "!$&'()*+,;=:")}
+        forms |= {json.dumps(plain, ensure_ascii=ascii)[1:-1] for ascii in (True, False)}
         forms |= {plain, quote_plus(plain), repr(plain)[1:-1], html.escape(plain)}
-        forms |= quoted | escaped | {encoded, encoded.rstrip("=")}
+        forms |= {encoded, encoded.rstrip("=")}
     return frozenset(form for form in forms if len(form) >= _SHORTEST_SECRET)

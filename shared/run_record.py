@@ -10,8 +10,6 @@ from enum import StrEnum
 from typing import Final, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     JsonValue,
     ValidationError,
@@ -26,7 +24,7 @@ from shared.errors import OutputError
 from shared.plan import PlannedDataset
 from shared.protocol import Protocol
 from shared.redaction import redact_values
-from shared.schemas import RecordedCases, describe
+from shared.schemas import Part, RecordedCases, describe
 from shared.statuses import FinalStatus, TokenSource
 
 VERSION: Final = 4
@@ -62,21 +60,17 @@ class RunState(StrEnum):
         return self.published or self is RunState.FAILED
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class PromptTemplate(_Part):
+class PromptTemplate(Part):
     template: str
     sha256: str
 
 
-class SystemPrompt(_Part):
+class SystemPrompt(Part):
     text: str
     sha256: str
 
 
-class DataLockCheck(_Part):
+class DataLockCheck(Part):
     """Result of checking the data files against a lock; ``path`` is None without a lock."""
 
     path: str | None = None
@@ -84,7 +78,7 @@ class DataLockCheck(_Part):
     differences: list[str] = Field(default_factory=list)
 
 
-class SandboxFacts(_Part):
+class SandboxFacts(Part):
     """The embedded sandbox: its isolation, and the mechanisms that the machine does not permit.
 
     ``lacking``: packages of the programs' environment that its programs cannot import.
@@ -107,14 +101,14 @@ class SandboxFacts(_Part):
         return [text for text in (self.warning, lacking) if text]
 
 
-class TokenizerRecord(_Part):
+class TokenizerRecord(Part):
     """The tokenizer that counted tokens where nobody had; the hash is of its ``tokenizer.json``."""
 
     name: str
     sha256: str
 
 
-class ParentRun(_Part):
+class ParentRun(Part):
     """The run whose completions were judged again."""
 
     run: str | None = None
@@ -122,7 +116,7 @@ class ParentRun(_Part):
     not_generated: int = 0
 
 
-class DatasetRecord(_Part):
+class DatasetRecord(Part):
     """A data set of the run; ``sha256`` covers ids, prompts and tests of its problems in order."""
 
     dataset: str
@@ -140,7 +134,7 @@ class DatasetRecord(_Part):
         )
 
 
-class StoppedEarly(_Part):
+class StoppedEarly(Part):
     """A run that ended when a policy was decided (``plumb run --until-decided``).
 
     ``outcome``: of the gate; ``rules``: those that decided it. ``problems`` of ``planned`` problems
@@ -163,12 +157,12 @@ class StoppedEarly(_Part):
         )
 
 
-class UnjudgedSample(_Part):
+class UnjudgedSample(Part):
     sample: str
     reason: str | None = None
 
 
-class QaLogRecord(_Part):
+class QaLogRecord(Part):
     """A QA log: samples per status that were wanted, chosen, and filled in from other statuses."""
 
     file: str
@@ -177,7 +171,7 @@ class QaLogRecord(_Part):
     filled: dict[FinalStatus, int] = Field(default_factory=dict)
 
 
-class CasesRecord(_Part):
+class CasesRecord(Part):
     """The recorded cases: how many, and of which samples.
 
     ``samples`` counts the samples with a record by the cases that it has, ``samples_without`` those
@@ -190,7 +184,7 @@ class CasesRecord(_Part):
     samples_without: int = 0
 
 
-class WandbRecord(_Part):
+class WandbRecord(Part):
     """Location of the results in Weights & Biases, or the errors that prevented logging."""
 
     mode: Literal["online", "offline", "none"]
@@ -203,7 +197,7 @@ class WandbRecord(_Part):
     offline_error: str | None = None
 
 
-class RunInput(_Part):
+class RunInput(Part):
     """User input, and the identity that is derived from it.
 
     The ``fingerprint`` is over ``protocol``, the plan (data sets' hashes and samples), and
@@ -220,7 +214,7 @@ class RunInput(_Part):
     source: str = ""
 
 
-class Provenance(_Part):
+class Provenance(Part):
     """Provenance: model, prompts, data files, software versions.
 
     ``generator`` is the JSON that the generator reports about itself; for several servers, by URL.
@@ -262,7 +256,7 @@ class Provenance(_Part):
         return type(self).model_validate(_redacted(self.model_dump(mode="json")))
 
 
-class Lifecycle(_Part):
+class Lifecycle(Part):
     """State, times (Unix seconds; ``active_seconds`` is a duration) and counters of a run."""
 
     state: RunState = RunState.RUNNING
@@ -278,7 +272,7 @@ class Lifecycle(_Part):
     jobs_redelivered: int = 0
 
 
-class OutageReport(_Part):
+class OutageReport(Part):
     """A service that a run waits for, since a Unix time."""
 
     what: str
@@ -286,7 +280,7 @@ class OutageReport(_Part):
     reason: str = ""
 
 
-class RunnerReport(_Part):
+class RunnerReport(Part):
     """The runner's latest report, at a Unix time; the time left is unknown during an outage."""
 
     at: float
@@ -301,7 +295,7 @@ class RunMeta(Lifecycle, Provenance, RunInput):
     runner: RunnerReport | None = None
 
 
-class PublishedResults(_Part):
+class PublishedResults(Part):
     """The figures of a published run.
 
     ``metrics`` by data set and name, ``slices`` by data set, dimension, bucket and name.
@@ -404,7 +398,7 @@ def read_record(document: object, place: str) -> RunRecord:
         OutputError: The document is not a run record, has another version, or has an invalid
             field; the message begins with ``place``.
     """
-    if not (isinstance(document, dict) and "version" in document):
+    if not (isinstance(document, dict) and document.keys() >= {"version", "config"}):
         raise OutputError(f"{place}: not a run record; name the folder of a run")
     if (version := document["version"]) != VERSION:
         raise OutputError(
@@ -412,12 +406,9 @@ def read_record(document: object, place: str) -> RunRecord:
             f"{VERSION}; read it with the Plumbline that wrote it"
         )
     try:
-        record = RunRecord.model_validate(document)
+        return RunRecord.model_validate(document)
     except ValidationError as error:
         raise OutputError(
             f"{place}: not a run record that this Plumbline reads ({describe(error)}); read it "
             "with the Plumbline that wrote it"
         ) from None
-    if "config" not in document:
-        raise OutputError(f"{place}: not a run record (config: field required)")
-    return record

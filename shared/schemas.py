@@ -50,6 +50,12 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Part(BaseModel):
+    """Part of a record that may have further fields."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
 class StdioTests(_Record):
     """Standard input and output, or calls of ``fn_name``.
 
@@ -256,15 +262,13 @@ def describe(error: ValidationError) -> str:
     return shorten_end(text, _LONGEST_ERROR)
 
 
-class ProblemInfo(BaseModel):
+class ProblemInfo(Part):
     """Optional properties of a problem, other than its tests.
 
     ``time_limit`` is in seconds, ``memory_limit`` in bytes, ``contest_date`` the day of its contest
     in ISO 8601. A problem's tests are ordered: public,
     private, generated; the counts give the number of each.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     tags: tuple[str, ...] = ()
     time_limit: float | None = None

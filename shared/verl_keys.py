@@ -195,19 +195,6 @@ _Path = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
-    """A document in our keys.
-
-    Attributes:
-        document: As given, but with our keys in place of verl's.
-        given: verl's keys that are not ours under the same name, with their values, but no secret.
-    """
-
-    document: Any
-    given: Mapping[str, JsonValue]
-
-
-@dataclass(frozen=True, slots=True)
 class _Place:
     """A value of a document.
 
@@ -248,16 +235,17 @@ def canonical(key: str) -> str:
     return key if target is None else _dotted(target)
 
 
-def translate(document: object, overridden: Sequence[str] = ()) -> Translation:
+def translate(document: Any, overridden: Sequence[str] = ()) -> tuple[Any, dict[str, JsonValue]]:  # noqa: ANN401 - parsed YAML
     """Replace verl's keys in a document by ours.
 
-    ``overridden`` are dotted keys from the command line; they count where a file differs.
+    ``overridden`` are dotted keys from the command line; they count where a file differs. Returns
+    also verl's keys that are not ours under the same name, with their values, but no secret.
 
     Raises:
         ConfigError: A value is refused, or two names of a key have different values.
     """
     if not isinstance(document, Mapping):
-        return Translation(document, {})
+        return document, {}
     places = list(_places(document, (), document))
     if refused := list(filter(None, (place.refusal for place in places))):
         raise ConfigError("; ".join(refused))
@@ -268,8 +256,9 @@ def translate(document: object, overridden: Sequence[str] = ()) -> Translation:
     result: dict[Any, Any] = {}
     for target, claimants in claims.items():
         _put(result, target, _choose(claimants, overridden).value)
-    given = {one.source: _without_secrets(one.source, one.value) for one in places if one.entry}
-    return Translation(result, given)
+    return result, {
+        one.source: _without_secrets(one.source, one.value) for one in places if one.entry
+    }
 
 
 def notices(given: Mapping[str, JsonValue]) -> list[str]:

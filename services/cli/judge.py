@@ -28,7 +28,7 @@ from services.runner.problems import LoadedProblems, load_problems
 from services.runner.recorded import RecordedSource, has_tests, match_completions, sample_indices
 from shared.completions import RecordedCompletion
 from shared.config import RULES, Config, load_config, validate_config
-from shared.config_files import overridden_keys, override_document
+from shared.config_files import load_document, overridden_keys
 from shared.errors import ConfigError, DataError
 from shared.finished_run import FinishedRun, open_run
 from shared.plan import make_plan
@@ -178,7 +178,7 @@ def _config(parent: FinishedRun, output: str, overrides: Sequence[str]) -> Confi
     document["output"] |= {"dir": output}
     document["data"]["output_path"] = None  # the file there is the parent's
     document["judge"]["rules"] = RULES
-    return validate_config(override_document(document, overrides))
+    return validate_config(load_document(document, overrides))
 
 
 def _check_data(parent: FinishedRun, loaded: LoadedProblems, names: set[tuple[str, str]]) -> None:

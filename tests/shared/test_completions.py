@@ -68,11 +68,6 @@ def test_reads_files_as_people_have_them(tmp_path):
         assert [(one.problem_id, one.dataset, one.sample_index) for one in found] == read, name
 
 
-def test_skips_blank_lines_but_counts_them(tmp_path):
-    path = write(tmp_path / "c.jsonl", GOOD + b"\n  \n" + GOOD + b"nonsense\n")
-    assert f"{path}:5: not JSON" in failure(path)
-
-
 def test_reads_gzip_and_urls(tmp_path):
     path = write(tmp_path / "c.jsonl.gz", gzip.compress(GOOD * 3))
     assert len(list(read_completions(path))) == 3

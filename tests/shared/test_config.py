@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.config import Config, load_config, validate_config
+from shared.config import Config, load_config
 from shared.errors import ConfigError
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -204,25 +204,7 @@ def test_the_fingerprint_is_of_what_decides_the_numbers() -> None:
             assert (changed.protocol().fingerprint == own) is same, override
 
 
-def test_the_fingerprint_does_not_depend_on_the_order_of_keys(written: Any) -> None:
-    one = load_config(written("sandbox: {timeout: 3}\ndata: {templates: {a: '1', b: '2'}}\n"))
-    two = load_config(written("data: {templates: {b: '2', a: '1'}}\nsandbox: {timeout: 3.0}\n"))
-    assert one.protocol().fingerprint == two.protocol().fingerprint
-
-
 # The rest
-
-
-@pytest.mark.parametrize(
-    ("url", "urls"),
-    [
-        ("http://a:1/run_code", ["http://a:1"]),
-        ("http://a:1/run_code/", ["http://a:1"]),
-        (["http://a", "http://b/run_code"], ["http://a", "http://b"]),
-    ],
-)
-def test_sandbox_urls(url: str | list[str], urls: list[str]) -> None:
-    assert validate_config({"sandbox": {"url": url}}).sandbox_urls == urls
 
 
 OTHERS = ("data", "gate", "kustomization")

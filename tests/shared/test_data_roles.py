@@ -64,10 +64,3 @@ def test_manifests_that_cannot_be_used(tmp_path, lines, said):
     with pytest.raises(DataError) as caught:
         dataset_roles(str(tmp_path / "set.parquet"))
     assert said in str(caught.value)
-
-
-def test_contradicting_manifests(tmp_path):
-    write_manifest(tmp_path, [{"dataset": "set", "role": "train"}], name="set.manifest.jsonl")
-    write_manifest(tmp_path, [{"dataset": "set", "role": "eval"}])
-    with pytest.raises(DataError, match="delete the manifest that is out of date"):
-        dataset_roles(str(tmp_path / "set.parquet"))

@@ -77,11 +77,6 @@ def test_what_is_written_is_read_back(tmp_path, problems):
     assert read_dataset(path) == problems
 
 
-def test_urls(tmp_path):
-    write_dataset("memory://sets/deep/a.parquet", [problem()])
-    assert read_datasets(["memory://sets/deep"]) == [problem()]
-
-
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.parquet"
     write_dataset(str(path), [problem()])

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from shared.schemas import (
-    Generation,
     HumanEvalTests,
     InfraFailure,
     JudgedCode,
@@ -84,13 +83,6 @@ def test_a_ground_truth_that_cannot_be_used(text: str, said: str) -> None:
 
 
 # Records
-
-
-@given(TEXT, TEXT, TEXT)
-def test_a_generation_survives_json(dataset: str, problem_id: str, completion: str) -> None:
-    record = generation(SampleId(dataset, problem_id, 3), completion, finish_reason="stop")
-    assert Generation.model_validate_json(record.model_dump_json()) == record
-    assert record.sample == SampleId(dataset, problem_id, 3)
 
 
 @pytest.mark.parametrize(
