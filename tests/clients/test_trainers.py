@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plumbline_reward import NotJudgedError, RefusedError
 from plumbline_reward.openrlhf_reward import response_of, reward_func
-from plumbline_reward.other_trainers import areal_reward, slime_reward, verifiers_reward
+from plumbline_reward.trainers import areal_reward, slime_reward, verifiers_reward
 
 from tests.clients.stand_in import UNJUDGED, Request, Server, verdict_of
 

@@ -6,8 +6,8 @@ Settings of the client are further arguments, in verl's configuration under
 """
 
 import asyncio
-import importlib
 import inspect
+import pkgutil
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -20,6 +20,10 @@ Fallback = str | Callable[..., Any]
 """``verl``, ``package.module:function``, or a function with the arguments of verl's functions."""
 
 _VERL = "verl.utils.reward_score:default_compute_score"
+_NUMBERS = (
+    *("score", "accepted", "pass_ratio", "cases_passed", "cases_total"),
+    *("judge_seconds", "queue_seconds", "cached"),
+)
 _VALIDATION_SPLITS = ("validation", "valid", "val", "eval", "test")
 
 
@@ -106,12 +110,9 @@ def _loaded(fallback: Fallback) -> Callable[..., Any]:
     if not isinstance(fallback, str):
         return fallback
     name = _VERL if fallback == "verl" else fallback
-    module, separator, attribute = name.rpartition(":")
-    if not separator:
-        raise ValueError(f"fallback: {name!r} is neither verl nor module:function")
     try:
-        function = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        function = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"fallback: {name!r} cannot be loaded ({error})") from None
     if not callable(function):
         raise ValueError(f"fallback: {name!r} is not a function")
@@ -130,21 +131,11 @@ def _fallback_numbers(result: object) -> dict[str, float]:
         acc = float(values.get("acc", score >= 1.0))
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"fallback: it returned {result!r}, neither number nor score") from None
-    zeros = dict.fromkeys(("cases_passed", "cases_total", "judge_seconds", "queue_seconds"), 0.0)
-    rates = {"score": score, "acc": acc, "accepted": acc, "pass_ratio": score}
-    return {**rates, "judged": 1.0, **zeros, "cached": 0.0}
+    zeros = dict.fromkeys(_NUMBERS, 0.0)
+    rates = {"score": score, "accepted": acc, "pass_ratio": score}
+    return {"acc": acc, "judged": 1.0, **zeros, **rates}
 
 
 def _numbers(verdict: Verdict) -> dict[str, float]:
-    return {
-        "score": verdict.score,
-        "acc": float(verdict.accepted),
-        "accepted": float(verdict.accepted),
-        "pass_ratio": verdict.pass_ratio,
-        "judged": 1.0,
-        "cases_passed": float(verdict.cases_passed),
-        "cases_total": float(verdict.cases_total),
-        "judge_seconds": verdict.judge_seconds,
-        "queue_seconds": verdict.queue_seconds,
-        "cached": float(verdict.cached),
-    }
+    numbers = {name: float(getattr(verdict, name)) for name in _NUMBERS}
+    return {"acc": numbers["accepted"], "judged": 1.0, **numbers}
