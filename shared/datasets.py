@@ -74,29 +74,33 @@ _CODE = re.compile(r"^(?:from|import|async|def|class)\b|^@", re.MULTILINE)
 _BATCH_ROWS = 4
 
 
-# (dataset, problem_id) -> place of its first row
-_Seen = dict[tuple[str, str], str]
-
-
-def read_dataset(path: str, prompt_key: str = "prompt") -> list[Problem]:
-    """Read one parquet file, a local path or any fsspec URL.
-
-    The prompt is in the column ``prompt_key``. It may be in verl's chat format; then the last user
-    message is used.
-    """
-    return _read_file(path, {}, prompt_key)
-
-
 def read_datasets(paths: Sequence[str], prompt_key: str = "prompt") -> list[Problem]:
     """Read several parquet files, or folders of them (``*.parquet``, sorted by name).
 
-    ``prompt_key`` is as for ``read_dataset``.
+    Paths are local, or any fsspec URL. The prompt is in the column ``prompt_key``. It may be in
+    verl's chat format; then the last user message is used.
     """
     if not paths:
         raise DataError("no data set given; name at least one parquet file or folder")
-    seen: _Seen = {}
-    files = [file for path in paths for file in parquet_files(path)]
-    return [problem for file in files for problem in _read_file(file, seen, prompt_key)]
+    places: dict[tuple[str, str], str] = {}  # of the first row of each problem
+    problems: list[Problem] = []
+    for file in [file for path in paths for file in parquet_files(path)]:
+        before = len(problems)
+        for row, values in problem_rows(file, prompt_key):
+            problem = _problem(file, row, values, prompt_key)
+            place, key = f"{file}: row {row}", (problem.dataset, problem.problem_id)
+            if (first := places.setdefault(key, place)) != place:
+                cause = f"duplicate problem {_shown(key)}, also in {first}; keep one of them"
+                raise data_error(place, cause)
+            problems.append(problem)
+        if len(problems) == before:
+            raise data_error(file, "the data set is empty; prepare it again")
+    return problems
+
+
+def read_dataset(path: str) -> list[Problem]:
+    """Read one parquet file, as :func:`read_datasets` does."""
+    return read_datasets([path])
 
 
 def parquet_files(path: str) -> list[str]:
@@ -166,22 +170,6 @@ def problem_rows(
     return parquet_rows(path, (), tuple(columns), check, row_groups=row_groups)
 
 
-def _read_file(path: str, seen: _Seen, prompt_key: str) -> list[Problem]:
-    problems = []
-    for row, values in problem_rows(path, prompt_key):
-        place = f"{path}: row {row}"
-        problem = _problem(path, row, values, prompt_key)
-        key = (problem.dataset, problem.problem_id)
-        if key in seen:
-            cause = f"duplicate problem {_shown(key)}, also in {seen[key]}; keep one of them"
-            raise data_error(place, cause)
-        seen[key] = place
-        problems.append(problem)
-    if not problems:
-        raise data_error(path, "the data set is empty; prepare it again")
-    return problems
-
-
 def parquet_rows(
     path: str,
     columns: Sequence[str],
@@ -200,7 +188,10 @@ def parquet_rows(
     with reading(path), fsspec.open(path, "rb") as file:
         parquet = _parquet(path, file)
         schema = parquet.schema_arrow
-        _check_names(path, schema, columns)
+        for name in columns:
+            if name not in schema.names:
+                present = ", ".join(schema.names)
+                raise data_error(path, f"required column {name!r} is missing; it has: {present}")
         if check_types is not None:
             check_types(path, schema)
         names = [*columns, *(name for name in optional if name in schema.names)]
@@ -220,13 +211,6 @@ def _parquet(path: str, file: Any) -> pq.ParquetFile:  # noqa: ANN401 - fsspec's
     except pa.ArrowInvalid as error:
         remedy = "`plumb data import` makes one of a published file"
         raise data_error(path, f"not a parquet file ({error}); {remedy}") from None
-
-
-def _check_names(path: str, schema: pa.Schema, columns: Sequence[str]) -> None:
-    for name in columns:
-        if name not in schema.names:
-            present = ", ".join(schema.names)
-            raise data_error(path, f"required column {name!r} is missing; it has: {present}")
 
 
 def _check_table(prompt_key: str, path: str, schema: pa.Schema) -> None:

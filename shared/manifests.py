@@ -117,17 +117,17 @@ def manifest_folder(path: str) -> str | None:
         return next((one for one in folders if fs.exists(f"{one}/{LOCK_NAME}")), None)
 
 
-def dataset_roles(path: str, manifests: str | None = None) -> dict[str, DataRole]:
+def dataset_roles(path: str) -> dict[str, DataRole]:
     """Read the roles of a parquet file's data sets from its manifests.
 
-    A data set that is missing is ``EVAL``. ``manifests`` is their folder; None finds it.
+    A data set that is missing is ``EVAL``.
     """
     with reading(path):
         fs, file = fsspec.core.url_to_fs(path)
     stem = file.removesuffix(".parquet")
     names = [f"{stem}{IMPORTED}"]
-    if folder := manifests or manifest_folder(path):
-        names.append(f"{folder.rstrip('/')}/{PurePosixPath(stem).name}.jsonl")
+    if folder := manifest_folder(path):
+        names.append(f"{folder}/{PurePosixPath(stem).name}.jsonl")
     roles: dict[str, DataRole] = {}
     for name in names:
         with reading(name):

@@ -30,12 +30,11 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 def compare(trainer: TrainerConfig, run: RunRecord) -> Iterator[Finding]:
     """Compare model, lengths, sampling, chat template and validation with a run."""
-    for subject, value, measured, text in _differences(trainer, run):
-        if value != measured:
-            yield Finding(Kind.DIFFERENCE, subject, value, measured, text)
-    for subject, value, measured, text in _expected(trainer, run):
-        if value != measured:
-            yield Finding(Kind.EXPECTED, subject, value, measured, text)
+    pairs = ((Kind.DIFFERENCE, _differences), (Kind.EXPECTED, _expected))
+    for kind, compared in pairs:
+        for subject, value, measured, text in compared(trainer, run):
+            if value != measured:
+                yield Finding(kind, subject, value, measured, text)
 
 
 def compare_judges(service: Mapping[str, JsonValue], run: RunRecord) -> Iterator[Finding]:
@@ -48,8 +47,7 @@ def compare_judges(service: Mapping[str, JsonValue], run: RunRecord) -> Iterator
     for path in sorted({*measured, *service}):
         if measured.get(path) != service.get(path):
             text = "the reward service judges by another protocol; start it with the run's config"
-            if path == _RULES:
-                text = REJUDGE
+            text = REJUDGE if path == _RULES else text
             yield Finding(Kind.DIFFERENCE, path, service.get(path), measured.get(path), text)
 
 
