@@ -125,6 +125,7 @@ class _Check:
         self, setup: ast.Module, tests: Sequence[ast.Module], names: frozenset[str]
     ) -> None:
         self.setup = setup
+        self.of_setup = frozenset(ast.walk(setup))
         self.parents: dict[ast.AST, ast.AST] = {}
         for tree in (setup, *tests):
             waiting: list[ast.AST] = [tree]
@@ -238,7 +239,7 @@ class _Check:
                 yield "the tests ask for the identity of an object of the setup"
             elif isinstance(node, _UNKNOWN) or getattr(node, "is_async", False):
                 yield f"the tests have the statement {type(node).__name__}"
-            elif isinstance(node, ast.Global) and self._in_setup(node):
+            elif isinstance(node, ast.Global) and node in self.of_setup:
                 yield f"the setup changes its variables: {', '.join(node.names)}"
             if self._is_no_value(node) and not self._stays(node):
                 yield f"the tests use more than values: {_shown(node)}"
@@ -290,7 +291,7 @@ class _Check:
         bases = [ast.unparse(one).partition("[")[0].rpartition(".")[2] for one in node.bases]
         known = all(one in _BASES or one in self.shared or _is_exception(one) for one in bases)
         plain = known and not node.keywords and not any(map(_is_odd, node.body))
-        if self._in_setup(node) and not (plain and self.parents[node] is self.setup):
+        if node in self.of_setup and not (plain and self.parents[node] is self.setup):
             yield f"the instances of a class are more than fields: {node.name}"
 
     def _of_variable(self, node: ast.Assign) -> Iterator[str]:
@@ -301,7 +302,7 @@ class _Check:
         if (isinstance(value, ast.List | ast.Dict) or callee(value) in kinds) and not filled:
             names = {target.id for target in node.targets if isinstance(target, ast.Name)}
             uses = (use for use in self.nodes if isinstance(use, ast.Name) and use.id in names)
-            if not all(map(self._in_setup, uses)):
+            if not self.of_setup.issuperset(uses):
                 yield f"the tests look at a variable of the setup: {', '.join(sorted(names))}"
 
     def _asks_for_identity(self, node: ast.Compare) -> bool:
@@ -315,11 +316,6 @@ class _Check:
         }
         return any(last_name(side) in made for side in (node.left, *node.comparators))
 
-    def _in_setup(self, node: ast.AST) -> bool:
-        while node in self.parents:
-            node = self.parents[node]
-        return node is self.setup
-
     # Values
 
     def _is_no_value(self, node: ast.AST) -> bool:
@@ -332,7 +328,7 @@ class _Check:
             if node.id in self.no_values:
                 return True
             if node.id == "self" and not isinstance(self.parents[node], ast.Attribute | ast.Return):
-                return not self._in_setup(node)
+                return node not in self.of_setup
             imported = node.id in self.imported and "." in self.imported[node.id]
             return imported and node.id not in _CONSTANTS and self._module(node) != "os"
         if isinstance(node, ast.Attribute) and not _stores(node):
@@ -359,7 +355,7 @@ class _Check:
             return isinstance(self.parents[call], ast.Assign)
         return (
             name in self.no_values
-            and (own is None or not self._in_setup(own))
+            and (own is None or own not in self.of_setup)
             and (CLASS_NAME.fullmatch(name) is not None and name not in self.shared)
         )
 
@@ -406,8 +402,6 @@ class _Check:
         name = last_name(call.func) or ""
         if name in _HOLDERS or self._is_answer(call.func):
             return False
-        if isinstance(argument, ast.keyword) and argument.arg in ("key", "dtype"):
-            return name not in self.own
         if isinstance(call.func, ast.Name) and name not in self.imported:
             return name in _BUILTINS and name not in self.own
         root = _root(call.func)
@@ -440,9 +434,8 @@ class _Check:
             return isinstance(self.own.get(callee(call) or ""), _Function)
         parent = self.parents[call]
         if isinstance(parent, ast.Call):
-            own = isinstance(self.own.get(callee(parent) or ""), _Function)
             shown = callee(parent) in ("str", "repr", "isinstance")
-            return own or (self._consumes(parent, call) and not shown)
+            return self._consumes(parent, call) and not shown
         if isinstance(parent, ast.Compare):
             others = (one for right in parent.comparators for one in ast.walk(right))
             return call is parent.left and not any(map(self._is_answer, others))
@@ -475,9 +468,8 @@ def _is_path(node: ast.AST) -> bool:
 
 
 def _annotation(node: ast.AST) -> Iterator[ast.AST]:
-    for field in ("annotation", "returns"):
-        if isinstance(inner := getattr(node, field, None), ast.AST):
-            yield from ast.walk(inner)
+    for inner in (getattr(node, field, None) for field in ("annotation", "returns")):
+        yield from ast.walk(inner) if isinstance(inner, ast.AST) else ()
 
 
 def _is_exception(name: str) -> bool:

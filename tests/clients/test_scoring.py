@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from plumbline_reward import Client, compute_score, score
@@ -72,28 +71,6 @@ def test_calls_with_other_rules_and_purposes_do_not_mix(server: Server) -> None:
         ("accepted", "train"),
         ("pass_ratio", "validation"),
     }
-
-
-def test_threads_with_loops_of_their_own_share_requests(server: Server) -> None:
-    at_once = threading.Barrier(8)
-
-    def loop(thread: int) -> list[float]:
-        async def calls() -> list[float]:
-            at_once.wait()
-            results = await asyncio.gather(
-                *(
-                    compute_score("x", f"pass {n / 100} {thread}", REFERENCE, url=server.url)
-                    for n in range(100)
-                )
-            )
-            return [result["score"] for result in results]
-
-        return asyncio.run(calls())
-
-    with ThreadPoolExecutor(8) as pool:
-        for scores in pool.map(loop, range(8)):
-            assert scores == [n / 100 for n in range(100)]
-    assert len(server.requests) < 40
 
 
 def test_a_cancelled_call_leaves_the_others_of_its_request_alone(server: Server) -> None:

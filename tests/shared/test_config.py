@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.config import Config, load_config
+from shared.config import load_config
 from shared.errors import ConfigError
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -168,40 +168,6 @@ def test_a_contradiction_in_a_data_sets_own_ways_names_it(overrides: list[str], 
     message = refusal(None, *overrides)
     assert said in message
     assert "validation error" not in message
-
-
-# The fingerprint
-
-
-OPERATION = """
-sandbox.url=[http://a,http://b] sandbox.max_concurrency=3 judge.workers=3
-judge.max_attempts=9 judge.retry_budget=1 judge.call_seconds=10 generation.base_urls=[http://a/v1]
-generation.concurrency=3 generation.request_timeout=3 generation.max_attempts=1
-generation.api_key_env=KEY generation.replay.latency=1 generation.replay.completions=moved.jsonl
-generation.deterministic=true generation.backend=replay generation.verl.chat_template=moved.jinja
-actor_rollout_ref.rollout.gpu_memory_utilization=0.5 actor_rollout_ref.rollout.max_num_seqs=64
-actor_rollout_ref.rollout.tensor_model_parallel_size=2 trainer.n_gpus_per_node=8
-actor_rollout_ref.rollout.disable_log_stats=true data.eval_files=[elsewhere.parquet]
-output.dir=elsewhere run.name=other
-"""
-MEASUREMENT = """
-actor_rollout_ref.rollout.temperature=0.1 actor_rollout_ref.rollout.n=2 data.limit=5 run.seed=1
-actor_rollout_ref.rollout.response_length=100 actor_rollout_ref.model.path=other
-sandbox.timeout=11 sandbox.memory_limit_mb=512 data.templates.d=Do{prompt} data.system_prompt=Brief.
-data.prompt_key=question judge.language=cpp judge.method=submit judge.checker=exact
-judge.confirm_timeouts=false judge.max_timeouts=2 judge.cpu_grace=2 judge.datasets.d.checker=exact
-judge.max_completion_chars=10 generation.model=other generation.seed=1 generation.stop=[END]
-"""
-
-
-def test_the_fingerprint_is_of_what_decides_the_numbers() -> None:
-    """And not of where and how a run is made."""
-    own = Config().protocol().fingerprint
-    for overrides, same in ((OPERATION, True), (MEASUREMENT, False)):
-        for override in overrides.split():
-            changed = load_config(None, [override])
-            assert changed != Config(), override
-            assert (changed.protocol().fingerprint == own) is same, override
 
 
 # The rest

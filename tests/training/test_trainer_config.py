@@ -53,8 +53,3 @@ def test_what_is_no_configuration(tmp_path: Path, text: str, words: str) -> None
         read_trainer_config(str(file))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read the trainer's config"):
-        read_trainer_config(str(tmp_path / "absent.yaml"))
