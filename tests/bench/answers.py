@@ -31,16 +31,11 @@ def real_data() -> Path | None:
 def stdio_answers(count: int, cases: int) -> list[Answer]:
     """Answers with as many cases each, that end of themselves, start no thread (which no answer
     can in SandboxFusion), and from which verl takes the same program as we do."""
-    found = _contest_answers(cases) if real_data() else _demo_answers(cases)
-    kept = [answer for answer in found if _same_program(answer.completion)]
+    answers = _contest_answers(cases) if real_data() else _demo_answers(cases)
+    kept = [answer for answer in answers if _same_program(answer.completion)]
     usable = [answer for answer in kept if _starts_no_thread(answer.completion)]
     step = max(1, len(usable) // count)  # not all of the same few problems
     return usable[::step][:count]
-
-
-def humaneval_answers(count: int) -> list[Answer]:
-    found = list(_humaneval_answers() if real_data() else _demo_humaneval())
-    return found[:: max(1, len(found) // count)][:count]
 
 
 def _same_program(completion: str) -> bool:
@@ -81,27 +76,6 @@ def _demo_answers(cases: int) -> Iterator[Answer]:
                 outputs=list(islice(cycle(truth["outputs"]), cases)),
                 fn_name=truth.get("fn_name"),
             )
-            yield Answer(make_problem(row["problem_id"], tests), recorded["completion"])
-
-
-def _humaneval_answers() -> Iterator[Answer]:
-    folder = real_data()
-    assert folder is not None
-    problems = {row["task_id"]: row for row in _lines(folder / "HumanEval.jsonl.gz")}
-    for recorded in _lines(folder / "humaneval_completions_chatgpt_cot.jsonl.gz"):
-        row = problems[recorded["task_id"]]
-        tests = HumanEvalTests(
-            **{key: row[key] for key in HumanEvalTests.model_fields if key in row}
-        )
-        yield Answer(make_problem(row["task_id"], tests), recorded["response"])
-
-
-def _demo_humaneval() -> Iterator[Answer]:
-    rows = {row["problem_id"]: row for row in _lines(_DEMO / "problems/humaneval.jsonl")}
-    for recorded in _lines(_DEMO / "completions.jsonl"):
-        row = rows.get(recorded["problem_id"])
-        if row and recorded["expected_status"] in ("success", "wrong_answer"):
-            tests = HumanEvalTests.model_validate(row["ground_truth"])
             yield Answer(make_problem(row["problem_id"], tests), recorded["completion"])
 
 

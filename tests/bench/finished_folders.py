@@ -35,7 +35,7 @@ def write_finished(folder: Path, name: str, samples: int, seed: int = 0, begun: 
     """
     folder.mkdir(parents=True)
     results: dict[str, list[SampleResult]] = {}
-    outlines = {(one.dataset, one.problem_id): one for one in _outlines(samples)}
+    outlines = {(outline.dataset, outline.problem_id): outline for outline in _outlines(samples)}
     with (
         (folder / artifacts.GENERATIONS).open("w") as generations,
         (folder / artifacts.VERDICTS).open("w") as verdicts,
@@ -45,12 +45,12 @@ def write_finished(folder: Path, name: str, samples: int, seed: int = 0, begun: 
             verdicts.write(judged.model_dump_json() + "\n")
             results.setdefault(made.dataset, []).append(SampleResult.of(judged, made))
     with (folder / artifacts.PROBLEMS).open("w") as problems:
-        problems.writelines(one.model_dump_json() + "\n" for one in outlines.values())
+        problems.writelines(outline.model_dump_json() + "\n" for outline in outlines.values())
     facts: dict[str, dict[str, object]] = {}
-    for (dataset, problem), one in outlines.items():
-        facts.setdefault(dataset, {})[problem] = one.facts
-    summary = {key: summarize(found, samples / 50) for key, found in results.items()}
-    slices = {key: slice_summaries(found, facts[key]) for key, found in results.items()}
+    for (dataset, problem), outline in outlines.items():
+        facts.setdefault(dataset, {})[problem] = outline.facts
+    summary = {key: summarize(group, samples / 50) for key, group in results.items()}
+    slices = {key: slice_summaries(group, facts[key]) for key, group in results.items()}
     (folder / artifacts.SUMMARY).write_text(json.dumps(summary))
     (folder / artifacts.SLICES).write_text(json.dumps(slices))
     record = RunRecord(
@@ -64,15 +64,15 @@ def write_finished(folder: Path, name: str, samples: int, seed: int = 0, begun: 
         samples=samples,
         samples_judged=samples,
         config=Config(),
-        statuses=Counter(one.final_status for found in results.values() for one in found),
+        statuses=Counter(result.final_status for group in results.values() for result in group),
         datasets=[
             DatasetRecord(
                 dataset=key,
                 sha256=sha256(key),
                 problems=len(facts[key]),
-                samples=len(found),
+                samples=len(group),
             )
-            for key, found in results.items()
+            for key, group in results.items()
         ],
     )
     (folder / artifacts.RUN).write_text(json.dumps(record.document()))
@@ -88,7 +88,7 @@ def sample_ids(samples: int) -> Iterator[SampleId]:
 
 def _outlines(samples: int) -> Iterator[ProblemOutline]:
     for dataset, problem in dict.fromkeys(
-        (one.dataset, one.problem_id) for one in sample_ids(samples)
+        (sample.dataset, sample.problem_id) for sample in sample_ids(samples)
     ):
         number = int(problem[1:])
         yield ProblemOutline(
@@ -107,8 +107,8 @@ def finished_records(
     samples: int, chance: random.Random, begun: float
 ) -> Iterator[tuple[Generation, Verdict]]:
     """Yield completions with verdicts, in the order of ``sample_ids``."""
-    found = extract(_completion("pass"))
-    assert found.start is not None
+    program = extract(_completion("pass"))
+    assert program.start is not None
     for number, (sample, source) in enumerate(
         zip(sample_ids(samples), _sources(chance), strict=False)
     ):
@@ -119,7 +119,7 @@ def finished_records(
             "sample_index": sample.sample_index,
             "completion_sha256": sha256(completion),
         }
-        code = completion[found.start : completion.rindex("```")]
+        code = completion[program.start : completion.rindex("```")]
         yield (
             Generation(
                 **names,
@@ -131,7 +131,7 @@ def finished_records(
                 replica="127.0.0.1:8000",
                 finished_at=begun + number / 50,
             ),
-            _verdict(names, chance, begun + number / 50 + 1, found.start, code),
+            _verdict(names, chance, begun + number / 50 + 1, program.start, code),
         )
 
 

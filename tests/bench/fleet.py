@@ -64,7 +64,10 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace, generator: str, model: str, folder: Path) -> None:
-    answers = {one.problem_id: one.completion for one in read_completions(str(options.completions))}
+    answers = {
+        answer.problem_id: answer.completion
+        for answer in read_completions(str(options.completions))
+    }
     rate = options.replicas * options.tokens_per_second / options.new_tokens
     cores = math.ceil(rate * options.core_seconds)
     judges = math.ceil(1.25 * max(cores / _PLACES, rate * options.judge_seconds))
@@ -78,8 +81,8 @@ def run(options: argparse.Namespace, generator: str, model: str, folder: Path) -
     command += ["--max-concurrent-requests", str(in_flight), "--output", str(folder / "run")]
     command += [f"judge.workers={judges}", "sandbox.memory_limit_mb=1024"]
     began = time.time()
-    given = generator, answers, options.new_tokens
-    with (folder / "run.log").open("wb") as log, process(serve_recorded, *given) as (_, pipe):
+    arguments = generator, answers, options.new_tokens
+    with (folder / "run.log").open("wb") as log, process(serve_recorded, *arguments) as (_, pipe):
         command += ["--base-url", f"{pipe.recv()}/v1"]
         try:
             code = subprocess.run(command, env={**os.environ, **fleet}, stdout=log, stderr=log)
@@ -122,19 +125,19 @@ def serve_recorded(
             yield
 
     async def models(request: web.Request) -> web.Response:
-        async with request.app[_SESSION].get(f"{generator}/v1/models") as found:
-            return web.Response(body=await found.read(), content_type="application/json")
+        async with request.app[_SESSION].get(f"{generator}/v1/models") as response:
+            return web.Response(body=await response.read(), content_type="application/json")
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.json() | {"ignore_eos": True, "max_tokens": new_tokens}
-        async with request.app[_SESSION].post(f"{generator}{_PATH}", json=body) as found:
-            document = await found.json()
-            if found.status == 200:
+        async with request.app[_SESSION].post(f"{generator}{_PATH}", json=body) as response:
+            document = await response.json()
+            if response.status == 200:
                 sample = "/".join(request.headers["X-Request-Id"].rsplit("/", 3)[1:])
                 text = answers[SampleId.parse(sample).problem_id]
                 document["choices"][0]["message"]["content"] = text
                 document["choices"][0]["finish_reason"] = "stop"
-            return web.json_response(document, status=found.status)
+            return web.json_response(document, status=response.status)
 
     app = web.Application()
     app.cleanup_ctx.append(opened)

@@ -60,5 +60,5 @@ if __name__ == "__main__":
     _parser = argparse.ArgumentParser(description=__doc__)
     _parser.add_argument("--answer-after", type=float, default=0.0)
     _parser.add_argument("--cases", type=int, default=1)
-    _given = _parser.parse_args()
-    asyncio.run(_serve(_given.answer_after, _given.cases))
+    _options = _parser.parse_args()
+    asyncio.run(_serve(_options.answer_after, _options.cases))

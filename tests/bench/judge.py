@@ -1,22 +1,21 @@
 """`make bench-judge`: the judge with this repository's sandbox against other judges.
 
-Every row judges the same answers with the same interpreter in alternating passes and compares the
-verdicts: stdin/stdout answers against verl's `compute_score` with SandboxFusion, whose checkout is
-an option, and functions (HumanEval) against the sandbox's `/submit`. `PLUMBLINE_REAL_DATA` names
-the folder of public data; without it the answers are the demo's, with their cases repeated.
+Both sides judge the same answers with the same interpreter in alternating passes: `batch`, and
+verl's `compute_score` with SandboxFusion, whose checkout is an option. Their verdicts are compared.
+`PLUMBLINE_REAL_DATA` names the folder of public data; without it the answers are the demo's, with
+their cases repeated.
 """
 
 import argparse
 import asyncio
 import tempfile
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 from shared.config import load_config
-from tests.bench.answers import humaneval_answers, real_data, stdio_answers
+from tests.bench.answers import real_data, stdio_answers
 from tests.bench.judges import by_method, by_verl, client
-from tests.bench.passes import Side, accepted, compare
+from tests.bench.passes import Side, compare
 from tests.bench.servers import CORES, Server, our_sandbox, sandbox_fusion
 from tests.parity.verl import ScorerMissingError
 
@@ -30,25 +29,18 @@ def main() -> None:
     data = "public data" if real_data() else "the demo's answers, their cases repeated"
     print(f"{CORES} cores; answers: {data}")
     with tempfile.TemporaryDirectory() as folder:
-        for row in arguments.rows:
-            print(f"\n{row}")
-            _MEASURE[row](arguments, Path(folder, row))
+        _against_verl(arguments, Path(folder))
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", nargs="*", choices=_MEASURE, default=list(_MEASURE))
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--answers", type=int, default=12)
     parser.add_argument("--cases", type=int, nargs="*", default=[20, 100])
     parser.add_argument("--at-once", type=int, default=CORES, help="completions in flight")
-    parser.add_argument("--functions", type=int, default=40, help="HumanEval answers for /submit")
     parser.add_argument("--sandbox-fusion", type=Path, help="checkout with a .venv that runs it")
     parser.add_argument("--slots", type=int, default=2 * CORES, help="verl's calls at once")
     return parser.parse_args()
-
-
-# Stdin/stdout answers against other judges
 
 
 def _against_verl(arguments: argparse.Namespace, folder: Path) -> None:
@@ -78,33 +70,6 @@ async def _compare_stdio(arguments: argparse.Namespace, server: Server, theirs: 
             answers = stdio_answers(arguments.answers, cases)
             print(f"  {len(answers)} answers with {cases} cases each")
             await compare(ours, theirs, answers, arguments.pairs)
-
-
-# Functions
-
-
-def _functions(arguments: argparse.Namespace, folder: Path) -> None:
-    with our_sandbox(folder) as server:
-        asyncio.run(_compare_functions(arguments, server))
-
-
-async def _compare_functions(arguments: argparse.Namespace, server: Server) -> None:
-    async with client(server.url) as sandbox:
-        sides = [
-            Side(name, by_method(config, sandbox), server.cpu, arguments.at_once, stated=accepted)
-            for name, config in (
-                ("batch", load_config(None, _EXACT)),
-                ("/submit", load_config(None, [*_LIMITS, "judge.method=submit"])),
-            )
-        ]
-        answers = humaneval_answers(arguments.functions)
-        await compare(sides[0], sides[1], answers, arguments.pairs)
-
-
-_MEASURE: Mapping[str, Callable[[argparse.Namespace, Path], None]] = {
-    "verl": _against_verl,
-    "functions": _functions,
-}
 
 
 if __name__ == "__main__":

@@ -10,17 +10,6 @@ from tests.bench.answers import Answer
 from tests.bench.judges import JudgeAnswer, Judged
 from tests.bench.servers import CpuSeconds
 
-# A verdict as far as a side can state it.
-Stated = Callable[[Judged], object]
-
-
-def all_codes(judged: Judged) -> object:
-    return list(judged.codes)
-
-
-def accepted(judged: Judged) -> object:
-    return set(judged.codes) == {1}
-
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -29,14 +18,12 @@ class Side:
     Attributes:
         server_cpu: CPU seconds of its server so far.
         at_once: Completions in flight.
-        stated: What of a verdict is compared with the other side's.
     """
 
     name: str
     judge: JudgeAnswer
     server_cpu: CpuSeconds
     at_once: int
-    stated: Stated = all_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +47,26 @@ class Pair:
 
 
 async def compare(ours: Side, theirs: Side, answers: Sequence[Answer], count: int) -> None:
-    """Judge by both sides in turn, ``count`` times; print what each costs, and differences.
-
-    Verdicts are compared as far as ``theirs`` states them.
-    """
-    for side in (ours, theirs):  # what only the first time costs
+    """Judge by both sides in turn, ``count`` times; print the costs and different verdicts."""
+    for side in (ours, theirs):  # costs of the first use only
         await judge_all(side, answers[:2])
     pairs = [await _pair(ours, theirs, answers, turn) for turn in range(count)]
     _print_side(ours, [pair.ours for pair in pairs])
     _print_side(theirs, [pair.theirs for pair in pairs])
-    print(f"  ratio of completions per second {_ratio(pairs, lambda one: one.wall)}")
-    print(f"  ratio of completions per core-second {_ratio(pairs, lambda one: one.cpu)}")
-    _print_differences(answers, pairs[0], theirs.stated)
+    print(f"  ratio of completions per second {_ratio(pairs, lambda measured: measured.wall)}")
+    print(f"  ratio of completions per core-second {_ratio(pairs, lambda measured: measured.cpu)}")
+    _print_differences(answers, pairs[0])
 
 
 async def judge_all(side: Side, answers: Sequence[Answer]) -> Pass:
     slots = asyncio.Semaphore(side.at_once)
 
-    async def one(answer: Answer) -> Judged:
+    async def judge(answer: Answer) -> Judged:
         async with slots:
             return await side.judge(answer)
 
     client, server, began = time.process_time(), side.server_cpu(), time.monotonic()
-    judged = await asyncio.gather(*(one(answer) for answer in answers))
+    judged = await asyncio.gather(*(judge(answer) for answer in answers))
     wall = time.monotonic() - began
     return Pass(wall, time.process_time() - client, side.server_cpu() - server, judged)
 
@@ -105,10 +89,10 @@ async def _pair(ours: Side, theirs: Side, answers: Sequence[Answer], turn: int) 
 
 
 def _print_side(side: Side, passes: Sequence[Pass]) -> None:
-    rates = [len(one.judged) / one.wall for one in passes]
-    per_core = [len(one.judged) / one.cpu for one in passes]
-    client = [1000 * one.client / len(one.judged) for one in passes]
-    server = [1000 * one.server / len(one.judged) for one in passes]
+    rates = [len(run.judged) / run.wall for run in passes]
+    per_core = [len(run.judged) / run.cpu for run in passes]
+    client = [1000 * run.client / len(run.judged) for run in passes]
+    server = [1000 * run.server / len(run.judged) for run in passes]
     print(
         f"  {side.name}, {side.at_once} at once: {spread(rates)} completions/s, "
         f"{spread(per_core)} per core-second; CPU per completion: "
@@ -120,8 +104,8 @@ def _ratio(pairs: Sequence[Pair], cost: Callable[[Pass], float]) -> str:
     return spread([cost(pair.theirs) / cost(pair.ours) for pair in pairs])
 
 
-def _print_differences(answers: Sequence[Answer], pair: Pair, stated: Stated) -> None:
+def _print_differences(answers: Sequence[Answer], pair: Pair) -> None:
     judged = zip(answers, pair.ours.judged, pair.theirs.judged, strict=True)
-    differing = [answer.problem.problem_id for answer, a, b in judged if stated(a) != stated(b)]
-    codes = sum(len(one.codes) for one in pair.ours.judged)
+    differing = [answer.problem.problem_id for answer, a, b in judged if a.codes != b.codes]
+    codes = sum(len(judged.codes) for judged in pair.ours.judged)
     print(f"  verdicts: {codes} of cases; answers with a difference: {differing or 'none'}")

@@ -3,8 +3,7 @@
 The sandbox is a stand-in that answers at once, in a process of its own; the rest is real: Redis,
 RQ workers, aggregator. Printed are, for each set of judge processes and their concurrency, samples
 per second, how many requests the stand-in was answering on average, and CPU time per sample and
-resident memory of each process; then, for the demo with the real sandbox, the share of the wall
-time in which the sandbox was running programs.
+resident memory of each process.
 
 CPU time counts from the moment the run begins (its ``run.json`` is written), so starting the
 processes and reading the data are left out, to the end of the command, so writing the artifacts is
@@ -16,9 +15,7 @@ import json
 import os
 import subprocess
 import tempfile
-import threading
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +40,7 @@ class Judges:
 
 @dataclass(slots=True)
 class Usage:
-    """Most resident memory (MB), and CPU seconds, of the processes of one service."""
+    """Resident memory (MB) and CPU seconds of the processes of one service."""
 
     memory: float = 0.0
     cpu: float = 0.0
@@ -54,7 +51,6 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--answer-after", type=float, default=0.0, help="seconds, of the stand-in")
     parser.add_argument("--judges", nargs="+", default=["1x1", "4x1", "1x16"])
-    parser.add_argument("--skip-demo", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         data, completions = _inputs(Path(folder), arguments.samples)
@@ -63,8 +59,6 @@ def main() -> None:
             judges = Judges(*map(int, text.split("x")))
             output = Path(folder) / f"out-{number}"
             _pipeline(output, data, completions, judges, arguments.answer_after)
-        if not arguments.skip_demo:
-            _demo(Path(folder) / "demo")
 
 
 def _inputs(folder: Path, samples: int) -> tuple[Path, Path]:
@@ -112,7 +106,7 @@ def _pipeline(
     run = json.loads((output / "run.json").read_text())
     assert run["complete"]
     samples, seconds = run["samples"], run["active_seconds"]
-    cpu = {name: 1000 * one.cpu / samples for name, one in usage.items()}
+    cpu = {name: 1000 * used.cpu / samples for name, used in usage.items()}
     print(f"judges {judges}: {samples / seconds:.0f} samples/s ({seconds:.1f} s)")
     print(f"  requests in flight on average: {answer_after * samples / seconds:.1f}")
     print(
@@ -158,36 +152,6 @@ def service_of(command: list[str]) -> str:
         return "redis"
     module = next((part for part in command if part.startswith("services.")), "plumb")
     return "runner" if module == "services.cli" else module.removeprefix("services.")
-
-
-def _demo(output: Path) -> None:
-    busy: list[float] = []
-    process = subprocess.Popen(plumb.demo_run(output), stdout=subprocess.DEVNULL)
-    port_file = output / ".plumbline" / "sandbox.port"
-
-    def poll() -> None:
-        while process.poll() is None:
-            try:
-                url = f"http://127.0.0.1:{port_file.read_text().strip()}/metrics"
-                text = urllib.request.urlopen(url, timeout=2).read().decode()
-            except (OSError, ValueError):
-                time.sleep(0.1)
-                continue
-            line = next(x for x in text.splitlines() if x.startswith("plumbline_sandbox_busy"))
-            busy.append(float(line.split()[-1]))
-            time.sleep(0.1)
-
-    poller = threading.Thread(target=poll)
-    poller.start()
-    assert process.wait() == 0
-    poller.join()
-    run = json.loads((output / "run.json").read_text())
-    places = run["sandbox"]["concurrency"]
-    share = busy[-1] / (run["active_seconds"] * places)
-    print(
-        f"demo: {run['samples']} samples in {run['active_seconds']:.1f} s; its {places} places "
-        f"ran programs {busy[-1]:.1f} s, {share:.0%} of the wall time"
-    )
 
 
 if __name__ == "__main__":

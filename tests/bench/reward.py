@@ -25,7 +25,7 @@ from services.data.records import write_dataset
 from shared.schemas import Problem, StdioTests
 from tests.bench.answers import Answer, stdio_answers
 from tests.bench.instant_sandbox import OUTPUT, instant_sandbox
-from tests.bench.pipeline import service_of
+from tests.bench.pipeline import Usage, service_of
 from tests.e2e import plumb
 from tests.e2e.reward import reward_service, stdio_problem
 
@@ -48,14 +48,6 @@ class Burst:
             }
             for place, completion in self.completions
         ]
-
-
-@dataclass
-class Usage:
-    """CPU seconds, and resident megabytes, of the processes of one service."""
-
-    cpu: float = 0.0
-    memory: float = 0.0
 
 
 def main() -> None:
@@ -93,11 +85,11 @@ def _tests(answer: Answer) -> StdioTests:
     return answer.problem.tests
 
 
-def _burst(arguments: argparse.Namespace, known: Sequence[tuple[StdioTests, str]]) -> Burst:
-    """As many problems as needed, made of the known ones; no two completions are equal."""
+def _burst(arguments: argparse.Namespace, samples: Sequence[tuple[StdioTests, str]]) -> Burst:
+    """Repeat the samples' problems as often as needed; no two completions are equal."""
     problems, completions = [], []
     for place in range(max(1, arguments.completions // arguments.n)):
-        tests, answer = known[place % len(known)]
+        tests, answer = samples[place % len(samples)]
         problems.append(stdio_problem(f"problem_{place}", tests, DATASET))
         for number in range(arguments.n):
             completions.append((place, f"Answer {number} of {place}.\n{answer}\n"))
@@ -124,9 +116,9 @@ def _measure(arguments: argparse.Namespace, burst: Burst, **environment: str) ->
     assert not statuses.get("api_error"), statuses
     print(f"  {count / seconds:.0f} completions/s ({seconds:.1f} s): {statuses}")
     print(f"  the same burst again, which is remembered: {count / again:.0f} completions/s")
-    for name, one in sorted(usage.items(), key=lambda item: -item[1].cpu):
-        cpu = 1000 * one.cpu / count
-        print(f"  {name}: {cpu:.2f} ms of CPU per completion; {one.memory:.0f} MB at the end")
+    for name, used in sorted(usage.items(), key=lambda item: -item[1].cpu):
+        cpu = 1000 * used.cpu / count
+        print(f"  {name}: {cpu:.2f} ms of CPU per completion; {used.memory:.0f} MB at the end")
 
 
 async def _send(url: str, items: Sequence[dict[str, str]]) -> dict[str, int]:
@@ -143,9 +135,9 @@ async def _send(url: str, items: Sequence[dict[str, str]]) -> dict[str, int]:
         if answer.status != 200:
             raise RuntimeError(f"{answer.status}: {(await answer.text())[:500]}")
         async for line in answer.content:
-            found = json.loads(line)
-            if "index" in found:
-                statuses[found["status"]] = statuses.get(found["status"], 0) + 1
+            result = json.loads(line)
+            if "index" in result:
+                statuses[result["status"]] = statuses.get(result["status"], 0) + 1
     return statuses
 
 

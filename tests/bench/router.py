@@ -76,7 +76,7 @@ def client(pipe: Connection) -> None:
 async def _ask(urls: Sequence[str], rate: float, seconds: float) -> list[float]:
     took: list[float] = []
 
-    async def one(session: aiohttp.ClientSession, url: str, due: float) -> None:
+    async def send(session: aiohttp.ClientSession, url: str, due: float) -> None:
         async with session.post(url + _PATH, data=BODY, headers=headers) as response:
             await response.read()
             response.raise_for_status()
@@ -92,7 +92,7 @@ async def _ask(urls: Sequence[str], rate: float, seconds: float) -> list[float]:
             # From when it was due, so that a server that cannot follow shows as latency.
             due = began + number / rate
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            requests.create_task(one(session, urls[number % len(urls)], due))
+            requests.create_task(send(session, urls[number % len(urls)], due))
     return took
 
 
@@ -107,16 +107,16 @@ def measure(replicas: int, rates: Sequence[float], seconds: float) -> None:
         cpu = psutil.Process(child.pid).cpu_times
         ask(clients, routed, 100, 2)  # warms up, and the replicas become ready
         for rate in rates:
-            found: dict[str, tuple[tuple[float, ...], float]] = {}
+            best: dict[str, tuple[tuple[float, ...], float]] = {}
             for turn in range(4):  # in turns, the better of two
                 way, urls = (("direct", direct), ("routed", routed))[turn % 2]
                 before = sum(cpu()[:2])
                 rested, took = time.perf_counter(), ask(clients, urls, rate, seconds)
                 spent = 1000 * (sum(cpu()[:2]) - before) / len(took)
                 figures = (_p(took, 50), _p(took, 99), len(took), time.perf_counter() - rested)
-                found[way] = min(found.get(way, ((1e9,), 0.0)), (figures, spent))
-            (d50, d99, *_), _ = found["direct"]
-            (r50, r99, count, wall), spent = found["routed"]
+                best[way] = min(best.get(way, ((1e9,), 0.0)), (figures, spent))
+            (d50, d99, *_), _ = best["direct"]
+            (r50, r99, count, wall), spent = best["routed"]
             print(
                 f"{replicas} replicas, {rate:g}/s asked, {count / wall:,.0f}/s answered: "
                 f"direct p50 {d50:.2f} p99 {d99:.2f} ms, routed p50 {r50:.2f} p99 {r99:.2f} ms, "

@@ -13,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -74,23 +73,23 @@ def _bench(folder: Path, cache: Path, runs: int, samples: int, answers: int) -> 
     total = runs * samples
     for time_of in ("first", "second"):
         with _view(folder, cache) as (process, address, began):
-            most = _Most(process)
             asked: list[float] = []
-            while sum(one["verdicts"] for one in _ask(address, "api/runs", asked).values()) < total:
+            while sum(run["verdicts"] for run in _ask(address, "api/runs", asked).values()) < total:
                 time.sleep(0.1)
-            while any(one["reading"] for one in _ask(address, "api/runs", asked).values()):
+            while any(run["reading"] for run in _ask(address, "api/runs", asked).values()):
                 time.sleep(0.05)
             seconds = time.monotonic() - began
             cpu = sum(process.cpu_times()[:2])
             print(
                 f"{time_of} time: all read after {seconds:.1f} s from the command on "
                 f"({total / seconds:.0f} samples/s; {cpu:.1f} s of CPU), "
-                f"RSS at most {most():.0f} MB"
+                f"RSS at most {_peak(process):.0f} MB"
             )
             print_times(f"  list of runs meanwhile, {time_of} time", asked)
             if time_of == "second":
                 _answers(address, answers)
-                print(f"RSS after the answers: {_memory(process):.0f} MB, at most {most():.0f} MB")
+                memory = f"{_memory(process):.0f} MB, at most {_peak(process):.0f} MB"
+                print(f"RSS after the answers: {memory}")
     size = sum(path.stat().st_size for path in cache.rglob("index.sqlite*"))
     print(f"indexes so far: {size / 1e6:.0f} MB")
 
@@ -175,28 +174,14 @@ def _view(folder: Path, cache: Path) -> Iterator[tuple[psutil.Process, str, floa
         process.communicate()
 
 
-class _Most:
-    """The largest resident memory of a process so far, in MB."""
-
-    def __init__(self, process: psutil.Process) -> None:
-        self._process = process
-        self._found = 0.0
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def __call__(self) -> float:
-        return self._found
-
-    def _watch(self) -> None:
-        try:
-            while True:
-                self._found = max(self._found, _memory(self._process))
-                time.sleep(0.05)
-        except psutil.NoSuchProcess:
-            return
-
-
 def _memory(process: psutil.Process) -> float:
     return float(process.memory_info().rss / 1e6)
+
+
+def _peak(process: psutil.Process) -> float:
+    """The largest resident memory so far, in MB."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
 def print_times(name: str, times: list[float]) -> None:

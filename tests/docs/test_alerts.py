@@ -28,8 +28,8 @@ def described() -> list[Section]:
 
 def log_lines() -> set[str]:
     """Messages that are looked for in logs, which have a blank."""
-    patterns = {one for found in _GREP.findall(TEXT) for one in re.split(r"[|()]", found)}
-    return {text for text in (one.strip('"') for one in patterns) if " " in text}
+    parts = (part for pattern in _GREP.findall(TEXT) for part in re.split(r"[|()]", pattern))
+    return {text for text in (part.strip('"') for part in parts) if " " in text}
 
 
 def test_each_alert_has_a_section_and_each_section_an_alert() -> None:

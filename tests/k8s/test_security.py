@@ -4,11 +4,9 @@ Pod Security itself is tried by `make test-k8s`, and Checkov's policies by `make
 know nothing of the pods of a RayCluster.
 """
 
-import re
 from collections.abc import Iterator
 
 from tests.k8s.cluster import Cluster, defects
-from tools.k8s_validate import K8S
 
 USER = {
     "runAsNonRoot": True,
@@ -44,16 +42,3 @@ def insecure(cluster: Cluster) -> Iterator[str]:
 
 def test_every_pod_is_restricted(clusters: dict[str, Cluster]):
     assert defects(clusters, insecure) == {}
-
-
-_FIGURE = re.compile(r"^\s+(cpu|memory|nvidia\.com/gpu): |(requests|limits): \{(?!storage)")
-
-
-def test_every_figure_has_its_reason():
-    bare = [
-        f"{path.relative_to(K8S)}:{number}: {line.strip()}"
-        for path in sorted(K8S.rglob("*.yaml"))
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if _FIGURE.search(line) and "#" not in line and "op:" not in line
-    ]
-    assert bare == []

@@ -2,20 +2,20 @@
 
 import asyncio
 import json
-import os
 import random
 import resource
-import select
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import cycle
+from multiprocessing.connection import Connection
 from typing import Any
 
 import aiohttp
 import uvloop
+
+from tests.bench.generation.routers import process
 
 _FIRST_TOKEN = 10  # below it, vocabularies have their special tokens
 _LENGTHS = (0.75, 1.25)
@@ -84,66 +84,35 @@ def questions(
 
 
 def ask(questions: Sequence[Question], processes: int = 1) -> Load:
-    """Ask all at once.
+    """Send all requests at once, from ``processes`` processes that start at the same moment.
 
-    Several processes are for several replicas, where one would be what is measured. They begin at
-    the same moment.
+    Several replicas need several, because a single client would be the bottleneck.
     """
-    parts = [questions[number::processes] for number in range(processes)]
-    begin = [_begin([asdict(question) for question in part]) for part in parts]
-    for process in begin:
-        _line(process)  # it has read its order
-    began = time.perf_counter()
-    for process in begin:
-        assert process.stdin is not None
-        process.stdin.write(b"go\n")
-        process.stdin.close()
-    loads = [json.loads(_line(process)) for process in begin]
-    seconds = time.perf_counter() - began if processes > 1 else loads[0]["seconds"]
-    for process in begin:
-        process.wait()
-    return Load(seconds, [Answer(**answer) for load in loads for answer in load["answers"]])
+    with ExitStack() as stack:
+        pipes = [stack.enter_context(process(_client))[1] for _ in range(processes)]
+        for number, pipe in enumerate(pipes):
+            pipe.send(questions[number::processes])
+        for pipe in pipes:
+            pipe.recv()  # it has read its requests
+        began = time.perf_counter()
+        for pipe in pipes:
+            pipe.send("go")
+        loads: list[Load] = [pipe.recv() for pipe in pipes]
+        seconds = time.perf_counter() - began if processes > 1 else loads[0].seconds
+    return Load(seconds, [answer for load in loads for answer in load.answers])
 
 
-def _begin(order: list[dict[str, Any]]) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(order).encode() + b"\n")
-    process.stdin.flush()
-    return process
-
-
-def _line(process: subprocess.Popen[bytes]) -> bytes:
-    assert process.stdout is not None
-    if not (line := process.stdout.readline()):
-        raise RuntimeError(f"the client ended with exit code {process.wait()}")
-    return line
-
-
-def main() -> None:
-    order = json.loads(sys.stdin.readline())
+def _client(pipe: Connection) -> None:
+    questions = pipe.recv()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    print("ready", flush=True)
-    sys.stdin.readline()
-    load = uvloop.run(_ask_all(order))
-    _write_all(sys.stdout.fileno(), json.dumps(asdict(load)).encode() + b"\n")
+    pipe.send("ready")
+    pipe.recv()
+    pipe.send(uvloop.run(_ask_all(questions)))
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    """Write to a pipe that the loop may have left non-blocking, where ``print`` loses the rest."""
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(descriptor, rest) :]
-        except BlockingIOError:
-            select.select([], [descriptor], [])
-
-
-async def _ask_all(questions: list[dict[str, Any]]) -> Load:
-    prepared = [(one["url"], json.dumps(one["body"]).encode()) for one in questions]
+async def _ask_all(questions: Sequence[Question]) -> Load:
+    prepared = [(question.url, json.dumps(question.body).encode()) for question in questions]
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=None),
@@ -151,11 +120,11 @@ async def _ask_all(questions: list[dict[str, Any]]) -> Load:
     )
     async with session:
         began = time.perf_counter()
-        answers = await asyncio.gather(*(_ask_one(session, *one) for one in prepared))
+        answers = await asyncio.gather(*(_ask(session, url, body) for url, body in prepared))
         return Load(time.perf_counter() - began, answers)
 
 
-async def _ask_one(session: aiohttp.ClientSession, url: str, body: bytes) -> Answer:
+async def _ask(session: aiohttp.ClientSession, url: str, body: bytes) -> Answer:
     try:
         async with session.post(url, data=body) as response:
             text, status = await response.read(), response.status
@@ -167,7 +136,3 @@ async def _ask_one(session: aiohttp.ClientSession, url: str, body: bytes) -> Ans
     reason = document["choices"][0]["finish_reason"]
     trouble = "" if reason in ("stop", "length") else f"finish_reason {reason}"
     return Answer(document["usage"]["completion_tokens"], trouble)
-
-
-if __name__ == "__main__":
-    main()

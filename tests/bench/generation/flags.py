@@ -55,7 +55,8 @@ def matched_flags(config: Config) -> list[str]:
     values |= {
         "override-generation-config": _sampling(rollout),
         "compilation-config": compilation,
-        "data-parallel-size": config.trainer.n_gpus_per_node // rollout_gpus(config),
+        "data-parallel-size": config.trainer.n_gpus_per_node
+        // config.actor_rollout_ref.rollout.gpus_per_replica,
     }
     values |= {key.replace("_", "-"): value for key, value in engine.items()}
     switches = {flag: rollout[key] for key, flag in _SWITCHES.items()}
@@ -67,24 +68,19 @@ def matched_flags(config: Config) -> list[str]:
     return [*flags, *_QUIET]
 
 
-def rollout_gpus(config: Config) -> int:
-    return config.actor_rollout_ref.rollout.gpus_per_replica
-
-
 def _rollout(config: Config) -> dict[str, Any]:
     """verl's rollout section by its keys, the engine's own options under ``engine_kwargs.vllm``."""
-    given = overrides(config)
     return {
         key.removeprefix(_ROLLOUT): value
-        for key, value in given.items()
+        for key, value in overrides(config).items()
         if key.startswith(_ROLLOUT)
     }
 
 
 def _sampling(rollout: dict[str, Any]) -> dict[str, Any]:
     names = ("temperature", "top_k", "top_p")
-    given = {name: rollout[name] for name in names}
-    return {**given, "repetition_penalty": 1.0, "max_new_tokens": rollout["response_length"]}
+    values = {name: rollout[name] for name in names}
+    return {**values, "repetition_penalty": 1.0, "max_new_tokens": rollout["response_length"]}
 
 
 def _flag(name: str, value: Any) -> list[str]:

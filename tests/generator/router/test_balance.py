@@ -34,14 +34,6 @@ async def waiting(balancer: Balancer) -> asyncio.Task[Engine]:
     return task
 
 
-async def test_fewest_in_flight_first() -> None:
-    b = balancer(3)
-    slots = [await b.acquire() for _ in range(5)]
-    assert [slot.rank for slot in slots] == [0, 1, 2, 0, 1]
-    b.release(slots[1])
-    assert [(await b.acquire()).rank for _ in range(3)] == [2, 1, 0]
-
-
 async def test_a_cancelled_waiter_returns_its_slot() -> None:
     b = balancer(1, slots=1)
     held = await b.acquire()
