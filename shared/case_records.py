@@ -94,13 +94,12 @@ def failing_first(cases: Sequence[CaseT]) -> list[CaseT]:
 
 
 def _texts(case: CaseResult, most: int | None) -> dict[str, str | None]:
+    texts = {name: getattr(case, name) for name in _TEXTS}
+    if most is None:
+        return {name: _clean(text) for name, text in texts.items()}
     if most == 0:
-        return dict.fromkeys(_TEXTS)
-    return {
-        name: None if text is None else _clean(text) if most is None else shorten_middle(text, most)
-        for name in _TEXTS
-        for text in [getattr(case, name)]
-    }
+        return dict.fromkeys(texts)
+    return {name: text and shorten_middle(text, most) for name, text in texts.items()}
 
 
 def _clean(text: str | None) -> str | None:

@@ -322,13 +322,6 @@ class DatasetJudgeConfig(Section):
     """As ``judge.problem_limits``."""
 
 
-class CanaryConfig(Section):
-    """Canaries: programs with known verdicts that every sandbox of a run must judge."""
-
-    enabled: Operation[bool] = True
-    """Send canaries to every sandbox of the run, at its start and its end."""
-
-
 class JudgeConfig(Section):
     """Judging of answers. Times are seconds."""
 
@@ -382,7 +375,8 @@ class JudgeConfig(Section):
     """Attempts per sandbox call when the sandbox itself fails."""
     retry_budget: Operation[float] = Field(default=600, ge=0)
     """Seconds of retries while the sandbox is busy or unreachable."""
-    canaries: CanaryConfig = CanaryConfig()
+    canaries: Operation[bool] = True
+    """Send canaries, programs with known verdicts, to every sandbox at a run's start and end."""
 
     @property
     def effective_checker(self) -> str:

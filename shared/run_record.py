@@ -398,7 +398,7 @@ def read_record(document: object, place: str) -> RunRecord:
         OutputError: The document is not a run record, has another version, or has an invalid
             field; the message begins with ``place``.
     """
-    if not (isinstance(document, dict) and document.keys() >= {"version", "config"}):
+    if not (isinstance(document, dict) and "version" in document):
         raise OutputError(f"{place}: not a run record; name the folder of a run")
     if (version := document["version"]) != VERSION:
         raise OutputError(
@@ -406,9 +406,12 @@ def read_record(document: object, place: str) -> RunRecord:
             f"{VERSION}; read it with the Plumbline that wrote it"
         )
     try:
-        return RunRecord.model_validate(document)
+        record = RunRecord.model_validate(document)
     except ValidationError as error:
         raise OutputError(
             f"{place}: not a run record that this Plumbline reads ({describe(error)}); read it "
             "with the Plumbline that wrote it"
         ) from None
+    if "config" not in document:
+        raise OutputError(f"{place}: not a run record (config: field required)")
+    return record

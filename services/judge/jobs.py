@@ -246,7 +246,7 @@ class SampleJudge:
         return verdict, await _packed_cases(verdict, judgement, recorded)
 
     async def _start_canaries(self, run: str, config: Config, problem: Problem) -> None:
-        if not config.judge.canaries.enabled:
+        if not config.judge.canaries:
             return
         profile = CanaryProfile.of(config.judge.for_dataset(problem.dataset), problem)
         try:

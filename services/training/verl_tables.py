@@ -6,6 +6,7 @@ Source of the layout: verl 0.9.1, verl/utils/dataset/rl_dataset.py. A file that 
 read is an :class:`OutputError`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -141,9 +142,7 @@ def write_table(
     """Write a file atomically, in the order of the problems."""
     rows = (_row(index, one, purpose.value, layout) for index, one in enumerate(problems))
     _write(folder, purpose.file, rows, _schema(layout))
-    datasets: dict[str, int] = {}
-    for problem in problems:
-        datasets[problem.dataset] = datasets.get(problem.dataset, 0) + 1
+    datasets = dict(Counter(problem.dataset for problem in problems))
     return ExportedFile(**hash_file(f"{folder.url}/{purpose.file}").model_dump(), datasets=datasets)
 
 

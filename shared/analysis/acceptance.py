@@ -126,7 +126,7 @@ def _verdicts(evidence: Evidence) -> Iterator[Result]:
 def _canaries(evidence: Evidence) -> Iterator[Result]:
     canaries = evidence.record.canaries
     if canaries is None:
-        step = "set judge.canaries.enabled=true, and judge again (plumb rejudge RUN)"
+        step = "set judge.canaries=true, and judge again (plumb rejudge RUN)"
         yield warning("none were sent", step)
         return
     sent = sum(one.sent for one in canaries.sandboxes)

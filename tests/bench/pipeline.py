@@ -90,7 +90,7 @@ def _pipeline(
 ) -> None:
     arguments = ["judge", "--data", str(data), "--completions", str(completions), "--embedded"]
     settings = [f"judge.workers={judges.processes}", "sandbox.max_concurrency=64"]
-    settings.append("judge.canaries.enabled=false")  # the stand-in judges them wrongly
+    settings.append("judge.canaries=false")  # the stand-in judges them wrongly
     with instant_sandbox(answer_after) as url:
         environment = os.environ | {
             "SANDBOX_URLS": url,

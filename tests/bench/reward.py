@@ -98,7 +98,7 @@ def _burst(arguments: argparse.Namespace, samples: Sequence[tuple[StdioTests, st
 
 def _measure(arguments: argparse.Namespace, burst: Burst, **environment: str) -> None:
     """Send the burst to a service of its own; print what it cost."""
-    settings = [f"judge.workers={arguments.judges}", "judge.canaries.enabled=false"]
+    settings = [f"judge.workers={arguments.judges}", "judge.canaries=false"]
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder, f"{DATASET}.parquet"))
         write_dataset(data, burst.problems)

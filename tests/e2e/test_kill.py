@@ -17,7 +17,7 @@ _SMALL = (
     "generation.replay.latency=0.3",
     "sandbox.timeout=2",
     # The round of a killed judge would be waited for.
-    "judge.canaries.enabled=false",
+    "judge.canaries=false",
     # The second judge is a process of its own.
     "judge.workers=2",
 )

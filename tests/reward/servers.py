@@ -37,7 +37,7 @@ class Served:
 
 
 def quick() -> Config:
-    return load_config(None, ["judge.canaries.enabled=false", "sandbox.timeout=2"])
+    return load_config(None, ["judge.canaries=false", "sandbox.timeout=2"])
 
 
 @asynccontextmanager
