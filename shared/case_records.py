@@ -15,7 +15,6 @@ from shared.schemas import (
     HumanEvalTests,
     MbppTests,
     Part,
-    Problem,
     ProgramTests,
     RecordedCases,
     SampleId,
@@ -73,14 +72,6 @@ class SampleCases(Part):
         """Return a copy whose texts have so many characters; None for as many as a verdict has."""
         cases = tuple(case.model_copy(update=_texts(case, most)) for case in self.cases)
         return self.model_copy(update={"cases": cases})
-
-
-def readable_tests(problem: Problem | None) -> GroundTruth | None:
-    """Return a problem's tests; None if it is missing or they cannot be read."""
-    try:
-        return problem.tests if problem else None
-    except ValueError:
-        return None
 
 
 def failed(case: CaseResult) -> bool:

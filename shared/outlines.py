@@ -15,13 +15,13 @@ from shared.reference import problem_digest
 from shared.run_record import Provenance
 from shared.schemas import (
     ChatMessage,
-    GroundTruth,
     HumanEvalTests,
     MbppTests,
     Problem,
     ProblemFacts,
     QualityFinding,
     quality_findings,
+    readable_tests,
     without_surrogates,
 )
 
@@ -51,10 +51,7 @@ class ProblemOutline(BaseModel):
 
     @classmethod
     def of(cls, problem: Problem, run: Provenance) -> Self:
-        try:
-            tests: GroundTruth | None = problem.tests
-        except ValueError:
-            tests = None
+        tests = readable_tests(problem)
         sent = recorded_messages(problem, run)
         return cls(
             dataset=problem.dataset,
@@ -87,10 +84,7 @@ def _clean(message: ChatMessage) -> ChatMessage:
 
 def entry_point(problem: Problem) -> str | None:
     """The function that the tests call; None if they name none or several, or are invalid."""
-    try:
-        tests = problem.tests
-    except ValueError:
-        return None
+    tests = readable_tests(problem)
     if isinstance(tests, MbppTests):
         called = called_functions(tests.test_list, tests.test_setup_code)
         return min(called) if len(called) == 1 else None

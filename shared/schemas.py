@@ -354,6 +354,14 @@ class Problem(_Record):
             return ProblemInfo()
 
 
+def readable_tests(problem: Problem | None) -> GroundTruth | None:
+    """Return a problem's tests; None if it is missing or they cannot be read."""
+    try:
+        return problem.tests if problem else None
+    except ValueError:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class ProblemFacts:
     """Problem properties that results are listed and sliced by.

@@ -9,12 +9,12 @@ from services.aggregator.index.overview import IndexedRun
 from services.aggregator.index.queries import PageQuery
 from services.aggregator.marks import CaseMarks
 from shared import artifacts
-from shared.case_records import SampleCases, failing_first, readable_tests
+from shared.case_records import SampleCases, failing_first
 from shared.finished_run import record_of
 from shared.json_lines import read_lines
 from shared.ledger import Ledger
 from shared.run_record import CasesRecord
-from shared.schemas import CaseRecord, RecordedCases, SampleId
+from shared.schemas import CaseRecord, RecordedCases, SampleId, readable_tests
 
 Cases = tuple[RecordedCases | None, Sequence[CaseRecord]]
 """Which cases of a sample were recorded, None if none, and these."""

@@ -18,7 +18,7 @@ from shared.analysis.metrics import SampleResult, certified_metrics, run_through
 from shared.analysis.slices import slice_summaries
 from shared.artifacts import OutputFolder
 from shared.canaries import CanaryRecord
-from shared.case_records import SampleCases, readable_tests
+from shared.case_records import SampleCases
 from shared.errors import OutputError
 from shared.finished_run import open_run
 from shared.ledger import CanaryLedger, Ledger
@@ -42,6 +42,7 @@ from shared.schemas import (
     SampleId,
     Verdict,
     describe,
+    readable_tests,
 )
 from shared.statuses import FinalStatus, TokenSource, VerdictDetail
 

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from pydantic import JsonValue
-from yaml import YAMLError
 
+from shared.config_files import load_document
 from shared.errors import ConfigError
 
 
@@ -76,16 +74,7 @@ def read_trainer_config(path: str) -> TrainerConfig:
         ConfigError: The file cannot be read, or has no configuration of verl.
     """
     file = Path(path) / ".hydra" / "config.yaml" if Path(path).is_dir() else Path(path)
-    try:
-        text = file.read_text("utf-8", "replace")
-    except OSError as error:
-        cause = error.strerror or error
-        raise ConfigError(f"cannot read the trainer's config {file}: {cause}") from None
-    try:
-        values = OmegaConf.to_container(OmegaConf.create(text), resolve=True)
-    except (YAMLError, OmegaConfBaseException, ValueError) as error:
-        cause = " ".join(str(error).split())[:300]
-        raise ConfigError(f"{file}: not a YAML configuration: {cause}") from None
+    values = load_document(file, missing=True)
     if not isinstance(values, dict) or not isinstance(values.get("actor_rollout_ref"), dict):
         raise ConfigError(
             f"{file}: no configuration of verl (a mapping with actor_rollout_ref); give "

@@ -15,12 +15,12 @@ from services.aggregator.publish import publish
 from services.judge.judging import judge_answer
 from services.judge.sandbox import SandboxClient
 from services.judge.verdict import case_results, to_verdict
-from shared.case_records import MOST_BYTES, SampleCases, readable_tests
+from shared.case_records import MOST_BYTES, SampleCases
 from shared.config import load_config
 from shared.finished_run import open_run
 from shared.ledger import Ledger, keys
 from shared.plan import make_plan
-from shared.schemas import CaseRecord, CaseResult, Problem, RecordedCases, Verdict
+from shared.schemas import CaseRecord, CaseResult, Problem, RecordedCases, Verdict, readable_tests
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.judge.tasks import HUMANEVAL, fenced, make_task, stdio

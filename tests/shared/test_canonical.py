@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.datasets import canonicalize
+from shared.datasets import CANONICAL_VERSION, canonicalize
 
 # Characters that the rules are about, often next to each other.
 _TRICKY = st.text(
@@ -48,3 +48,9 @@ def test_the_result_is_in_canonical_form(prompt):
     lines = canonical.split("\n")
     assert all(line == line.rstrip() for line in lines)
     assert canonical == "" or (lines[0] and lines[-1])
+
+
+def test_the_version_is_pinned_to_the_result():
+    """A change of the result needs a new version, and then this test changes too."""
+    assert CANONICAL_VERSION == "2"
+    assert canonicalize("\n A\u0301  d \r\n\tb  c \r\r\r\re") == " \u00c1 d\n\tb  c\n\ne"

@@ -41,9 +41,9 @@ def test_what_hydra_writes_is_resolved(tmp_path: Path) -> None:
     [
         ("", "no configuration of verl"),
         ("data: {}", "no configuration of verl"),
-        ("a: [", "not a YAML configuration"),
-        ("actor_rollout_ref: {n: '${nothing.here}'}", "not a YAML configuration"),
-        ("- actor_rollout_ref", "no configuration of verl"),
+        ("a: [", "config.yaml: "),
+        ("actor_rollout_ref: {n: '${nothing.here}'}", "nothing.here"),
+        ("- actor_rollout_ref", "must be a mapping"),
     ],
 )
 def test_what_is_no_configuration(tmp_path: Path, text: str, words: str) -> None:
