@@ -30,7 +30,7 @@ from services.sandbox.settings import SandboxSettings
 from shared import artifacts
 from shared.analysis.catalogue import METRICS, Group, MetricInfo
 from shared.config import Config
-from shared.protocol import Leaf, LeafRole, Section, leaves
+from shared.protocol import LeafRole, Section, leaves
 from shared.service.settings import RedisSettings
 from shared.verl_keys import MAPPED, RECORDED, REFUSED, SECTIONS
 
@@ -132,25 +132,18 @@ def artifact_files() -> str:
 
 
 def config_keys() -> str:
-    """Every config key, one table per section."""
-    sections: dict[str, list[Leaf]] = {}
-    for leaf in leaves(Config):
-        sections.setdefault(leaf.path.rpartition(".")[0], []).append(leaf)
-    return "\n\n".join(f"### {name}\n\n{_section(keys)}" for name, keys in sections.items())
-
-
-def _section(keys: Sequence[Leaf]) -> str:
+    """All keys of a run's configuration by their full names."""
     return _table(
         ("key", "type", "default", "role", "description"),
         [
             (
-                f"`{_key(leaf)}`",
+                f"`{leaf.path}`",
                 _kind(leaf.info),
                 _default(leaf.info),
                 role(leaf.declared),
                 _described(leaf.info),
             )
-            for leaf in keys
+            for leaf in leaves(Config)
         ],
     )
 
@@ -179,16 +172,12 @@ def role(declared: LeafRole) -> str:
     return "numerics" if declared.numerics else declared.role.value
 
 
-def _key(leaf: Leaf) -> str:
-    return leaf.path.rpartition(".")[2]
-
-
 def metrics() -> str:
     """The metrics of a data set, one table per group."""
     header = ("metric", "unit", "formula", "samples", "interval", "plan", "live")
     tables = []
     for group in Group:
-        rows = [_metric_row(one) for one in METRICS if one.group is group]
+        rows = [_metric_row(metric) for metric in METRICS if metric.group is group]
         tables.append(f"### {group.capitalize()}\n\n{_table(header, rows)}")
     return "\n\n".join(tables)
 
