@@ -3,10 +3,10 @@
 import json
 import math
 import re
+from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from functools import partial
-from itertools import starmap
 from typing import Protocol
 
 DEFAULT_TOLERANCE = 1e-6
@@ -79,8 +79,7 @@ def lines(actual: str, expected: str) -> bool:
     the same number of lines. Two lines agree if they are equal when stripped and lower-cased, or if
     ``float`` parses both and ``|a - b| / max(|expected|, 1e-10) < 1e-5``.
     """
-    ours, theirs = actual.strip().split("\n"), expected.strip().split("\n")
-    return len(ours) == len(theirs) and all(starmap(_same_line, zip(ours, theirs, strict=True)))
+    return _agree(_same_line, actual.strip().split("\n"), expected.strip().split("\n"))
 
 
 def tokens(actual: str, expected: str) -> bool:
@@ -94,11 +93,7 @@ def floats(actual: str, expected: str, tolerance: float = DEFAULT_TOLERANCE) -> 
     ``|a - b| <= tolerance * max(1, |expected|)``: absolute for small numbers, relative for large
     ones. "nan" and "inf" are compared as text.
     """
-    ours, theirs = actual.split(), expected.split()
-    return len(ours) == len(theirs) and all(
-        mine == right or _close(mine, right, tolerance)
-        for mine, right in zip(ours, theirs, strict=True)
-    )
+    return _agree(partial(_close, tolerance=tolerance), actual.split(), expected.split())
 
 
 def decimals(actual: str, expected: str) -> bool:
@@ -106,11 +101,7 @@ def decimals(actual: str, expected: str) -> bool:
 
     Source: LiveCodeBench, ``lcb_runner/evaluation/testing_util.py``, ``grade_stdio``.
     """
-    ours, theirs = actual.strip().split("\n"), expected.strip().split("\n")
-    return len(ours) == len(theirs) and all(
-        mine.strip() == right.strip() or _same_decimals(mine, right)
-        for mine, right in zip(ours, theirs, strict=True)
-    )
+    return _agree(_same_decimals, actual.strip().split("\n"), expected.strip().split("\n"))
 
 
 def as_json(actual: str, expected: str) -> bool:
@@ -138,15 +129,18 @@ _PLAIN: dict[str, Checker] = {
 }
 
 
+def _agree(same: Checker, actual: Sequence[str], expected: Sequence[str]) -> bool:
+    return len(actual) == len(expected) and all(map(same, actual, expected))
+
+
 def _same_decimals(actual: str, expected: str) -> bool:
-    ours, theirs = actual.split(), expected.split()
-    return len(ours) == len(theirs) and all(
-        bool(_NUMBER.fullmatch(mine) and _NUMBER.fullmatch(right)) and _same_decimal(mine, right)
-        for mine, right in zip(ours, theirs, strict=True)
-    )
+    same_text = actual.strip() == expected.strip()
+    return same_text or _agree(_same_decimal, actual.split(), expected.split())
 
 
 def _same_decimal(actual: str, expected: str) -> bool:
+    if not (_NUMBER.fullmatch(actual) and _NUMBER.fullmatch(expected)):
+        return False
     try:
         return Decimal(actual) == Decimal(expected)
     except InvalidOperation:  # an exponent of 20 digits
@@ -165,6 +159,8 @@ def _same_line(actual: str, expected: str) -> bool:
 
 
 def _close(actual: str, expected: str, tolerance: float) -> bool:
+    if actual == expected:
+        return True
     if not (_NUMBER.fullmatch(actual) and _NUMBER.fullmatch(expected)):
         return False
     ours, theirs = float(actual), float(expected)
