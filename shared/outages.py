@@ -1,7 +1,7 @@
 """Outages: the time in which no request to a service succeeds."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 # Seconds for which a service that will refuse all requests is still waited for: answers to earlier
@@ -16,29 +16,27 @@ class Outage:
 
     Args:
         budget: Seconds after which an outage has lasted too long.
-        clock: A monotonic clock in seconds.
 
     Attributes:
         answered: Successful requests so far.
         reason: The last failure.
     """
 
-    def __init__(self, budget: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, budget: float) -> None:
         self.answered = 0
         self.reason = ""
         self._budget = budget
-        self._clock = clock
         self._since: float | None = None
         self._silent = False
         self._final: float | None = None
-        self._succeeded = clock()
+        self._succeeded = time.monotonic()
         self._answered_at_end = 0
         self._sent: list[float] = []
 
     @contextmanager
     def request(self) -> Iterator[float]:
         """Count a request as in flight; yields the time at which it is sent."""
-        sent = self._clock()
+        sent = time.monotonic()
         self._sent.append(sent)
         try:
             yield sent
@@ -53,7 +51,7 @@ class Outage:
             silent: Whether it answers nothing, so that no request in flight is being worked on.
             final: Whether it will refuse all further requests, for example for a used-up quota.
         """
-        now = self._clock()
+        now = time.monotonic()
         self.reason, self._silent = reason, silent
         self._since = now if self._since is None else self._since
         if final and self._final is None:
@@ -61,7 +59,7 @@ class Outage:
 
     def succeeded(self, sent: float) -> None:
         """Record that a request succeeded which was sent at ``sent``."""
-        now = self._clock()
+        now = time.monotonic()
         self.answered += 1
         if self._since is not None and now - max(self._since, self._succeeded) >= _SHORTEST:
             self._answered_at_end = self.answered
@@ -92,7 +90,7 @@ class Outage:
         """Seconds without an answer to a request in flight; 0 if none is in flight."""
         if not self._sent:
             return 0.0
-        return self._clock() - max(self._sent[0], self._succeeded)
+        return time.monotonic() - max(self._sent[0], self._succeeded)
 
     @property
     def since(self) -> float | None:
@@ -103,7 +101,7 @@ class Outage:
         """
         if self._since is None or self._final is not None:
             return self._final
-        now = self._clock()
+        now = time.monotonic()
         working = self._sent and now - self._sent[0] > (now - self._since) / 2
         return None if working and not self._silent else self._since
 
@@ -112,7 +110,7 @@ class Outage:
         """When an outage has lasted too long."""
         if self._final is not None:
             return max(self._final, self._succeeded) + min(_FINAL, self._budget)
-        return self._budget + (self._clock() if self._since is None else self._since)
+        return self._budget + (time.monotonic() if self._since is None else self._since)
 
     @property
     def is_final(self) -> bool:
