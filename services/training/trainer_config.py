@@ -64,7 +64,7 @@ class TrainerConfig:
     def files(self, path: str) -> list[str]:
         """A file or a list of files."""
         value = self.get(path)
-        return [str(one) for one in value] if isinstance(value, list) else [self.text(path)]
+        return [str(file) for file in value] if isinstance(value, list) else [self.text(path)]
 
 
 def read_trainer_config(path: str) -> TrainerConfig:

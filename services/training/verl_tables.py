@@ -140,7 +140,7 @@ def write_table(
     folder: OutputFolder, purpose: Purpose, problems: Sequence[Problem], layout: Layout
 ) -> ExportedFile:
     """Write a file atomically, in the order of the problems."""
-    rows = (_row(index, one, purpose.value, layout) for index, one in enumerate(problems))
+    rows = (_row(index, p, purpose.value, layout) for index, p in enumerate(problems))
     _write(folder, purpose.file, rows, _schema(layout))
     datasets = dict(Counter(problem.dataset for problem in problems))
     return ExportedFile(**hash_file(f"{folder.url}/{purpose.file}").model_dump(), datasets=datasets)
@@ -204,7 +204,7 @@ def _public_tests(problem: Problem) -> list[dict[str, str]]:
         return []
     public = problem.info.public_tests or 0
     pairs = zip(tests.inputs[:public], tests.outputs[:public], strict=True)
-    return [{"input": given, "output": expected} for given, expected in pairs]
+    return [{"input": stdin, "output": output} for stdin, output in pairs]
 
 
 def _schema(layout: Layout, *, responses: bool = False) -> pa.Schema:
@@ -268,25 +268,26 @@ class ResponsesFile:
         if not url.endswith(_SUFFIX):
             raise ConfigError(f"{_KEY} {url}: name a file that ends in {_SUFFIX}")
         place = f"{self._folder.path}/{self._name}"
-        for given in filter(None, inputs):
-            path = fsspec.core.url_to_fs(given)[1].rstrip("/")
-            if path in (place, self._folder.path):
-                raise ConfigError(f"{_KEY} {url}: the run reads {given}; choose another folder")
+        for source in filter(None, inputs):
+            if fsspec.core.url_to_fs(source)[1].rstrip("/") in (place, self._folder.path):
+                raise ConfigError(f"{_KEY} {url}: the run reads {source}; choose another folder")
 
     def write(self, run: FinishedRun, problems: Sequence[Problem]) -> str:
         """Replace the file, and describe it in one line."""
-        layout = Layout(lambda one: chat_messages(one, self._config), TestsForm.INLINE)
+        layout = Layout(lambda problem: chat_messages(problem, self._config), TestsForm.INLINE)
         by_name = {(problem.dataset, problem.problem_id): problem for problem in problems}
         written: list[int] = []
 
         def rows() -> Iterator[Row]:
             groups = groupby(run.generations(), lambda one: (one.dataset, one.problem_id))
             for name, generations in groups:
-                if answers := [one for one in generations if one.error is None]:
+                if answers := [answer for answer in generations if answer.error is None]:
                     row = _row(len(written), by_name[name], by_name[name].split, layout)
-                    row["extra_info"]["sample_indices"] = [one.sample_index for one in answers]
+                    row["extra_info"]["sample_indices"] = [
+                        answer.sample_index for answer in answers
+                    ]
                     written.append(len(answers))
-                    yield {**row, RESPONSES: [one.completion for one in answers]}
+                    yield {**row, RESPONSES: [answer.completion for answer in answers]}
 
         try:
             _write(self._folder, self._name, rows(), _schema(layout, responses=True))

@@ -4,7 +4,8 @@ Trainers call once for each completion. Calls that come at about the same time s
 answers are a stream. If it is cut, only the items that are still missing are requested again.
 
 No proxy is used: the service is a neighbour, and many trainers' machines have ``http_proxy`` set
-for downloads. ``SSL_CERT_FILE`` names the authorities of a private certificate.
+for downloads. ``SSL_CERT_FILE`` names the authorities of a private certificate. Within this module
+a failed request, a late one and a malformed answer are a :class:`RetryableError`.
 """
 
 import contextlib
@@ -193,11 +194,7 @@ def _deliver(items: Sequence[_Item], settings: Settings) -> None:
 
 
 def _request_scores(items: Sequence[_Item], settings: Settings, expires: float) -> None:
-    """Send a request, and settle the items that the service judges or refuses.
-
-    Raises:
-        RetryableError: The request failed, or an item was not judged.
-    """
+    """Send a request, and settle the items that the service judges or refuses."""
     head = {
         "score": wire_rule(settings.score),
         "purpose": settings.purpose,
@@ -314,18 +311,14 @@ class _Reply:
         return self.response.headers.get("Retry-After")
 
     def body(self) -> bytes:
-        """Read the whole body.
-
-        Raises:
-            RetryableError: The connection broke.
-        """
+        """Read the whole body."""
         data = b"".join(self._chunks())
         if self.response.length:
             raise RetryableError("the connection broke within an answer")
         return data
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the body as they arrive, but no empty ones; raises as :meth:`body`."""
+        """Yield the lines of the body as they arrive, but no empty ones."""
         rest = b""
         for chunk in self._chunks():
             *lines, rest = (rest + chunk).split(b"\n")
@@ -347,11 +340,7 @@ class _Reply:
 def _exchange(
     settings: Settings, expires: float, method: str, path: str, body: bytes | None
 ) -> Iterator[_Reply]:
-    """Send a request with a JSON body and yield the head of its answer.
-
-    Raises:
-        RetryableError: The connection failed, time is up, or the answer is no HTTP.
-    """
+    """Send a request with a JSON body and yield the head of its answer."""
     parts = urlsplit(settings.url)
     headers = {
         "User-Agent": f"plumbline-reward/{VERSION}",

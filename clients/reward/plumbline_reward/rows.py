@@ -72,7 +72,9 @@ def completion_text(completion: Completion) -> str:
     """
     if isinstance(completion, str):
         return completion
-    messages = [one for one in completion if one.get("role", "assistant") == "assistant"]
+    messages = [
+        message for message in completion if message.get("role", "assistant") == "assistant"
+    ]
     content = messages[-1].get("content") if messages else None
     if content is None:
         return ""  # the model said nothing
