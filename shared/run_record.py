@@ -1,15 +1,19 @@
-"""Run record: provenance, state and results of a run in ``run.json`` and in the ledger (versioned).
+"""Run plan and run record: samples, provenance, state and results in the ledger and ``run.json``.
 
+A plan has the data sets, problems and samples of a run in the order of its artifacts.
 A run has user input (name, configuration, output folder), provenance (model, prompts, data files,
 versions), a state, and results. The ledger stores :class:`RunMeta` while a run is in progress;
 :class:`RunRecord` is published.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, Literal, Self
 
 from pydantic import (
+    BaseModel,
+    ConfigDict,
     Field,
     JsonValue,
     ValidationError,
@@ -21,11 +25,85 @@ from shared.canaries import CanaryRecord, SandboxEnvironment
 from shared.certificates import CertifiedTests
 from shared.config import Config
 from shared.errors import OutputError
-from shared.plan import PlannedDataset
 from shared.protocol import Protocol
 from shared.redaction import redact_values
-from shared.schemas import Part, RecordedCases, describe
+from shared.schemas import Part, Problem, RecordedCases, SampleId, describe
 from shared.statuses import FinalStatus, TokenSource
+
+
+class PlannedDataset(BaseModel):
+    """A data set of the run; ``sha256`` covers ids, prompts and tests of its problems in order.
+
+    ``owed`` lists the problem id and sample index of every planned sample.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    sha256: str
+    problems: int
+    owed: list[tuple[str, int]]
+
+    def each_sample(self) -> Iterator[SampleId]:
+        """Yield the samples, made as they are asked for."""
+        return (SampleId(self.name, problem_id, index) for problem_id, index in self.owed)
+
+
+class RunPlan(BaseModel):
+    """All samples of a run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    datasets: list[PlannedDataset]
+
+    def each_sample(self) -> Iterator[SampleId]:
+        """Yield the samples, made as they are asked for: a plan may have a million."""
+        return (sample for dataset in self.datasets for sample in dataset.each_sample())
+
+    def samples(self) -> list[SampleId]:
+        return list(self.each_sample())
+
+    def reduced(self, problems: Collection[tuple[str, str]]) -> Self:
+        """The samples of some problems, named by data set and id; ``sha256`` is still of all."""
+        datasets = [
+            one.model_copy(update={"owed": [s for s in one.owed if (one.name, s[0]) in problems]})
+            for one in self.datasets
+        ]
+        return self.model_copy(update={"datasets": datasets})
+
+    def fingerprint(self) -> str:
+        """Hex SHA-256 over data and samples; equal for runs over the same samples."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+def make_plan(
+    problems: Sequence[Problem],
+    indices: Callable[[Problem], Sequence[int]],
+) -> RunPlan:
+    """Plan the samples of problems, grouped by data set in the order of the problems.
+
+    ``indices`` returns the sample indices of a problem.
+    """
+    by_dataset: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_dataset.setdefault(problem.dataset, []).append(problem)
+    return RunPlan(datasets=[_planned(name, group, indices) for name, group in by_dataset.items()])
+
+
+def _planned(
+    name: str, problems: Sequence[Problem], indices: Callable[[Problem], Sequence[int]]
+) -> PlannedDataset:
+    digest = hashlib.sha256()
+    for problem in problems:
+        for part in (problem.problem_id, problem.prompt, problem.ground_truth):
+            digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    return PlannedDataset(
+        name=name,
+        sha256=digest.hexdigest(),
+        problems=len(problems),
+        owed=[(problem.problem_id, index) for problem in problems for index in indices(problem)],
+    )
+
 
 VERSION: Final = 4
 

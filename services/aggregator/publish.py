@@ -24,11 +24,12 @@ from shared.finished_run import open_run
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.ledger import unjudged_verdict
 from shared.outlines import ProblemOutline
-from shared.plan import PlannedDataset, RunPlan
 from shared.run_record import (
     CasesRecord,
+    PlannedDataset,
     PublishedResults,
     RunMeta,
+    RunPlan,
     RunRecord,
     RunState,
     UnjudgedSample,

@@ -45,7 +45,7 @@ from shared.config import RULES, load_config
 from shared.datasets import read_dataset
 from shared.errors import DataError, data_error
 from shared.function_plan import fault_of
-from shared.plan import make_plan
+from shared.run_record import make_plan
 from shared.schemas import Problem, StdioTests, Verdict
 from shared.statuses import FinalStatus
 from shared.versions import git_commit, versions_of

@@ -18,8 +18,7 @@ from shared import artifacts
 from shared.analysis.catalogue import MetricInfo, metrics_of
 from shared.analysis.statistics import Metrics
 from shared.finished_run import FinishedRun
-from shared.plan import RunPlan
-from shared.run_record import OutageReport, RunnerReport, RunRecord, WandbRecord
+from shared.run_record import OutageReport, RunnerReport, RunPlan, RunRecord, WandbRecord
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus, TokenSource
 

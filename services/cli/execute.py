@@ -40,9 +40,8 @@ from shared.errors import (
 )
 from shared.finished_run import open_run
 from shared.ledger import Ledger, connect, ping_error
-from shared.plan import RunPlan
 from shared.prompts import prompt_facts
-from shared.run_record import JsonObject, Provenance, RunRecord, RunState, SandboxFacts
+from shared.run_record import JsonObject, Provenance, RunPlan, RunRecord, RunState, SandboxFacts
 from shared.schemas import Problem, SampleId
 from shared.service.tasks import with_watch
 from shared.service.tokens import token_from

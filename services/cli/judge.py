@@ -31,8 +31,7 @@ from shared.config import RULES, Config, load_config, validate_config
 from shared.config_files import load_document, overridden_keys
 from shared.errors import ConfigError, DataError
 from shared.finished_run import FinishedRun, open_run
-from shared.plan import make_plan
-from shared.run_record import ParentRun
+from shared.run_record import ParentRun, make_plan
 from shared.verl_keys import notices
 
 _MAX_NAMES = 5

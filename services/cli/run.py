@@ -39,8 +39,8 @@ from shared.config import Config, load_config
 from shared.config_files import overridden_keys
 from shared.errors import ConfigError, DataError
 from shared.manifests import hash_file
-from shared.plan import RunPlan, make_plan
 from shared.prompts import check_templates
+from shared.run_record import RunPlan, make_plan
 from shared.schemas import Problem
 from shared.text import split_urls
 from shared.verl_keys import notices

@@ -13,8 +13,8 @@ from shared.completions import RecordedCompletion
 from shared.config import Config, load_config
 from shared.errors import IncompleteRunError
 from shared.finished_run import FinishedRun, open_run
-from shared.plan import make_plan
 from shared.reference import problem_digest
+from shared.run_record import make_plan
 from shared.schemas import Problem, SampleId, Verdict, sha256
 from shared.statuses import FailureKind
 

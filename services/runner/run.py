@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from services.runner.session import Session
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger, Ledger
-from shared.plan import RunPlan
-from shared.run_record import RunnerReport, RunState
+from shared.run_record import RunnerReport, RunPlan, RunState
 from shared.schemas import Generation, SampleId
 from shared.service.logs import get_logger
 from shared.service.tasks import with_watch

@@ -18,7 +18,6 @@ from shared.canaries import REJUDGE
 from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger
-from shared.plan import RunPlan
 from shared.protocol import Protocol
 from shared.redaction import redact_address, remember_address
 from shared.run_record import (
@@ -27,6 +26,7 @@ from shared.run_record import (
     Provenance,
     RunMeta,
     RunnerReport,
+    RunPlan,
     RunRecord,
     RunState,
     read_record,

@@ -9,9 +9,8 @@ from shared.analysis.runs import Columns, ComparedRun, ProblemNote
 from shared.analysis.sequential import order_key
 from shared.errors import ConfigError
 from shared.ledger import Ledger
-from shared.plan import RunPlan
 from shared.reference import problem_digest
-from shared.run_record import RunRecord, StoppedEarly
+from shared.run_record import RunPlan, RunRecord, StoppedEarly
 from shared.schemas import SampleId
 
 _Problem = tuple[str, str]

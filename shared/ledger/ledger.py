@@ -19,13 +19,13 @@ from shared.ledger.connection import claim_ledger
 from shared.ledger.packing import pack, unpack
 from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.ledger.queue import JudgeQueue, batches
-from shared.plan import RunPlan
 from shared.run_record import (
     JsonObject,
     Lifecycle,
     PublishedResults,
     RunMeta,
     RunnerReport,
+    RunPlan,
     RunState,
     StoppedEarly,
 )

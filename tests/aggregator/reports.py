@@ -10,7 +10,7 @@ from typing import Any
 from redis import Redis
 
 from shared.ledger import Ledger
-from shared.plan import make_plan
+from shared.run_record import make_plan
 from shared.schemas import FailedCase, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge

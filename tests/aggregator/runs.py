@@ -13,7 +13,7 @@ from services.aggregator.metrics import IngestMetrics
 from shared.case_records import SampleCases
 from shared.extraction import extract
 from shared.ledger import Ledger
-from shared.plan import make_plan
+from shared.run_record import make_plan
 from shared.schemas import JudgedCode, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import enter, generation, verdict

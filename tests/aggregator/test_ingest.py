@@ -13,8 +13,7 @@ from services.aggregator.index.signatures import signature_id
 from services.aggregator.ingest import Ingester
 from shared.ledger import Ledger
 from shared.ledger.keys import RunKeys
-from shared.plan import make_plan
-from shared.run_record import RunState
+from shared.run_record import RunState, make_plan
 from shared.schemas import FailedCase, JudgedCode, SampleId
 from shared.statuses import ExtractionReason, FinalStatus
 from tests.aggregator.runs import counted

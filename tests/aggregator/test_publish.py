@@ -16,8 +16,7 @@ from shared import artifacts
 from shared.errors import OutputError
 from shared.ledger import Ledger
 from shared.ledger.ledger import unjudged_verdict
-from shared.plan import make_plan
-from shared.run_record import RunState
+from shared.run_record import RunState, make_plan
 from shared.schemas import Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus, TokenSource
 from tests.aggregator.reports import finished

@@ -12,7 +12,7 @@ from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
 from shared.errors import ConfigError
 from shared.ledger import Ledger
-from shared.plan import make_plan
+from shared.run_record import make_plan
 from shared.schemas import FailedCase, Problem
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import enter, generation, problem, put_meta, verdict

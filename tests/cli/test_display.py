@@ -7,8 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from services.cli.display import ProgressDisplay
-from shared.plan import make_plan
-from shared.run_record import OutageReport
+from shared.run_record import OutageReport, make_plan
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
 from tests.e2e.plumb import wait_for

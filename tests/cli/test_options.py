@@ -14,8 +14,7 @@ from shared.config_files import overridden_keys
 from shared.errors import ConfigError
 from shared.finished_run import FinishedRun
 from shared.manifests import DataRole
-from shared.plan import make_plan
-from shared.run_record import RunRecord, WandbRecord
+from shared.run_record import RunRecord, WandbRecord, make_plan
 from shared.statuses import FinalStatus
 from tests.cli.commands import plumb
 from tests.shared.ledgers import problem

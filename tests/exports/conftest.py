@@ -16,8 +16,7 @@ from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.finished_run import open_run
 from shared.outlines import ProblemOutline
-from shared.plan import make_plan
-from shared.run_record import DatasetRecord, RunRecord
+from shared.run_record import DatasetRecord, RunRecord, make_plan
 from shared.schemas import FailedCase, Generation, Problem, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.shared.finished_runs import as_recorded

@@ -10,8 +10,7 @@ from services.aggregator.publish import publish
 from services.judge import canaries as rounds
 from shared.ledger import CanaryLedger, Ledger
 from shared.ledger.keys import RunKeys
-from shared.plan import make_plan
-from shared.run_record import RunState
+from shared.run_record import RunState, make_plan
 from tests.conftest import RedisServer
 from tests.judge import faulty_sandbox as faults
 from tests.judge.faulty_sandbox import faulty

@@ -19,7 +19,7 @@ from shared.case_records import MOST_BYTES, SampleCases
 from shared.config import load_config
 from shared.finished_run import open_run
 from shared.ledger import Ledger, keys
-from shared.plan import make_plan
+from shared.run_record import make_plan
 from shared.schemas import CaseRecord, CaseResult, Problem, RecordedCases, Verdict, readable_tests
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer

@@ -9,8 +9,7 @@ from redis import Redis
 
 from shared.config import load_config
 from shared.ledger import Ledger
-from shared.plan import make_plan
-from shared.run_record import RunState
+from shared.run_record import RunState, make_plan
 from shared.schemas import FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge

@@ -8,7 +8,7 @@ from redis import Redis
 from shared.case_records import SampleCases
 from shared.config import load_config
 from shared.ledger import Ledger
-from shared.plan import make_plan
+from shared.run_record import make_plan
 from shared.schemas import CaseResult, FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import judge

@@ -16,8 +16,7 @@ from shared.errors import OutputError
 from shared.ledger import Ledger, connect
 from shared.ledger.keys import RunKeys
 from shared.ledger.ledger import unjudged_verdict
-from shared.plan import RunPlan, make_plan
-from shared.run_record import Provenance, RunnerReport, RunState
+from shared.run_record import Provenance, RunnerReport, RunPlan, RunState, make_plan
 from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer

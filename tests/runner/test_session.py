@@ -11,8 +11,16 @@ from shared.canaries import REJUDGE
 from shared.config import Config, load_config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger, list_runs
-from shared.plan import RunPlan, make_plan
-from shared.run_record import VERSION, Provenance, RunMeta, RunRecord, RunState, SandboxFacts
+from shared.run_record import (
+    VERSION,
+    Provenance,
+    RunMeta,
+    RunPlan,
+    RunRecord,
+    RunState,
+    SandboxFacts,
+    make_plan,
+)
 from shared.schemas import SampleId
 from tests.shared.ledgers import generation, problem
 

@@ -16,8 +16,7 @@ from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.errors import ConfigError
 from shared.ledger.keys import RunKeys
-from shared.plan import make_plan
-from shared.run_record import Provenance, RunState
+from shared.run_record import Provenance, RunState, make_plan
 from shared.schemas import Generation, SampleId
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer

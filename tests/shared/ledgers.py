@@ -6,8 +6,7 @@ from typing import Any
 
 from shared.ledger import Ledger
 from shared.ledger.keys import RunKeys
-from shared.plan import RunPlan
-from shared.run_record import RunMeta
+from shared.run_record import RunMeta, RunPlan
 from shared.schemas import Generation, Problem, SampleId, Verdict, sha256
 from shared.statuses import FinalStatus
 

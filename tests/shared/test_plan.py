@@ -1,6 +1,6 @@
 import pytest
 
-from shared.plan import RunPlan, make_plan
+from shared.run_record import RunPlan, make_plan
 from shared.schemas import Problem, SampleId
 from tests.shared.ledgers import problem
 

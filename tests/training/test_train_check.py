@@ -17,9 +17,8 @@ from shared.canaries import REJUDGE
 from shared.config import RULES, Config, load_config
 from shared.datasets import read_datasets
 from shared.errors import FindingsError, PlumblineError, ServiceError
-from shared.plan import make_plan
 from shared.prompts import prompt_facts
-from shared.run_record import RunMeta, RunRecord
+from shared.run_record import RunMeta, RunRecord, make_plan
 from tests.cli.commands import ROOT, answering
 
 MODEL = "org/model"
