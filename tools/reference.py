@@ -173,20 +173,18 @@ def role(declared: LeafRole) -> str:
 
 
 def metrics() -> str:
-    """The metrics of a data set, one table per group."""
-    header = ("metric", "unit", "formula", "samples", "interval", "plan", "live")
-    tables = []
-    for group in Group:
-        rows = [_metric_row(metric) for metric in METRICS if metric.group is group]
-        tables.append(f"### {group.capitalize()}\n\n{_table(header, rows)}")
-    return "\n\n".join(tables)
+    """The metrics of a data set, sorted by group."""
+    header = ("metric", "group", "unit", "formula", "samples", "interval", "plan", "live")
+    ordered = (metric for group in Group for metric in METRICS if metric.group is group)
+    return _table(header, [_metric_row(metric) for metric in ordered])
 
 
-def _metric_row(one: MetricInfo) -> tuple[str, ...]:
-    name = f"`{one.key}`: {one.label}"
-    live = f"`{one.prometheus}`" if one.prometheus else ""
-    planned = "yes" if one.planned else ""
-    return name, one.unit, one.formula, one.samples, one.interval, planned, live
+def _metric_row(metric: MetricInfo) -> tuple[str, ...]:
+    name = f"`{metric.key}`: {metric.label}"
+    live = f"`{metric.prometheus}`" if metric.prometheus else ""
+    planned = "yes" if metric.planned else ""
+    figures = (metric.unit, metric.formula, metric.samples, metric.interval)
+    return name, metric.group, *figures, planned, live
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
