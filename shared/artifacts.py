@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Literal, Self, cast
+from uuid import uuid4
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -87,6 +89,26 @@ class OutputFolder:
         with self.replacing(name) as file:
             for record in records:
                 file.write(record.model_dump_json() + "\n")
+
+    def check_writable(self) -> None:
+        """Create an empty file in the folder and remove it.
+
+        A local folder that does not exist yet is not made; the one that it will be made in is
+        checked. At any other URL it is made, as ``replacing`` does.
+
+        Raises:
+            OutputError: The file cannot be created, or not be removed.
+        """
+        with self._errors(f"cannot write into {self.shown}"):
+            if self.local:
+                folder = Path(self._root)
+                there = next(path for path in (folder, *folder.parents) if path.exists())
+                TemporaryFile(dir=there).close()
+            else:
+                probe = self._join(f".{uuid4().hex}.tmp")
+                self._fs.makedirs(self._root, exist_ok=True)
+                self._fs.pipe_file(probe, b"")
+                self._fs.rm_file(probe)
 
     def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - any JSON
         """Read a JSON file; None if it does not exist."""

@@ -257,7 +257,8 @@ class ResponsesFile:
 
         Raises:
             ConfigError: The name is not a parquet file's, or the run reads this file.
-            OutputError: The path is a folder's, or its filesystem is not installed.
+            OutputError: The path is a folder's or cannot be written, or its filesystem is not
+                installed.
         """
         url = config.data.output_path or ""
         try:
@@ -271,6 +272,12 @@ class ResponsesFile:
         for source in filter(None, inputs):
             if fsspec.core.url_to_fs(source)[1].rstrip("/") in (place, self._folder.path):
                 raise ConfigError(f"{_KEY} {url}: the run reads {source}; choose another folder")
+        try:
+            self._folder.check_writable()
+        except OutputError as error:
+            raise OutputError(
+                f"{_KEY}: {error}; make it writable, or give another path (null writes no file)"
+            ) from None
 
     def write(self, run: FinishedRun, problems: Sequence[Problem]) -> str:
         """Replace the file, and describe it in one line."""
