@@ -31,6 +31,21 @@ def test_an_exception_inside_leaves_the_old_file_whole(tmp_path: Path) -> None:
     assert names(tmp_path) == ["x.jsonl"]
 
 
+def test_a_reader_sees_the_old_file_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    folder = OutputFolder(str(tmp_path))
+    folder.write_jsonl("x.jsonl", [generation("old")])
+    seen = []
+
+    def records() -> Iterator[Generation]:
+        for i in range(100):
+            yield generation(f"p{i}")
+            seen.append((tmp_path / "x.jsonl").read_text().count("\n"))
+
+    folder.write_jsonl("x.jsonl", records())
+    assert set(seen) == {1}
+    assert (tmp_path / "x.jsonl").read_text().count("\n") == 100
+
+
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"cannot write .*/file/out/x\.json: Not a directory"):

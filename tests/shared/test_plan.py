@@ -11,6 +11,19 @@ def plan_of(problems: list[Problem], n: int = 1) -> RunPlan:
     return make_plan(problems, lambda _problem: range(n))
 
 
+def test_data_sets_and_problems_keep_their_order() -> None:
+    plan = plan_of(PROBLEMS, 2)
+    assert [d.name for d in plan.datasets] == ["d1", "d2"]
+    assert plan.samples() == [
+        SampleId("d1", "b", 0),
+        SampleId("d1", "b", 1),
+        SampleId("d1", "a", 0),
+        SampleId("d1", "a", 1),
+        SampleId("d2", "x", 0),
+        SampleId("d2", "x", 1),
+    ]
+
+
 def test_a_problem_gets_the_samples_it_is_given() -> None:
     plan = make_plan(PROBLEMS, lambda p: {"b": [3], "x": [0, 5], "a": []}[p.problem_id])
     assert plan.samples() == [
@@ -37,3 +50,7 @@ def test_a_problem_gets_the_samples_it_is_given() -> None:
 )
 def test_the_fingerprint_tells_plans_apart(other: RunPlan) -> None:
     assert other.fingerprint() != plan_of(PROBLEMS).fingerprint()
+
+
+def test_a_lone_surrogate_in_a_prompt_counts_as_it_is() -> None:
+    assert plan_of([problem(prompt="\ud800")]).datasets[0].sha256

@@ -1,12 +1,13 @@
 """Prompts: messages, templates and their record."""
 
+import hashlib
 import json
 
 import pytest
 
 from shared.config import load_config
 from shared.prompts import chat_messages, prompt_facts, recorded_messages
-from shared.run_record import Provenance
+from shared.run_record import PromptTemplate, Provenance
 from tests.shared.ledgers import problem
 
 TESTS = {
@@ -50,6 +51,27 @@ def test_calls_of_a_function_do_not_ask_for_standard_input() -> None:
     config = load_config(None)
     assert "standard input" not in chat_messages(given, config)[0]["content"]
     assert list(prompt_facts([given, stdio], config).prompts) == ["d1 (calls)", "d1 (stdio)"]
+
+
+def hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_the_templates_that_were_used_are_told_with_their_hashes() -> None:
+    config = load_config(None, ["data.templates={d1: 'Do: {prompt}!', d9: 'Not {prompt}'}"])
+    other = problem(dataset="d2", ground_truth=json.dumps(TESTS["Complete this"]))
+    facts = prompt_facts([problem("p1"), problem("p2"), other], config)
+    assert list(facts.prompts) == ["d1", "d2"]
+    assert facts.prompts["d1"] == PromptTemplate(
+        template="Do: {prompt}!", sha256=hashed("Do: {prompt}!")
+    )
+    default = facts.prompts["d2"]
+    assert (
+        default.template.replace("{prompt}", other.prompt)
+        == (chat_messages(other, config)[0]["content"])
+    )
+    assert default.sha256 == hashed(default.template)
+    assert facts.system_prompt is None
 
 
 @pytest.mark.parametrize("system", ["", "Be brief."])

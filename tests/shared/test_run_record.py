@@ -1,14 +1,58 @@
+import json
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from shared.config import Config
+from shared.config import Config, load_config
 from shared.errors import OutputError
+from shared.protocol import Protocol
 from shared.run_record import (
     VERSION,
+    DatasetRecord,
+    QaLogRecord,
     RunRecord,
+    RunState,
+    UnjudgedSample,
+    WandbRecord,
     read_record,
 )
+from shared.statuses import FinalStatus
+
+NAMES = st.text(max_size=8)
+COUNTS = st.integers(0, 10**6)
+RECORDS = st.builds(
+    RunRecord,
+    run=NAMES,
+    name=NAMES,
+    config=st.sampled_from([Config(), load_config(None, ["judge.datasets.d.checker=exact"])]),
+    protocol=st.builds(Protocol, leaves=st.dictionaries(NAMES, COUNTS | NAMES | st.none())),
+    state=st.sampled_from(RunState),
+    started_at=st.none() | st.floats(0, 1e10),
+    generator=st.none() | st.dictionaries(NAMES, st.dictionaries(NAMES, NAMES | COUNTS)),
+    statuses=st.dictionaries(st.sampled_from(FinalStatus), COUNTS),
+    unjudged=st.lists(st.builds(UnjudgedSample, sample=NAMES, reason=st.none() | NAMES)),
+    datasets=st.lists(
+        st.builds(DatasetRecord, dataset=NAMES, sha256=NAMES, problems=COUNTS, samples=COUNTS)
+    ),
+    qa_logs=st.dictionaries(NAMES, st.builds(QaLogRecord, file=NAMES)),
+    wandb=st.none() | st.builds(WandbRecord, mode=st.just("offline"), path=st.none() | NAMES),
+)
+
+
+@settings(max_examples=50)
+@given(record=RECORDS)
+@example(  # a sample whose id looks like an address with a password
+    RunRecord(
+        run="r",
+        protocol=Config().protocol(),
+        unjudged=[UnjudgedSample(sample=":@", reason="http://u:p@h/")],
+    )
+)
+def test_a_record_written_is_read_back(record: RunRecord) -> None:
+    written = json.loads(json.dumps(record.model_dump(mode="json"), allow_nan=False))
+    assert read_record(written, "run.json") == record
 
 
 def document(**changes: Any) -> dict[str, Any]:

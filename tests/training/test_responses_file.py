@@ -7,9 +7,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import fsspec
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -138,3 +140,29 @@ def test_paths_that_are_refused_before_the_run_begins(tmp_path: Path) -> None:
             ResponsesFile(config(path), inputs)
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+class ReadOnly(MemoryFileSystem):
+    """A bucket to which the key in use may not write."""
+
+    protocol = "readonly"
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: object) -> None:
+        raise KeyError("AccessDenied: token=abcdefghijklmnop is for reading")
+
+
+def test_a_path_that_cannot_be_written_is_found_before_the_run_begins(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    fsspec.register_implementation("readonly", ReadOnly, clobber=True)
+    for folder, said in (
+        (f"{tmp_path}/file/deeper", "Not a directory"),
+        ("/proc/of", "No such file or directory"),
+        ("readonly://bucket/deeper", "AccessDenied"),
+    ):
+        with pytest.raises(OutputError) as caught:
+            ResponsesFile(config(f"{folder}/responses.parquet"), [])
+        text = str(caught.value)
+        assert text.startswith(f"data.output_path: cannot write into {folder}: ")
+        assert said in text
+        assert text.endswith("; make it writable, or give another path (null writes no file)")
+        assert "abcdefghijklmnop" not in text
