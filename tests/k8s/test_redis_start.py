@@ -15,6 +15,8 @@ from tests.k8s.cluster import Cluster, env_of
 from tests.redis_users import redis_of_the_stack
 
 PASSWORDS = ["plain", "with space", "'\"$`\\;#", "ünïcode"]
+
+
 USERS = ("judge", "runner", "aggregator", "keda")
 FOLDERS = ("/run/secrets/redis", "/run/redis", "/etc/redis", "/etc/plumbline/redis", "/data")
 
@@ -106,3 +108,20 @@ def test_only_the_passwords_open_it_and_each_service_has_its_own_user(
             redis.flushall()
         with pytest.raises(AuthenticationError):
             client(tmp_path, password, user).ping()
+
+
+def test_an_empty_password_is_refused_with_a_reason(start):
+    process = start("")
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "the user default has an empty password" in output
+    assert "the key password of the Secret plumbline-redis" in output
+
+
+def test_the_password_is_in_no_command_line_or_file_of_redis(start, tmp_path: Path):
+    process = start("very-secret")
+    assert client(tmp_path, "very-secret").ping()
+    assert "very-secret" not in Path(f"/proc/{process.pid}/cmdline").read_text()
+    written = (tmp_path / "run" / "redis" / "users.acl").read_text()
+    assert "very-secret" not in written
+    assert (tmp_path / "run" / "redis" / "users.acl").stat().st_mode & 0o077 == 0

@@ -38,6 +38,31 @@ async def ask_for(service: Service, text: str) -> str:
         await asyncio.sleep(0.05)
 
 
+async def echo_at_the_gate(
+    engine: FakeEngine, request: web.Request, received: Received
+) -> web.StreamResponse:
+    await engine.gate.wait()
+    return await echo(engine, request, received)
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.nightly)])
+async def test_many_requests_at_once(start: Start, factory: FakeFactory, count: int) -> None:
+    factory.behave = echo_at_the_gate
+    slots = count // 8
+    service = await start(3, router_max_in_flight=slots, router_queue_size=count - 3 * slots)
+    names = [f"question {number}" for number in range(count)]
+    asking = [asyncio.create_task(ask_for(service, name)) for name in names]
+    await service.queues(count - 3 * slots)
+    for engine in factory.engines:
+        await engine.has_received(slots)
+    for engine in factory.engines:
+        engine.gate.set()
+    assert await asyncio.gather(*asking) == names
+    assert sum(len(engine.received) for engine in factory.engines) == count
+    assert max(engine.most_in_flight for engine in factory.engines) <= slots
+    assert 'requests_in_flight{replica="0"} 0.0' in await service.metrics()
+
+
 @pytest.mark.parametrize(
     "end", ["kill", "hang", pytest.param("dead inside", marks=pytest.mark.nightly)]
 )

@@ -32,6 +32,22 @@ def samples(merged: bytes) -> list[tuple[str, dict[str, str], float]]:
     ]
 
 
+def test_expositions_are_merged_by_metric() -> None:
+    merged = merge({"0": VLLM, "1": VLLM.replace("3.0", "5.0")}).decode()
+    lines = merged.splitlines()
+    assert lines[:4] == [
+        "# HELP vllm:num_requests_running Number of requests.",
+        "# TYPE vllm:num_requests_running gauge",
+        'vllm:num_requests_running{engine="0",model_name="/models/a b,c}",replica="0"} 3.0',
+        'vllm:num_requests_running{engine="0",model_name="/models/a b,c}",replica="1"} 5.0',
+    ]
+    assert 'vllm:latency_bucket{le="0.5",replica="1"} 1.0 1700000000000' in lines
+    assert 'vllm:latency_sum{replica="0"} 0.7' in lines
+    families = {family.name: family for family in text_string_to_metric_families(merged)}
+    assert len(families["vllm:latency"].samples) == 8
+    assert families["vllm:latency"].type == "histogram"
+
+
 @pytest.mark.parametrize(
     "damage",
     [
