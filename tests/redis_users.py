@@ -108,9 +108,9 @@ class RedisWithUsers:
     def refusals(self) -> list[str]:
         """What users tried and may not, since the last call."""
         with self.client("default") as redis:
-            found: list[dict[str, Any]] = redis.acl_log()
+            refusals: list[dict[str, Any]] = redis.acl_log()
             redis.acl_log_reset()
-        return [f"{one['username']}: {one['reason']} {one['object']}" for one in found]
+        return [f"{entry['username']}: {entry['reason']} {entry['object']}" for entry in refusals]
 
     def stop(self) -> None:
         self.process.kill()

@@ -62,12 +62,12 @@ def with_records(sandbox: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]
         if not config.get("provided_data"):
             if name not in tables:
                 return refusal(400, f"this server has no records of {name}")
-            records = sorted(tables[name], key=lambda one: (isinstance(one["id"], str), one["id"]))
+            records = sorted(tables[name], key=lambda row: (isinstance(row["id"], str), row["id"]))
             if path == "/get_prompts":
                 first = body.get("offset", 0)
                 records = records[first : first + body.get("limit", len(records))]
                 language = config.get("language")
-                return 200, json.dumps([_prompt(one, language) for one in records]).encode()
+                return 200, json.dumps([_prompt(record, language) for record in records]).encode()
             keys = ("id", "task_id")
             matching = [r for r in records if str(body["id"]) in [str(r.get(k)) for k in keys]]
             if not matching:

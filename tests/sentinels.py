@@ -61,7 +61,7 @@ class Sentinels:
         ]
         self.servers = [Process(folder, f"redis-{number}", common) for number in (0, 1)]
         master, replica = self.servers
-        _until("both answer", lambda: all(self.client(one).ping() for one in self.servers))
+        _until("both answer", lambda: all(self.client(server).ping() for server in self.servers))
         self.client(replica).replicaof("127.0.0.1", master.port)  # type: ignore[no-untyped-call]
         _until("the replica follows", lambda: self.replicas_of(master) == 1)
         watch = [
@@ -78,7 +78,7 @@ class Sentinels:
 
     @property
     def url(self) -> str:
-        hosts = ",".join(f"127.0.0.1:{one.port}" for one in self.sentinels)
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         return (
             f"redis+sentinel://:p%40ss%3Aw%2Frd%2C%20of%20redis@{hosts}/{SERVICE}/0"
             "?sentinel_password=s3ntinel%2Fp%40ss"
@@ -89,8 +89,8 @@ class Sentinels:
 
     def master(self) -> Process:
         """The server that the sentinels name, and that calls itself the master."""
-        (port,) = {int(self._known(one)["port"]) for one in self.sentinels}
-        (server,) = [one for one in self.servers if one.port == port]
+        (port,) = {int(self._known(sentinel)["port"]) for sentinel in self.sentinels}
+        (server,) = [server for server in self.servers if server.port == port]
         return server
 
     def replicas_of(self, server: Process) -> int:
@@ -103,7 +103,7 @@ class Sentinels:
     def cut_off_replica(self) -> None:
         """What the master acknowledges from now on is not on the replica."""
         master = self.master()
-        (replica,) = [one for one in self.servers if one is not master]
+        (replica,) = [server for server in self.servers if server is not master]
         self.client(replica).config_set("masterauth", "wrong")
         self.client(master).execute_command("CLIENT", "KILL", "TYPE", "replica")  # type: ignore[no-untyped-call]
         _until("the replica is cut off", lambda: self.replicas_of(master) == 0)
@@ -116,8 +116,8 @@ class Sentinels:
         return before
 
     def stop(self) -> None:
-        for one in (*self.servers, *self.sentinels):
-            one.kill()
+        for process in (*self.servers, *self.sentinels):
+            process.kill()
 
     def _other_than(self, before: Process) -> bool:
         now = self.master()
@@ -128,9 +128,9 @@ class Sentinels:
             return dict(client.sentinel_master(SERVICE))  # type: ignore[no-untyped-call]
 
     def _complete(self) -> bool:
-        facts = [self._known(one) for one in self.sentinels]
+        facts = [self._known(sentinel) for sentinel in self.sentinels]
         return all(
-            int(one["num-other-sentinels"]) == 2 and int(one["num-slaves"]) == 1 for one in facts
+            int(fact["num-other-sentinels"]) == 2 and int(fact["num-slaves"]) == 1 for fact in facts
         )
 
 

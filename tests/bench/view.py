@@ -112,17 +112,17 @@ def _answers(address: str, answers: int) -> None:
             for order in ("asc", "desc")
         ],
         "samples, filtered": [
-            f"{run}/samples?{one}&sort={sort}&order=desc"
-            for one in _FILTERS
+            f"{run}/samples?{text}&sort={sort}&order=desc"
+            for text in _FILTERS
             for sort in ("problem", "output_tokens")
         ],
-        "samples, searched": [f"{run}/samples?{_quoted(one)}" for one in _SEARCHES],
-        "counts beside filters": [f"{run}/facets?{_quoted(one)}" for one in _FILTERS + _SEARCHES],
-        "groups of failures": [f"{run}/failures?{_quoted(one)}" for one in _FILTERS + _SEARCHES],
+        "samples, searched": [f"{run}/samples?{_quoted(text)}" for text in _SEARCHES],
+        "counts beside filters": [f"{run}/facets?{_quoted(text)}" for text in _FILTERS + _SEARCHES],
+        "groups of failures": [f"{run}/failures?{_quoted(text)}" for text in _FILTERS + _SEARCHES],
         "performance": [f"{run}/performance"],
         "sample": [
-            f"{run}/samples/{one['dataset']}/{one['problem_id']}/{one['sample_index']}"
-            for one in chance.sample(rows, min(len(rows), 100))
+            f"{run}/samples/{row['dataset']}/{row['problem_id']}/{row['sample_index']}"
+            for row in chance.sample(rows, min(len(rows), 100))
         ],
         "comparison": [f"api/compare?runs={pair}"],
         "flips": [

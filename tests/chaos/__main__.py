@@ -74,14 +74,14 @@ def _rounds(options: argparse.Namespace, folder: Path) -> int:
         for seed in range(options.seed, options.seed + options.rounds):
             if options.minutes and time.monotonic() > ends:
                 break
-            one = Round(seed, folder / f"round-{seed}", size, options.kinds, expected, report)
-            one.run()
-            if one.found:
-                one.tell(f"--replay {seed} --faults {options.faults} --problems {options.problems}")
+            run = Round(seed, folder / f"round-{seed}", size, options.kinds, expected, report)
+            run.run()
+            if run.found:
+                run.tell(f"--replay {seed} --faults {options.faults} --problems {options.problems}")
                 kept = Path(options.keep) / f"round-{seed}-{os.getpid()}"
-                shutil.copytree(one.folder, kept, dirs_exist_ok=True)
+                shutil.copytree(run.folder, kept, dirs_exist_ok=True)
                 print(f"its folder is kept: {kept}", flush=True)
-            shutil.rmtree(one.folder, ignore_errors=True)
+            shutil.rmtree(run.folder, ignore_errors=True)
     finally:
         report.tell()
     return 1 if report.violations else 0
@@ -139,8 +139,8 @@ class Report:
             f"{self.rounds} rounds, {self.sessions} sessions and {self.verdicts} verdicts in "
             f"{minutes:.1f} minutes; invariants checked {self.checked} times"
         )
-        found = Counter(violation.invariant.name.lower() for violation in self.violations)
-        shown = {"lost": 0, "doubled": 0, "changed": 0} | found
+        counts = Counter(violation.invariant.name.lower() for violation in self.violations)
+        shown = {"lost": 0, "doubled": 0, "changed": 0} | counts
         print(", ".join(f"{number} {name}" for name, number in shown.items()), flush=True)
 
 
@@ -238,9 +238,9 @@ class Round:
                 env=plumb.environment() | {"TMPDIR": str(self._temporary)},
             )
 
-    def _check(self, found: Sequence[Violation]) -> None:
+    def _check(self, violations: Sequence[Violation]) -> None:
         self._report.checked += 1
-        self.found += found
+        self.found += violations
 
     def _note(self, text: str) -> None:
         self._timeline.append(f"{time.monotonic() - self._began:7.2f} s  {text}")

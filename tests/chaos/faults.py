@@ -54,15 +54,15 @@ def kill_all() -> None:
 
 def alive() -> list[psutil.Process]:
     """Processes below this one that have not ended; those that have are reaped."""
-    found = []
+    running = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+                running.append(process)
             elif process.ppid() == os.getpid():
                 with suppress(ChildProcessError):
                     os.waitpid(process.pid, os.WNOHANG)
-    return found
+    return running
 
 
 def victims(name: str, command: int) -> list[psutil.Process]:
@@ -148,11 +148,11 @@ class Injector:
             self._signal(fault, now)
 
     def _signal(self, fault: Fault, now: float) -> None:
-        found = victims(fault.victim, self.command)
-        if not found:
+        processes = victims(fault.victim, self.command)
+        if not processes:
             self.note(f"{fault}: not there")
             return
-        victim = found[fault.pick % len(found)]
+        victim = processes[fault.pick % len(processes)]
         with suppress(psutil.NoSuchProcess):
             victim.send_signal(_SIGNALS[fault.kind])
             self._made(fault, str(victim.pid))

@@ -93,14 +93,14 @@ def published(folder: Path, expected: Undisturbed) -> list[Violation]:
     """Check everything of a run that ended with exit code 0."""
     run = open_run(str(folder))
     with _copied_ledger(folder) as redis:
-        found = [*_ledger(redis, run), *_held(redis)]
+        in_redis = [*_ledger(redis, run), *_held(redis)]
     return [
         *_verdicts(folder, expected),
         *_lost(folder, expected),
         *_record(run),
         *_summary(run),
         *_temporary_files(folder),
-        *found,
+        *in_redis,
         *_index(folder / ".plumbline" / "index", run),
         *_locks(folder),
     ]
@@ -108,8 +108,8 @@ def published(folder: Path, expected: Undisturbed) -> list[Violation]:
 
 def leftovers(folder: Path, expected: Collection[str]) -> list[Violation]:
     """Look for files in a folder for temporary files, but those of ``expected`` patterns."""
-    found = [path for path in sorted(folder.iterdir()) if not any(map(path.match, expected))]
-    return [Violation(Invariant.TEMPORARY, path.name) for path in found]
+    paths = [path for path in sorted(folder.iterdir()) if not any(map(path.match, expected))]
+    return [Violation(Invariant.TEMPORARY, path.name) for path in paths]
 
 
 # Commands
@@ -152,46 +152,48 @@ def _named(process: psutil.Process) -> str:
 
 
 def _verdicts(folder: Path, expected: Undisturbed) -> Iterator[Violation]:
-    found = Undisturbed.of(folder)
-    for sample, verdicts in found.verdicts.items():
+    disturbed = Undisturbed.of(folder)
+    for sample, verdicts in disturbed.verdicts.items():
         if len(verdicts) > 1:
             yield Violation(Invariant.DOUBLED, f"{sample} has {len(verdicts)}")
     # No verdict on an answer, which may never have come; an incomplete run is published with them.
     unjudged = {
-        sample for sample, (one, *_) in found.verdicts.items() if one["final_status"] == "api_error"
+        sample for sample, (v, *_) in disturbed.verdicts.items() if v["final_status"] == "api_error"
     }
     for ours, theirs in (
-        (expected.verdicts, found.verdicts),
-        (expected.generations, found.generations),
+        (expected.verdicts, disturbed.verdicts),
+        (expected.generations, disturbed.generations),
     ):
         for sample in theirs.keys() - unjudged:
             yield from _changed(sample, ours.get(sample), theirs[sample])
 
 
 def _changed(
-    sample: str, expected: list[dict[str, Any]] | None, found: list[dict[str, Any]]
+    sample: str, expected: list[dict[str, Any]] | None, records: list[dict[str, Any]]
 ) -> Iterator[Violation]:
     if expected is None:
         yield Violation(Invariant.CHANGED, f"{sample} is not in the plan")
-    elif found[0] != expected[0]:
-        differing = [name for name in expected[0] if expected[0][name] != found[0][name]]
-        shown = ", ".join(f"{n} {expected[0][n]!r} -> {found[0][n]!r}" for n in differing)
+    elif records[0] != expected[0]:
+        differing = [name for name in expected[0] if expected[0][name] != records[0][name]]
+        shown = ", ".join(f"{n} {expected[0][n]!r} -> {records[0][n]!r}" for n in differing)
         yield Violation(Invariant.CHANGED, f"{sample}: {shown}")
 
 
 def _lost(folder: Path, expected: Undisturbed) -> Iterator[Violation]:
-    found = Undisturbed.of(folder)
-    for sample in expected.verdicts.keys() - found.verdicts.keys():
+    disturbed = Undisturbed.of(folder)
+    for sample in expected.verdicts.keys() - disturbed.verdicts.keys():
         yield Violation(Invariant.LOST, f"{sample} has none")
-    for sample in expected.generations.keys() - found.generations.keys():
+    for sample in expected.generations.keys() - disturbed.generations.keys():
         yield Violation(Invariant.LOST, f"{sample} has no completion")
 
 
 def _by_sample(records: Sequence[dict[str, Any]]) -> Samples:
-    found: Samples = defaultdict(list)
-    for one in records:
-        found[f"{one['dataset']}/{one['problem_id']}/{one['sample_index']}"].append(one)
-    return dict(found)
+    samples: Samples = defaultdict(list)
+    for record in records:
+        samples[f"{record['dataset']}/{record['problem_id']}/{record['sample_index']}"].append(
+            record
+        )
+    return dict(samples)
 
 
 # Figures
@@ -226,7 +228,7 @@ def _summary(run: FinishedRun) -> Iterator[Violation]:
     slices = run.folder.read_json("slices.json")
     per_second = run_throughput(results.values(), run.record.active_seconds)
     for dataset, samples in results.items():
-        many = {name for name, one in facts[dataset].items() if one.many_answers}
+        many = {name for name, problem in facts[dataset].items() if problem.many_answers}
         summary = summarize(samples, run.record.active_seconds, many)
         summary["run_throughput"] = per_second
         if _json(summary) != run.summary.get(dataset):
@@ -266,7 +268,7 @@ def _ledger(redis: Redis, run: FinishedRun) -> Iterator[Violation]:
     keys = f"plumbline:run:{run.record.run}"
     stored_run = Ledger(redis, run.record.run)
     samples = [SampleId.parse(key.decode()) for key in redis.hkeys(f"{keys}:verdicts")]
-    stored = {one.sample.key: one.model_dump(mode="json") for one in stored_run.verdicts(samples)}
+    stored = {v.sample.key: v.model_dump(mode="json") for v in stored_run.verdicts(samples)}
     written = {verdict.sample.key: verdict.model_dump(mode="json") for verdict in run.verdicts()}
     for sample in written.keys() ^ stored.keys():
         yield Violation(Invariant.LEDGER, f"{sample} is in one of them only")
@@ -284,17 +286,17 @@ def _ledger(redis: Redis, run: FinishedRun) -> Iterator[Violation]:
 
 def _held(redis: Redis) -> Iterator[Violation]:
     """Look for what would keep a later run from working: all of it must expire by itself."""
-    known: set[str] = set()
+    expiring: set[str] = set()
     for queue in (JudgeQueue(name, redis) for name in (JUDGE_QUEUE, REWARD_QUEUE)):
         # RQ gives the next judge what a killed one left. A failed job expires.
-        known |= {*queue.present(), *queue.failed_job_registry.get_job_ids(cleanup=False)}
+        expiring |= {*queue.present(), *queue.failed_job_registry.get_job_ids(cleanup=False)}
         unfinished = [job for name in queue.present() if (job := queue.fetch_job(name))]
         if jobs := [job for job in unfinished if _is_owed(redis, job.batch)]:
             yield Violation(Invariant.HELD, f"{len(jobs)} jobs have something to judge")
     for pattern in ("plumbline:run:*:lock", "rq:job:*"):
         for key in redis.scan_iter(pattern):
             name = key.decode()
-            if redis.ttl(key) == _FOR_GOOD and name.removeprefix("rq:job:") not in known:
+            if redis.ttl(key) == _FOR_GOOD and name.removeprefix("rq:job:") not in expiring:
                 yield Violation(Invariant.HELD, name)
     for key in redis.scan_iter("plumbline:permits:held:*"):
         if late := redis.zcount(key, time.time() + 60, "+inf"):

@@ -118,8 +118,8 @@ def test_a_planted_violation_is_found(
     plant: Callable[[Path], None], invariant: Invariant, folder: Path, done: Path
 ) -> None:
     plant(folder)
-    found = invariants.published(folder, Undisturbed.of(done))
-    assert invariant in {violation.invariant for violation in found}
+    violations = invariants.published(folder, Undisturbed.of(done))
+    assert invariant in {violation.invariant for violation in violations}
 
 
 def test_a_folder_without_violations_has_none(folder: Path, done: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_process_that_is_left_is_found_and_one_that_ends_is_not() -> None:
     short.wait()
     left = subprocess.Popen(["sleep", "60"])
     try:
-        (found,) = (one for one in invariants.nobody_left(0.1) if one not in others)
+        (found,) = (seen for seen in invariants.nobody_left(0.1) if seen not in others)
         assert (found.invariant, found.found) == (Invariant.PROCESSES, f"{left.pid} sleep 60")
     finally:
         os.kill(left.pid, 9)

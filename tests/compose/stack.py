@@ -170,13 +170,13 @@ class Stack:
         """Whether each service has containers, and all of them are healthy."""
         containers = [self.containers(name) for name in services]
         return all(containers) and all(
-            health(one)["Status"] == "healthy" for ones in containers for one in ones
+            health(container)["Status"] == "healthy" for ones in containers for container in ones
         )
 
     def remove(self) -> None:
         """Remove all containers and volumes, whatever state they are in."""
-        for one in docker("ps", "-aq", "--filter", f"name={self.project}").split():
-            docker("rm", "-f", one, check=False)
+        for container in docker("ps", "-aq", "--filter", f"name={self.project}").split():
+            docker("rm", "-f", container, check=False)
         self.do("down", "--volumes", "--remove-orphans", "--timeout", "5")
 
     def plumb(self, *arguments: str) -> "subprocess.Popen[str]":

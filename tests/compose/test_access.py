@@ -27,19 +27,19 @@ KINDS: dict[str, type[ServiceSettings]] = {
 }
 
 
-def environment(service: str, **given: str) -> dict[str, str]:
+def environment(service: str, **variables_set: str) -> dict[str, str]:
     """A service's variables, with those of ``.env`` filled in as Compose does."""
 
-    def value(found: re.Match[str]) -> str:
-        return given.get(found[1]) or found[2] or ""
+    def value(match: re.Match[str]) -> str:
+        return variables_set.get(match[1]) or match[2] or ""
 
     template = r"\$\{(\w+)(?::-([^}]*))?\}"
     variables = SERVICES[service]["environment"]
     return {name: re.sub(template, value, str(text)) for name, text in variables.items()}
 
 
-def settings(service: str, monkeypatch: pytest.MonkeyPatch, **given: str) -> ServiceSettings:
-    for name, value in environment(service, **given).items():
+def settings(service: str, monkeypatch: pytest.MonkeyPatch, **variables: str) -> ServiceSettings:
+    for name, value in environment(service, **variables).items():
         if not name.endswith("_FILE"):  # mounted
             monkeypatch.setenv(name, value)
     return KINDS[service]()
@@ -47,11 +47,11 @@ def settings(service: str, monkeypatch: pytest.MonkeyPatch, **given: str) -> Ser
 
 @pytest.mark.parametrize("service", KINDS)
 def test_services_answer_to_their_names(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = settings(service, monkeypatch, PLUMBLINE_ALLOWED_HOSTS="eval.example.org")
-    assert found.hosts.admits(service)
-    assert not found.hosts.admits("evil.example")
+    loaded = settings(service, monkeypatch, PLUMBLINE_ALLOWED_HOSTS="eval.example.org")
+    assert loaded.hosts.admits(service)
+    assert not loaded.hosts.admits("evil.example")
     published = service not in ("sandbox", "judge")
-    assert found.hosts.admits("eval.example.org") == published
+    assert loaded.hosts.admits("eval.example.org") == published
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_generated_password_is_used_unless_there_is_an_own_one(
     monkeypatch.setenv("REDIS_PASSWORD_FILE", str(tmp_path / "password"))
     assert settings(service, monkeypatch).redis_url == f"redis://{service}:generated@redis:6379/0"
     own = {f"REDIS_{service.upper()}_PASSWORD": "own"}
-    found = settings(service, monkeypatch, **own)
-    assert found.redis_url == f"redis://{service}:own@redis:6379/0"
+    loaded = settings(service, monkeypatch, **own)
+    assert loaded.redis_url == f"redis://{service}:own@redis:6379/0"
 
 
 def test_judges_send_the_sandboxs_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_prometheus_sends_the_tokens(tokens: dict[str, str], tmp_path: Path) -> 
     """The script of its container, with other folders and without Prometheus."""
     (script,) = SERVICES["prometheus"]["command"]
     folders = {"/etc/prometheus": str(ROOT / "configs/prometheus"), "/tmp/": f"{tmp_path}/"}
-    script = re.sub("/etc/prometheus|/tmp/", lambda found: folders[found[0]], script)
+    script = re.sub("/etc/prometheus|/tmp/", lambda match: folders[match[0]], script)
     script = script.replace("$$", "$").replace("exec prometheus", "echo")
     variables = {f"{job.upper()}_TOKEN": token for job, token in tokens.items()}
     done = subprocess.run(

@@ -96,8 +96,8 @@ def test_fewer_judges_in_mid_run_lose_nothing(
     assert stack.verdicts() < before + 58
     printed, _ = run.communicate(timeout=300)
     assert run.returncode == 0, printed
-    found = same(stack, "scaled", expected, tmp_path)
-    assert not found.get("redeliveries")  # each finished the job in hand
+    record = same(stack, "scaled", expected, tmp_path)
+    assert not record.get("redeliveries")  # each finished the job in hand
     step.done("run with judge scaled from 3 to 1")
 
 

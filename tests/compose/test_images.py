@@ -36,10 +36,10 @@ def test_unprivileged_labelled_and_compilers_only_where_answers_need_them(image:
         assert config["Labels"][f"{label}.{name}"]
     tools = "for tool in gcc cc g++ make ld; do command -v $tool; done; id -u"
     name = f"localhost/plumbline/{image}:0.1.0"
-    *found, user = docker("run", "--rm", "--entrypoint", "sh", name, "-c", tools).split()
+    *compilers, user = docker("run", "--rm", "--entrypoint", "sh", name, "-c", tools).split()
     assert user == "10001"
     # The sandbox's image has the compiler of answers in C++.
-    assert ("/usr/bin/g++" in found) if image == "sandbox" else (found == [])
+    assert ("/usr/bin/g++" in compilers) if image == "sandbox" else (compilers == [])
 
 
 def test_the_aggregator_has_wandb() -> None:

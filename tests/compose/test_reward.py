@@ -46,10 +46,10 @@ def container(stack: Stack, step: Step) -> Iterator[str]:
     """The id of the service's container, which is healthy."""
     stack.redis("acl log reset")
     stack.do("up", "-d", "--no-deps", "--no-recreate", "reward", profile="reward")
-    [found] = stack.do("ps", "-q", "reward", profile="reward").split()
-    until("the reward service healthy", lambda: health(found)["Status"] == "healthy")
+    [service] = stack.do("ps", "-q", "reward", profile="reward").split()
+    until("the reward service healthy", lambda: health(service)["Status"] == "healthy")
     step.done("reward service")
-    yield found
+    yield service
     stack.do("rm", "--stop", "--force", "-v", "reward", profile="reward")
 
 
@@ -63,15 +63,15 @@ def items() -> list[Item]:
     """The demo's recorded answers."""
     lines = (ROOT / "demo" / "completions.jsonl").read_text(encoding="utf-8").splitlines()
     names = ("dataset", "problem_id", "completion")
-    return [{name: one[name] for name in names} for one in map(json.loads, lines)]
+    return [{name: answer[name] for name in names} for answer in map(json.loads, lines)]
 
 
 @pytest.fixture(scope="module")
 def verdicts(expected: Path) -> dict[tuple[str, str, str], Item]:
     """The embedded demo's, by data set, problem and hash of the completion."""
     lines = (expected / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()
-    found = map(json.loads, lines)
-    return {(one["dataset"], one["problem_id"], one["completion_sha256"]): one for one in found}
+    records = map(json.loads, lines)
+    return {(v["dataset"], v["problem_id"], v["completion_sha256"]): v for v in records}
 
 
 def decided(result: Item) -> tuple[object, ...]:
@@ -98,7 +98,7 @@ def test_the_demos_answers_get_the_embedded_demos_verdicts(
 def test_killed_in_mid_batch_it_answers_the_repeated_requests(
     reward: Reward, container: str, stack: Stack, items: list[Item]
 ) -> None:
-    known = list(map(decided, reward.score(items)))
+    before_kill = list(map(decided, reward.score(items)))
     fresh = [
         {**item, "completion": item["completion"] + "\n" * (number + 1)}
         for number in range(2)
@@ -115,7 +115,7 @@ def test_killed_in_mid_batch_it_answers_the_repeated_requests(
     until("it is there again", lambda: _answers_to(reward), 60)
     results = reward.score(fresh)
     assert all(result["judged"] for result in results)
-    assert Counter(map(decided, results)) == Counter(known * 2)
+    assert Counter(map(decided, results)) == Counter(before_kill * 2)
     assert any(result["cached"] for result in results)
     assert int(docker("inspect", "-f", "{{.RestartCount}}", container)) == 1
 

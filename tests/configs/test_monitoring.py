@@ -157,8 +157,8 @@ def _share(part, failed, all_of_them=100):
     return {f"{part}_total": f"0+{failed}x60", f"{whole}_total": f"0+{all_of_them}x60"}
 
 
-def _signs(found, measured):
-    made = {"signs_total": found, "measured_total": measured, "limit": f"{LIMITS[Sign.GUARD]}x90"}
+def _signs(signs, measured):
+    made = {"signs_total": signs, "measured_total": measured, "limit": f"{LIMITS[Sign.GUARD]}x90"}
     return {f'reward_hacking_{name}{{sign="guard"}}': values for name, values in made.items()}
 
 
@@ -236,8 +236,8 @@ def _case(name, minute, fires, series):
     """A case of promtool, with the alert as it expects it."""
     alert = f"Plumbline{name}"
     rule = next(rule for rule in rules() if rule.get("alert") == alert)
-    given = dict(re.findall(r'(\w+)="(.*?)"', next(iter(series))))
-    labels = {key: given[key] for key in _LABELS.get(name, ())}
+    labelled = dict(re.findall(r'(\w+)="(.*?)"', next(iter(series))))
+    labels = {key: labelled[key] for key in _LABELS.get(name, ())}
     filled = {f"{{{{ $labels.{key} }}}}": text for key, text in labels.items()}
     annotations = dict(rule["annotations"])
     for template, text in (filled | {"{{ $value | humanize1024 }}": "3.6Gi"}).items():
@@ -245,8 +245,11 @@ def _case(name, minute, fires, series):
     expected = {"exp_labels": rule["labels"] | labels, "exp_annotations": annotations}
     tested = {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": [expected] * fires}
     values = [
-        {"series": one if one.startswith(("up", "process")) else f"plumbline_{one}", "values": each}
-        for one, each in series.items()
+        {
+            "series": name if name.startswith(("up", "process")) else f"plumbline_{name}",
+            "values": each,
+        }
+        for name, each in series.items()
     ]
     return {"interval": "1m", "input_series": values, "alert_rule_test": [tested]}
 

@@ -26,13 +26,13 @@ def baseline() -> RunRecord:
 
 
 def weighty(config: TrainerConfig) -> list[Finding]:
-    found = [*find_mistakes(config), *compare(config, baseline())]
-    return [one for one in found if one.kind is not Kind.EXPECTED]
+    findings = [*find_mistakes(config), *compare(config, baseline())]
+    return [finding for finding in findings if finding.kind is not Kind.EXPECTED]
 
 
 def test_every_recipe_is_tested() -> None:
     documents = {path.stem: yaml.safe_load(path.read_text()) for path in RECIPES.glob("*.yaml")}
-    assert {name for name, one in documents.items() if "defaults" in one} == set(NAMES)
+    assert {name for name, document in documents.items() if "defaults" in document} == set(NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +61,13 @@ def recipe(request: pytest.FixtureRequest, resolved: Path) -> TrainerConfig:
 @pytest.mark.timeout(300)
 def test_a_recipe_starts_from_the_baseline(recipe: TrainerConfig) -> None:
     tools = recipe.get(f"{ROLLOUT}.agent.default_agent_loop") == "tool_agent"
-    found = {one.subject: one.kind for one in weighty(recipe)}
+    kinds = {finding.subject: finding.kind for finding in weighty(recipe)}
     wanted = {
         f"{ROLLOUT}.agent.default_agent_loop": Kind.DIFFERENCE,
         f"{ROLLOUT}.response_length": Kind.DIFFERENCE,
         "data.max_response_length": Kind.DIFFERENCE,
     }
-    assert found == (wanted if tools else {})
+    assert kinds == (wanted if tools else {})
 
 
 @pytest.mark.verl

@@ -43,17 +43,17 @@ class Section:
 
 
 def sections(markdown: str) -> list[Section]:
-    found = [Section(0, "")]
+    result = [Section(0, "")]
     for is_code, lines in _blocks(markdown.splitlines()):
         if is_code:
-            found[-1].code.append("\n".join(lines))
+            result[-1].code.append("\n".join(lines))
             continue
         for line in lines:
             if heading := _HEADING.fullmatch(line):
-                found.append(Section(len(heading[1]), heading[2]))
+                result.append(Section(len(heading[1]), heading[2]))
             else:
-                found[-1].text += line + "\n"
-    return found
+                result[-1].text += line + "\n"
+    return result
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:

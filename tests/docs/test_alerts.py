@@ -18,8 +18,8 @@ _COMMAND = re.compile(r"(?:\brun --rm runner|`plumb) ([a-z][a-z-]*)")
 def alerts() -> dict[str, str]:
     """The section that each alert names."""
     rules = yaml.safe_load((ROOT / "configs" / "prometheus" / "rules.yml").read_text())
-    found = [rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule]
-    return {rule["alert"]: rule["annotations"].get("runbook", "") for rule in found}
+    named = [rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule]
+    return {rule["alert"]: rule["annotations"].get("runbook", "") for rule in named}
 
 
 def described() -> list[Section]:

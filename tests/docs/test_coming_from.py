@@ -72,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
     names = ["prompt", "data_source", "ground_truth", "problem_id", "difficulty"]
     frame = pd.read_parquet(ROOT / "demo/data/humaneval.parquet")[names][:2]
     frame.to_parquet(tmp_path / "data/eval/humaneval.parquet")
-    frame["reward_model"] = [{"style": "rule", "ground_truth": one} for one in frame.ground_truth]
+    frame["reward_model"] = [{"style": "rule", "ground_truth": text} for text in frame.ground_truth]
     table = frame.drop(columns="ground_truth").assign(responses=[["```python\nx = 1\n```"]] * 2)
     table.to_parquet(tmp_path / "responses.parquet")
     return tmp_path
@@ -81,7 +81,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.e2e
 def test_each_command_runs(folder: Path) -> None:
     """verl's engine is not installed with these tests: commands that start it say so."""
-    commands = [one for [one] in rows("commands")]
+    commands = [command for [command] in rows("commands")]
     assert len(commands) == 12
     for command in commands:
         program, *arguments = shlex.split(command)
@@ -101,7 +101,7 @@ def test_each_command_runs(folder: Path) -> None:
 
 
 def test_each_setting_is_a_key() -> None:
-    found = [one for row in rows("settings") for one in row if "=" in one]
-    assert len(found) == 10
-    config = load_config(None, found)
+    keys = [text for row in rows("settings") for text in row if "=" in text]
+    assert len(keys) == 10
+    config = load_config(None, keys)
     assert (config.output.cases, config.wandb.project) == ("all", "rlvr_coding_model")

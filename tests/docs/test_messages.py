@@ -19,11 +19,11 @@ def quoted(markdown: str) -> list[str]:
 @cache
 def templates() -> tuple[str, ...]:
     """All strings of the code, with gaps for interpolated values, the compose file and Redis'."""
-    found = [(ROOT / path).read_text() for path in ("docker-compose.yml", "configs/redis/start.sh")]
+    texts = [(ROOT / path).read_text() for path in ("docker-compose.yml", "configs/redis/start.sh")]
     for folder in ("services", "shared"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            found += _strings(ast.parse(path.read_text(encoding="utf-8")))
-    return tuple(found)
+            texts += _strings(ast.parse(path.read_text(encoding="utf-8")))
+    return tuple(texts)
 
 
 def _strings(tree: ast.AST) -> Iterator[str]:

@@ -36,8 +36,8 @@ def pinned() -> set[tuple[str, str]]:
 
 def references(file: Path) -> list[str]:
     """Images that a file names, with the defaults of variables."""
-    found = _REFERENCE.finditer(file.read_text(encoding="utf-8"))
-    names = [match["image"] or match["base"] or match["default"] for match in found]
+    matches = _REFERENCE.finditer(file.read_text(encoding="utf-8"))
+    names = [match["image"] or match["base"] or match["default"] for match in matches]
     return [_VARIABLE.sub(r"\1", name) for name in names]
 
 

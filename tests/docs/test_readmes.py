@@ -11,7 +11,7 @@ _MISSING = Section(0, "(no heading)")
 def differences(english: str, chinese: str) -> list[str]:
     """Differences that are independent of the language, section by section."""
     pairs = zip_longest(sections(english), sections(chinese), fillvalue=_MISSING)
-    return [found for ours, theirs in pairs for found in _of_section(ours, theirs)]
+    return [difference for ours, theirs in pairs for difference in _of_section(ours, theirs)]
 
 
 def _of_section(ours: Section, theirs: Section) -> list[str]:

@@ -35,22 +35,22 @@ def steps(workflow: Mapping[Any, Any]) -> Iterator[dict[str, Any]]:
 def missing_commands(command: str) -> list[str]:
     """Make targets and scripts that a step calls and that do not exist."""
     targets = _TARGET.findall((ROOT / "Makefile").read_text())
-    found = []
+    missing = []
     for line in command.splitlines():
         first, *rest = shlex.split(line, comments=True) or [""]
         if first == "make":
-            found += [word for word in rest if "=" not in word and word not in targets]
+            missing += [word for word in rest if "=" not in word and word not in targets]
         elif (
             first and first not in _PROVIDED_BY_THE_RUNNER and not os.access(ROOT / first, os.X_OK)
         ):
-            found.append(first)
-    return found
+            missing.append(first)
+    return missing
 
 
 def built(name: str) -> dict[str, tuple[str, str | None]]:
     """Dockerfile and target of each image that the job ``image`` of a workflow builds."""
     matrix = load(name)["jobs"]["image"]["strategy"]["matrix"]["include"]
-    return {one["image"]: (one["file"], one.get("target")) for one in matrix}
+    return {image["image"]: (image["file"], image.get("target")) for image in matrix}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

@@ -109,9 +109,9 @@ def unjudged_rewards(stack: Stack) -> Iterator[None]:
 
 @fault("RewardHacking", made="240 programs that end their process at once")
 def hacking_rewards(stack: Stack) -> Iterator[None]:
-    (one,) = _items(1, "hacking")
+    (item,) = _items(1, "hacking")
     programs = (f"```python\nimport os\nos._exit({number})\n```" for number in range(240))
-    stack.post("/v1/score", {"items": [one | {"completion": text} for text in programs]})
+    stack.post("/v1/score", {"items": [item | {"completion": text} for text in programs]})
     yield
     yield
 
@@ -182,11 +182,11 @@ def _items(number: int, mark: str) -> list[dict[str, str]]:
     chosen = demo_completions()[:number]
     return [
         {
-            "dataset": one["dataset"],
-            "problem_id": one["problem_id"],
-            "completion": f"{one['completion']}\n<!-- {mark} -->",
+            "dataset": answer["dataset"],
+            "problem_id": answer["problem_id"],
+            "completion": f"{answer['completion']}\n<!-- {mark} -->",
         }
-        for one in chosen
+        for answer in chosen
     ]
 
 

@@ -21,12 +21,12 @@ def compressed(text: str, factor: int = FACTOR) -> str:
     ``…_interval`` becomes one second. All else stays as it is.
     """
     text = _INTERVAL.sub(r"\g<1>1s", text)
-    text = _DURATION.sub(lambda found: f"{found[1]}{_milliseconds(found, factor)}ms", text)
-    return _THRESHOLD.sub(lambda found: f"{found[1]}{int(found[2]) / factor:g}", text)
+    text = _DURATION.sub(lambda match: f"{match[1]}{_milliseconds(match, factor)}ms", text)
+    return _THRESHOLD.sub(lambda match: f"{match[1]}{int(match[2]) / factor:g}", text)
 
 
-def _milliseconds(found: re.Match[str], factor: int) -> int:
-    return int(found[2]) * _UNITS[found[3]] * 1000 // factor
+def _milliseconds(match: re.Match[str], factor: int) -> int:
+    return int(match[2]) * _UNITS[match[3]] * 1000 // factor
 
 
 class Prometheus:
@@ -48,8 +48,8 @@ class Prometheus:
 
     def targets(self) -> list[tuple[str, str]]:
         """Job and health of each target, sorted."""
-        found = self.ask("targets?state=active")["activeTargets"]
-        return sorted((target["labels"]["job"], target["health"]) for target in found)
+        targets = self.ask("targets?state=active")["activeTargets"]
+        return sorted((target["labels"]["job"], target["health"]) for target in targets)
 
     def rules(self) -> dict[str, dict[str, Any]]:
         groups = self.ask("rules")["groups"]

@@ -107,8 +107,8 @@ class Stack:
         self.generator = Service("generator", folder, **replay)
         self.reward = Service("reward", folder, **self._url, **reward)
         self.services = {
-            one.name: one
-            for one in (self.sandbox, self.judge, self.aggregator, self.generator, self.reward)
+            service.name: service
+            for service in (self.sandbox, self.judge, self.aggregator, self.generator, self.reward)
         }
         self._prometheus: subprocess.Popen[bytes] | None = None
         self._runs = 0
@@ -141,10 +141,10 @@ class Stack:
                 ],
                 stderr=log,
             )
-        found = Prometheus(str(port))
-        until("Prometheus answers", found.answers)
-        until("targets are up", lambda: {health for _, health in found.targets()} == {"up"})
-        return found
+        prometheus = Prometheus(str(port))
+        until("Prometheus answers", prometheus.answers)
+        until("targets are up", lambda: {health for _, health in prometheus.targets()} == {"up"})
+        return prometheus
 
     def stop(self) -> None:
         if self._prometheus is not None:

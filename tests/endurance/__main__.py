@@ -161,7 +161,7 @@ class Run:
                     with suppress(RedisError):
                         await asyncio.to_thread(redis.client_kill_filter, _type="normal")
                     continue
-                chosen = [one for one in processes(name, command) if one.pid != spared]
+                chosen = [process for process in processes(name, command) if process.pid != spared]
                 if chosen:
                     victim = self._random.choice(chosen)
                     group.create_task(_strike(victim, kind, self._random.choice(_FREEZES)))

@@ -42,24 +42,24 @@ class Answer:
 
 def answers() -> list[Answer]:
     """All answers, the demo's before the hostile ones."""
-    found = _demo()
+    chosen = _demo()
     for name in _HOSTILE:
         hostile = ANSWERS[name]
         completion = f"```python\n{hostile.code}\n```"
         allowed = frozenset(status.value for status in hostile.verdicts)
-        found.append(Answer(f"hostile/{name}", completion, _INLINE, allowed=allowed, weight=_RARE))
-    return found
+        chosen.append(Answer(f"hostile/{name}", completion, _INLINE, allowed=allowed, weight=_RARE))
+    return chosen
 
 
 def _demo() -> list[Answer]:
     references = {
-        (one.dataset, one.problem_id): reference_of(one).text
-        for one in read_datasets([str(DEMO / "data")])
+        (problem.dataset, problem.problem_id): reference_of(problem).text
+        for problem in read_datasets([str(DEMO / "data")])
     }
-    found = []
+    demo = []
     for line in (DEMO / "completions.jsonl").read_text().splitlines():
         row = json.loads(line)
         named = row["dataset"], row["problem_id"]
         weight = _RARE if row["expected_status"] == "timeout" else 1.0
-        found.append(Answer(named[1], row["completion"], references[named], named, weight=weight))
-    return found
+        demo.append(Answer(named[1], row["completion"], references[named], named, weight=weight))
+    return demo

@@ -13,12 +13,12 @@ def processes(name: str, command: int) -> list[psutil.Process]:
     """Processes of a name in the stack of a command, by process id."""
     if name != "reward":
         return victims(name, command)
-    found = []
+    services = []
     for process in children_of(command):
         with suppress(psutil.Error):
             if "services.reward" in " ".join(process.cmdline()):
-                found.append(process)
-    return found
+                services.append(process)
+    return services
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ def redis_url(command: int) -> str:
     """
     first = victims("judge", command)[0]
     first.kill()
-    found: list[str] = []
+    urls: list[str] = []
 
     def told() -> bool:
         for judge in victims("judge", command):
             with suppress(psutil.Error):
-                found.extend(filter(None, [judge.environ().get("REDIS_URL")]))
-        return bool(found)
+                urls.extend(filter(None, [judge.environ().get("REDIS_URL")]))
+        return bool(urls)
 
     plumb.wait_for(told, "a judge that was started again")
-    return found[0]
+    return urls[0]

@@ -68,11 +68,11 @@ class Traffic:
         expected: Status and score of each answer, and what each program prints.
     """
 
-    def __init__(self, url: str, answers: Sequence[Answer], random: Random, found: Found) -> None:
+    def __init__(self, url: str, answers: Sequence[Answer], random: Random, report: Found) -> None:
         self.tally = Tally()
         self.expected: dict[str, object] = {}
-        self._url, self._answers, self._random, self._found = url, answers, random, found
-        self._weights = [one.weight for one in answers]
+        self._url, self._answers, self._random, self._found = url, answers, random, report
+        self._weights = [answer.weight for answer in answers]
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "Traffic":
@@ -101,7 +101,7 @@ class Traffic:
                         await asyncio.sleep(error.wait)
 
         await asyncio.gather(
-            *(learn(one.name, "/v1/score", self._item(one)) for one in self._answers),
+            *(learn(answer.name, "/v1/score", self._item(answer)) for answer in self._answers),
             *(learn(name, "/v1/run", _program_body(name)) for name in _PROGRAMS),
         )
         for answer in self._answers:
@@ -158,7 +158,7 @@ class Traffic:
 
     async def _batch(self, draw: Random) -> None:
         asked = [self._drawn(draw) for _ in range(draw.randint(1, 6))]
-        items = [self._item(one, draw) for one in asked]
+        items = [self._item(answer, draw) for answer in asked]
         results = (await self._post("/v1/score", {"items": items, "deadline": DEADLINE}))["results"]
         for answer, result in zip(asked, results, strict=True):
             if result["judged"]:
@@ -196,12 +196,12 @@ class Traffic:
         async with self._client.post(self._url + path, json=body) as response:
             text = await response.read()
         try:
-            found = json.loads(text)
+            document = json.loads(text)
         except ValueError:
             raise WrongError(f"{response.status} without JSON: {text[:200]!r}") from None
         if response.status == 200:
-            return found
-        reason = found.get("error") if isinstance(found, dict) else None
+            return document
+        reason = document.get("error") if isinstance(document, dict) else None
         if not isinstance(reason, str) or not reason:
             raise WrongError(f"{response.status} without a reason: {text[:200]!r}")
         if response.status not in _RETRYABLE:

@@ -38,8 +38,8 @@ class Pod:
 
     @property
     def ports(self) -> dict[str, int]:
-        found = (port for c in self.containers for port in c.get("ports", []))
-        return {port["name"]: port["containerPort"] for port in found}
+        ports = (port for c in self.containers for port in c.get("ports", []))
+        return {port["name"]: port["containerPort"] for port in ports}
 
     def matches(self, selector: Mapping[str, Any]) -> bool:
         return selects(selector, self.labels)
@@ -98,5 +98,5 @@ def defects(
     clusters: Mapping[str, Cluster], check: Callable[[Cluster], Iterator[str]]
 ) -> dict[str, list[str]]:
     """The findings of a check by target, without the targets that have none."""
-    found = {name: list(check(cluster)) for name, cluster in clusters.items()}
-    return {name: lines for name, lines in found.items() if lines}
+    findings = {name: list(check(cluster)) for name, cluster in clusters.items()}
+    return {name: lines for name, lines in findings.items() if lines}

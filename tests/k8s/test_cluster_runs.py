@@ -54,8 +54,8 @@ def recordings() -> tuple[str, dict[str, str]]:
 def judged(job: str) -> int:
     """Verdicts that the last line of a run's log tells of; 0 before the pod has started."""
     command = ["kubectl", "-n", "plumbline", "logs", f"job/{job}", "--tail=1"]
-    told = subprocess.run(command, text=True, capture_output=True, check=False).stdout
-    return sum(map(int, re.findall(r"judged (\d+)/", told)))
+    printed = subprocess.run(command, text=True, capture_output=True, check=False).stdout
+    return sum(map(int, re.findall(r"judged (\d+)/", printed)))
 
 
 def wait_for_progress(job: str, verdicts: int) -> None:
@@ -105,8 +105,8 @@ def test_verdicts_stay_when_pods_are_killed_and_replaced():
     kubectl("rollout", "restart", *WORKLOADS)
     assert "58 of 58 samples judged" in finished("beside")
     finished("thousand")
-    found = verdicts("thousand")
-    assert len({(one["problem_id"], one["sample_index"]) for one in found}) == len(found)
-    assert len(found) == len(expected) * SAMPLES
-    changed = [one for one in found if one["final_status"] != expected[one["problem_id"]]]
+    records = verdicts("thousand")
+    assert len({(v["problem_id"], v["sample_index"]) for v in records}) == len(records)
+    assert len(records) == len(expected) * SAMPLES
+    changed = [v for v in records if v["final_status"] != expected[v["problem_id"]]]
     assert changed == []

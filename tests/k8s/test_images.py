@@ -23,7 +23,7 @@ def composed() -> set[str]:
     """The images of the Compose files with the defaults of their variables."""
     files = (COMPOSE, COMPOSE.with_name("docker-compose.gpu.yml"))
     documents = [yaml.safe_load(file.read_text())["services"] for file in files]
-    texts = [one["image"] for services in documents for one in services.values()]
+    texts = [service["image"] for services in documents for service in services.values()]
     named = {re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text) for text in texts}
     return {name.removeprefix("localhost/") for name in named}
 
@@ -43,9 +43,9 @@ def test_every_image_has_a_version(clusters: dict[str, Cluster]):
 
 @pytest.mark.skipif(not COMPOSE.exists(), reason="there is no docker-compose.yml")
 def test_images_are_those_of_the_compose_file(clusters: dict[str, Cluster]):
-    known = composed()  # which has no page of its own
+    theirs = composed()  # which has no page of its own
     ours = {
         name: {image for image in images(cluster) if not image.startswith("nginxinc/")}
         for name, cluster in clusters.items()
     }
-    assert {name: found - known for name, found in ours.items() if found - known} == {}
+    assert {name: own - theirs for name, own in ours.items() if own - theirs} == {}

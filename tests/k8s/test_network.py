@@ -32,15 +32,15 @@ WANTED = {
 
 def _sides(cluster: Cluster, pod: Pod, direction: str) -> set[tuple[str, int | None]] | None:
     """Who is let in or out, by component or namespace, with the port; None: no policy at all."""
-    found: set[tuple[str, int | None]] = set()
+    sides: set[tuple[str, int | None]] = set()
     policies = [p for p in cluster.of("NetworkPolicy") if pod.matches(p["spec"]["podSelector"])]
     policies = [p for p in policies if direction in p["spec"]["policyTypes"]]
     for policy in policies:
         for rule in policy["spec"].get(direction.lower(), []):
             peers = rule.get("to" if direction == "Egress" else "from", [{}])
             ports = [port["port"] for port in rule.get("ports", [{"port": None}])]
-            found |= {(_peer(peer), port) for peer in peers for port in ports}
-    return found if policies else None
+            sides |= {(_peer(peer), port) for peer in peers for port in ports}
+    return sides if policies else None
 
 
 def _peer(peer: dict) -> str:
@@ -59,14 +59,14 @@ def reachable(cluster: Cluster) -> set[tuple[str, str, int | None]]:
     ins = {pod.component: _sides(cluster, pod, "Ingress") for pod in cluster.pods}
     if None in outs.values() or None in ins.values():
         return {("anybody", "anybody", None)}
-    found = set()
+    connections = set()
     for source, allowed in outs.items():
         for to, port in allowed or ():
             if to in (INTERNET, "anybody") or (source, port) in (ins.get(to) or ()):
-                found.add((source, to, port))
+                connections.add((source, to, port))
     for to, allowed in ins.items():
-        found |= {(who, to, port) for who, port in allowed or () if who not in outs}
-    return found
+        connections |= {(who, to, port) for who, port in allowed or () if who not in outs}
+    return connections
 
 
 def test_only_what_must_be_reaches_one_another(everything: Cluster):

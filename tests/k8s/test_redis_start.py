@@ -24,7 +24,7 @@ FOLDERS = ("/run/secrets/redis", "/run/redis", "/etc/redis", "/etc/plumbline/red
 def mounted(cluster: Cluster, name: str) -> dict[str, str]:
     """The files of the ConfigMap that the pod mounts as this volume."""
     volumes = cluster.pod("redis").spec["volumes"]
-    (source,) = (one["configMap"]["name"] for one in volumes if one["name"] == name)
+    (source,) = (volume["configMap"]["name"] for volume in volumes if volume["name"] == name)
     return dict(cluster.one("ConfigMap", source)["data"])
 
 

@@ -26,8 +26,8 @@ def unserved(cluster: Cluster) -> Iterator[str]:
 def unknown_variables(cluster: Cluster) -> Iterator[str]:
     for pod in cluster.pods:
         for container in pod.containers:
-            known = services.known_variables(image_of(container))
-            for name in env_of(container).keys() - known:
+            variables = services.known_variables(image_of(container))
+            for name in env_of(container).keys() - variables:
                 yield f"{pod.name}: {container['name']} knows no {name}"
 
 

@@ -48,9 +48,9 @@ def test_kubernetes_schemas_find_an_unknown_field(everything: Cluster):
     assert findings(everything, "builtin") == []
     everything.one("Deployment", "judge")["spec"]["template"]["spec"]["terminationGrace"] = 1
     everything.one("Deployment", "aggregator")["spec"]["replicas"] = "one"
-    found = findings(everything, "builtin")
-    assert sum("Deployment/judge" in line and "terminationGrace" in line for line in found) == 2
-    assert sum("Deployment/aggregator" in line for line in found) == 2
+    lines = findings(everything, "builtin")
+    assert sum("Deployment/judge" in line and "terminationGrace" in line for line in lines) == 2
+    assert sum("Deployment/aggregator" in line for line in lines) == 2
 
 
 @with_tools
@@ -63,9 +63,9 @@ def test_policy_finds_what_no_exception_covers(everything: Cluster):
     assert findings(everything, "policy") == []
     everything.pod("judge").spec["containers"][0]["securityContext"]["privileged"] = True
     everything.pod("judge").spec["securityContext"].pop("runAsUser")
-    found = findings(everything, "policy")
-    assert any("CKV_K8S_16" in line for line in found)
-    assert all("Deployment.judge" in line for line in found)
+    lines = findings(everything, "policy")
+    assert any("CKV_K8S_16" in line for line in lines)
+    assert all("Deployment.judge" in line for line in lines)
 
 
 @pytest.mark.parametrize("damage", [{"reason": "because"}, {"unknown": 1}])

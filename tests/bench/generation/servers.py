@@ -107,12 +107,12 @@ def serving(side: str, config: Config, folder: Path) -> Iterator[Server]:
             preexec_fn=die_with_parent(signal.SIGTERM),
         )
     try:
-        while (found := ready()) is None:
+        while (served := ready()) is None:
             if (code := process.poll()) is not None:
                 end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
                 raise ServerError(f"{side} ended with exit code {code}; its log ends:\n{end}")
             time.sleep(0.1)
-        url, replicas = found
+        url, replicas = served
         model = model_of(url)
         _first_token(url, model)
         yield Server(side, [url], model, replicas, time.monotonic() - began, process.pid)
@@ -188,9 +188,9 @@ def _generator(config: Config, folder: Path) -> _Start:
             return None
         url = f"http://127.0.0.1:{port_file.read_text().strip()}"
         replicas = (_try(f"{url}/readyz") or {}).get("replicas", [])
-        if not replicas or any(one["state"] != "healthy" for one in replicas):
+        if not replicas or any(replica["state"] != "healthy" for replica in replicas):
             return None
-        return url, [one["url"] for one in replicas]
+        return url, [replica["url"] for replica in replicas]
 
     return [sys.executable, "-m", "services.generator"], variables, ready
 

@@ -21,8 +21,8 @@ def write(file: Path, *composed: str) -> None:
     replaced = {}
     for name in composed or ("docker-compose.yml",):
         services = yaml.safe_load((_ROOT / name).read_text())["services"]
-        found = {name: _replaced(service) for name, service in services.items()}
-        replaced |= {name: one for name, one in found.items() if one or name not in replaced}
+        overrides = {name: _replaced(service) for name, service in services.items()}
+        replaced |= {name: new for name, new in overrides.items() if new or name not in replaced}
     file.write_text(yaml.safe_dump({"services": replaced}))
 
 

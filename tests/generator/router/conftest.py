@@ -52,8 +52,8 @@ class Service:
 
     async def state(self) -> dict[str, Any]:
         async with self.get("/readyz", headers=authorization(self._token)) as response:
-            found: dict[str, Any] = await response.json()
-            return found
+            state: dict[str, Any] = await response.json()
+            return state
 
     async def states(self) -> list[str]:
         return [replica["state"] for replica in (await self.state())["replicas"]]

@@ -24,8 +24,8 @@ class Received:
 
     @property
     def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.body)
-        return found
+        document: dict[str, Any] = json.loads(self.body)
+        return document
 
     @property
     def request_id(self) -> str:

@@ -79,8 +79,8 @@ def test_a_burst_is_balanced_to_within_one_request(engines: int, burst: int) -> 
         by_rank.update([(await b.acquire()).rank for _ in range(burst)])
         return list(by_rank.values())
 
-    found = asyncio.run(loads())
-    assert max(found) - min(found) <= 1
+    counts = asyncio.run(loads())
+    assert max(counts) - min(counts) <= 1
 
 
 @given(

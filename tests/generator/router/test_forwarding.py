@@ -80,9 +80,9 @@ async def test_unusable_request_id_is_replaced(
     service = await start()
     async with service.post(headers={"X-Request-Id": name}) as response:
         assert response.status == 200
-        given = response.headers["X-Request-Id"]
-    assert given != name
-    assert given == factory.engine(0).received[0].request_id
+        request_id = response.headers["X-Request-Id"]
+    assert request_id != name
+    assert request_id == factory.engine(0).received[0].request_id
 
 
 async def test_the_routers_token_does_not_go_to_the_engine(

@@ -125,7 +125,7 @@ async def test_a_replica_that_ended_is_ejected_without_a_probe(
     asking = [asyncio.create_task(service.ask()) for _ in range(4)]
     await dead.has_received(2)
     factory.replicas[0, 0].end.set()
-    assert sorted([(await one)[0] for one in asking]) == [200, 200, 502, 502]
+    assert sorted([(await request)[0] for request in asking]) == [200, 200, 502, 502]
     await service.are("healthy", "healthy")
     assert (dead.probes, factory.replicas[0, 0].stops) == (probes, 1)
     assert (await service.state())["replicas"][0]["error"] == "its process has ended"

@@ -19,15 +19,15 @@ from services.generator.backends.verl.self_check import KNOWN_TEXT, ScoredTokens
 def score(model: Any, ids: Sequence[int]) -> ScoredTokens:
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0, :-1].float()
-    found = torch.log_softmax(logits, -1).gather(1, torch.tensor(ids[1:])[:, None])
-    return ScoredTokens(ids, [None, *found[:, 0].tolist()])
+    logprobs = torch.log_softmax(logits, -1).gather(1, torch.tensor(ids[1:])[:, None])
+    return ScoredTokens(ids, [None, *logprobs[:, 0].tolist()])
 
 
 def report(name: str, model: Any, ids: Sequence[int]) -> None:
     model.eval()
     shuffled = [*ids[:1], *Random(0).sample(list(ids[1:]), len(ids) - 1)]
-    found = compare(score(model, ids), score(model, shuffled), model.config.vocab_size)
-    print(json.dumps({"name": name, "facts": found.model_dump()}), flush=True)
+    facts = compare(score(model, ids), score(model, shuffled), model.config.vocab_size)
+    print(json.dumps({"name": name, "facts": facts.model_dump()}), flush=True)
 
 
 def random_configs(width: int, depth: int, vocabulary: int) -> Iterator[tuple[str, Any]]:

@@ -98,14 +98,14 @@ def test_an_engine_that_has_ended(start: Start, tag: str, reaped: bool) -> None:
     for process in processes:
         assert process.stdout is not None
         process.stdout.readline()
-    found = cleanup.engine_processes(tag)
-    assert found.keys() == {engine.pid, worker.pid}
-    assert cleanup.ended(found) == []
+    engines = cleanup.engine_processes(tag)
+    assert engines.keys() == {engine.pid, worker.pid}
+    assert cleanup.ended(engines) == []
     engine.kill()
     if reaped:
         engine.wait()
     else:
         os.waitid(os.P_PID, engine.pid, os.WEXITED | os.WNOWAIT)
-    assert cleanup.ended(found) == [engine.pid]
+    assert cleanup.ended(engines) == [engine.pid]
     # Another process may get the same number.
     assert cleanup.ended({worker.pid: "1"}) == [worker.pid]

@@ -104,8 +104,8 @@ def test_determinism_is_an_option_of_sglang_and_a_variable_of_vllm() -> None:
 
 def test_sglang_gets_what_verl_derives_for_vllm_only() -> None:
     lengths = [f"{ROLLOUT}prompt_length=300", f"{ROLLOUT}response_length=200"]
-    found = sglang_options(*lengths, f"{ROLLOUT}max_num_batched_tokens=2048", rank=3)
-    assert found == {
+    options = sglang_options(*lengths, f"{ROLLOUT}max_num_batched_tokens=2048", rank=3)
+    assert options == {
         "context_length": 500,
         "sampling_defaults": "openai",
         "random_seed": 45,
@@ -129,27 +129,27 @@ def test_sglang_gets_what_verl_derives_for_vllm_only() -> None:
 
 def test_sglang_has_the_options_that_it_gets() -> None:
     """The fields of SGLang's own ``ServerArgs``, in the release that verl 0.9.1 names."""
-    known = json.loads(SERVER_ARGS.read_text())["fields"]
+    fields = json.loads(SERVER_ARGS.read_text())["fields"]
     template = "generation.verl.chat_template=/t.jinja"
     types = {bool: ("bool",), int: ("int", "Optional[int]"), str: ("str", "Optional[str]")}
     for name, value in sglang_options("generation.deterministic=true", template).items():
-        assert known[name] in types[type(value)], name
+        assert fields[name] in types[type(value)], name
 
 
 def test_an_option_that_sglang_does_not_have() -> None:
-    known = json.loads(SERVER_ARGS.read_text())["fields"]
-    given = f"{ROLLOUT}engine_kwargs.sglang={{attention_backend: triton, mem_fraction: 0.5}}"
+    fields = json.loads(SERVER_ARGS.read_text())["fields"]
+    option = f"{ROLLOUT}engine_kwargs.sglang={{attention_backend: triton, mem_fraction: 0.5}}"
     with pytest.raises(ConfigError, match="no option 'mem_fraction'; did you mean mem_fraction_st"):
-        check_sglang(load_config(None, [given]), known)
-    check_sglang(load_config(None, [given.replace("mem_fraction", "mem_fraction_static")]), known)
+        check_sglang(load_config(None, [option]), fields)
+    check_sglang(load_config(None, [option.replace("mem_fraction", "mem_fraction_static")]), fields)
 
 
 def test_what_the_user_has_set_wins_where_it_decides_no_number() -> None:
-    given = {"NCCL_DEBUG": "INFO", "VLLM_HOST_IP": "0.0.0.0", "VLLM_BATCH_INVARIANT": "0"}
-    found = child_environment(load_config(None, ["generation.deterministic=true"]), given)
-    assert found["NCCL_DEBUG"] == "INFO"
-    assert found["VLLM_HOST_IP"] == "127.0.0.1"
-    assert found["VLLM_BATCH_INVARIANT"] == "1"
+    environment = {"NCCL_DEBUG": "INFO", "VLLM_HOST_IP": "0.0.0.0", "VLLM_BATCH_INVARIANT": "0"}
+    variables = child_environment(load_config(None, ["generation.deterministic=true"]), environment)
+    assert variables["NCCL_DEBUG"] == "INFO"
+    assert variables["VLLM_HOST_IP"] == "127.0.0.1"
+    assert variables["VLLM_BATCH_INVARIANT"] == "1"
 
 
 def test_engines_have_the_configs_variables_but_for_what_is_fixed() -> None:

@@ -31,10 +31,10 @@ def refusal(folder: Path | str, *overrides: str) -> str:
 
 
 def test_a_usable_model(make_model: MakeModel) -> None:
-    found = read_model_folder(make_model())
-    assert (found.architecture, found.vocabulary, found.context) == ("Qwen2ForCausalLM", 1000, 1024)
-    assert found.has_chat_template
-    assert check(configured(found.path)) == 1
+    model = read_model_folder(make_model())
+    assert (model.architecture, model.vocabulary, model.context) == ("Qwen2ForCausalLM", 1000, 1024)
+    assert model.has_chat_template
+    assert check(configured(model.path)) == 1
 
 
 def test_a_name_on_the_hub_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,18 +145,18 @@ def test_a_chat_template_in_a_file_of_its_own(make_model: MakeModel, name: str) 
 
 
 def test_a_chat_template_that_is_given(make_model: MakeModel, tmp_path: Path) -> None:
-    folder, given = make_model(template=None), tmp_path / "chat.jinja"
-    assert "no file" in refusal(folder, f"generation.verl.chat_template={given}")
-    given.write_text("{{ messages }}")
-    assert check(configured(folder, f"generation.verl.chat_template={given}")) == 1
+    folder, file = make_model(template=None), tmp_path / "chat.jinja"
+    assert "no file" in refusal(folder, f"generation.verl.chat_template={file}")
+    file.write_text("{{ messages }}")
+    assert check(configured(folder, f"generation.verl.chat_template={file}")) == 1
 
 
 def test_a_chat_template_that_sglang_would_read_as_json(
     make_model: MakeModel, tmp_path: Path
 ) -> None:
-    given = tmp_path / "chat.txt"
-    given.write_text("{{ messages }}")
-    folder, template = make_model(), f"generation.verl.chat_template={given}"
+    file = tmp_path / "chat.txt"
+    file.write_text("{{ messages }}")
+    folder, template = make_model(), f"generation.verl.chat_template={file}"
     assert check(configured(folder, template)) == 1
     said = refusal(folder, template, "actor_rollout_ref.rollout.name=sglang")
     assert "only from a file named *.jinja" in said
@@ -192,8 +192,8 @@ def test_prompt_and_response_have_to_fit(
 
 
 def test_cpus_have_no_deterministic_kernels(make_model: MakeModel) -> None:
-    given = ("generation.verl.cpu_engine=true", "generation.deterministic=true")
-    assert "for GPUs only" in refusal(make_model(), *given)
+    settings = ("generation.verl.cpu_engine=true", "generation.deterministic=true")
+    assert "for GPUs only" in refusal(make_model(), *settings)
 
 
 def checkpoint(folder: Path, model: Path, *, backend: str = "fsdp") -> Path:
@@ -217,9 +217,9 @@ def test_a_checkpoint_that_is_not_merged(
     tmp_path: Path, make_model: MakeModel, backend: str, part: str
 ) -> None:
     actor = checkpoint(tmp_path / "a b", make_model(), backend=backend)
-    given = actor.parent if part == ".." else actor / part
-    message = refusal(f"'{given}'")
-    assert f"{given} is a checkpoint of verl's training whose weights are not merged" in message
+    path = actor.parent if part == ".." else actor / part
+    message = refusal(f"'{path}'")
+    assert f"{path} is a checkpoint of verl's training whose weights are not merged" in message
     assert f"python -m verl.model_merger merge --backend {backend} --local_dir '{actor}'" in message
     assert f"--target_dir '{actor.parent / 'merged'}'" in message
 

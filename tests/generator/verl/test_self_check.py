@@ -64,18 +64,18 @@ class Engine:
     async def vllm(self, request: dict[str, Any]) -> web.Response:
         self.requests.append(request)
         ids, values = self._scored(request["prompt"])
-        found = [
+        logprobs = [
             None if v is None else {str(i): {"logprob": v, "rank": 3}}
             for i, v in zip(ids, values, strict=True)
         ]
-        choice = {"text": "", "prompt_token_ids": ids, "prompt_logprobs": found}
+        choice = {"text": "", "prompt_token_ids": ids, "prompt_logprobs": logprobs}
         return web.json_response({"choices": [choice]})
 
     async def sglang(self, request: dict[str, Any]) -> web.Response:
         self.requests.append(request)
         ids, values = self._scored(request.get("text", request.get("input_ids")))
-        found = [[v, i, None] for i, v in zip(ids, values, strict=True)]
-        return web.json_response({"text": "", "meta_info": {"input_token_logprobs": found}})
+        logprobs = [[v, i, None] for i, v in zip(ids, values, strict=True)]
+        return web.json_response({"text": "", "meta_info": {"input_token_logprobs": logprobs}})
 
     async def checked(self, engine: str = "vllm", context: int = CONTEXT) -> SelfCheckFacts:
         server = await serve(getattr(self, engine))
@@ -112,30 +112,30 @@ def favours_repetition(ids: Sequence[int]) -> list[float | None]:
 )
 async def test_what_looks_random(engine: str, scores: Scores, random: bool) -> None:
     stand_in = Engine(scores)
-    found = await stand_in.checked(engine)
-    assert found.looks_random is random
-    assert found.chance == pytest.approx(-math.log(VOCABULARY), abs=0.001)
+    checked = await stand_in.checked(engine)
+    assert checked.looks_random is random
+    assert checked.chance == pytest.approx(-math.log(VOCABULARY), abs=0.001)
     ordered, shuffled = stand_in.asked
     assert ordered == [FIRST, *map(ord, KNOWN_TEXT)]
     assert shuffled != ordered
     assert (shuffled[0], sorted(shuffled)) == (FIRST, sorted(ordered))
-    facts = found
+    facts = checked
     assert facts.looks_random is random
-    assert facts.tokens == found.tokens < len(ordered)  # repeated characters do not count
+    assert facts.tokens == checked.tokens < len(ordered)  # repeated characters do not count
 
 
 async def test_the_text_fits_into_a_small_context() -> None:
     stand_in = Engine(knows_order)
-    found = await stand_in.checked(context=400)
-    assert not found.looks_random
+    facts = await stand_in.checked(context=400)
+    assert not facts.looks_random
     assert max(map(len, stand_in.asked)) + 1 <= 400
 
 
 values = st.lists(st.floats(-1e4, 0), min_size=101, max_size=120)
 
 
-def scored(found: Sequence[float]) -> ScoredTokens:
-    return ScoredTokens(range(len(found) + 1), [None, *found])
+def scored(logprobs: Sequence[float]) -> ScoredTokens:
+    return ScoredTokens(range(len(logprobs) + 1), [None, *logprobs])
 
 
 @settings(max_examples=30)
@@ -143,12 +143,12 @@ def scored(found: Sequence[float]) -> ScoredTokens:
 def test_the_preference_is_the_share_of_comparisons_won(
     one: list[float], other: list[float]
 ) -> None:
-    found = compare(scored(one), scored(other), None)
+    facts = compare(scored(one), scored(other), None)
     wins = sum((a > b) + (a == b) / 2 for a in one for b in other)
-    assert found.order_preference == pytest.approx(wins / (len(one) * len(other)), abs=0.001)
+    assert facts.order_preference == pytest.approx(wins / (len(one) * len(other)), abs=0.001)
     back = compare(scored(other), scored(one), None)
-    assert found.order_preference + back.order_preference == pytest.approx(1, abs=0.002)
-    assert found.chance is None
+    assert facts.order_preference + back.order_preference == pytest.approx(1, abs=0.002)
+    assert facts.chance is None
 
 
 @pytest.mark.parametrize(
@@ -190,12 +190,12 @@ def test_every_random_model_is_found_and_the_trained_one_is_not(
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) > 40
-    accused = {one["name"] for one in found if one["facts"]["looks_random"]}
-    random = {one["name"] for one in found if one["name"] != "trained"}
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(reports) > 40
+    accused = {report["name"] for report in reports if report["facts"]["looks_random"]}
+    random = {report["name"] for report in reports if report["name"] != "trained"}
     assert accused == random
     # The threshold has room on both sides.
-    preference = {one["name"]: one["facts"]["order_preference"] for one in found}
+    preference = {report["name"]: report["facts"]["order_preference"] for report in reports}
     assert preference.pop("trained") > 0.7
     assert max(preference.values()) < 0.6

@@ -33,9 +33,9 @@ CONTEXT, VOCABULARY = 896, 2048
 def recorded(path: str, **request: object) -> list[dict[str, Any]]:
     """Exchanges whose request has these members."""
     return [
-        one
-        for one in EXCHANGES
-        if one["path"] == path and request.items() <= (one["request"] or {}).items()
+        exchange
+        for exchange in EXCHANGES
+        if exchange["path"] == path and request.items() <= (exchange["request"] or {}).items()
     ]
 
 
@@ -43,9 +43,9 @@ def recorded(path: str, **request: object) -> list[dict[str, Any]]:
 async def url() -> AsyncIterator[str]:
     async def answer(request: web.Request) -> web.Response:
         asked = await request.json() if request.can_read_body else None
-        for one in EXCHANGES:
-            if (one["path"], one["request"]) == (request.path, asked):
-                return web.json_response(one["answer"], status=one["status"])
+        for exchange in EXCHANGES:
+            if (exchange["path"], exchange["request"]) == (request.path, asked):
+                return web.json_response(exchange["answer"], status=exchange["status"])
         return web.Response(status=HTTPStatus.NOT_IMPLEMENTED, text="not a recorded request")
 
     app = web.Application()
@@ -57,10 +57,10 @@ async def url() -> AsyncIterator[str]:
 
 
 async def test_the_self_check_reads_prompt_log_probabilities(url: str) -> None:
-    found = await check_self(url, "sglang", VOCABULARY, CONTEXT)
-    assert found.tokens >= 100
-    assert not found.looks_random
-    assert -20 < found.mean_logprob < 0
+    facts = await check_self(url, "sglang", VOCABULARY, CONTEXT)
+    assert facts.tokens >= 100
+    assert not facts.looks_random
+    assert -20 < facts.mean_logprob < 0
 
 
 async def test_the_probe_gets_a_token(url: str) -> None:
@@ -74,37 +74,37 @@ async def test_the_probe_gets_a_token(url: str) -> None:
 
 
 def test_a_completion_with_its_tokens() -> None:
-    one = recorded(CHAT, max_tokens=8)[0]
-    body = json.dumps(one["answer"]).encode()
-    found = read_completion(one["status"], {}, body)
-    assert found.finish_reason == "length"
-    assert found.output_tokens == 8
+    exchange = recorded(CHAT, max_tokens=8)[0]
+    body = json.dumps(exchange["answer"]).encode()
+    completion = read_completion(exchange["status"], {}, body)
+    assert completion.finish_reason == "length"
+    assert completion.output_tokens == 8
     usage = find_usage(body)
-    assert usage == Usage(found.prompt_tokens or 0, 8)
-    assert found.completion
+    assert usage == Usage(completion.prompt_tokens or 0, 8)
+    assert completion.completion
 
 
 def test_a_stop_string_stays_in_the_answer() -> None:
-    (one,) = recorded(CHAT, stop=["\n"])
-    found = read_completion(one["status"], {}, json.dumps(one["answer"]).encode())
-    assert (found.finish_reason, found.completion[-1:]) == ("stop", "\n")
+    (exchange,) = recorded(CHAT, stop=["\n"])
+    completion = read_completion(exchange["status"], {}, json.dumps(exchange["answer"]).encode())
+    assert (completion.finish_reason, completion.completion[-1:]) == ("stop", "\n")
 
 
 def test_prompts_that_are_too_long_for_the_context_that_we_set() -> None:
-    refused = [one for one in EXCHANGES if one["status"] == HTTPStatus.BAD_REQUEST]
+    refused = [exchange for exchange in EXCHANGES if exchange["status"] == HTTPStatus.BAD_REQUEST]
     reasons = []
-    for one in refused:
+    for exchange in refused:
         with pytest.raises(RejectedError) as caught:
-            read_completion(one["status"], {}, json.dumps(one["answer"]).encode())
+            read_completion(exchange["status"], {}, json.dumps(exchange["answer"]).encode())
         reasons.append(str(caught.value).split(":")[0])
     # The first asks for more tokens than the context has, which is not the prompt's fault.
     assert reasons == ["http_400", "prompt_too_long", "prompt_too_long"]
 
 
 def test_the_token_counters() -> None:
-    (one,) = recorded("/metrics")
+    (exchange,) = recorded("/metrics")
     values = re.findall(
-        r"^sglang:(?:prompt|generation)_tokens_total\{.*\} (\S+)$", one["answer"], re.MULTILINE
+        r"^sglang:(?:prompt|generation)_tokens_total\{.*\} (\S+)$", exchange["answer"], re.MULTILINE
     )
     assert len(values) == 2
-    assert count_tokens(one["answer"]) == sum(map(float, values)) > 0
+    assert count_tokens(exchange["answer"]) == sum(map(float, values)) > 0

@@ -202,20 +202,20 @@ class VerlReplicaFactory:
         return VerlReplica(name, ready.url, child, tag, ready)
 
     async def _check(self, ready: ReplicaReady, rank: int) -> None:
-        found = None
+        facts = None
         rollout, model = self._config.actor_rollout_ref.rollout, ready.facts.model
         try:
-            found = await check_self(
+            facts = await check_self(
                 ready.url, ready.facts.engine, model.vocabulary, engine_config.context(rollout)
             )
         except ServiceError as error:
             # The router's health check decides whether the replica gets requests.
             log.warning("self-check failed", replica=rank, reason=str(error))
         else:
-            log.info("self-check", replica=rank, **found.model_dump())
-            if found.looks_random:
-                self._found_random(describe(found), rank)
-        self.facts = ready.facts.model_copy(update={"self_check": found})
+            log.info("self-check", replica=rank, **facts.model_dump())
+            if facts.looks_random:
+                self._found_random(describe(facts), rank)
+        self.facts = ready.facts.model_copy(update={"self_check": facts})
 
     def _found_random(self, reason: str, rank: int) -> None:
         if not self._config.generation.verl.allow_random_weights:

@@ -23,7 +23,7 @@ _ENGINE_TITLE = re.compile(rb"(?:VLLM|sglang)::")
 def tagged_processes(tag: str) -> list[int]:
     """Find the processes that have inherited the tag in their environment."""
     mark = f"{TAG}={tag}".encode()
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
@@ -31,19 +31,19 @@ def tagged_processes(tag: str) -> list[int]:
             except OSError:
                 continue  # another user's process, or it has exited
             if mark in environment:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def engine_processes(tag: str) -> dict[int, str]:
     """Find the engine's own processes: the start time of each, by process id."""
-    found = {}
+    start_times = {}
     for pid in tagged_processes(tag):
         with contextlib.suppress(OSError):
             title = Path(f"/proc/{pid}/cmdline").read_bytes()
             if _ENGINE_TITLE.match(title) and (began := _began(pid)):
-                found[pid] = began
-    return found
+                start_times[pid] = began
+    return start_times
 
 
 def ended(processes: Mapping[int, str]) -> list[int]:
@@ -70,26 +70,26 @@ def shared_memory(tag: str) -> list[str]:
             lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
             # By inode: a semaphore is mapped under a temporary name.
             mapped.update(int(line.split()[4]) for line in lines if "/dev/shm/" in line)
-    found = []
+    paths = []
     for entry in _SHM.iterdir():
         with contextlib.suppress(OSError):
             if _MULTIPROCESSING_NAMES.match(entry.name) and entry.stat().st_ino in mapped:
-                found.append(str(entry))
-    return sorted(found)
+                paths.append(str(entry))
+    return sorted(paths)
 
 
-def sweep(tag: str, known: Iterable[str] = ()) -> tuple[int, int]:
+def sweep(tag: str, recorded: Iterable[str] = ()) -> tuple[int, int]:
     """Kill all processes with the tag and remove their shared memory. Idempotent.
 
     Args:
         tag: The replica's tag.
-        known: More files to remove. The shared memory of a killed process can no longer be found,
+        recorded: More files to remove. The shared memory of a killed process can no longer be found,
             so callers record it beforehand.
 
     Returns:
         The number of processes killed and of files removed.
     """
-    files = {*known, *shared_memory(tag)}
+    files = {*recorded, *shared_memory(tag)}
     killed: set[int] = set()
     deadline = time.monotonic() + _KILL_SECONDS
     # Repeat: a process may have started others before it was killed.

@@ -44,33 +44,33 @@ def starts_own_cluster(config: Config) -> bool:
 
 def environment_variables(config: Config) -> dict[str, str]:
     """Environment variables for the replicas of this config."""
-    found = _ALWAYS | config.generation.verl.env_vars
+    variables = _ALWAYS | config.generation.verl.env_vars
     if starts_own_cluster(config):
-        found |= _LOCAL
+        variables |= _LOCAL
     if config.generation.verl.cpu_engine:
-        found |= _CPU
+        variables |= _CPU
         if shutil.which("g++") is None:
             # vLLM compiles a few functions even with compilation of the model disabled.
-            found["TORCH_COMPILE_DISABLE"] = "1"
+            variables["TORCH_COMPILE_DISABLE"] = "1"
     if config.generation.deterministic:
-        found["VLLM_BATCH_INVARIANT"] = "1"
-    return found
+        variables["VLLM_BATCH_INVARIANT"] = "1"
+    return variables
 
 
 def engine_variables(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
     """Variables to set through Ray; engines inherit the rest of the service's environment."""
-    given = child_environment(config, environment)
-    return {name: given[name] for name in environment_variables(config)}
+    variables = child_environment(config, environment)
+    return {name: variables[name] for name in environment_variables(config)}
 
 
 def child_environment(
     config: Config, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The environment of a child process; the user's values win unless they change results."""
-    given = dict(os.environ if environment is None else environment)
+    base = dict(os.environ if environment is None else environment)
     fixed = {"VLLM_BATCH_INVARIANT", *_LOCAL, *config.generation.verl.env_vars}
     ours = environment_variables(config)
-    kept = {name: value for name, value in given.items() if name not in fixed or name not in ours}
+    kept = {name: value for name, value in base.items() if name not in fixed or name not in ours}
     return {**ours, **kept}
 
 
@@ -89,8 +89,8 @@ def overrides(config: Config, rank: int = 0) -> dict[str, object]:
     values |= {f"actor_rollout_ref.model.{key}": value for key, value in model.model_dump().items()}
     # verl takes the chat template and the model's architecture from there.
     values["actor_rollout_ref.model.load_tokenizer"] = True
-    given = rollout.model_dump(exclude={"engine_kwargs"})
-    values |= {f"actor_rollout_ref.rollout.{key}": value for key, value in given.items()}
+    section = rollout.model_dump(exclude={"engine_kwargs"})
+    values |= {f"actor_rollout_ref.rollout.{key}": value for key, value in section.items()}
     values |= {
         "actor_rollout_ref.rollout.max_model_len": context(rollout),
         "actor_rollout_ref.rollout.skip_tokenizer_init": False,
@@ -144,7 +144,7 @@ def _sglang_options(config: Config, rank: int) -> dict[str, object]:
     return options
 
 
-def check_sglang(config: Config, known: Collection[str]) -> None:
+def check_sglang(config: Config, options: Collection[str]) -> None:
     """Refuse options that SGLang does not have.
 
     Args:
@@ -154,9 +154,9 @@ def check_sglang(config: Config, known: Collection[str]) -> None:
     Raises:
         ConfigError: An option has another name, or does not exist in this version.
     """
-    given = config.actor_rollout_ref.rollout.engine_kwargs.get("sglang", {})
-    for name in sorted(given.keys() - set(known)):
-        similar = get_close_matches(name, known, n=1)
+    chosen = config.actor_rollout_ref.rollout.engine_kwargs.get("sglang", {})
+    for name in sorted(chosen.keys() - set(options)):
+        similar = get_close_matches(name, options, n=1)
         hint = f"; did you mean {similar[0]}?" if similar else ""
         raise ConfigError(
             f"actor_rollout_ref.rollout.engine_kwargs.sglang: this SGLang has no option "

@@ -74,18 +74,18 @@ def on_nodes(replica: Any, function: Callable[..., Any], *args: object) -> list[
     """Run a function on each of the replica's machines; None for a machine where it failed."""
     import ray
 
-    return [_result(ray, call(one, function, *args)) for one in node_workers(replica)]
+    return [_result(ray, call(worker, function, *args)) for worker in node_workers(replica)]
 
 
 def node_workers(replica: Any) -> list[Any]:
     """One of verl's workers for each of the replica's machines; they are idle."""
     import ray
 
-    found = [
+    nodes = [
         call(worker, lambda: ray.get_runtime_context().get_node_id()) for worker in replica.workers
     ]
     first_of_node: dict[str, object] = {}
-    for worker, node in zip(replica.workers, found, strict=True):
+    for worker, node in zip(replica.workers, nodes, strict=True):
         if (name := _result(ray, node)) is not None:
             first_of_node.setdefault(name, worker)
     return list(first_of_node.values())
@@ -125,9 +125,9 @@ def _model(model: ModelFolder) -> ModelFacts:
 
 
 def _chat_template(config: Config, model: ModelFolder) -> str:
-    given = config.generation.verl.chat_template
-    if given:
-        return Path(given).read_text(encoding="utf-8")
+    template_file = config.generation.verl.chat_template
+    if template_file:
+        return Path(template_file).read_text(encoding="utf-8")
     from transformers import AutoTokenizer
 
     trust = config.actor_rollout_ref.model.trust_remote_code

@@ -63,7 +63,7 @@ def main() -> int:
     except _StopError:
         return 0
     except PlumblineError as error:
-        refused, unplaced = (isinstance(error, one) for one in (ConfigError, NoPlacementError))
+        refused, unplaced = (isinstance(error, kind) for kind in (ConfigError, NoPlacementError))
         events.send(Failed(reason=str(error), refused=refused, unplaced=unplaced))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - verl, engines and Ray may raise anything
@@ -141,7 +141,7 @@ class Host:
         from sglang.srt.parser.conversation import get_conv_template_by_model_path
         from sglang.srt.server_args import ServerArgs
 
-        engine_config.check_sglang(self._config, [one.name for one in fields(ServerArgs)])
+        engine_config.check_sglang(self._config, [option.name for option in fields(ServerArgs)])
         if self._config.generation.verl.chat_template:
             return
         # SGLang guesses from the folder's name, and would not use the model's own template.
@@ -283,10 +283,10 @@ class _Watch:
         import ray
 
         workers = facts.node_workers(replica)
-        engines = ray.get([facts.call(one, cleanup.engine_processes, tag) for one in workers])
+        engines = ray.get([facts.call(worker, cleanup.engine_processes, tag) for worker in workers])
         checks = [
             *(partial(facts.call, *of) for of in zip(workers, repeat(cleanup.ended), engines)),
-            *(partial(facts.call, one, list) for one in (*replica.workers, *replica.servers)),
+            *(partial(facts.call, actor, list) for actor in (*replica.workers, *replica.servers)),
         ]
         self._pending = {check(): check for check in checks}
         self._unavailable: dict[Callable[[], Any], float] = {}
@@ -298,10 +298,10 @@ class _Watch:
 
         # An engine that is busy answers late, which says nothing about its health.
         done, _ = ray.wait(list(self._pending), num_returns=len(self._pending), timeout=0)
-        for one in done:
-            check = self._pending.pop(one)
+        for result in done:
+            check = self._pending.pop(result)
             try:
-                if ended := ray.get(one):
+                if ended := ray.get(result):
                     return f"the engine's process {ended[0]} has ended"
                 self._unavailable.pop(check, None)
             except ActorUnavailableError as error:

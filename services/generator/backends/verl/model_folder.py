@@ -170,8 +170,8 @@ def _check_safetensors(file: Path) -> None:
 
 
 def _context(config: Mapping[str, object]) -> int | None:
-    given = (config.get(key) for key in _CONTEXT)
-    lengths = [length for length in given if isinstance(length, int)]
+    values = (config.get(key) for key in _CONTEXT)
+    lengths = [length for length in values if isinstance(length, int)]
     if not lengths:
         return None
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}

@@ -78,8 +78,8 @@ class ScoredTokens:
 
         Where the output layer shares the embeddings, even an untrained model finds these likely.
         """
-        given = zip(self.ids, self.ids[1:], self.logprobs[1:], strict=False)
-        return [value for before, now, value in given if value is not None and now != before]
+        scored = zip(self.ids, self.ids[1:], self.logprobs[1:], strict=False)
+        return [value for before, now, value in scored if value is not None and now != before]
 
 
 async def check_self(url: str, engine: str, vocabulary: int | None, context: int) -> SelfCheckFacts:
@@ -133,11 +133,11 @@ def compare(
     )
 
 
-def describe(found: SelfCheckFacts) -> str:
+def describe(facts: SelfCheckFacts) -> str:
     """Why a model looks random."""
     return (
         "it finds the tokens of a program hardly likelier in order than shuffled "
-        f"({found.order_preference:.2f} of comparisons, a trained model {_TRAINED} or more)"
+        f"({facts.order_preference:.2f} of comparisons, a trained model {_TRAINED} or more)"
     )
 
 
@@ -179,13 +179,13 @@ async def _sglang_scores(
 
 async def _get(session: aiohttp.ClientSession, url: str) -> Mapping[str, Any]:
     async with session.get(url) as response:
-        found: Mapping[str, Any] = await response.json()
-        return found
+        document: Mapping[str, Any] = await response.json()
+        return document
 
 
 async def _post(
     session: aiohttp.ClientSession, url: str, request: Mapping[str, object]
 ) -> Mapping[str, Any]:
     async with session.post(url, json=request) as response:
-        found: Mapping[str, Any] = await response.json()
-        return found
+        document: Mapping[str, Any] = await response.json()
+        return document
