@@ -9,7 +9,6 @@ it. A command under a shell's exit code 126 or 127 could not be executed.
 import asyncio
 import os
 import resource
-import secrets
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,7 @@ from services.sandbox.schemas import CommandResult, CommandStatus
 from services.sandbox.slots import EndReason, Order, Slot, environment
 from shared.harness import wire
 from shared.harness.cases.folders import write_all
-from shared.harness.function_case import MAX_REPORT
+from shared.harness.functions import MAX_REPORT
 from shared.harness.wire import CallResult, RunCasesRequest
 
 MIB = 1024 * 1024
@@ -137,15 +136,15 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
     """
     if request.language == "functions" and len(request.inputs) == 1:
         return await run_functions(request, slot)
-    key = secrets.token_bytes(32)
-    answer = request.code.encode()
-    spec = wire.encode_spec(key, request.language, request.limits, request.inputs).encode()
     order = Order(kind="cases", seconds=request.limits.call)
-    with memory_files("request", "results") as (call, results):
-        await _write(call, b"%d\n%b%b" % (len(answer), answer, spec))
-        report = await slot.run(order, [os.dup(fd) for fd in (call, results)])
-        records = await _read(results, wire.longest_results(request.limits))
-    result = wire.decode_results(records, key)
+    with memory_files("call", "inputs", "results") as files:
+        await _write(files[0], wire.encode_call(request))
+        await _write(files[1], "".join(request.inputs).encode())
+        report = await slot.run(order, [os.dup(fd) for fd in files])
+        records = await _read(files[2], wire.longest_results(request.limits))
+    result = wire.decode_results(records)
+    if report.status == -signal.SIGALRM and result.compiled is None:
+        result = CallResult("timeout", end="compile", compile_seconds=request.limits.compile)
     result.seconds = report.seconds
     return result
 

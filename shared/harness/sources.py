@@ -5,14 +5,10 @@ from importlib.resources import files
 
 # Modules in the order in which they are loaded there: each imports only those before it.
 _CASES = (
-    *("languages", "cases.folders", "cases.syscalls", "cases.processes"),
-    *("cases.records", "cases.streams", "cases.program", "cases.zygote", "cases.supervisor"),
-    "cases.entry",
+    *("languages", "cases.folders", "cases.syscalls", "cases.processes", "cases.records"),
+    *("cases.streams", "cases.supervisor", "cases.program", "cases.answer", "cases.entry"),
 )
-_FUNCTIONS = (
-    *("values", "function_server", "function_calls"),
-    *("function_tester", "function_case", "runs"),
-)
+_FUNCTIONS = ("values", "function_server", "function_calls", "function_tester", "functions")
 
 
 @cache

@@ -30,8 +30,7 @@ from shared.harness.languages import LANGUAGES
 
 # Version of ``/run_cases``, which both sides must have.
 RUN_CASES_VERSION = "6"
-RESULTS = "results"
-ANSWER = "answer"
+RESULTS, CALL = "results", "call"
 # The same value as in ``cases/supervisor.py``.
 STRETCH = 5.0
 
@@ -287,19 +286,19 @@ class RunCasesRequest(BaseModel):
 CALL_RESULT = TypeAdapter(CallResult)
 
 
-def encode_spec(key: bytes, language: str, limits: CaseLimits, inputs: Sequence[str]) -> str:
-    """Encode the specification of a run, the standard input of the harness."""
-    words = [
-        key.hex(),
-        language,
-        *(f"{x:.3f}" for x in (limits.cpu, limits.wall, limits.compile, limits.budget)),
-        *map(
-            str,
-            (limits.memory, limits.output, limits.processes, limits.timeouts, limits.results),
-        ),
-        *(str(len(text.encode())) for text in inputs),
-    ]
-    return " ".join(words) + "\n" + "".join(inputs)
+def encode_call(request: RunCasesRequest) -> bytes:
+    """Encode all of a call but its inputs, which the answer's processes must not know."""
+    answer, limits, inputs = request.code.encode(), request.limits, request.inputs
+    prelude = b""
+    if request.language == FUNCTIONS:
+        first: str = json.loads(inputs[0].partition("\n")[0])
+        prelude = first.encode("utf-8", "replace")
+    numbers = (limits.memory, limits.output, limits.processes, limits.timeouts, limits.results)
+    words = (
+        *(request.language, limits.cpu, limits.wall, limits.compile, limits.budget, *numbers),
+        *(len(answer), len(prelude), *(len(text.encode()) for text in inputs)),
+    )
+    return b"%s\n%s%s" % (" ".join(map(str, words)).encode(), answer, prelude)
 
 
 def longest_results(limits: CaseLimits) -> int:
@@ -307,42 +306,24 @@ def longest_results(limits: CaseLimits) -> int:
     return limits.results + limits.output + _RECORDS_SLACK
 
 
-def decode_results(data: bytes | bytearray, key: bytes) -> CallResult:
-    """Decode the records up to the first one with a wrong MAC."""
-    result = CallResult()
-    mac, position = b"", 0
-    while record := _next_record(data, position, key, mac):
-        words, out, err, mac, position = record
-        try:
-            _add_record(result, words, out, err)
-        except (ValueError, IndexError):
+def verified(data: bytes, key: bytes) -> bytes:
+    """Return the records in a results file; none if another process wrote it."""
+    mac, _, records = data.partition(b"\n")
+    digest = blake2b(records, key=key, digest_size=_MAC).hexdigest()
+    return records if hmac.compare_digest(digest.encode(), mac) else b""
+
+
+def decode_results(data: bytes) -> CallResult:
+    """Decode the records up to the first one that is cut off."""
+    result, start = CallResult(), 0
+    while (line_end := data.find(b"\n", start)) >= 0:
+        words = data[start:line_end].decode("ascii").split(" ")
+        middle = line_end + 1 + int(words[-2])
+        start = middle + int(words[-1]) + 1
+        if start > len(data):
             break
+        _add_record(result, words, data[line_end + 1 : middle], data[middle : start - 1])
     return result
-
-
-_Record = tuple[list[str], bytes, bytes, bytes, int]
-
-
-def _next_record(
-    data: bytes | bytearray, start: int, key: bytes, previous: bytes
-) -> _Record | None:
-    line_end = data.find(b"\n", start)
-    head, _, mac = data[start : max(start, line_end)].rpartition(b" ")
-    try:
-        words = head.decode("ascii").split(" ")
-        out_size, err_size = int(words[-2]), int(words[-1])
-    except (ValueError, IndexError):
-        return None
-    middle = line_end + 1 + out_size
-    end = middle + err_size
-    digest = blake2b(previous + head + b"\n", key=key, digest_size=_MAC)
-    with memoryview(data) as view:
-        out, err = bytes(view[line_end + 1 : middle]), bytes(view[middle:end])
-    digest.update(out)
-    digest.update(err)
-    if not hmac.compare_digest(digest.hexdigest().encode(), bytes(mac)):
-        return None
-    return words, out, err, digest.digest(), end + 1
 
 
 def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) -> None:

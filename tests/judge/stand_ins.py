@@ -1,14 +1,16 @@
 """Stand-ins for sandboxes with rare faults: hanging, dropped connections, no compiler."""
 
 import base64
+import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 from services.judge.harness.call import RunsCode, run_with_harness
 from services.judge.requests import Attempts, CommandResult, RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxClient
 from shared.harness import wire
-from shared.harness.cases.records import ResultsFile, RunSpec
+from shared.harness.cases.records import CallSpec
 from shared.harness.wire import CallResult, RunCasesRequest
 
 _SPIKE = """\
@@ -43,15 +45,18 @@ class Spiked(HarnessOnly):
     ) -> RunCodeResponse:
         self.calls.append(alone)
         if not alone:
-            program = base64.b64decode(request.files[wire.ANSWER]).decode()
-            crowded = base64.b64encode(f"{_SPIKE}\n{program}".encode()).decode()
-            request = replace(request, files={**request.files, wire.ANSWER: crowded})
+            head, _, program = base64.b64decode(request.files[wire.CALL]).partition(b"\n")
+            program = _SPIKE.encode() + b"\n" + program
+            words = head.split()
+            words[10] = b"%d" % len(program)
+            crowded = base64.b64encode(b" ".join(words) + b"\n" + program).decode()
+            request = replace(request, files={**request.files, wire.CALL: crowded})
         return await self.real.run_code(request, attempts, alone=alone)
 
 
 @dataclass
 class Damaged(HarnessOnly):
-    """The real sandbox, with results that something happens to on the way back."""
+    """The real sandbox, with records of which the harness loses some."""
 
     real: SandboxClient
     damage: Callable[[bytes], bytes]
@@ -65,8 +70,8 @@ class Damaged(HarnessOnly):
             return await self.real.run_code(request, attempts, alone=alone)
 
         response = await self.real.run_code(request, attempts, alone=alone)
-        results = self.damage(response.file(wire.RESULTS))
-        response.files[wire.RESULTS] = base64.b64encode(results).decode()
+        records = self.damage(response.file(wire.RESULTS).partition(b"\n")[2])
+        response.files[wire.RESULTS] = base64.b64encode(signed(request, records)).decode()
         return response
 
 
@@ -108,18 +113,21 @@ def case(
     return ("case", place, code, *times, 9000, limit, out, b"")
 
 
+def signed(request: RunCode, records: bytes) -> bytes:
+    """Return the results file of a call with these records."""
+    key = bytes.fromhex((request.stdin or "").partition("\n")[0])
+    return b"%s\n%s" % (blake2b(records, key=key, digest_size=16).hexdigest().encode(), records)
+
+
 def _results(request: RunCode, script: Sequence[tuple[object, ...]]) -> bytes:
-    key = bytes.fromhex((request.stdin or "").split(" ", 1)[0])
-    results = ResultsFile("", key)  # its text is written by ``close`` alone
+    records = b""
     for record in script:
-        if record[0] == "end":
-            results.add(*map(str, record))
-        else:
-            kind, *words, out, err = record
-            assert isinstance(out, bytes)
-            assert isinstance(err, bytes)
-            results.add(str(kind), *words, out=out, err=err)
-    return bytes(results.text)
+        *words, out, err = record if record[0] != "end" else (*record, b"", b"")
+        assert isinstance(out, bytes)
+        assert isinstance(err, bytes)
+        head = " ".join(map(str, (*words, len(out), len(err))))
+        records += b"%s\n%s%s\n" % (head.encode(), out, err)
+    return signed(request, records)
 
 
 @dataclass
@@ -143,10 +151,12 @@ class Simulated(HarnessOnly):
         return self._single(_behaviour(request.stdin or ""), alone)
 
     def _harness(self, request: RunCode, alone: bool) -> Iterator[tuple[object, ...]]:
-        spec = RunSpec((request.stdin or "").encode())
+        spec = CallSpec(base64.b64decode(request.files[wire.CALL] or "").partition(b"\n")[0])
+        texts = io.BytesIO((request.stdin or "").encode())
+        texts.readline()
         yield "compile", "ok", b"", b""
         late = 0
-        for place, stdin in enumerate(map(bytes.decode, spec.inputs)):
+        for place, stdin in enumerate(texts.read(size).decode() for size in spec.inputs):
             if place == self.per_call:
                 yield "end", "budget"
                 return
@@ -158,7 +168,7 @@ class Simulated(HarnessOnly):
             record = _record(place, "passes" if alone and kind == "waits" else kind)
             yield record
             late += record[7] != "-"
-            if late == spec.max_timeouts > 0:
+            if late == spec.numbers["timeouts"] > 0:
                 yield "end", "timeouts"
                 return
         yield "end", "done"

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.harness import wire
 from shared.harness.wire import CallResult, CaseLimits
-from tests.judge.local import place_harness
+from tests.judge.local import place_harness, results_of
 
 PYTHON = "/usr/bin/python3"  # one that every user can read
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
@@ -47,16 +46,15 @@ def folder() -> Iterator[Path]:
 
 def run(folder: Path, answer: str, capabilities: Iterable[str]) -> CallResult:
     key = secrets.token_bytes(32)
-    main = place_harness(folder, answer.encode())
+    main, inputs = place_harness(folder, answer.encode(), [b"1\n", b"2\n"], LIMITS)
     bounding = ",".join(["-all", *(f"+{name.lower()}" for name in capabilities)])
     subprocess.run(
         ["setpriv", "--inh-caps=-all", f"--bounding-set={bounding}", "--no-new-privs",
          "/bin/bash", "-c", f"{PYTHON} {main}"],
-        cwd=folder, input=wire.encode_spec(key, "python", LIMITS, ["1\n", "2\n"]).encode(),
+        cwd=folder, input=key.hex().encode() + inputs,
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip
-    results = folder / wire.RESULTS
-    return wire.decode_results(results.read_bytes() if results.exists() else b"", key)
+    return results_of(folder, key)
 
 
 def test_an_answer_is_another_user_and_cannot_end_the_harness(folder: Path):

@@ -18,11 +18,10 @@ from typing import TypeVar
 
 import pytest
 
-from shared.harness import wire
 from shared.harness.cases.streams import wants_pipe
 from shared.harness.wire import CallResult, CaseLimits
 from tests.judge.fidelity_programs import PROGRAMS
-from tests.judge.local import place_harness
+from tests.judge.local import place_harness, results_of
 
 T = TypeVar("T")
 LIMITS = CaseLimits(
@@ -111,20 +110,18 @@ def harness(
 ) -> tuple[CallResult, Path]:
     place = Path(tempfile.mkdtemp(dir=folder))
     place.chmod(0o755)
-    main = place_harness(place, program)
     key = secrets.token_bytes(32)
-    head = wire.encode_spec(key, language, limits, ["x" * len(stdin) for stdin in inputs])
-    order = head.partition("\n")[0].encode() + b"\n" + b"".join(inputs)
+    main, rest = place_harness(place, program, inputs, limits, language)
     ended = subprocess.run(
         [python, str(main)],
         cwd=place,
         env=environment or ENVIRONMENT,
-        input=order,
+        input=key.hex().encode() + rest,
         capture_output=True,
         timeout=100,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
-    return wire.decode_results((place / wire.RESULTS).read_bytes(), key), place / "case"
+    return results_of(place, key), place / "case"
 
 
 def ends(

@@ -180,7 +180,7 @@ UNGUARDED = """
 for module in list(sys.modules.values()):
     if module.__name__.startswith("shared.harness.cases") and hasattr(module, "prctl"):
         module.prctl = lambda *_: None
-Ended.sweep = lambda *_: True
+Init.sweep = lambda *_: True
 def tidy(self, *_):  # else the slot had one answer alone
     from shared.harness.cases.folders import remove
     remove(self.folder)

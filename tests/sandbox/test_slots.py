@@ -170,17 +170,8 @@ async def test_nothing_is_left_of_a_closed_runner(runner: Runner, tmp_path: Path
     assert [path for path in tmp_path.iterdir() if path.name.startswith("tmp")] == []
 
 
-@pytest.mark.parametrize(
-    ("command", "reason"),
-    [
-        (["sh", "-c", "echo 'bwrap: no way' >&2; exit 1"], "bwrap: no way"),
-        (["sh", "-c", "printf 'one\\ntwo\\n' >&2"], "one; two"),
-        (["/nowhere/bwrap"], "No such file or directory: '/nowhere/bwrap'"),
-    ],
-)
-async def test_a_start_that_fails_has_a_reason_in_one_line(
-    choose: Choose, monkeypatch: Any, command: list[str], reason: str
-):
+async def test_a_start_that_fails_has_a_reason_in_one_line(choose: Choose, monkeypatch: Any):
+    command, reason = ["sh", "-c", "printf 'one\\ntwo\\n' >&2"], "one; two"
     runner = await choose()
     await slot_of(runner).close()
     monkeypatch.setattr(Isolation, "command", lambda *_: command)

@@ -37,18 +37,18 @@ async def run_with_harness(
     call = RunCode(
         code=source("boot"),
         language="python",
-        stdin=wire.encode_spec(key, request.language, request.limits, request.inputs),
+        stdin="\n".join((key.hex(), "".join(request.inputs))),
         compile_timeout=10,
         run_timeout=request.limits.call,
         memory_limit_mb=-1,  # no limit for the harness itself; it limits each case
         files={
             **harness_files(functions=request.language == "functions"),
-            wire.ANSWER: base64.b64encode(request.code.encode()).decode(),
+            wire.CALL: base64.b64encode(wire.encode_call(request)).decode(),
         },
         fetch_files=(wire.RESULTS,),
     )
     response = await sandbox.run_code(call, attempts, alone=alone)
-    result = wire.decode_results(response.file(wire.RESULTS), key)
+    result = wire.decode_results(wire.verified(response.file(wire.RESULTS), key))
     if result.end is None:
         run = response.run_result
         log.info(

@@ -32,12 +32,14 @@ import time
 
 from shared.harness import confinement
 from shared.harness.cases import syscalls
+from shared.harness.cases.answer import HIGHEST
 from shared.harness.cases.entry import run_in_slot
-from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths, write_all
+from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths
 from shared.harness.cases.processes import children, stat_of
 from shared.harness.cases.program import PRELOADED, Program
-from shared.harness.cases.streams import BUFFER, CHUNK, MUCH, TICK, Input, Output
-from shared.harness.runs import Ended, Functions, Run, drain
+from shared.harness.cases.streams import FiledOutput, Streams
+from shared.harness.cases.supervisor import Ended, Run, Supervisor
+from shared.harness.functions import FunctionRun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,13 +125,16 @@ class Confinement(syscalls.Confinement):
             confinement.install_filter(self.fixed)
 
 
-class Init:
-    """State of the init: its settings, the shared folders, and its own process attributes."""
+class Init(Supervisor):
+    """The init: its settings, the shared folders, and its own process attributes."""
 
     def __init__(self, control: int, settings: dict[str, Any], extra_memory: int) -> None:
+        super().__init__()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that process 1 ignores it
         self.extra_memory = extra_memory  # bytes that no program has to pay for
         self.confinement = Confinement(settings["confinement"])
         self.control = socket.socket(fileno=control)
+        self.others = [control]
         self.owns_processes: bool = settings["owns_processes"]
         self.folder: str = settings["scratch"] + "/answer"  # of one answer after another
         # Once for all of them; commands have an environment of their own.
@@ -150,17 +155,7 @@ class Init:
         ]
         if settings["own_user"]:
             self.roots += PublicFolder.all_of(os.geteuid(), settings["keep"])
-        self.wake_in, self.wake_out = os.pipe()
-        for fd in (self.wake_in, self.wake_out):
-            os.set_blocking(fd, False)
-        self.watch_children()
         self.attributes = attributes()
-        self.ended = Ended()
-
-    def watch_children(self) -> None:
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that process 1 ignores it
-        signal.set_wakeup_fd(self.wake_out, warn_on_full_buffer=False)
 
     def serve(self) -> Program:
         """Run orders; returns only in the cases of an answer."""
@@ -180,7 +175,7 @@ class Init:
         """Run a command, or the cases of an answer; returns only in those."""
         seconds = order["seconds"]
         if order["kind"] == "cases":
-            run: Run = Cases(seconds, self.ended)
+            run: Run = CasesRun(seconds, self.ended)
         else:
             run = Command(seconds, self.ended, fds, order["output_limit"])
         run.pid = syscalls.fork()
@@ -189,38 +184,39 @@ class Init:
                 return self.child(order, fds, run)
             except BaseException:
                 os._exit(CANNOT_EXECUTE)
+        run.watch(run.pid)
+        if isinstance(run, Command):
+            run.streams.close_given()
         self.report(run, order)
         return None
 
     def start_functions(self, order: dict[str, Any], fds: list[int]) -> Program | None:
         """Run the tests of an answer's functions; returns only in the answer's process."""
         os.mkdir(self.folder, 0o700)
-        answer, tests, report = fds
-
-        def payload() -> bytes:
-            return os.pread(tests, os.fstat(tests).st_size, 0)
-
-        limits, ends = order["case_limits"], (self.ended, self.leave)
-        functions = Functions(limits, answer, report, payload, self.folder, *ends)
-        functions.extra_memory = self.extra_memory
-        program = functions.start(self.confinement)
+        limits, extra = order["case_limits"], self.extra_memory
+        run = FunctionRun(self, self.confinement, limits, self.folder, fds, extra)
+        program = run.start()
         if program is None:
-            self.report(functions, order)
+            self.report(run, order)
         return program
 
     def report(self, run: Run, order: dict[str, Any]) -> None:
-        run.close_given()
+        self.look = run.began + DISK_SECONDS
         reason = self.wait(run)
         run.stop()
         if self.disk.full():
             reason = "disk full"
         seconds = time.monotonic() - run.began
-        clean = self.ended.sweep(self.wake_in, self.owns_processes)
+        clean = self.sweep(self.owns_processes)
         run.close()
         if run.full and reason not in ("disk full", "disk limit"):
             reason = "output limit"
         clean = clean and self.tidy(order.get("cwd")) and self.attributes == attributes()
-        message = {"reason": reason, "seconds": seconds, "clean": clean, **run.result(reason)}
+        message: dict[str, Any] = {"reason": reason, "seconds": seconds, "clean": clean}
+        if isinstance(run, FunctionRun):
+            message.update(status=None, case=run.result())
+        else:
+            message["status"] = self.ended.codes.get(run.pid) if reason == "ended" else None
         self.control.send(json.dumps(message).encode())
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
@@ -229,67 +225,39 @@ class Init:
             raise ServerLostError
         return json.loads(message), list(fds)
 
-    def wait(self, run: Run) -> str:
-        """Wait until a run ends, exceeds a limit, or the server wants it killed; returns which."""
-        look = run.began + DISK_SECONDS
-        while True:
-            self.ended.reap()
-            now = time.monotonic()
-            left = run.left(now)
-            if left <= 0:  # also of a program that ended while this process had no processor
-                return "timeout"
-            if run.has_ended():
-                return "ended"
-            if now >= look:
-                if self.disk.full():
-                    return "disk full"
-                if self.disk.exceeded(run.pid):
-                    return "disk limit"
-                if run.is_stopped():
-                    return "killed"
-                look = now + max(DISK_SECONDS, DISK_SHARE * (time.monotonic() - now))
-            if self.sleep(min(left, max(0.0, look - now)), run):
+    def interrupt(self, run: Run) -> str | None:
+        """Return why a run must end: the disk, or that the server wants it."""
+        now = time.monotonic()
+        if now >= self.look:
+            if self.disk.full():
+                return "disk full"
+            if self.disk.exceeded(run.pid):
+                return "disk limit"
+            if run.is_stopped():
                 return "killed"
-            if run.full:
-                return "output limit"
-
-    def sleep(self, seconds: float, run: Run) -> bool:
-        """Wait for something to do, at most ``seconds``; returns whether the server wants an end.
-
-        What a program prints is read a little later, so that many small prints cost little.
-        """
-        readers, writers = [self.control.fileno(), self.wake_in], []
-        if run.quiet:
-            readers += run.readers()
-            writers = run.writers()
-        else:
-            seconds = min(seconds, TICK)
-        ready, _, _ = select.select(readers, writers, [], seconds)
-        run.move()
-        if self.wake_in in ready:
-            drain(self.wake_in)
-        if self.control.fileno() in ready:
+            self.look = now + max(DISK_SECONDS, DISK_SHARE * (time.monotonic() - now))
+        if select.select([self.control], [], [], 0)[0]:
             self.receive()
-            return True
-        return False
+            return "killed"
+        return None
+
+    def until_interrupt(self) -> float:
+        return max(0.0, self.look - time.monotonic())
 
     # In the child
 
     def leave(self) -> None:
-        """Turn a new fork of the init into an ordinary process with its own session."""
+        super().leave()
         # Not by the module signal, whose enumerations take a quarter of a millisecond here.
-        _signal.set_wakeup_fd(-1)
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
-        for fd in (self.wake_in, self.wake_out, self.disk.fd, self.control.detach()):
+        for fd in (self.disk.fd, self.control.detach()):
             os.close(fd)
-        os.setsid()
 
     def child(self, order: dict[str, Any], fds: list[int], run: Run) -> Program:
         self.leave()
         if not isinstance(run, Command):
             os.mkdir(self.folder, 0o700)
-            return run_in_slot(self.folder, fds[0], fds[1], self.confinement, self.roots)
+            return run_in_slot(self.folder, fds, self.confinement, self.roots)
         self.confinement.enter_program(order["cwd"])
         if not order["compiles"]:
             self.confinement.fix_attributes()
@@ -311,7 +279,7 @@ class Init:
         return True
 
 
-class Cases(Run):
+class CasesRun(Run):
     """The cases of an answer; the process is their supervisor."""
 
     def is_stopped(self) -> bool:
@@ -319,68 +287,37 @@ class Cases(Run):
 
 
 class Command(Run):
-    """A command, and its standard streams: pipes that are fed from a file and drained into files.
+    """A command, whose input and outputs are files.
 
-    Nothing of them stays in this process, whose memory the next program inherits. After a
-    move that found nothing, or so much that more will follow, it is ``quiet``.
+    Nothing of them stays in this process, whose memory the next program inherits.
     """
 
     def __init__(self, seconds: float, ended: Ended, files: list[int], limit: int) -> None:
         super().__init__(seconds, ended)
-        self.input = Input(files[0])
-        self.outputs = [FiledOutput(file, limit) for file in files[1:]]
-        self.given = [self.input.given, *(output.given for output in self.outputs)]
-        own = [self.input.fd, *files, *(output.fd for output in self.outputs)]
-        self.highest = max(own + self.given)
-        self.quiet = False  # a short program is read at its end
+        outputs = [FiledOutput(file, limit) for file in files[1:]]
+        self.streams = Streams(os.dup(files[0]), True, *outputs)
+        self.quiet = False
 
     def readers(self) -> list[int]:
-        return [fd for output in self.outputs for fd in output.waiting()]
+        return self.streams.readers()
 
     def writers(self) -> list[int]:
-        return self.input.waiting()
+        return self.streams.writers()
 
     def move(self) -> None:
-        moved = self.input.write() + sum(output.read() for output in self.outputs)
-        self.quiet = not 0 < moved < MUCH
-        self.full = any(output.room < 0 for output in self.outputs)
-
-    def close_given(self) -> None:
-        for fd in self.given:
-            os.close(fd)
+        self.streams.move()
+        self.quiet, self.full = self.streams.quiet, self.streams.full
 
     def adopt(self) -> None:
         """Make them the standard streams of this process; close all other descriptors."""
-        for number, fd in enumerate(self.given):
+        for number, fd in enumerate(self.streams.given):
             os.dup2(fd, number)
-        os.closerange(3, self.highest + 1)
+        os.closerange(3, HIGHEST)
 
     def close(self) -> None:
-        for output in self.outputs:
-            while output.read():  # what is left in the pipe
-                pass
-            output.close()
-        self.full = any(output.room < 0 for output in self.outputs)
-        self.input.close()
-        BUFFER[:] = bytes(CHUNK)
-
-
-class FiledOutput(Output):
-    """Output of a command, in a file.
-
-    Attributes:
-        room: Bytes that it may still print; negative once it has printed more.
-    """
-
-    def __init__(self, file: int, limit: int) -> None:
-        super().__init__()
-        self.file = file
-        self.room = limit
-
-    def keep(self, data: memoryview) -> bool:
-        write_all(self.file, data[: max(0, self.room)])
-        self.room -= len(data)
-        return self.room >= 0
+        super().close()
+        self.streams.finish()
+        self.full = self.streams.full
 
 
 class Disk:
@@ -519,5 +456,5 @@ def main(control: int, settings: dict[str, Any]) -> Program:
     try:
         return init.serve()
     except (ServerLostError, OSError):
-        init.ended.sweep(init.wake_in, init.owns_processes)
+        init.sweep(init.owns_processes)
         os._exit(0)

@@ -1,4 +1,4 @@
-"""Processes of cases: as ``/proc`` shows them, their CPU time, signals to them, the sweep after.
+"""Processes of cases: as ``/proc`` shows them, their CPU time, signals to them.
 
 It runs in the sandbox. Standard library and Python 3.8 syntax only.
 """
@@ -8,15 +8,12 @@ from __future__ import annotations
 import os
 import time
 
-from shared.harness.cases.syscalls import SIGKILL, SIGSTOP
+from shared.harness.cases.syscalls import SIGKILL
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Grace period in seconds for processes that outlive their program. It ends early after IDLE_CHECKS
-# consecutive checks, two milliseconds apart, in which no such process is runnable.
-LINGER, IDLE_CHECKS = 0.25, 5
 RUNNABLE_STATES = ([b"R"], [b"D"])
 
 
@@ -30,39 +27,6 @@ def kill(how: Callable[[int, int], None], pid: int, number: int) -> None:
 def kill_group(pid: int) -> None:
     kill(os.killpg, pid, SIGKILL)
     kill(os.kill, pid, SIGKILL)
-
-
-def sweep(pid: int, lingers: bool) -> tuple[bool, float, float]:
-    """Kill the processes that a case left behind.
-
-    After a normal exit they get a grace period: their output belongs to the answer, and the
-    machine's load decides whether they ran before the program's end.
-
-    Returns:
-        Whether no process is left, and the user and system time of the swept processes.
-    """
-    user = system = 0.0
-    linger = time.monotonic() + (LINGER if lingers else 0)
-    give_up, idle = linger + 2, 0
-    while time.monotonic() < give_up:
-        try:
-            while True:
-                ended, _, usage = os.wait4(-1, os.WNOHANG)
-                if not ended:
-                    break
-                user += usage.ru_utime
-                system += usage.ru_stime
-        except ChildProcessError:
-            return True, user, system
-        idle = 0 if any(stat_of(child)[:1] in RUNNABLE_STATES for child in children()) else idle + 1
-        if idle < IDLE_CHECKS and time.monotonic() < linger:
-            time.sleep(0.002)
-            continue
-        kill(os.killpg, pid, SIGKILL)
-        for number in (SIGSTOP, SIGKILL):  # stop all of them first, so that none can fork
-            for child in children():
-                kill(os.kill, child, number)
-    return False, user, system
 
 
 def exit_code(status: int) -> int:
@@ -99,6 +63,10 @@ def children(pid: int | None = None) -> list[int]:
             # Not every kernel has this file.
             return [one for one in processes() if stat_of(one)[1:2] == [b"%d" % pid]]
     return found
+
+
+def is_runnable(pid: int) -> bool:
+    return stat_of(pid)[:1] in RUNNABLE_STATES
 
 
 def stat_of(pid: int) -> list[bytes]:

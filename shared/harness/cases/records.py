@@ -1,4 +1,4 @@
-"""Specification of a call, and the authenticated records of its results.
+"""Specification of a call, and the records of its results.
 
 It runs in the sandbox. Standard library and Python 3.8 syntax only.
 """
@@ -7,79 +7,50 @@ from __future__ import annotations
 
 import os
 
-try:
-    from _blake2 import blake2b  # hashlib would load OpenSSL first, several milliseconds
-except ImportError:
-    from hashlib import blake2b
+from shared.harness.cases.folders import write_all
 
-from shared.harness.cases.folders import clear, write_all
-
-RESULTS, ANSWER = "results", "answer"
+RESULTS, CALL = "results", "call"
 # The languages whose programs are run by the harness's own interpreter; the second one is that of
 # function tests.
 PYTHON, FUNCTIONS = "python", "functions"
+# Limits in the order in which they are sent, as in ``wire.CaseLimits``.
+TIMES = ("cpu", "wall", "compile", "budget")
+NUMBERS = ("memory", "output", "processes", "timeouts", "results")
 
 
-class RunSpec:
-    """Specification of a run: language, limits, inputs; sizes in bytes, times in seconds."""
+class CallSpec:
+    """Specification of a call: language, limits, sizes of the answer, its prelude, the inputs."""
 
-    def __init__(self, data: bytes) -> None:
-        head, _, payload = data.partition(b"\n")
-        words = head.decode().split(" ")
-        self.key = bytes.fromhex(words[0])
-        self.language = words[1]
-        self.cpu_limit, self.wall_limit, self.compile_limit, self.budget = map(float, words[2:6])
-        self.memory, self.output, self.processes, self.max_timeouts, self.max_results = map(
-            int, words[6:11]
-        )
-        self.inputs: list[bytes] = []
-        start = 0
-        for size in map(int, words[11:]):
-            self.inputs.append(payload[start : start + size])
-            start += size
+    def __init__(self, line: bytes) -> None:
+        self.language, *words = line.decode().split()
+        self.times = dict(zip(TIMES, map(float, words)))
+        sizes = list(map(int, words[len(TIMES) :]))
+        self.numbers = dict(zip(NUMBERS, sizes))
+        self.answer, self.prelude, *self.inputs = sizes[len(NUMBERS) :]
 
 
 class Records:
-    """Chain of authenticated records, written to a file descriptor."""
+    """Records, written to a file descriptor.
 
-    def __init__(self, fd: int, key: bytes) -> None:
-        self.file = fd
-        self.key = key
-        self.mac = b""
-        self.size = 0
-
-    def add(self, kind: str, *words: object, out: bytes = b"", err: bytes = b"") -> None:
-        head = " ".join(map(str, (kind, *words, len(out), len(err)))).encode()
-        digest = blake2b(self.mac, key=self.key, digest_size=16)
-        for part in (head, b"\n", out, err):
-            digest.update(part)
-        self.mac = digest.digest()
-        self.write(b"".join((head, b" ", self.mac.hex().encode(), b"\n", out, err, b"\n")))
-
-    def write(self, record: bytes) -> None:
-        self.size += len(record)
-        write_all(self.file, record)
-
-    def close(self) -> None:
-        os.close(self.file)
-
-
-class ResultsFile(Records):
-    """Records in a file, which the judge fetches at the end.
-
-    It is written at the end: no case can read what earlier ones printed, nor change it.
+    Attributes:
+        size: Bytes so far.
     """
 
-    def __init__(self, path: str, key: bytes) -> None:
-        super().__init__(-1, key)
-        self.path = path
-        self.text = bytearray()
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.size = 0
 
-    def write(self, record: bytes) -> None:
-        self.text += record
-        self.size += len(record)
+    def add(self, kind: str, *words: object, out: int = 0, size: int = 0, err: bytes = b"") -> None:
+        """Add a record; ``out`` is the descriptor of a file with ``size`` bytes of output."""
+        head = b"%s\n" % " ".join(map(str, (kind, *words, size, len(err)))).encode()
+        write_all(self.fd, head)
+        copy(out, self.fd, 0, size)
+        write_all(self.fd, err + b"\n")
+        self.size += len(head) + size + len(err) + 1
 
-    def close(self) -> None:
-        clear(self.path)
-        with open(self.path, "xb", 0) as file:
-            write_all(file.fileno(), self.text)
+
+def copy(source: int, target: int, start: int, size: int) -> None:
+    """Copy a part of a file by the kernel: it does not get into this process's memory."""
+    end = start + size
+    while start < end:
+        start += os.sendfile(target, source, start, end - start)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import select
-import time
 
-from shared.harness.cases.folders import memory_file, write_all
+from shared.harness.cases.folders import write_all
 
 # Bytes of standard error that are kept; of them so many from its beginning, where runtimes other
 # than Python's name the error before they list the calls.
@@ -52,83 +50,60 @@ def reopen_input(file: int) -> None:
 
 
 class Streams:
-    """Standard streams of a case: its input, a file or a pipe, and two pipes that it prints to.
+    """Standard streams of a program: its input, a file or a pipe, and two pipes that it prints to.
 
-    New ones for each case, so that nothing of a case (flags, capacity, attributes, late writers)
-    is there in the next one.
+    New ones for each, so that nothing of a program (flags, capacity, attributes, late writers) is
+    there in the next one. What it prints goes into files, for this process's memory is inherited.
+    After a move that found nothing, or so much that more will follow, it is ``quiet``.
 
     Attributes:
-        given: The child's ends, until they are closed.
+        given: The program's ends, until they are closed.
     """
 
-    def __init__(
-        self, folder: str, stdin: bytes, pipe: bool, user: int | None, limit: int, head: int = 0
-    ) -> None:
-        source = memory_file(folder, "in")
-        write_all(source, stdin)
+    def __init__(self, source: int, pipe: bool, out: FiledOutput, err: Output) -> None:
         self.feed = Input(source) if pipe else None
-        self.source = source if pipe else -1
-        self.out, self.err = KeptOutput(limit + 1), KeptOutput(MAX_STDERR, head)
-        self.limit = limit
-        given = self.feed.given if self.feed else source
-        self.given = [given, self.out.given, self.err.given]
-        if user is not None:
-            for fd in self.given:
-                os.fchown(fd, user, user)  # so that /dev/stdout can be opened anew
+        self.outputs = out, err
+        self.given = [self.feed.given if self.feed else source, out.given, err.given]
+        self.quiet = False  # a short program is read at its end
 
     @property
     def full(self) -> bool:
-        return len(self.out.data) > self.limit
+        """Whether more was printed than may be."""
+        return any(output.full for output in self.outputs)
 
     def close_given(self) -> None:
         for fd in self.given:
             os.close(fd)
 
-    def wait(self, reply: int, seconds: float) -> bool:
-        """Wait for ``reply`` to be readable, and move what is read and printed in the meantime.
+    def readers(self) -> list[int]:
+        return [fd for output in self.outputs for fd in output.waiting()]
 
-        Returns whether it is; False early when the output exceeds its limit. From then on nothing
-        is moved.
-        """
-        if self.full:
-            return bool(select.select([reply], [], [], seconds)[0])
-        give_up = time.monotonic() + seconds
-        pause = TICK  # the few bytes of most programs are read at their end
-        while True:
-            left = max(0.0, give_up - time.monotonic())
-            if select.select([reply], [], [], min(left, pause))[0]:
-                return True
-            moved = self.move()
-            left = give_up - time.monotonic()
-            if self.full or left <= 0:
-                return False
-            if not moved:
-                readers = [reply, *self.out.waiting(), *self.err.waiting()]
-                writers = self.feed.waiting() if self.feed else []
-                if reply in select.select(readers, writers, [], left)[0]:
-                    return True
-                moved = self.move()
-            pause = 0 if moved >= MUCH else TICK
+    def writers(self) -> list[int]:
+        return self.feed.waiting() if self.feed else []
 
-    def move(self) -> int:
-        """Move what can be moved without waiting; returns the number of bytes."""
-        written = self.feed.write() if self.feed else 0
-        return written + self.out.read() + self.err.read()
+    def move(self) -> None:
+        """Move what can be moved without waiting."""
+        moved = self.feed.write() if self.feed else 0
+        moved += sum(output.read() for output in self.outputs)
+        self.quiet = not 0 < moved < MUCH
 
     def finish(self) -> None:
-        """Read what the case left in the pipes; nothing writes to them any more."""
-        if not self.full:
-            self.out.read(self.limit + CHUNK)
-        self.err.read(64 * LARGE_PIPE)
-        for stream in (self.out, self.err):
-            stream.close()
+        """Read what the program left in the pipes; nothing writes to them any more."""
+        for output in self.outputs:
+            while output.read():
+                pass
+            output.close()
         if self.feed:
             self.feed.close()
-            os.close(self.source)
+        most = max(output.longest for output in self.outputs)
+        BUFFER[:most] = bytes(most)
 
 
 class Input:
-    """Standard input that is a pipe, fed from a file; ``given`` is the program's end."""
+    """Standard input that is a pipe, fed from a file that it closes.
+
+    ``given`` is the program's end.
+    """
 
     def __init__(self, source: int) -> None:
         self.source, self.sent = source, 0
@@ -159,16 +134,23 @@ class Input:
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
+            os.close(self.source)
             self.fd = -1
 
 
 class Output:
-    """Pipe that a program prints to; ``given`` is its end."""
+    """Pipe that a program prints to; ``given`` is its end.
+
+    Attributes:
+        full: Whether more was printed than may be.
+        longest: Most bytes of a read.
+    """
 
     def __init__(self) -> None:
         self.fd, self.given = os.pipe()
         os.set_blocking(self.fd, False)
-        self.large = False
+        self.large = self.full = False
+        self.longest = 0
 
     def waiting(self) -> list[int]:
         return [self.fd] if self.fd >= 0 else []
@@ -190,6 +172,7 @@ class Output:
             with memoryview(BUFFER) as view:
                 more = self.keep(view[:count])
             total += count
+            self.longest = max(self.longest, count)
         if total >= MUCH and not self.large:
             self.large = True
             enlarge(self.fd)
@@ -201,22 +184,32 @@ class Output:
             self.fd = -1
 
 
-class KeptOutput(Output):
-    """Output of a case.
+class FiledOutput(Output):
+    """Output in a file: at most ``limit`` bytes, beyond which it is full."""
 
-    Attributes:
-        data: ``most`` bytes: the first ``head`` and the last. Callers that need all output stop
-            reading in time.
-    """
-
-    def __init__(self, most: int, head: int = 0) -> None:
+    def __init__(self, file: int, limit: int) -> None:
         super().__init__()
-        self.most, self.head = most, head
+        self.file = file
+        self.room = limit
+
+    def keep(self, data: memoryview) -> bool:
+        write_all(self.file, data[: max(0, self.room)])
+        self.room -= len(data)
+        self.full = self.room < 0
+        return not self.full
+
+
+class EndOfOutput(Output):
+    """The first ``head`` and the last bytes of an output, ``MAX_STDERR`` together."""
+
+    def __init__(self, head: int) -> None:
+        super().__init__()
+        self.head = head
         self.data = bytearray()
 
     def keep(self, data: memoryview) -> bool:
         self.data += data
-        del self.data[self.head : max(self.head, len(self.data) - self.most + self.head)]
+        del self.data[self.head : max(self.head, len(self.data) - MAX_STDERR + self.head)]
         return True
 
 

@@ -1,264 +1,241 @@
-"""Supervisor: starts cases, enforces the limits and writes the results.
+"""Supervisor: runs one program after another, enforces its limits, and ends all its processes.
 
-It runs in the sandbox. Standard library and Python 3.8 syntax only.
+It runs in the sandbox. Standard library and Python 3.8 syntax only. The same loop serves the cases
+of an answer (``cases.answer``), function tests (``functions``) and the commands of a slot.
 """
 
 from __future__ import annotations
 
-import _socket  # socket itself takes milliseconds to load
+import math
 import os
 import select
-import sys
 import time
 
-from shared.harness.cases.folders import CaseFolder, SharedFolder
-from shared.harness.cases.processes import kill_group, pause, run_delay_of, stat_of, tree_seconds
-from shared.harness.cases.records import FUNCTIONS, PYTHON, RESULTS
-from shared.harness.cases.streams import HEAD, Streams, wants_pipe
+from shared.harness.cases import processes
+from shared.harness.cases.streams import TICK
+from shared.harness.cases.syscalls import SIGKILL, SIGSTOP, watch
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from shared.harness.cases.records import Records, RunSpec
-
-# Seconds to wait for a reply of the zygote; fewer after an answer was killed, because it may have
-# stopped the zygote.
-REPLY_TIMEOUT, REPLY_TIMEOUT_AFTER_KILL = 10.0, 5.0
-# A case's wall-clock limit excludes the time that it waited for a processor, up to a total of this
+# A run's wall-clock limit excludes the time that it waited for a processor, up to a total of this
 # many times the limit.
 STRETCH = 5.0
+# Seconds until processes that do not die make the slot unclean.
+SWEEP_SECONDS = 5.0
+# Grace period in seconds for processes that outlive their program. It ends early after IDLE_CHECKS
+# consecutive checks, two milliseconds apart, in which no such process is runnable.
+LINGER, IDLE_CHECKS = 0.25, 5
 
 
-class ZygoteLostError(Exception):
-    """The zygote is dead, or does not reply."""
+class Ended:
+    """The children that have ended: exit codes, peak memory (KiB), times of all."""
+
+    def __init__(self) -> None:
+        self.codes: dict[int, int] = {}
+        self.memory: dict[int, int] = {}
+        self.user = self.system = 0.0
+
+    def reap(self) -> bool:
+        """Reap all dead children; returns whether there are others."""
+        try:
+            while True:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                self.codes[pid] = processes.exit_code(status)
+                self.memory[pid] = usage.ru_maxrss
+                self.user += usage.ru_utime
+                self.system += usage.ru_stime
+        except ChildProcessError:
+            return False
+
+
+class Run:
+    """A run, whose first process is ``pid``.
+
+    Attributes:
+        full: Whether more was printed than may be.
+        quiet: Whether its descriptors are waited for, instead of looked at a little later.
+        watched: Descriptors that are readable when a process of the run has ended; -1 for none.
+    """
+
+    full, quiet = False, True
+
+    def __init__(self, limit: float, ended: Ended) -> None:
+        self.began = time.monotonic()
+        self.limit = limit
+        self.ended = ended
+        self.pid = 0
+        self.watched: list[int] = []
+
+    def watch(self, pid: int) -> None:
+        """Wake the supervisor when a process of the run ends."""
+        self.watched.append(watch(pid))
+
+    def readers(self) -> list[int]:
+        return []
+
+    def writers(self) -> list[int]:
+        return []
+
+    def move(self) -> None:
+        """Do what the descriptors are ready for, without waiting."""
+
+    def left(self, now: float) -> float:
+        """Return the seconds until the next look at the limits; 0 or less if one is exceeded."""
+        return self.began + self.limit - now
+
+    def has_ended(self) -> bool:
+        return self.pid in self.ended.codes
+
+    def is_stopped(self) -> bool:
+        """Whether an answer has stopped what should stop it."""
+        return False
+
+    def stop(self) -> None:
+        """Stop what must not see the others die; all processes are killed afterwards."""
+
+    def close(self) -> None:
+        """Close what this process has of the run, whose processes are dead."""
+        for fd in self.watched:
+            if fd >= 0:
+                os.close(fd)
+        self.watched.clear()
+
+
+class LimitedRun(Run):
+    """A run with limits of CPU and wall-clock time, of all its processes together.
+
+    Args:
+        cpu: CPU seconds.
+        wall: Wall-clock seconds from ``started``.
+        ended: The children that have ended.
+
+    Attributes:
+        compiling: User and system seconds of the children that do not count.
+        exceeded: The limit that is exceeded: ``cpu`` or ``wall``.
+    """
+
+    def __init__(self, cpu: float, wall: float, ended: Ended) -> None:
+        super().__init__(math.inf, ended)
+        self.cpu, self.wall = cpu, wall
+        self.compiling = 0.0, 0.0
+        self.exceeded: str | None = None
+        self.start_limits(self.began)
+
+    def start_limits(self, now: float) -> None:
+        self.started = now
+        self.look = now + min(processes.pause(self.cpu), self.wall)
+        self.delays = [0.0, 0.0]
+
+    def left_of(self, pids: Sequence[int], now: float) -> float:
+        """Return the seconds until the next look; ``pids`` are the processes whose delays count."""
+        if now >= self.look:
+            for place, pid in enumerate(pids):
+                self.delays[place] = max(self.delays[place], processes.run_delay_of(pid))
+            delayed = min(sum(self.delays), (STRETCH - 1) * self.wall)
+            left, unused = self.started + self.wall + delayed - now, self.cpu - self.used()
+            if unused <= 0 or left <= 0:
+                self.ended.reap()
+                if self.has_ended():  # while this process had no processor
+                    return math.inf
+                self.exceeded = "cpu" if unused <= 0 else "wall"
+                return 0.0
+            self.look = now + min(processes.pause(unused), left)
+        return self.look - now
+
+    def used(self) -> float:
+        """Return the CPU seconds of all processes so far."""
+        ended = self.ended.user + self.ended.system
+        return ended + processes.tree_seconds(os.getpid()) - sum(self.compiling)
 
 
 class Supervisor:
-    """Starts cases, enforces time limits, writes the results (see the module docstring)."""
+    """Runs one program after another; the processes of each are children of this process.
 
-    def __init__(
-        self,
-        folder: str,
-        user: int | None,
-        forked: int,
-        requests: _socket.socket,
-        replies: int,
-        zygote: int,
-        shared: Sequence[SharedFolder],
-    ) -> None:
-        self.folder = folder
-        self.user = user
-        self.forked = forked
-        self.requests = requests
-        self.replies = replies
-        self.zygote = zygote
-        self.pid: int | None = None
-        self.case: CaseFolder | None = None
-        kept = [folder + "/" + name for name in ("case", "program", RESULTS)]
-        self.shared = [*shared, SharedFolder(folder, kept)]
-        self.streams: Streams | None = None
-        self.buffer = b""
-        self.began = time.monotonic()
+    Attributes:
+        others: Further descriptors that end the waiting.
+    """
 
-    def work(self, spec: RunSpec, answer: bytes, results: Records) -> None:
-        self.spec = spec
-        self.results = results
-        self.prelude = b""
-        if spec.language == FUNCTIONS:
-            self.prelude = prelude_of(spec.inputs[0])
-        try:
-            results.add("end", self.run_all() if self.compile(answer) else "compile")
-        except (ZygoteLostError, OSError, ValueError):
-            results.add("end", "lost")
-            self.pid = self.pid or int(os.pread(self.forked, 20, 0) or 0)
-        for pid in (self.pid, self.zygote):
-            if pid:
-                kill_group(pid)
-        results.close()
+    def __init__(self) -> None:
+        self.others: list[int] = []
+        self.ended = Ended()
 
-    def compile(self, answer: bytes) -> bool:
-        spec = self.spec
-        self.case = CaseFolder(self.folder, spec.language, answer, self.user)
-        self.case.restore()
-        self.pipe = wants_pipe(answer)
-        self.head = 0 if spec.language == PYTHON else HEAD
-        words = (spec.language, spec.cpu_limit, spec.memory, spec.output, spec.processes)
-        sizes = (int(self.pipe), len(answer), len(self.prelude))
-        began = time.monotonic()
-        self.send(" ".join(map(str, (*words, *sizes))), answer + self.prelude)
-        try:
-            kind, size = self.receive(spec.compile_limit).split()
-        except TimeoutError:
-            self.results.add("compile", "timeout", microseconds_since(began))
-            return False
-        text = self.receive_bytes(int(size))
-        self.results.add("compile", kind, microseconds_since(began), err=text)
-        self.compiled = self.compiled_now()
-        return kind == "ok"
-
-    def run_all(self) -> str:
-        late = 0
-        for index, stdin in enumerate(self.spec.inputs):
-            if index and time.monotonic() - self.began > self.spec.budget:
-                return "budget"
-            if not self.freshen() and index:
-                return "full"  # the other cases get a call of their own
-            ended = self.run(index, stdin)
-            if ended == "full":
-                return ended
-            late += ended in ("cpu", "wall")
-            if late == self.spec.max_timeouts > 0:
-                return "timeouts"
-        return "done"
-
-    def freshen(self) -> bool:
-        """Remove what the last case left in folders; returns whether the program is unchanged."""
-        assert self.case is not None
-        for folder in self.shared:
-            folder.restore()
-        self.case.restore()
-        return self.compiled == self.compiled_now()
-
-    def compiled_now(self) -> object:
-        """Return what changes with a compiled program, which only its owner may make writable."""
-        try:
-            program = os.lstat(self.folder + "/program")
-        except FileNotFoundError:
-            return None
-        return program.st_ino, program.st_mode, program.st_ctime_ns
-
-    def run(self, index: int, stdin: bytes) -> str:
-        """Run a case; returns its limit, ``-``, or ``full`` if the results of a call exceed theirs.
-
-        It then has no result, and runs again as the first one of another call.
-        """
-        os.ftruncate(self.forked, 0)
-        spec = self.spec
-        if spec.language == FUNCTIONS:
-            from shared.harness.function_case import FunctionCase  # it need not be there otherwise
-
-            return FunctionCase(self, stdin).run(index)
-        streams = Streams(self.folder, stdin, self.pipe, self.user, spec.output, self.head)
-        self.streams = streams
-        began = time.monotonic()
-        self.start(streams.given)
-        streams.close_given()
-        killed = self.wait(began)
-        reply = self.reply(REPLY_TIMEOUT_AFTER_KILL if killed else REPLY_TIMEOUT)
-        status, cpu, user, memory, clean = reply.split()
-        wall = time.monotonic() - began
-        streams.finish()
-        flag = killed or ("output" if streams.full else "-")
-        printed = b"" if streams.full else bytes(streams.out.data)
-        if index and self.results.size + len(printed) > spec.max_results:
-            return "full"
-        words = (index, status, cpu, user, int(wall * 1e6), memory, flag)
-        self.results.add("case", *words, out=printed, err=bytes(streams.err.data))
-        self.pid = None
-        if clean != "clean":
-            # A process of this case is still alive and would disturb the next case.
-            raise ZygoteLostError
-        return flag
-
-    def wait(self, began: float) -> str | None:
-        """Wait for a case to end; kill it at a limit, and return the name of the limit."""
-        spec = self.spec
-        seconds = pause(spec.cpu_limit)
+    def wait(self, run: Run) -> str:
+        """Wait until a run ends, or exceeds a limit; returns which."""
+        if not run.quiet:  # a short program ends before anything else has to be done
+            select.select([fd for fd in run.watched if fd >= 0], [], [], TICK)
         while True:
-            if self.readable(min(seconds, spec.wall_limit)):
-                return None
-            pid = self.pid = self.forked_pid()
-            if not stat_of(pid):
-                return None  # it has been reaped, and the reply follows
-            if self.streams is not None and self.streams.full:
-                kill_group(pid)
-                return "output"
-            delayed = min(run_delay_of(pid), (STRETCH - 1) * spec.wall_limit)
-            left = began + spec.wall_limit + delayed - time.monotonic()
-            used = self.used()
-            if used >= spec.cpu_limit or left <= 0:
-                if self.readable(0):
-                    return None
-                kill_group(pid)
-                return "cpu" if used >= spec.cpu_limit else "wall"
-            seconds = min(pause(spec.cpu_limit - used), left)
+            self.ended.reap()
+            now = time.monotonic()
+            left = run.left(now)
+            if left <= 0:  # also of a program that ended while this process had no processor
+                return "timeout"
+            if run.has_ended():
+                return "ended"
+            reason = self.interrupt(run)
+            if reason or run.full:
+                return reason or "output limit"
+            self.sleep(min(left, self.until_interrupt()), run)
 
-    def used(self) -> float:
-        """Return the CPU seconds of the case so far, with everything that it has started.
+    def interrupt(self, run: Run) -> str | None:
+        """Return a reason to end a run besides its own limits."""
+        return "killed" if run.is_stopped() else None
 
-        Those for which the zygote has waited, and those of its descendants: it adopts orphans.
+    def until_interrupt(self) -> float:
+        """Return the seconds until such a reason is looked for again."""
+        return math.inf
+
+    def sleep(self, seconds: float, run: Run) -> None:
+        """Wait for something to do, at most ``seconds``.
+
+        What a program prints is read a little later, so that many small prints cost little.
         """
-        return int(os.pread(self.forked, 20, 21)) / 1e6 + tree_seconds(self.zygote)
+        readers, writers = [*self.others, *run.watched], []
+        if run.quiet and -1 not in readers:
+            readers += run.readers()
+            writers = run.writers()
+        else:
+            readers = [fd for fd in readers if fd >= 0]
+            seconds = min(seconds, TICK)
+        select.select(readers, writers, [], None if seconds == math.inf else seconds)
+        run.move()
 
-    def forked_pid(self) -> int:
-        """Return the process of the case, which the zygote notes when it has forked it."""
-        give_up = time.monotonic() + REPLY_TIMEOUT
-        while not (noted := os.pread(self.forked, 20, 0)):
+    def leave(self) -> None:
+        """Turn a new fork of this process into an ordinary one with its own session."""
+        os.setsid()
+
+    def linger(self, run: Run) -> None:
+        """Give the processes that a program left a grace period.
+
+        Their output belongs to the answer, and the machine's load decides whether they ran before
+        the program's end.
+        """
+        give_up, idle = time.monotonic() + LINGER, 0
+        while idle < IDLE_CHECKS and time.monotonic() < give_up and self.ended.reap():
+            runnable = any(map(processes.is_runnable, processes.children()))
+            idle = 0 if runnable else idle + 1
+            run.move()
+            time.sleep(0.002)
+
+    def sweep(self, everything: bool = False) -> bool:
+        """Kill and reap all children; returns whether none is left.
+
+        Args:
+            everything: Whether this is the first process of a namespace: it kills all others.
+        """
+        give_up = time.monotonic() + SWEEP_SECONDS
+        while True:
+            if everything:
+                processes.kill(os.kill, -1, SIGKILL)
+            elif self.ended.reap():
+                for number in (SIGSTOP, SIGKILL):  # all of them stop first, so that none can fork
+                    for child in processes.children():
+                        processes.kill(os.kill, child, number)
+            if not self.ended.reap():
+                return True
             if time.monotonic() > give_up:
-                raise ZygoteLostError
+                return False
             time.sleep(0.001)
-        return int(noted)
-
-    def send(self, text: str, data: bytes = b"") -> None:
-        try:
-            self.requests.sendall(text.encode() + b"\n" + data)
-        except OSError:
-            raise ZygoteLostError from None
-
-    def start(self, streams: list[int]) -> None:
-        """Start a case with these standard streams, and the channel of an answer's functions."""
-        descriptors = b"".join(fd.to_bytes(4, sys.byteorder) for fd in streams)
-        try:
-            self.requests.sendmsg(
-                [b"run\n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)]
-            )
-        except OSError:
-            raise ZygoteLostError from None
-
-    def readable(self, seconds: float) -> bool:
-        """Wait for a reply; returns early if the case prints too much."""
-        if b"\n" in self.buffer:
-            return True
-        if self.streams is not None:
-            return self.streams.wait(self.replies, seconds)
-        return bool(select.select([self.replies], [], [], seconds)[0])
-
-    def reply(self, seconds: float) -> str:
-        try:
-            return self.receive(seconds)
-        except TimeoutError:
-            raise ZygoteLostError from None
-
-    def receive(self, seconds: float) -> str:
-        give_up = time.monotonic() + seconds
-        while b"\n" not in self.buffer:
-            if not self.readable(max(0, give_up - time.monotonic())):
-                raise TimeoutError
-            self.fill()
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        return line.decode()
-
-    def receive_bytes(self, size: int) -> bytes:
-        while len(self.buffer) < size:
-            self.fill()
-        data, self.buffer = self.buffer[:size], self.buffer[size:]
-        return data
-
-    def fill(self) -> None:
-        data = os.read(self.replies, 65536)
-        if not data:
-            raise ZygoteLostError
-        self.buffer += data
-
-
-def microseconds_since(began: float) -> int:
-    return int((time.monotonic() - began) * 1e6)
-
-
-def prelude_of(payload: bytes) -> bytes:
-    """Return the part of function tests that the answer may know (see ``wire.FunctionTests``)."""
-    import json  # slow to load, and only function tests need it
-
-    prelude: str = json.loads(payload.partition(b"\n")[0])
-    return prelude.encode("utf-8", "replace")

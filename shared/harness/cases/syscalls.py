@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 KEPT: list[types.FrameType] = []
-SIGINT, SIGKILL, SIGPIPE, SIGSTOP, SIGXFSZ = 2, 9, 13, 19, 25
+SIGINT, SIGKILL, SIGPIPE, SIGALRM, SIGSTOP, SIGXFSZ = 2, 9, 13, 14, 19, 25
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
 LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446
@@ -97,6 +97,14 @@ def fork() -> int:
     if pid == 0:
         keep_frames()
     return pid
+
+
+def watch(pid: int) -> int:
+    """Return a descriptor that is readable once a child has ended; -1 where there is none."""
+    try:
+        return os.pidfd_open(pid)
+    except (OSError, AttributeError):  # Linux before 5.3, Python before 3.9
+        return -1
 
 
 def keep_frames() -> None:

@@ -1,0 +1,323 @@
+"""Function tests: the processes of an answer and of its tests, their limits, and how they ended.
+
+It runs in the sandbox. Standard library and Python 3.8 syntax only. The answer is in one child, its
+tests in another. Each arrives in a file that its process alone reads: the parent, whose memory the
+next program inherits, has neither. It starts both, measures them, and notices their end; the tests
+report into a file. Between the two are a pipe with calls and one with replies.
+
+The parent of a single run is a slot's init (``FunctionRun``), and its answer compiles itself.
+Otherwise it is the parent of the cases of an answer, which has compiled it (``FunctionCase``). The
+limits apply to both processes and to all that the answer starts, together. Compiling the answer and
+loading its modules has its own limit of time, and counts towards no other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import struct
+import time
+
+from shared.harness import function_server, function_tester
+from shared.harness.cases import processes, syscalls
+from shared.harness.cases.answer import (
+    HIGHEST,
+    Cases,
+    SourceError,
+    become_answer,
+    case_limits,
+    compile_answer,
+    load_modules,
+)
+from shared.harness.cases.folders import CaseFolder, memory_file, write_all
+from shared.harness.cases.program import Program
+from shared.harness.cases.supervisor import LimitedRun, Supervisor
+from shared.harness.languages import LANGUAGES
+
+TYPE_CHECKING = False  # the typing module is slow to load
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from shared.harness.cases.answer import Outcome
+
+# Exit code of an answer's process whose source does not compile.
+NOT_COMPILED = 65
+# User and system seconds of the answer when it is about to start, and the clock's time then.
+READY = struct.Struct("ddd")
+MAX_REPORT = 1 << 24
+
+
+class Functions(LimitedRun):
+    """A run of an answer's tests.
+
+    Args:
+        supervisor: The parent.
+        limits: Limits of a case, by the names of ``wire.CaseLimits``.
+        folder: Folder in which that of the answer is.
+        tests: Descriptor, offset and size of the tests, as ``function_tester.run`` expects them.
+        report: Descriptor of the file for the report of the tests or the compiler.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        limits: dict[str, Any],
+        folder: str,
+        tests: tuple[int, int, int],
+        report: int,
+    ) -> None:
+        super().__init__(limits["cpu"], limits["wall"], supervisor.ended)
+        self.supervisor = supervisor
+        self.limits = limits
+        self.folder = folder
+        self.tests, self.report = tests, report
+        self.calls, self.results, self.ready = os.pipe(), os.pipe(), os.pipe()
+        os.set_blocking(self.ready[0], False)
+        self.tester = 0
+        self.compiled: str | None = None
+        self.finished = self.began
+
+    def start(self) -> Program | None:
+        """Start the answer; returns its program in the new process."""
+        self.pid = syscalls.fork()
+        if self.pid == 0:
+            try:
+                self.supervisor.leave()
+                program = self.load()
+                self.begin()
+                return program
+            except BaseException:
+                os._exit(1)
+        self.watch(self.pid)
+        for fd in (self.calls[0], self.results[1], self.ready[1]):
+            os.close(fd)
+        return None
+
+    # In the parent
+
+    def readers(self) -> list[int]:
+        return [self.ready[0]] if self.compiled is None else []
+
+    def move(self) -> None:
+        """Start the tests once the answer is ready."""
+        if self.compiled is not None:
+            return
+        try:
+            times = os.read(self.ready[0], READY.size)
+        except BlockingIOError:
+            return
+        if not times:
+            self.compiled = "lost"  # or rejected, as the exit code will tell
+            self.started = time.monotonic()
+            return
+        *compiling, started = READY.unpack(times)
+        self.compiling = compiling[0], compiling[1]
+        self.start_tests(started)
+
+    def start_tests(self, now: float) -> None:
+        self.compiled = "ok"
+        self.start_limits(now)
+        self.tester = syscalls.fork()
+        if self.tester == 0:
+            try:
+                self.run_tests()
+            finally:
+                os._exit(1)
+        super().close()  # only the end of the tests matters from now on
+        self.watch(self.tester)
+
+    def has_ended(self) -> bool:
+        return self.compiled is not None and (self.tester or self.pid) in self.ended.codes
+
+    def left(self, now: float) -> float:
+        if self.compiled is None:
+            left: float = self.began + self.limits["compile"] - now
+            if left > 0:
+                return left
+            self.move()  # it may be ready since this process had no processor
+            if self.compiled is None:
+                self.compiled, self.started = "timeout", now
+                return 0.0
+        if not self.tester or self.tester in self.ended.codes:
+            return math.inf
+        return self.left_of((self.pid, self.tester), now)
+
+    def stop(self) -> None:
+        """Kill both: the tests first, which would find an answer that has died wrong."""
+        self.finished = time.monotonic()
+        for pid in (self.tester, self.pid):
+            if pid and pid not in self.ended.codes:
+                processes.kill_group(pid)
+
+    def close(self) -> None:
+        super().close()
+        for fd in (self.calls[1], self.results[0], self.ready[0]):
+            os.close(fd)
+
+    def result(self) -> dict[str, Any]:
+        """Return the fields of ``wire.FunctionResult``."""
+        codes, ended = self.ended.codes, self.ended
+        if self.compiled == "lost" and codes.get(self.pid) == NOT_COMPILED:
+            self.compiled = "error"
+        user = ended.user - self.compiling[0]
+        return {
+            "compiled": self.compiled,
+            "compile_seconds": self.started - self.began,
+            "answer": codes.get(self.pid),
+            "tester": codes.get(self.tester),
+            "cpu": user + ended.system - self.compiling[1],
+            "user": user,
+            "wall": self.finished - self.started,
+            "memory": ended.memory.get(self.pid, 0) * 1024,
+            "limit": self.exceeded,
+        }
+
+    # In the children
+
+    def load(self) -> Program:
+        """Prepare the answer's process, and return its program."""
+        raise NotImplementedError
+
+    def enter(self) -> None:
+        """Let the limits of the answer hold."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Let the limits hold, and have the tests started."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        os.write(self.ready[1], READY.pack(used.ru_utime, used.ru_stime, time.monotonic()))
+        os.closerange(3 + keep([self.calls[0], self.results[1]]), HIGHEST)
+        self.enter()
+
+    def run_tests(self) -> NoReturn:
+        self.supervisor.leave()
+        os.chdir(self.folder + "/case")
+        limit_tester(self.limits["cpu"], self.limits["memory"])
+        file, start, size = self.tests
+        payload = os.pread(file, size, start)
+        calls, replies, report = range(3, 6)
+        keep([self.calls[1], self.results[0], self.report])
+        os.closerange(report + 1, HIGHEST)
+        function_tester.run(calls, replies, report, payload, self.pid)
+        os._exit(0)
+
+
+class FunctionRun(Functions):
+    """A single run in a slot.
+
+    Args:
+        supervisor: The slot's init.
+        confinement: Restricts the answer.
+        limits: As of ``Functions``.
+        folder: As of ``Functions``; it exists, and is empty.
+        files: Descriptors of the answer (its size in a line, the answer, its prelude), the tests,
+            the report.
+        extra_memory: Bytes of modules that only the tests use, in the answer's memory too.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        confinement: syscalls.Confinement,
+        limits: dict[str, Any],
+        folder: str,
+        files: list[int],
+        extra_memory: int,
+    ) -> None:
+        self.source, tests, report = files
+        part = tests, 0, os.fstat(tests).st_size
+        super().__init__(supervisor, limits, folder, part, report)
+        self.confinement = confinement
+        self.extra_memory = extra_memory
+
+    def load(self) -> Program:
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL)
+        self.confinement.enter_program(self.folder)
+        self.confinement.fix_attributes()
+        with open(self.source, "rb") as file:
+            source = file.read(int(file.readline()))
+            prelude: str = json.loads(file.read())
+        case = CaseFolder(self.folder, LANGUAGES["python"], source, None)
+        case.restore()
+        os.chdir(case.path)
+        try:
+            code = compile_answer(source, "<answer>")
+        except SourceError as error:
+            write_all(self.report, error.text)
+            os._exit(NOT_COMPILED)
+        before = prelude.encode("utf-8", "replace")
+        load_modules(source, before)
+        program = Program(code, case.program, streams=False)
+        program.serve(function_server, before, source)
+        numbers = dict(self.limits)
+        if numbers["memory"] > 0:
+            numbers["memory"] += self.extra_memory
+        if numbers["processes"] > 0:
+            numbers["processes"] += processes.tasks_of_user()  # without the tests, which come later
+        for kind, value in case_limits(self.cpu + time.process_time(), numbers):
+            resource.setrlimit(kind, value)
+        return program
+
+    def enter(self) -> None:
+        become_answer()
+
+
+class FunctionCase(Functions):
+    """A case of an answer that is a run of tests, which are a part of the inputs."""
+
+    def __init__(self, cases: Cases, start: int, size: int) -> None:
+        self.cases = cases
+        limits = {**cases.spec.times, **cases.spec.numbers}
+        report = memory_file(cases.folder, "report")
+        super().__init__(cases, limits, cases.folder, (cases.inputs, start, size), report)
+
+    def start(self) -> Program | None:
+        program = super().start()
+        if program is None:
+            self.start_tests(self.began)
+        return program
+
+    def load(self) -> Program:
+        assert self.cases.program is not None
+        return self.cases.program
+
+    def enter(self) -> None:
+        self.cases.enter_case()
+
+    def outcome(self) -> Outcome:
+        result = self.result()
+        report = os.pread(self.report, MAX_REPORT, 0)
+        os.close(self.report)
+        codes, _, failure = report.partition(b"\n\n")
+        lost = result["tester"] == 0 and codes.endswith(function_tester.LOST.encode())
+        status = result["answer" if lost else "tester"]
+        words = (
+            -syscalls.SIGKILL if status is None else status,
+            *(int(result[name] * 1e6) for name in ("cpu", "user", "wall")),
+            result["memory"] // 1024,
+            self.exceeded or "-",
+        )
+        write_all(self.cases.printed, codes)
+        return words, len(codes), failure
+
+
+def limit_tester(cpu: float, memory: int) -> None:
+    """Prepare this process, a fresh fork, for tests: limits in seconds and bytes."""
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL)
+    syscalls.limit(resource.RLIMIT_CORE, 0)
+    syscalls.limit(resource.RLIMIT_CPU, int(cpu) + 2)
+    if memory > 0:
+        for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+            syscalls.limit(kind, memory)
+    syscalls.renew()
+
+
+def keep(channel: list[int]) -> int:
+    """Give descriptors the first numbers after the standard streams; returns how many there are."""
+    copies = [os.dup(fd) for fd in channel]  # the lowest free ones, in this order
+    for place, fd in enumerate(copies):
+        if fd != 3 + place:
+            os.dup2(fd, 3 + place, inheritable=False)
+    return len(copies)
