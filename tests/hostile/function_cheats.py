@@ -110,7 +110,7 @@ _RUNNER = {
         import sys, types
         class Anything(types.ModuleType):
             def __getattr__(self, name): return lambda *a, **k: True
-        names = "function_tester values function_case cases".split()
+        names = "function_tester values functions cases".split()
         for name in [*names, *("shared.harness." + name for name in names), "json", "operator"]:
             sys.modules[name] = Anything(name)
         """,
