@@ -219,19 +219,12 @@ def test_a_row_without_tests_is_one_of_sandboxfusions_data_set(tmp_path):
         assert read.tests == SandboxFusionTests(sandbox_dataset="mbpp", sandbox_id="11")
 
 
-@pytest.mark.parametrize(
-    ("truth", "cause"),
-    [
-        ("{", "not JSON"),
-        ('{"inputs": ["1"], "outputs": []}', "1 inputs but 0 outputs"),
-        ('{"test_list": ["assert 1"], "a\\nb": 1}', "Extra inputs are not permitted"),
-    ],
-)
-def test_a_ground_truth_that_does_not_parse_is_named(tmp_path, truth, cause):
+def test_a_ground_truth_that_does_not_parse_is_named(tmp_path):
+    truth = '{"test_list": ["assert 1"], "a\\nb": 1}'
     path = put(tmp_path / "a.parquet", [row(), row("p2", ground_truth=truth)])
     message = failure(read_dataset, path)
     assert f"{path}: row 2: 'demo'/'p2': ground_truth cannot be used (" in message
-    assert cause in message
+    assert "Extra inputs are not permitted" in message
 
 
 def test_duplicates_across_files_name_both(tmp_path):
