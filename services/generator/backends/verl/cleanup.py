@@ -83,7 +83,7 @@ def sweep(tag: str, recorded: Iterable[str] = ()) -> tuple[int, int]:
 
     Args:
         tag: The replica's tag.
-        recorded: More files to remove. The shared memory of a killed process can no longer be found,
+        recorded: More files to remove. The shared memory of a killed process cannot be found again,
             so callers record it beforehand.
 
     Returns:
