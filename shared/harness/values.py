@@ -58,7 +58,7 @@ FUNCTIONS = {
 }
 # Those that construct a factory's default value without side effects.
 FACTORIES = ("list", "dict", "set", "int", "float", "str", "bool", "tuple", "frozenset", "bytes")
-MUTABLE = ("Counter", "OrderedDict", "defaultdict", "deque", "array")
+MUTABLE = ("Counter", "OrderedDict", "defaultdict", "deque")
 VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 
 
@@ -389,11 +389,10 @@ def defaultdict_parts(value: Any) -> tuple[Any, ...]:
     return (name if known else None, *dict_parts(value))
 
 
-def time_parts(value: Any) -> tuple[Any, ...]:
-    """Return the parts of a time; the last one is the offset from UTC in microseconds."""
-    offset = value.utcoffset()
-    zone = None if offset is None else offset // type(offset)(microseconds=1)
-    return value.hour, value.minute, value.second, value.microsecond, zone
+def reduced(value: Any) -> tuple[Any, ...]:
+    """Return the arguments that make a value again, as pickle finds them."""
+    arguments: tuple[Any, ...] = value.__reduce_ex__(2)[1]
+    return arguments
 
 
 # Types of the standard library: their modules, and the arguments of the constructor, of containers
@@ -402,19 +401,15 @@ def time_parts(value: Any) -> tuple[Any, ...]:
 LIBRARY: dict[str, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     "Fraction": ("fractions", lambda value: (value.numerator, value.denominator)),
     "Decimal": ("decimal", lambda value: (str(value),)),
-    "date": ("datetime", lambda value: (value.year, value.month, value.day)),
-    "datetime": (
-        "datetime",
-        lambda value: (value.year, value.month, value.day, *time_parts(value)),
-    ),
-    "time": ("datetime", time_parts),
-    "timedelta": ("datetime", lambda value: (value.days, value.seconds, value.microseconds)),
+    **dict.fromkeys(("date", "datetime", "time", "timedelta"), ("datetime", reduced)),
+    "timezone": ("datetime", reduced),
     "deque": ("collections", lambda value: (value.maxlen, *value)),
     "Counter": ("collections", dict_parts),
     "OrderedDict": ("collections", dict_parts),
     "defaultdict": ("collections", defaultdict_parts),
-    "array": ("array", lambda value: (value.typecode, tuple(value))),
 }
+# Of them those that are arguments of others.
+ZONES = ("timedelta", "timezone")
 CONTAINERS = (bytearray, bytes, complex, dict, float, frozenset, int, list, set, str)
 CONSTANTS = {None: b"N", ...: b"E", NotImplemented: b"X"}
 EXACT: dict[type, Callable[[Encoder, Any], None]] = {
@@ -714,24 +709,18 @@ class Decoder:
         if name in MUTABLE:
             return self.library_container(name)
         (parts,) = self.items(1)
-        zone = None
-        if name in ("datetime", "time"):
-            *parts, offset = parts
-            zone = zone_of(offset)
-        if not all(type(part) is (str if name == "Decimal" else int) for part in parts):
+        kinds = {"Decimal": (str,), "Fraction": (int,)}.get(name, (int, bytes))
+        if not all(type(part) in kinds or library_name(type(part)) in ZONES for part in parts):
             raise CodecError("no number")
-        return library_type(name)(*parts, **({"tzinfo": zone} if zone else {}))
+        return library_type(name)(*parts)
 
     def library_container(self, name: str) -> Any:
         place, kind = len(self.objects), library_type(name)
-        container = self.numbered(None if name == "array" else kind())
+        container = self.numbered(kind())
         (parts,) = self.items(1)
         if type(parts) is not tuple:
             raise CodecError("no container")
-        if name == "array":
-            code, values = parts
-            container = self.objects[place] = kind(code, list(values))
-        elif name == "deque":
+        if name == "deque":
             if parts[0] is not None:  # its bound cannot be set later
                 container = self.objects[place] = kind((), parts[0])
             update(container, parts[1:])
@@ -758,8 +747,6 @@ def update(container: Any, parts: Any) -> None:
             import numpy
 
             container[...] = numpy.array(parts, container.dtype).reshape(container.shape)
-        elif hasattr(container, "typecode"):
-            container[:] = type(container)(container.typecode, list(parts))
         elif isinstance(container, dict):
             container.clear()
             for key, item in zip(parts[::2], parts[1::2]):
@@ -776,15 +763,6 @@ def update(container: Any, parts: Any) -> None:
             set_fields(container, tuple(parts))
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CodecError(str(error)) from None
-
-
-def zone_of(offset: int | None) -> Any:
-    """Return the time zone with an offset from UTC in microseconds."""
-    import datetime
-
-    if offset is None:
-        return None
-    return datetime.timezone(datetime.timedelta(microseconds=offset))
 
 
 DECODERS: dict[int, Callable[[Any], Any]] = {
