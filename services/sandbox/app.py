@@ -1,6 +1,7 @@
 """HTTP API of the sandbox server (SandboxFusion's endpoints, health checks, metrics)."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 
@@ -28,7 +29,7 @@ from services.sandbox.schemas import (
     SubmitRequest,
 )
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.workspace import DiskFullError, remove_abandoned, require_space
+from services.sandbox.workspace import DiskFullError, claim, remove_trees, require_space
 from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, RunCasesRequest
 from shared.service.access import Access
 from shared.service.bodies import read_body
@@ -75,6 +76,7 @@ class Server:
         return app
 
     async def _choose_isolation(self, _app: web.Application) -> AsyncIterator[None]:
+        lock, abandoned = await asyncio.to_thread(claim, self._settings.temp_root)
         self._chosen = await choose_isolation(self._settings, Reaper())
         isolation = self._chosen.isolation
         log.info("isolation", kind=isolation.kind.value, identity=isolation.identity.value)
@@ -86,13 +88,13 @@ class Server:
                 tried=self._chosen.failed,
             )
         warming = asyncio.create_task(self._chosen.runner.warm())
-        sweeping = asyncio.create_task(
-            asyncio.to_thread(remove_abandoned, self._settings.temp_root)
-        )
+        sweeping = asyncio.create_task(asyncio.to_thread(remove_trees, abandoned))
         yield
         warming.cancel()
         await asyncio.wait([warming, sweeping])
         await self._chosen.runner.close()
+        if lock is not None:
+            os.close(lock)
 
     def _failure(self) -> str | None:
         if self._chosen is None:

@@ -34,7 +34,8 @@ without a name (memfd) are memory too: the slots together need up to twice ``tmp
 for them; the disk is looked at every 50 ms, so a program can exceed its share for a moment, and
 space that it keeps by mappings of removed files alone is not found, only that the disk is full; CPU
 is shared fairly by the kernel, not reserved. If the server is
-killed with SIGKILL, its programs end with it, but the folders of its slots remain. With ``none``
+killed with SIGKILL, its programs end with it, but the folders of its slots remain until a server
+starts while no other one of its user lives. With ``none``
 the program can read everything that its user can read, which is never root, and without the filter
 use the network.
 

@@ -17,7 +17,7 @@ from services.sandbox.runner import Runner
 from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.slots import search_path
-from services.sandbox.workspace import DiskFullError, Workspace
+from services.sandbox.workspace import DiskFullError, Workspace, claim
 from shared.canaries import PACKAGES, SandboxEnvironment
 from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import configure_logging, get_logger
@@ -134,6 +134,7 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
 
 async def _report() -> str:
     settings = load_settings(SandboxSettings)
+    claim(settings.temp_root)  # held to the end: a server that starts meanwhile removes nothing
     chosen = await choose_isolation(settings, Reaper())
     await chosen.runner.close()
     found = {

@@ -286,7 +286,6 @@ class Slot:
         if self.workspace.path.is_dir():
             self.workspace.restore()  # the last container may have ended in the middle of a program
         else:  # removed by a cleaner of temporary files, say
-            self.workspace.unlock()
             self.workspace = Workspace.create(self.settings.temp_root, self.uid)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)

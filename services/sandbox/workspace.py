@@ -9,7 +9,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Self
@@ -74,15 +74,11 @@ def _disk_of(folder: Path) -> Iterator[None]:
 
 
 class Workspace:
-    """A folder that belongs to the program's user, or to the server's own (``uid`` is None).
+    """A folder that belongs to the program's user, or to the server's own (``uid`` is None)."""
 
-    It is locked until it is removed, so that :func:`remove_abandoned` knows those of the living.
-    """
-
-    def __init__(self, path: Path, uid: int | None, lock: int | None = None) -> None:
+    def __init__(self, path: Path, uid: int | None) -> None:
         self.path = path
         self._uid = uid
-        self._lock = lock
 
     @classmethod
     def create(cls, temp_root: Path, uid: int | None = None) -> Self:
@@ -91,15 +87,9 @@ class Workspace:
         Raises:
             DiskFullError: There is no space for it.
         """
-        lock = None
         with _disk_of(temp_root):
-            while lock is None:  # another server may take the folder before it is locked
-                path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=temp_root)).resolve()
-                try:
-                    lock = _locked(path, fcntl.LOCK_SH)
-                except OSError:  # a file system without locks: nobody removes abandoned folders
-                    break
-        workspace = cls(path, uid, lock)
+            path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=temp_root)).resolve()
+        workspace = cls(path, uid)
         workspace._chown(workspace.path)
         return workspace
 
@@ -171,12 +161,6 @@ class Workspace:
     def remove(self) -> None:
         """Remove the folder."""
         remove_tree(self.path)
-        self.unlock()
-
-    def unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     def _make_parents(self, parts: tuple[str, ...]) -> None:
         folder = self.path
@@ -217,61 +201,40 @@ class Workspace:
             return file.read(limit + 1)
 
 
-def remove_abandoned(temp_root: Path) -> None:
-    """Remove the workspaces of servers that were killed: nobody holds their locks.
+def claim(temp_root: Path) -> tuple[int | None, list[Path]]:
+    """Lock the temp root for this server, which makes its workspaces afterwards.
 
-    Those of other users stay. A program that outlived its server may own such a name: the folder is
-    moved out of its reach first, and is never followed where it is a link.
+    Returns the lock, to be held until this server ends, and the workspaces of servers that were
+    killed. While another server of this user lives, nobody can tell whose they are: there are none.
     """
+    name = temp_root / f".plumbline-sandbox-{os.geteuid()}"
     try:
-        found = [path for path in temp_root.iterdir() if path.name.startswith(PREFIX)]
-        abandoned = [path for path in found if _abandoned(path)]
-        if abandoned:
-            trash = Workspace.create(temp_root)
-            for path in abandoned:
-                with suppress(OSError):
-                    path.rename(trash.path / path.name)
-            trash.remove()
-    except (OSError, DiskFullError) as error:
-        log.warning("workspaces of killed servers not removed", reason=str(error))
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | NO_FOLLOW, 0o600)
+    except OSError:  # no workspace can be made either, and that error has the reason
+        return None, []
+    abandoned: list[Path] = []
+    with suppress(OSError):  # another server holds it, or the file system has no locks
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        abandoned = [path for path in temp_root.glob(f"{PREFIX}*") if _is_ours(path)]
+    with suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock, abandoned
 
 
-def _abandoned(path: Path) -> bool:
+def _is_ours(path: Path) -> bool:
     try:
-        owner = path.lstat().st_uid
-        programs = range(FIRST_UID, LAST_UID + 1) if os.geteuid() == 0 else ()
-        if owner != os.geteuid() and owner not in programs:
-            return False
-        lock = _locked(path, fcntl.LOCK_EX)
-    except OSError:
-        return False
-    if lock is None:
-        return False
-    os.close(lock)
-    return True
-
-
-def _locked(path: Path, kind: int) -> int | None:
-    """Lock a folder; return the descriptor that holds it, or None if another process has it.
-
-    Programs may take a shared lock of their folder, too, but no other.
-    """
-    try:
-        lock = os.open(path, FOLDER)
+        found = path.lstat()
     except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-        held = os.path.samestat(os.fstat(lock), os.lstat(path))
-    except (BlockingIOError, FileNotFoundError):
-        held = False
-    except BaseException:
-        os.close(lock)
-        raise
-    if not held:
-        os.close(lock)
-        return None
-    return lock
+        return False
+    programs = range(FIRST_UID, LAST_UID + 1) if os.geteuid() == 0 else ()
+    return stat.S_ISDIR(found.st_mode) and (
+        found.st_uid == os.geteuid() or found.st_uid in programs
+    )
+
+
+def remove_trees(paths: Iterable[Path]) -> None:
+    for path in paths:
+        remove_tree(path)
 
 
 def remove_tree(path: Path) -> None:

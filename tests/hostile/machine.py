@@ -29,7 +29,8 @@ class Machine:
 
     def files(self) -> list[str]:
         """What runs left: the workspaces of the slots stay, and are empty."""
-        return [str(path) for folder in self.temp_root.iterdir() for path in folder.iterdir()]
+        folders = [path for path in self.temp_root.iterdir() if path.is_dir()]
+        return [str(path) for folder in folders for path in folder.iterdir()]
 
     def processes(self) -> list[str]:
         """Those with the sandbox's folder in their environment, and those of its slots' users.
