@@ -166,13 +166,10 @@ def _limit(request: Mapping[str, object]) -> int | None:
 
 
 def _prompt(request: Mapping[str, object]) -> str:
-    """The text of the messages; what an engine would refuse counts for nothing."""
+    """The text of the messages."""
     messages = request.get("messages")
-    parts: list[object] = []
-    for message in messages if isinstance(messages, list) else ():
-        content = message.get("content") if isinstance(message, dict) else None
-        parts += content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    listed = messages if isinstance(messages, list) else []
+    texts = [message.get("content") for message in listed if isinstance(message, dict)]
     return "".join(text for text in texts if isinstance(text, str))
 
 

@@ -64,9 +64,7 @@ class ReplicaSupervisor:
         metrics, name = pool.metrics, str(rank)
         self._restarted = metrics.restarts.labels(name)
         metrics.healthy.labels(name).set_function(lambda: self.state is ReplicaState.HEALTHY)
-        metrics.in_flight.labels(name).set_function(
-            lambda: self.engine.in_flight if self.engine else 0
-        )
+        metrics.in_flight.labels(name).set_function(lambda: self.in_flight)
 
     @property
     def state(self) -> ReplicaState:
@@ -81,18 +79,15 @@ class ReplicaSupervisor:
     def status(self) -> dict[str, object]:
         """The state for ``/readyz``."""
         engine = self.engine
-        of_engine = {
-            "name": engine.name if engine else "",
-            "url": engine.url if engine else "",
-            "in_flight": self.in_flight,
-            "facts": dict(engine.replica.describe()) if engine else {},
-        }
         return {
             "replica": self.rank,
             "state": self.state,
             "generation": self.generation,
             "error": self.error,
-            **of_engine,
+            "name": engine.name if engine else "",
+            "url": engine.url if engine else "",
+            "in_flight": self.in_flight,
+            "facts": dict(engine.replica.describe()) if engine else {},
         }
 
     async def run(self) -> None:

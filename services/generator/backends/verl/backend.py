@@ -185,11 +185,10 @@ class VerlReplicaFactory:
             await child.send(HostSpec(config=self._config))
             # The cluster starts while the child imports its libraries, which takes longer.
             cluster = await self._cluster.join()
-            await child.send(
-                ReplicaSpec(
-                    rank=rank, generation=generation, name=tag[:8], tag=tag, cluster=cluster
-                )
+            spec = ReplicaSpec(
+                rank=rank, generation=generation, name=tag[:8], tag=tag, cluster=cluster
             )
+            await child.send(spec)
             ready = await child.next_event()
             if not isinstance(ready, ReplicaReady):
                 raise ServiceError(f"replica {rank} sent {ready.kind!r} instead of its address")
