@@ -8,8 +8,6 @@ from http import HTTPStatus
 from aiohttp import web
 
 from services.sandbox.admission import Admission
-from services.sandbox.datasets.judging import judge
-from services.sandbox.datasets.plans import DATASETS, make_plan
 from services.sandbox.description import add_description
 from services.sandbox.metrics import SandboxMetrics
 from services.sandbox.probe import ChosenIsolation, choose_isolation
@@ -29,6 +27,7 @@ from services.sandbox.schemas import (
     SubmitRequest,
 )
 from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.submit import DATASETS, judge, make_plan
 from services.sandbox.workspace import DiskFullError, claim, remove_trees, require_space
 from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, RunCasesRequest
 from shared.service.access import Access

@@ -14,8 +14,8 @@ from prometheus_client import Counter
 from pydantic import BaseModel, ValidationError
 
 from services.sandbox.admission import QueueFullError
-from services.sandbox.datasets.plans import DatasetError
 from services.sandbox.slots import SlotLostError
+from services.sandbox.submit import DatasetError
 from services.sandbox.workspace import DiskFullError
 from shared.foreign_json import ErrorDetail, JsonError, decode_json, first_errors
 from shared.service.bodies import BodyTooLargeError

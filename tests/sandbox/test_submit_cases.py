@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.sandbox.datasets import judging
+from services.sandbox import submit
 from tests.sandbox.conftest import Sandbox, StartSandbox, needs_cpp
 
 ECHO = "print(input())"
@@ -70,7 +70,7 @@ async def test_submit_once_let_in_is_not_turned_away(start_sandbox: StartSandbox
 async def test_output_of_all_cases_is_bounded(
     start_sandbox: StartSandbox, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(judging, "OUTPUT_LIMIT", 250_000)
+    monkeypatch.setattr(submit, "OUTPUT_LIMIT", 250_000)
     sandbox = await start_sandbox()
     config = {"extra": {"run_all_cases": True}}
     answer = await judged(sandbox, "print('x' * 99_999)", [case("1")] * 5, **config)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.sandbox.datasets.extraction import first_block, in_language, without_entry_point
-from services.sandbox.datasets.plans import function_body, mbpp_answer
+from services.sandbox.submit import function_body, mbpp_answer
+from services.sandbox.submit_extraction import first_block, in_language, without_entry_point
 
 FENCED = re.compile(r"`{3}(.*)\n([\s\S]*?)\n\s*`{3}")
 TEXTS = st.lists(
