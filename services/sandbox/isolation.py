@@ -14,8 +14,9 @@ Covered by ``landlock``, which needs no privilege at all: no sockets; files outs
 folders can be neither read nor changed, a program writes to its own folder alone (TMPDIR), and its
 calls that change modes, times or attributes have no effect; other processes cannot be read, and
 since Linux 6.12 not be signalled. ``Slot.covered`` lists what this kernel's version covers. There
-is no private /tmp and no /dev/shm, so ``multiprocessing`` has no locks, queues, pools and shared
-memory. The list of the machine's processes is visible.
+is no private /tmp and no /dev/shm, and the list of the machine's processes is visible. Modules on
+Python's path (``slot/modules``) let ``multiprocessing`` keep semaphores and shared memory in the
+program's folder instead.
 
 Covered by both: a seccomp filter (``shared.harness.confinement``) refuses namespaces,
 mounts, ptrace, keyrings, System V IPC, message queues, io_uring, BPF, changes to other processes,
@@ -75,6 +76,8 @@ class FileSystemView:
 
     readonly: tuple[Path, ...]
     tmp_bytes: int
+    modules: Path
+    """Folder of Python modules for slots without ``/dev/shm``."""
 
     def root_links(self) -> list[tuple[str, str]]:
         roots = [Path("/", name) for name in ROOT_NAMES]
@@ -92,7 +95,7 @@ class FileSystemView:
     def landlock_readable(self) -> list[Path]:
         """What programs may read where nothing is hidden from them by mounts."""
         extra = (Path("/proc"), Path("/sys/devices/system/cpu"))
-        return [*self.bound(), *(path for path in extra if path.is_dir())]
+        return [*self.bound(), *(path for path in extra if path.is_dir()), self.modules]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Start-up probe: choose the isolation by running a test program under each candidate."""
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ PREFERENCE = (
     IsolationChoice.LANDLOCK,
     IsolationChoice.NONE,
 )
+MODULES = Path(__file__).parent / "slot" / "modules"
 NEVER_AS_ROOT = (
     "without namespaces no program runs as root: start the server as another user, or set "
     "PLUMBLINE_SANDBOX_PYTHON to an interpreter that every user can execute"
@@ -112,7 +114,8 @@ async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenI
     """
     environment, folders = _ask_interpreter(settings)
     readonly = (*folders, *settings.extra_readonly_paths())
-    view = FileSystemView(readonly, settings.tmp_limit_bytes)
+    modules = _publish_modules(settings.temp_root.resolve())
+    view = FileSystemView(readonly, settings.tmp_limit_bytes, modules)
     auto = settings.isolation is IsolationChoice.AUTO
     kinds = PREFERENCE if auto else (settings.isolation,)
     failed: dict[str, str] = {}
@@ -182,6 +185,30 @@ async def _try(runner: Runner) -> str | None:
     reason = answer.message or (result.stderr if result else None) or str(answer.status)
     log.debug("isolation probe failed", kind=kind.value, reason=reason)
     return reason.strip()
+
+
+def _publish_modules(temp_root: Path) -> Path:
+    """Copy the modules for programs to a folder that every user can read.
+
+    All servers of this user with the same modules share it, and never remove it.
+    """
+    sources = {path.name: path.read_bytes() for path in sorted(MODULES.glob("*.py"))}
+    digest = hashlib.sha256(repr(sources).encode()).hexdigest()[:12]
+    folder = temp_root / f"plumbline-modules-{os.geteuid()}-{digest}"
+    try:
+        folder.mkdir(exist_ok=True)
+        if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+            raise IsolationError(f"{folder} is a link or belongs to another user; remove it")
+        folder.chmod(0o755)
+        for name, source in sources.items():
+            if not (folder / name).exists():
+                made = folder / f"{name}.{os.getpid()}"
+                made.write_bytes(source)
+                made.chmod(0o644)
+                made.rename(folder / name)
+    except OSError as error:
+        raise IsolationError(f"cannot make {folder}: {error.strerror}") from error
+    return folder
 
 
 _QUESTIONS = f"""\

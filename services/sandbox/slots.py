@@ -379,9 +379,11 @@ class Slot:
 
 def environment(isolation: Isolation, settings: SandboxSettings, home: Path) -> dict[str, str]:
     """The environment of programs, whose own folder is ``home``."""
-    without_tmp = isolation.kind is IsolationChoice.LANDLOCK
+    without_mounts = {}
+    if isolation.kind is IsolationChoice.LANDLOCK:  # /tmp and /dev/shm are not writable
+        without_mounts = {"TMPDIR": str(home), "PYTHONPATH": str(isolation.view.modules)}
     return {
-        **({"TMPDIR": str(home)} if without_tmp else {}),
+        **without_mounts,
         "PATH": search_path(settings),
         "LANG": "C.UTF-8",
         "HOME": str(home),

@@ -65,9 +65,8 @@ def _attempt(setup: str, expression: str) -> str:
     )
 
 
-# ``landlock`` has no Unix sockets with a name, on which managers rely, and no ``/dev/shm``, where
-# locks, queues and shared memory are.
-NO_NAMED_SOCKET = NO_SHARED_MEMORY = (1, "")
+# ``landlock`` has no Unix sockets with a name, on which managers rely.
+NO_NAMED_SOCKET = (1, "")
 
 PROGRAMS: dict[str, Program] = {
     # Input, output, exit codes
@@ -85,7 +84,6 @@ PROGRAMS: dict[str, Program] = {
         "if __name__ == '__main__':\n"
         "    with mp.Pool(2) as pool: print(pool.map(square, range(5)))",
         "[0, 1, 4, 9, 16]\n",
-        differs={"landlock": NO_SHARED_MEMORY},
     ),
     "process and queue": Program(
         "from multiprocessing import Process, Queue\n"
@@ -93,7 +91,6 @@ PROGRAMS: dict[str, Program] = {
         "queue = Queue()\nprocess = Process(target=work, args=(queue,))\n"
         "process.start(); print(queue.get()); process.join(); print(process.exitcode)",
         "from the child\n0\n",
-        differs={"landlock": NO_SHARED_MEMORY},
     ),
     "locks between processes": Program(
         "from multiprocessing import Event, Lock, Process, Semaphore, Value\n"
@@ -108,7 +105,26 @@ PROGRAMS: dict[str, Program] = {
         "for one in all_of: one.join()\n"
         "print(value.value, lock.acquire(timeout=1), lock.acquire(timeout=0.01))",
         "600 True False\n",
-        differs={"landlock": NO_SHARED_MEMORY},
+    ),
+    "shared memory": Program(
+        "from multiprocessing import Process, shared_memory\n"
+        "block = shared_memory.SharedMemory(create=True, size=100)\n"
+        "def work(name):\n"
+        "    other = shared_memory.SharedMemory(name=name); other.buf[0] = 7; other.close()\n"
+        "process = Process(target=work, args=(block.name,)); process.start(); process.join()\n"
+        "print(block.buf[0], len(block.buf) >= 100); block.close(); block.unlink()",
+        "7 True\n",
+    ),
+    "spawned processes": Program(
+        "import multiprocessing as mp\n"
+        "def work(queue, lock):\n"
+        "    with lock: queue.put(5)\n"
+        "if __name__ == '__main__':\n"
+        "    context = mp.get_context('spawn')\n"
+        "    queue, lock = context.Queue(), context.Lock()\n"
+        "    process = context.Process(target=work, args=(queue, lock)); process.start()\n"
+        "    print(queue.get()); process.join(); print(process.exitcode)",
+        "5\n0\n",
     ),
     "manager": Program(
         "from multiprocessing import Manager, Process\n"
@@ -222,7 +238,7 @@ PROGRAMS: dict[str, Program] = {
         "program True\nTrue True\n",
     ),
     "environment": Program(
-        "import os\nfor name in ('PWD', 'TMPDIR'): os.environ.pop(name, 0)\n"
+        "import os\nfor name in ('PWD', 'PYTHONPATH', 'TMPDIR'): os.environ.pop(name, 0)\n"
         "print(*sorted(os.environ))",
         "HOME LANG MKL_NUM_THREADS OMP_NUM_THREADS OPENBLAS_NUM_THREADS PATH "
         "PYTHONDONTWRITEBYTECODE PYTHONHASHSEED USER\n",
