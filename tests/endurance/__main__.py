@@ -29,8 +29,8 @@ from tests.endurance.traffic import Traffic
 
 # Seconds in which a stack without requests lets go of everything, and in which its processes end.
 _QUIET, _LEAVE = 120.0, 20.0
-# Folders of temporary files that all sandboxes of a user share, and keep.
-_SHARED = ("plumbline-modules-*", "plumbline-root-*")
+# Temporary files that all sandboxes of a user share, and keep.
+_SHARED = (".plumbline-sandbox-*", "plumbline-modules-*", "plumbline-root-*")
 # What a process may hold more at the end: part of its memory, and descriptors or threads.
 _PART, _MORE = 0.25, 12
 # How often each fault is drawn. The service is never killed: its memory is what is measured.

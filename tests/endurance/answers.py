@@ -10,9 +10,8 @@ from tests.hostile.answers import ANSWERS
 
 # Those that cost little, and those that only some process namespaces bear.
 _HOSTILE = (
-    "daemon", "right only after the end", "zombies", "parent killed", "group killed",
-    "sleeps", "ignores signals", "answer replaced", "ends early",
-    "built-in functions replaced", "results written later",
+    "daemon", "right only after the end", "parent killed", "group killed", "sleeps",
+    "answer replaced", "ends early", "built-in functions replaced",
 )  # fmt: skip
 _INLINE = json.dumps({"inputs": ["2\n", "5\n"], "outputs": ["4\n", "10\n"]})
 # Of what costs seconds, such as a time-out, which is confirmed with nothing beside it.
