@@ -288,7 +288,7 @@ class Cases(Supervisor):
             make_archive(self.case.path, self.case.file, made)
         if not os.path.exists(made):
             return
-        os.rename(made, program)
+        move_program(made, program)
         if self.user is not None:
             os.chown(program, 0, 0)
         os.chmod(program, 0o555)
@@ -466,6 +466,16 @@ def case_limits(
         if compiled is not None and compiled.stack_mib:
             limits.append((resource.RLIMIT_STACK, compiled.stack(memory)))
     return [(kind, (syscalls.within(kind, value),) * 2) for kind, value in limits]
+
+
+def move_program(made: str, program: str) -> None:
+    """Move a compiled program to its place; where ``chmod`` has no effect, copy it."""
+    if os.access(made, os.X_OK):
+        os.rename(made, program)
+        return
+    fd = os.open(program, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o755)
+    with open(made, "rb") as source, open(fd, "wb") as target:
+        target.write(source.read())
 
 
 def make_archive(folder: str, source: str, path: str) -> None:
