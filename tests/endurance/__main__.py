@@ -202,7 +202,7 @@ class Run:
 def _service(temporary: Path, **environment: str):
     return reward_service(
         DEMO / "data",
-        "judge.workers=2",
+        "judge.workers=3",  # the first is a thread of the command
         "sandbox.timeout=2",
         allow_eval=True,
         TMPDIR=str(temporary),
