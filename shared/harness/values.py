@@ -58,7 +58,7 @@ FUNCTIONS = {
 }
 # Those that construct a factory's default value without side effects.
 FACTORIES = ("list", "dict", "set", "int", "float", "str", "bool", "tuple", "frozenset", "bytes")
-MUTABLE = ("Counter", "OrderedDict", "defaultdict", "deque")
+MUTABLE = ("Counter", "OrderedDict", "defaultdict", "deque", "array")
 VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
 
 
@@ -407,6 +407,7 @@ LIBRARY: dict[str, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     "Counter": ("collections", dict_parts),
     "OrderedDict": ("collections", dict_parts),
     "defaultdict": ("collections", defaultdict_parts),
+    "array": ("array", lambda value: (value.typecode, tuple(value))),
 }
 # Of them those that are arguments of others.
 ZONES = ("timedelta", "timezone")
@@ -716,11 +717,14 @@ class Decoder:
 
     def library_container(self, name: str) -> Any:
         place, kind = len(self.objects), library_type(name)
-        container = self.numbered(kind())
+        container = self.numbered(None if name == "array" else kind())
         (parts,) = self.items(1)
         if type(parts) is not tuple:
             raise CodecError("no container")
-        if name == "deque":
+        if name == "array":
+            code, values = parts
+            container = self.objects[place] = kind(code, list(values))
+        elif name == "deque":
             if parts[0] is not None:  # its bound cannot be set later
                 container = self.objects[place] = kind((), parts[0])
             update(container, parts[1:])
@@ -747,6 +751,8 @@ def update(container: Any, parts: Any) -> None:
             import numpy
 
             container[...] = numpy.array(parts, container.dtype).reshape(container.shape)
+        elif hasattr(container, "typecode"):
+            container[:] = type(container)(container.typecode, list(parts))
         elif isinstance(container, dict):
             container.clear()
             for key, item in zip(parts[::2], parts[1::2]):

@@ -48,6 +48,8 @@ BOTH_SIDES: list[Row] = [
      RIGHT, False),
     ("", "def f(e): return type(e).__name__", "assert f(ValueError(1)) == 'ValueError'", RIGHT,
      False),
+    ("", "import array\ndef f(a):\n    a[0] = 5",
+     "import array\na = array.array('i', [1, 2])\nf(a)\nassert a[0] == 5", RIGHT, False),
     ("", "def f(n):\n    r = []\n    for _ in range(n): r = [r]\n    return r",
      "r = f(900)\nd = 0\nwhile r: r, d = r[0], d + 1\nassert d == 900", RIGHT, False),
 ]  # fmt: skip
