@@ -1,7 +1,8 @@
 """Foreign JSON: decoding with one kind of error, and validation errors of bounded size."""
 
 import json
-from typing import TypedDict
+from collections.abc import Mapping
+from typing import NotRequired, TypedDict
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -66,24 +67,36 @@ def _refuse_constant(name: str) -> None:
 
 
 class ErrorDetail(TypedDict):
-    """A validation error as pydantic describes it, without input and context."""
+    """A validation error as pydantic describes it, without the input."""
 
     type: str
     loc: list[int | str]
     msg: str
+    ctx: NotRequired[dict[str, int | float | str]]
 
 
 def first_errors(error: ValidationError) -> list[ErrorDetail]:
     """Return the first few errors; nothing in them is longer than a few hundred characters."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    return [
-        ErrorDetail(
+    details: list[ErrorDetail] = []
+    for item in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]:
+        detail = ErrorDetail(
             type=item["type"],
-            loc=[
-                shorten_end(part, _LONGEST_NAME) if isinstance(part, str) else part
-                for part in item["loc"][:_LONGEST_LOCATION]
-            ],
+            loc=[_short(part) for part in item["loc"][:_LONGEST_LOCATION]],
             msg=shorten_end(item["msg"], _LONGEST_MESSAGE),
         )
-        for item in found[:MAX_ERRORS]
-    ]
+        if context := _context(item.get("ctx", {})):
+            detail["ctx"] = context
+        details.append(detail)
+    return details
+
+
+def _short(name: int | str) -> int | str:
+    return shorten_end(name, _LONGEST_NAME) if isinstance(name, str) else name
+
+
+def _context(values: Mapping[str, object]) -> dict[str, int | float | str]:
+    return {
+        name: shorten_end(value, _LONGEST_MESSAGE) if isinstance(value, str) else value
+        for name, value in values.items()
+        if isinstance(value, int | float | str)
+    }

@@ -104,14 +104,21 @@ def _decode(body: bytes, content_type: str) -> object:
 
 
 def _located(detail: ErrorDetail) -> ErrorDetail:
-    kind, message = detail["type"], detail["msg"]
-    if kind == "model_type":
+    located = detail | ErrorDetail(
+        type=detail["type"], loc=["body", *detail["loc"]], msg=detail["msg"]
+    )
+    if detail["type"] == "model_type":
         # FastAPI reports this error for anything but an object.
-        kind = "model_attributes_type"
-        message = "Input should be a valid dictionary or object to extract fields from"
-    return ErrorDetail(type=kind, loc=["body", *detail["loc"]], msg=message)
+        located["type"] = "model_attributes_type"
+        located["msg"] = "Input should be a valid dictionary or object to extract fields from"
+        located.pop("ctx", None)
+    return located
 
 
 def _json_error(error: JsonError) -> ErrorDetail:
-    message = f"JSON decode error: {error}"
-    return ErrorDetail(type="json_invalid", loc=["body", error.position], msg=message)
+    return ErrorDetail(
+        type="json_invalid",
+        loc=["body", error.position],
+        msg="JSON decode error",
+        ctx={"error": str(error)},
+    )
