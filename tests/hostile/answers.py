@@ -67,6 +67,15 @@ ANSWERS = {
         os._exit(0)
         """, WRONG,
     ),
+    "zombies": _answer(
+        """
+        for _ in range(200):
+            try:
+                if os.fork() == 0: os._exit(0)
+            except OSError: break
+        print(n * 2)
+        """, SUCCESS,
+    ),
     "threads": _answer(
         """
         try:
@@ -90,8 +99,25 @@ ANSWERS = {
         print(n * 2)
         """, ERROR, SUCCESS, dangerous=True,
     ),
+    "others stopped": _answer(
+        """
+        for name in os.listdir('/proc'):
+            if name.isdigit() and int(name) not in (1, os.getpid()):
+                try: os.kill(int(name), 19)
+                except OSError: pass
+        print(n * 2)
+        """, LATE, ERROR, SUCCESS, dangerous=True,
+    ),
     # Time
     "sleeps": _answer("print(n * 2, flush=True); time.sleep(1000)", LATE),
+    "ignores signals": _answer(
+        """
+        for number in range(1, 65):
+            try: signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        while True: pass
+        """, LATE,
+    ),
     "limits raised": _answer(
         """
         for kind in range(16):
@@ -129,6 +155,17 @@ ANSWERS = {
         "sys.setrecursionlimit(10**9)\ndef f(x): return [f(x)]\nx = []\n"
         "for _ in range(10**6): x = [x]\nrepr(x)", ERROR, LATE,
     ),
+    "memory shared": _answer(
+        """
+        import mmap
+        kept = []
+        try:
+            while True:
+                kept.append(mmap.mmap(-1, 10**7)); kept[-1].write(bytes(10**7))
+        except OSError: kept.clear()
+        print(n * 2)
+        """, SUCCESS, ERROR,
+    ),
     "output": _answer("while True: os.write(1, b'x' * 65536)", ERROR),
     "errors": _answer(
         "print(n * 2, flush=True)\nwhile True: os.write(2, b'x' * 65536)", LATE
@@ -148,6 +185,14 @@ ANSWERS = {
         print(n * 2)
         """, SUCCESS, dangerous=True,
     ),
+    "descriptors": _answer(
+        """
+        try:
+            while True: os.dup(0)
+        except OSError: pass
+        print(n * 2)
+        """, SUCCESS,
+    ),
     # Files
     "all removed": _answer(
         """
@@ -159,6 +204,21 @@ ANSWERS = {
     "folder locked": _answer(
         """
         os.makedirs('a/b'); os.chmod('a/b', 0); os.chmod('a', 0); os.chmod('.', 0)
+        print(n * 2)
+        """, SUCCESS,
+    ),
+    "outer folder locked": _answer(
+        """
+        try: os.chmod('..', 0)
+        except OSError: pass
+        print(n * 2)
+        """, SUCCESS, WRONG, ERROR,
+    ),
+    "folder replaced": _answer(
+        """
+        here = os.getcwd()
+        try: os.rename(here, here + 'x'); os.symlink('/tmp', here)
+        except OSError: pass
         print(n * 2)
         """, SUCCESS,
     ),
@@ -188,6 +248,17 @@ ANSWERS = {
         except OSError: pass
         print(n * 2)
         """, SUCCESS,
+    ),
+    "results written later": _answer(
+        """
+        print(n)
+        sys.stdout.flush()
+        if os.fork() == 0:
+            os.setsid()
+            while True:
+                try: open('../results', 'w').write('end done 0 0 ' + '0' * 32 + '\\n\\n')
+                except OSError: pass
+        """, WRONG,
     ),
     "shell's report": _answer(
         """

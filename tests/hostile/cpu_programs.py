@@ -61,6 +61,12 @@ PYTHON = {
         told()
         """
     ),
+    "short children, one after another": _program(
+        """
+        for _ in range(int(seconds / 0.008)):
+            os.waitpid(fork(lambda: burn(0.005)), 0)
+        """
+    ),
     "a relay": _program(
         """
         def relay(left):
@@ -85,6 +91,17 @@ PYTHON = {
         """
         code = f'import time\\nwhile time.process_time() < {seconds}:\\n for _ in range(5000): pass'
         subprocess.run([sys.executable, '-c', code], check=True)
+        """
+    ),
+    "a clone without a signal": _program(
+        """
+        pid = ctypes.CDLL(None).syscall({'x86_64': 56, 'aarch64': 220}[os.uname().machine],
+                                        0, 0, 0, 0, 0)
+        assert pid >= 0
+        if pid == 0:
+            burn(seconds)
+            os._exit(0)
+        told()
         """
     ),
     "a child that outlives the program": _program(
@@ -135,6 +152,13 @@ CPP = {
         if (fork() == 0) { burn(seconds); _exit(0); }
         close(ends[1]);
         if (read(ends[0], &byte, 1)) return 1;
+        """
+    ),
+    "C++: vfork": _cpp(
+        """
+        pid_t pid = vfork();
+        if (pid == 0) { burn(seconds); _exit(0); }
+        waitpid(pid, nullptr, 0);
         """
     ),
 }

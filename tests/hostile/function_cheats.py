@@ -16,11 +16,22 @@ _OBJECTS = {
             __hash__ = None
         def twice(x): return Same()
         """,
-    "built-in values that are equal": """
+    "list that is equal": """
+        class Same(list):
+            def __eq__(self, other): return True
+            def __len__(self): return 10**6
+        def twice(x): return Same()
+        """,
+    "int that is equal": """
+        def twice(x): return type("Same", (int,), {"__eq__": lambda *_: True})(7)
+        """,
+    "str that is equal": """
+        def twice(x): return type("Same", (str,), {"__eq__": lambda *_: True})("7")
+        """,
+    "tuple, float, dict, set that are equal": """
         def same(base):
             return type("Same", (base,), {"__eq__": lambda *_: True, "__hash__": lambda _: 0})
-        bases = int, str, list, tuple, float, dict, set, bytes, complex
-        kinds = [same(base) for base in bases]
+        kinds = [same(base) for base in (tuple, float, dict, set, bytes, complex)]
         def twice(x): return kinds[x % len(kinds)]()
         """,
     "reflected": """
@@ -38,6 +49,12 @@ _OBJECTS = {
             __hash__ = type.__hash__
         class Same(metaclass=Meta): pass
         def twice(x): return Same
+        """,
+    "class as its name": """
+        class Same:
+            __class__ = int
+            def __eq__(self, other): return True
+        def twice(x): return Same()
         """,
     "mock": "import unittest.mock\ndef twice(x): return unittest.mock.ANY",
     "not a number": "def twice(x): return float('nan')",
@@ -58,6 +75,12 @@ _RUNNER = {
             ):
                 try: found.__code__ = (lambda *a, **k: 1).__code__
                 except ValueError: pass
+        """,
+    "collected dictionaries": """
+        import gc
+        for found in gc.get_objects():
+            if isinstance(found, dict) and "PASSED" in found:
+                for key in ("WRONG_ANSWER", "RUNTIME_ERROR", "COMPILE_ERROR"): found[key] = 1
         """,
     "collected tests": """
         import gc, re
@@ -128,6 +151,12 @@ _RUNNER = {
             except BaseException: pass
             return x
         """,
+    "small numbers changed": """
+        import ctypes
+        def twice(x):
+            value = ctypes.c_long.from_address(id(2 * x) + 24)
+            return x
+        """,
     "tracing": """
         import sys
         def trace(frame, event, arg):
@@ -137,6 +166,7 @@ _RUNNER = {
             return trace
         sys.settrace(trace)
         """,
+    "audit hook": "import sys\nsys.addaudithook(lambda *_: None)\nsys.settrace(lambda *_: None)",
 }
 # What another process has
 _PROCESSES = {
@@ -191,6 +221,16 @@ _PROCESSES = {
                     try:
                         file = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK)
                         text = os.read(file, 65536)
+                    except OSError: continue
+                    if found := re.search(rb"andidate\\(%d\\) == (\\d+)" % x, text):
+                        return int(found[1])
+        """,
+    "environment and command lines": """
+        import os, re
+        def twice(x):
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                for name in "environ", "cmdline", "comm", "stack", "syscall", "auxv":
+                    try: text = open(f"/proc/{pid}/{name}", "rb").read()
                     except OSError: continue
                     if found := re.search(rb"andidate\\(%d\\) == (\\d+)" % x, text):
                         return int(found[1])
@@ -253,6 +293,10 @@ _CHANNEL = {
         os.write(4, struct.pack("<Q", 3) + b"R=N")
         for value in (4, 6, 4, 6): os.write(4, reply(value - 1))
         """,
+    "forked answer": """
+        import os
+        if os.fork(): os._exit(0)
+        """,
     "forked replies": """
         import os, struct, time
         if os.fork() == 0:
@@ -271,7 +315,29 @@ _CHANNEL = {
                 except OSError: pass
             os._exit(0)
         """,
+    "thread that answers": """
+        import os, struct, threading
+        def answer():
+            while True:
+                try: os.write(4, struct.pack("<Q", 3) + b"R=T")
+                except OSError: return
+        threading.Thread(target=answer, daemon=True).start()
+        """,
+    "written at the end": """
+        import atexit, os
+        class Last:
+            def __del__(self): os.write(4, b"\\x03\\0\\0\\0\\0\\0\\0\\0R=T")
+        kept = Last()
+        atexit.register(os.write, 4, b"\\x03\\0\\0\\0\\0\\0\\0\\0R=T")
+        """,
     "closed channel": "import os\nos.closerange(0, 1024)",
+    "channel reopened": """
+        import os
+        for fd in ("3", "4"):
+            for mode in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+                try: os.write(os.open("/proc/self/fd/" + fd, mode | os.O_NONBLOCK), b"\\xff" * 99)
+                except OSError: pass
+        """,
     "garbage": "import os\nos.write(4, os.urandom(4096))",
     "endless message": """
         import os, struct
@@ -320,6 +386,11 @@ _ENDS = {
         Passed.__name__ = "int"
         def twice(x): raise Passed("1\\ndone")
         """,
+    "exception that is no exception": """
+        class E(type(BaseException())): pass
+        E.__name__ = "SystemExit"
+        def twice(x): raise E(object(), lambda: 0)
+        """,
     "killed by itself": "import os; os.kill(os.getpid(), 9)",
     "crash": "import ctypes\ndef twice(x): ctypes.string_at(0)",
     "out of memory": "def twice(x): return [0] * 10**11",
@@ -344,7 +415,7 @@ _ONE_PROCESS = {
 # They reach every process that their user may signal, or may read.
 KILLS = {"others killed", "all killed"}
 PRIES = {
-    *("memory of others", "descriptors of others"),
+    *("memory of others", "descriptors of others", "environment and command lines"),
     *("traced parent", "memory written", "parent's descriptors", "files everywhere"),
 }
 CHEATS = {
@@ -365,6 +436,7 @@ _RIGHT = {
         """,
     "deque": "from collections import deque\ndef f(x): return deque(2 * n for n in x)",
     "array": "import array\ndef f(x): return array.array('q', [2 * n for n in x])",
+    "list of its own": "class L(list): pass\ndef f(x): return L(2 * n for n in x)",
     "iterable of its own": """
         class Twice:
             def __init__(self, x): self.x = x
@@ -377,6 +449,7 @@ _RIGHT = {
         """,
     "fractions": "from fractions import Fraction\ndef f(x): return [Fraction(4 * n, 2) for n in x]",
     "decimals": "from decimal import Decimal\ndef f(x): return [Decimal(n) * 2 for n in x]",
+    "floats": "def f(x): return [2.0 * n for n in x]",
     "keys": "def f(x): return dict.fromkeys(2 * n for n in x).keys()",
     "counter": "from collections import Counter\ndef f(x): return Counter(2 * n for n in x)",
     "in place": "def f(x):\n    for i, n in enumerate(x): x[i] = 2 * n\n    return x",
@@ -402,9 +475,26 @@ _RIGHT = {
         threading.Thread(target=time.sleep, args=(60,)).start()
         def f(x): return [2 * n for n in x]
         """,
+    "deep recursion": """
+        import sys
+        sys.setrecursionlimit(10**5)
+        def deep(n): return 0 if n == 0 else 1 + deep(n - 1)
+        def f(x): return [2 * n for n in x] if deep(5000) == 5000 else []
+        """,
     "recursion to the usual limit": """
         def deep(n): return 0 if n == 0 else 1 + deep(n - 1)
         def f(x): return [2 * n for n in x] if deep(950) == 950 else []
+        """,
+    "state": """
+        calls = []
+        def f(x):
+            calls.append(x); return [2 * n for n in x] if len(calls) < 99 else []
+        """,
+    "cache": """
+        import functools
+        @functools.lru_cache
+        def two(n): return 2 * n
+        def f(x): return [two(n) for n in x]
         """,
     "method": """
         class Solution:
@@ -459,6 +549,12 @@ _RIGHT = {
         import sys
         sys.stdout.close(); sys.stderr = None
         def f(x): return [2 * n for n in x]
+        """,
+    "asserts": """
+        def f(x):
+            assert x is not None
+            return [2 * n for n in x]
+        assert f([1]) == [2]
         """,
 }
 RIGHT = {name: textwrap.dedent(code).strip() + "\n" for name, code in _RIGHT.items()}

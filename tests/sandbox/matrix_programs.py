@@ -57,11 +57,20 @@ def _socket(family: str, kind: str) -> str:
     )
 
 
+def _attempt(setup: str, expression: str) -> str:
+    return (
+        f"{setup}\n"
+        f"try: print({expression})\n"
+        "except Exception as error: print(type(error).__name__)\n"
+    )
+
+
 # ``landlock`` has no Unix sockets with a name, on which managers rely.
 NO_NAMED_SOCKET = (1, "")
 
 PROGRAMS: dict[str, Program] = {
     # Input, output, exit codes
+    "echo": Program("print(input()[::-1])", "cba\n", stdin="abc\n"),
     "encoding": Program(
         "import locale, sys\n"
         "print('añ漢🙂', sys.stdout.encoding, sys.getfilesystemencoding())\n"
@@ -128,6 +137,13 @@ PROGRAMS: dict[str, Program] = {
         "{'a': 1}\n",
         differs={"landlock": NO_NAMED_SOCKET},
     ),
+    "big thread stack": Program(
+        "import sys, threading\nsys.setrecursionlimit(200_000)\nthreading.stack_size(128 << 20)\n"
+        "def deep(n): return n and 1 + deep(n - 1)\n"
+        "def main(): print(deep(30_000))\n"
+        "one = threading.Thread(target=main); one.start(); one.join()",
+        "30000\n",
+    ),
     "kills its parent": Program(_signals("os.getppid()"), REFUSED_SIGNAL, signals=True),
     "kills process 1": Program(_signals("1", "SIGKILL"), REFUSED_SIGNAL, signals=True),
     "kills everybody else": Program(
@@ -137,6 +153,11 @@ PROGRAMS: dict[str, Program] = {
         "print('still here', child.wait())",
         "still here -9\n",
         signals=True,
+    ),
+    "kills its group": Program(
+        "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: print('caught'))\n"
+        "os.kill(0, signal.SIGTERM)\nos.killpg(os.getpgid(0), signal.SIGTERM)\nprint('here')",
+        "caught\ncaught\nhere\n",
     ),
     # Files
     "tempfile": Program(
@@ -191,6 +212,7 @@ PROGRAMS: dict[str, Program] = {
         differs={"landlock": NO_NAMED_SOCKET},
     ),
     # Limits and the machine
+    "memory limit": Program(_attempt("", "len(bytearray(3 << 30))"), "MemoryError\n"),
     "proc": Program(
         "import os\nprint(open('/proc/self/stat').read().split()[0] == str(os.getpid()))\n"
         "def read(name): return open('/proc/' + name).read()\n"

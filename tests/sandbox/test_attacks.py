@@ -48,6 +48,9 @@ ATTACKS = {
         "except OSError: pass\n"
     ),
 }
+BOMB = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+
+
 # They end only by a limit; the others get the time that they need on a busy machine.
 ENDLESS = {"leaves a crowd"}
 SLOTS = 4
@@ -97,3 +100,10 @@ async def test_the_next_programs_have_their_results(slots: Sandbox):
         except AssertionError as error:
             failures[tuple(attackers)] = str(error)
     assert not failures, failures
+
+
+async def test_fork_bomb_in_every_rung(slots: Sandbox):
+    if "no limit of processes" in (await slots.ready())["missing"]:
+        pytest.skip("the number of processes cannot be limited here")
+    await attack(slots, BOMB, 1)
+    await asyncio.gather(*(innocent(slots) for _ in range(SLOTS)))

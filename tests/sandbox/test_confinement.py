@@ -369,6 +369,15 @@ def test_older_interfaces(folder: Path, secret: Path, abi: int):
     assert answers == [abi >= 3, abi < 3, abi >= 6, abi < 6, True, False]
 
 
+def test_missing_paths(tmp_path: Path):
+    if ABI == 0:
+        pytest.skip("this kernel has no Landlock")
+    with pytest.raises(FileNotFoundError):
+        confinement.restrict_files(
+            [str(tmp_path / "missing")], [str(tmp_path / "gone")], {"/dev/missing": 4}
+        )
+
+
 # The filter as a program, for both machines.
 
 
@@ -439,6 +448,11 @@ def test_filter_does_what_its_rules_say(
     assert execute(program, data) == expected(rules, machine, number, words)
     foreign = struct.pack("=IIQ6Q", number, 0x40000003, 0, *full)
     assert execute(program, foreign) == confinement.KILL_PROCESS
+
+
+def test_machine_of_another_type():
+    with pytest.raises(confinement.ConfinementError, match="riscv64"):
+        confinement.compile_filter(COMMON, machine="riscv64")
 
 
 @pytest.mark.parametrize(

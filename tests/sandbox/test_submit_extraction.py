@@ -20,10 +20,13 @@ TEXTS = st.lists(
     ("completion", "code"),
     [
         ("```python\na\n```\n```python\nb\n```", "a"),
+        ("```bash\na\n```\n```py\nb\n```", "b"),
         ("``` python title=x\na\n```\n```Python3 \nb\n```", "b"),
         ("```python\na\n", "a\n"),
+        ("text ```python\na", "a"),
         ("```python\n  a\n\n \n  ```", "  a"),
         ("```python\n```\n```python\nb\n```", "```"),
+        ("```python\ns = '''\n```\n'''\n```", "s = '''"),
         ("~~~python\na\n~~~", ""),
     ],
 )
@@ -38,7 +41,10 @@ def test_block_in_language(completion: str, code: str):
         ("say:\n# c\nimport a\n\nclass A:\n\tx\nend", "# c\nimport a\nclass A:\n\tx\n"),
         ("from b import c\n\ndef f():\n  x", "from b import c\ndef f():\n  x\n"),
         ("import a\nsay\ndef f():\n  x", "def f():\n  x\n"),
+        ("import a\ndef f(): pass\ndef g():\n  x", "def g():\n  x\n"),
+        ("#\ndef f():\n  x", "def f():\n  x\n"),
         ("@cache\nasync def f():\n  x", ""),
+        ("  def f():\n    x", ""),
     ],
 )  # fmt: skip
 def test_python_without_a_fence(completion: str, code: str):
@@ -76,8 +82,10 @@ def test_entry_points(code: str, language: str, left: str):
     ("completion", "code"),
     [
         ("```\na\n```\n[DONE]\n```\nb\n```", "a"),
+        ("[DONE]\n```\nb\n```", ""),
         ("```\na\nassert a\nb\n```", "a"),
         ('```\na\n"""\nassert\n```', "a"),
+        ("```\nassert a\n```", "assert a"),
     ],
 )
 def test_mbpp_answer(completion: str, code: str):
@@ -89,6 +97,7 @@ def test_mbpp_answer(completion: str, code: str):
     [
         ("    a\n\n    b\n\nprint()\n", "    a\n\n    b\n"),
         ("a\n  b\n", "a\n  b\n"),
+        ("a\nb", "a"),
         ("  a\n# c", "  a"),
         ("  a\n\x1c\u00a0b\n", "  a\n\x1c\u00a0b\n"),
     ],
