@@ -80,7 +80,7 @@ class ExportRecord(BaseModel):
 
 
 def read_export(folder: OutputFolder) -> ExportRecord | None:
-    """Read the record of an export; None if the folder has none."""
+    """Read the record of an export; None if it is missing."""
     document = folder.read_json(RECORD)
     if document is None:
         return None

@@ -409,7 +409,7 @@ LIBRARY: dict[str, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     "defaultdict": ("collections", defaultdict_parts),
     "array": ("array", lambda value: (value.typecode, tuple(value))),
 }
-# Of them those that are arguments of others.
+# Types of these that are arguments of other ones.
 ZONES = ("timedelta", "timezone")
 CONTAINERS = (bytearray, bytes, complex, dict, float, frozenset, int, list, set, str)
 CONSTANTS = {None: b"N", ...: b"E", NotImplemented: b"X"}

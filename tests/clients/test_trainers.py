@@ -223,7 +223,7 @@ def test_areal_and_verifiers_find_the_reference_in_the_row() -> None:
     chat = [{"role": "assistant", "content": "pass 0.25"}]
     assert asyncio.run(verifiers_reward(chat, REFERENCE, {}, state={})) == 0.25
     assert asyncio.run(verifiers_reward(chat, info={"ground_truth": REFERENCE})) == 0.25
-    with pytest.raises(RefusedError, match="the row has none of"):
+    with pytest.raises(RefusedError, match="no ground truth: the row needs one of"):
         areal_reward("p", "pass 0.5", [1], [2])
 
 

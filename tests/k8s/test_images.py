@@ -43,7 +43,7 @@ def test_every_image_has_a_version(clusters: dict[str, Cluster]):
 
 @pytest.mark.skipif(not COMPOSE.exists(), reason="there is no docker-compose.yml")
 def test_images_are_those_of_the_compose_file(clusters: dict[str, Cluster]):
-    theirs = composed()  # which has no page of its own
+    theirs = composed()  # without the proxy that shows the page alone
     ours = {
         name: {image for image in images(cluster) if not image.startswith("nginxinc/")}
         for name, cluster in clusters.items()

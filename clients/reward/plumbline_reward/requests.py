@@ -89,7 +89,7 @@ def in_thread(function: Callable[[], Answer]) -> "Future[Answer]":
     future: Future[Answer] = Future()
 
     def work() -> None:
-        with _slots:
+        with _calls:
             if not future.cancelled():
                 try:
                     _settle(future, function())
@@ -114,13 +114,16 @@ class _Item:
 
 _lock = threading.Lock()
 _slots = threading.Semaphore(AT_ONCE)
+_calls = threading.Semaphore(AT_ONCE)
+"""Apart from ``_slots``: scores do not wait for long programs."""
 _waiting: dict[Settings, list[_Item]] = {}
 """Items without a request; a thread will deliver those of each key."""
 
 
 def _forget() -> None:
-    global _lock, _slots
-    _lock, _slots = threading.Lock(), threading.Semaphore(AT_ONCE)
+    global _lock, _slots, _calls
+    _lock = threading.Lock()
+    _slots, _calls = threading.Semaphore(AT_ONCE), threading.Semaphore(AT_ONCE)
     _waiting.clear()
 
 
@@ -160,7 +163,7 @@ def _deliver_waiting(settings: Settings) -> None:
                 alone = size < len(waiting)
                 if alone:
                     _waiting[settings] = waiting[size:]
-                    with contextlib.suppress(RuntimeError):  # no thread to spare: this one goes on
+                    with contextlib.suppress(RuntimeError):  # without a new thread, loop again
                         _start(lambda: _deliver_waiting(settings))
                         alone = False
             _deliver(waiting[:size], settings)

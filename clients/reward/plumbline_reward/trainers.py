@@ -130,7 +130,9 @@ async def verifiers_reward(
 def _truth(row: Mapping[str, object]) -> object:
     name = next((name for name in _TRUTHS if row.get(name)), None)
     if name is None:
-        raise RefusedError(f"the row has none of {', '.join(_TRUTHS)}; it has {sorted(row)}")
+        raise RefusedError(
+            f"no ground truth: the row needs one of {', '.join(_TRUTHS)}; it has {sorted(row)}"
+        )
     return row[name]
 
 

@@ -295,18 +295,8 @@ class Command(Run):
     def __init__(self, seconds: float, ended: Ended, files: list[int], limit: int) -> None:
         super().__init__(seconds, ended)
         outputs = [FiledOutput(file, limit) for file in files[1:]]
-        self.streams = Streams(os.dup(files[0]), True, *outputs)
+        self.streams: Streams = Streams(os.dup(files[0]), True, *outputs)
         self.quiet = False
-
-    def readers(self) -> list[int]:
-        return self.streams.readers()
-
-    def writers(self) -> list[int]:
-        return self.streams.writers()
-
-    def move(self) -> None:
-        self.streams.move()
-        self.quiet, self.full = self.streams.quiet, self.streams.full
 
     def adopt(self) -> None:
         """Make them the standard streams of this process; close all other descriptors."""

@@ -1,4 +1,4 @@
-"""Answer: compiles a program once, and runs it on each input in a process of its own.
+"""Compile an answer once, and run it on each input in a new process.
 
 It runs in the sandbox. Standard library and Python 3.8 syntax only.
 """
@@ -326,7 +326,7 @@ class Case(LimitedRun):
         super().__init__(times["cpu"], times["wall"], cases.ended)
         self.cases = cases
         self.errors = EndOfOutput(HEAD if cases.language else 0)
-        self.streams = cases.streams(start, size, self.errors)
+        self.streams: Streams = cases.streams(start, size, self.errors)
 
     def start(self) -> Program | None:
         """Start it; returns its program in the new process."""
@@ -355,16 +355,6 @@ class Case(LimitedRun):
         if cases.warned:
             os.write(2, cases.warned)
         return cases.program
-
-    def readers(self) -> list[int]:
-        return self.streams.readers()
-
-    def writers(self) -> list[int]:
-        return self.streams.writers()
-
-    def move(self) -> None:
-        self.streams.move()
-        self.quiet, self.full = self.streams.quiet, self.streams.full
 
     def left(self, now: float) -> float:
         return self.left_of((self.pid,), now)

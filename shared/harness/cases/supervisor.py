@@ -12,7 +12,7 @@ import select
 import time
 
 from shared.harness.cases import processes
-from shared.harness.cases.streams import TICK
+from shared.harness.cases.streams import TICK, Streams
 from shared.harness.cases.syscalls import SIGKILL, SIGSTOP, watch
 
 TYPE_CHECKING = False  # the typing module is slow to load
@@ -59,9 +59,11 @@ class Run:
         full: Whether more was printed than may be.
         quiet: Whether its descriptors are waited for, instead of looked at a little later.
         watched: Descriptors that are readable when a process of the run has ended; -1 for none.
+        streams: Standard streams of the run, if they are pipes.
     """
 
     full, quiet = False, True
+    streams: Streams | None = None
 
     def __init__(self, limit: float, ended: Ended) -> None:
         self.began = time.monotonic()
@@ -75,13 +77,16 @@ class Run:
         self.watched.append(watch(pid))
 
     def readers(self) -> list[int]:
-        return []
+        return self.streams.readers() if self.streams else []
 
     def writers(self) -> list[int]:
-        return []
+        return self.streams.writers() if self.streams else []
 
     def move(self) -> None:
         """Do what the descriptors are ready for, without waiting."""
+        if self.streams:
+            self.streams.move()
+            self.quiet, self.full = self.streams.quiet, self.streams.full
 
     def left(self, now: float) -> float:
         """Return the seconds until the next look at the limits; 0 or less if one is exceeded."""
