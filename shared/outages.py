@@ -7,8 +7,6 @@ from contextlib import contextmanager
 # Seconds for which a service that will refuse all requests is still waited for: answers to earlier
 # requests may arrive.
 _FINAL = 30.0
-# Seconds without a success that make it an outage, rather than some failures between successes.
-_SHORTEST = 10.0
 
 
 class Outage:
@@ -30,7 +28,6 @@ class Outage:
         self._silent = False
         self._final: float | None = None
         self._succeeded = time.monotonic()
-        self._answered_at_end = 0
         self._sent: list[float] = []
 
     @contextmanager
@@ -59,11 +56,8 @@ class Outage:
 
     def succeeded(self, sent: float) -> None:
         """Record that a request succeeded which was sent at ``sent``."""
-        now = time.monotonic()
         self.answered += 1
-        if self._since is not None and now - max(self._since, self._succeeded) >= _SHORTEST:
-            self._answered_at_end = self.answered
-        self._succeeded, self._since, self._silent = now, None, False
+        self._succeeded, self._since, self._silent = time.monotonic(), None, False
         if self._final is not None and sent > self._final:
             self._final = None
 
@@ -71,19 +65,6 @@ class Outage:
         """Record that a service which was silent answers again, if not yet to a request."""
         if self._silent:
             self._since, self._silent = None, False
-
-    def is_own(self, first: int | None) -> tuple[bool, int]:
-        """Whether a failure is the request's own, because others have succeeded meanwhile.
-
-        Args:
-            first: :attr:`answered` at the request's first failure, as returned before.
-
-        Returns:
-            The decision, and ``first`` for the next failure. It starts again after an outage.
-        """
-        if first is None or first < self._answered_at_end:
-            return False, self.answered
-        return self.answered > first, first
 
     @property
     def silent_for(self) -> float:

@@ -25,7 +25,7 @@ from services.cli.options import (
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
-from services.runner.recorded import RecordedSource, has_tests, match_completions, sample_indices
+from services.runner.recorded import RecordedSource, has_tests, match_completions
 from shared.completions import RecordedCompletion
 from shared.config import RULES, Config, load_config, validate_config
 from shared.config_files import load_document, overridden_keys
@@ -85,7 +85,7 @@ def judge(
         "completions_of_unknown_problems": len(matched.unknown),
         "problems_without_completion": len(matched.missing),
     }
-    request = _request(resolved, loaded, matched.by_sample, notes, provenance, embedded, force)
+    request = _request(resolved, loaded, matched, notes, provenance, embedded, force)
     execute(replace(request, sandboxes=own_sandboxes(resolved, chosen)))
 
 
@@ -154,7 +154,7 @@ def _request(
     force: bool,
 ) -> RunRequest:
     """A run of the problems that have completions; ``provenance`` is added to that of the data."""
-    indices = sample_indices(completions.hashes)
+    indices = completions.indices()
     problems = [p for p in loaded.problems if (p.dataset, p.problem_id) in indices]
     check_judging(config, problems)
     return RunRequest(

@@ -16,8 +16,6 @@ from services.runner.responses import (
     OutageError,
     RejectedError,
     RetryableError,
-    ServerBusyError,
-    UnreachableError,
     choose_model,
     read_completion,
     send,
@@ -54,20 +52,21 @@ _MOST_UNUSABLE = 20
 
 @dataclass(slots=True, eq=False)
 class _PendingSample:
-    """A sample that waits for its completion."""
+    """A sample that waits for its completion.
+
+    ``answered_before``: completions that other samples had when this one failed first.
+    """
 
     sample: SampleId
     payload: dict[str, object]
     requests: int = 0
     failures: int = 0
-    answered_at_first: int | None = None
+    answered_before: int | None = None
 
     def generation(self, completion: str = "", **fields: object) -> Generation:
         """The sample's completion or failure."""
         of_sample = {
-            "dataset": self.sample.dataset,
-            "problem_id": self.sample.problem_id,
-            "sample_index": self.sample.sample_index,
+            **asdict(self.sample),
             "completion": completion,
             "completion_sha256": sha256(completion),
             "seed": self.payload.get("seed"),
@@ -145,11 +144,10 @@ class GeneratorClient:
 
     async def info(self) -> JsonObject | None:
         """The server's ``/info``, if it has one; for several servers, by URL."""
-        infos: JsonObject = {
-            server.url: await server_info(self._session, server, _INFO) for server in self._servers
-        }
-        single = next(iter(infos.values())) if len(infos) == 1 else infos
-        return single if isinstance(single, dict) else None
+        infos = [await server_info(self._session, server, _INFO) for server in self._servers]
+        if len(infos) == 1:
+            return infos[0]
+        return {server.url: info for server, info in zip(self._servers, infos, strict=True)}
 
     async def generate(
         self,
@@ -168,12 +166,83 @@ class GeneratorClient:
         """
         pending = _PendingSample(sample, {"model": self.model, "messages": messages, **fields})
         try:
-            return await self._until_answered(pending, f"{run}/{sample.key}")
+            while True:
+                async with self._admission.admit() as server:
+                    try:
+                        return await self._request(server, pending, f"{run}/{sample.key}")
+                    except RetryableError:
+                        if pending.failures >= self._config.max_attempts:
+                            raise
+                # Admission waits for servers that are away or busy; this delay is for a server that
+                # fails this sample, which the others must not wait for.
+                longest = self._backoff * 2.0 ** min(max(pending.failures - 1, 0), 6)
+                await asyncio.sleep(random.uniform(0, longest))
         except (RetryableError, RejectedError) as error:
             self._count_unusable(sample, str(error))
             return pending.generation(error=str(error))
         finally:
             self._failing.discard(pending)
+
+    async def _request(
+        self, server: Server, pending: _PendingSample, request_id: str
+    ) -> Generation:
+        """Send one request; report its result to server, outage and admission."""
+        pending.requests += 1
+        with self._outage.request() as sent:
+            try:
+                generation = await self._post(server, pending, request_id)
+            except OutageError as error:
+                self._on_outage(server, pending, error)
+                raise
+            except (RetryableError, RejectedError):
+                pending.failures += 1
+                server.on_success()
+                raise
+            server.on_success()
+            self._outage.succeeded(sent)
+        self._admission.on_success()
+        return generation
+
+    async def _post(self, server: Server, pending: _PendingSample, request_id: str) -> Generation:
+        started = time.monotonic()
+        request = self._session.post(
+            f"{server.url}/chat/completions",
+            json=pending.payload,
+            # User and password of the URL, if it has them, replace the API key.
+            headers={"X-Request-Id": request_id, **server.headers},
+            allow_redirects=False,  # a redirected POST becomes a GET
+        )
+        status, headers, body = await send(request, server, _MAX_ANSWER)
+        gen_time = time.monotonic() - started
+        completion = read_completion(status, headers, body, self._config)
+        replica = redact(headers.get("X-Plumbline-Replica") or server.name)
+        return pending.generation(**asdict(completion), gen_time=gen_time, replica=replica)
+
+    # Outages
+
+    def _on_outage(self, server: Server, pending: _PendingSample, error: OutageError) -> None:
+        began = server.pause(error.retry_after)
+        # One server that is down does not slow down the others.
+        failures = 1 if error.busy else min(one.failures for one in self._servers)
+        if began and failures:
+            self._admission.on_overload() if failures == 1 else self._admission.on_outage()
+        if not (error.busy or error.unreachable):
+            # The failure is the request's own if others have succeeded since its first one.
+            if pending.answered_before is None:
+                pending.answered_before = self._outage.answered
+            pending.failures += self._outage.answered > pending.answered_before
+            self._failing.add(pending)
+        self._verb = error.verb
+        self._outage.failed(str(error), final=all(one.refuses for one in self._servers))
+
+    def _count_unusable(self, sample: SampleId, reason: str) -> None:
+        """End a run whose requests all fail for good."""
+        if self._outage.answered or reason.startswith(_OF_ONE_PROMPT):
+            return
+        self._unusable.add((sample.dataset, sample.problem_id))
+        if len(self._unusable) >= _MOST_UNUSABLE:
+            self._verb = "gives no usable answer"
+            self._outage.failed(reason, final=True)
 
     async def trouble(self, waiting: int) -> Trouble | None:
         """The outage of the servers, if no request succeeds; ``waiting`` are all samples left.
@@ -216,79 +285,6 @@ class GeneratorClient:
                 return
         self._verb = "does not answer"
         self._outage.failed(reason, silent=True)
-
-    def _count_unusable(self, sample: SampleId, reason: str) -> None:
-        """End a run whose requests all fail for good."""
-        if self._outage.answered or reason.startswith(_OF_ONE_PROMPT):
-            return
-        self._unusable.add((sample.dataset, sample.problem_id))
-        if len(self._unusable) >= _MOST_UNUSABLE:
-            self._verb = "gives no usable answer"
-            self._outage.failed(reason, final=True)
-
-    async def _until_answered(self, pending: _PendingSample, request_id: str) -> Generation:
-        """Queue for admission and send requests, until an answer or the maximum of failures."""
-        while True:
-            async with self._admission.admit() as server:
-                try:
-                    return await self._request(server, pending, request_id)
-                except RetryableError:
-                    if pending.failures >= self._config.max_attempts:
-                        raise
-            # Admission waits for servers that are away or busy; this delay is for a server that
-            # fails this sample, which the others must not wait for.
-            longest = self._backoff * 2.0 ** min(max(pending.failures - 1, 0), 6)
-            await asyncio.sleep(random.uniform(0, longest))
-
-    async def _request(
-        self, server: Server, pending: _PendingSample, request_id: str
-    ) -> Generation:
-        """Send one request; report its result to server, outage and admission."""
-        pending.requests += 1
-        with self._outage.request() as sent:
-            try:
-                generation = await self._post(server, pending, request_id)
-            except OutageError as error:
-                self._on_outage(server, pending, error)
-                raise
-            except (RetryableError, RejectedError):
-                pending.failures += 1
-                server.on_success()
-                raise
-            server.on_success()
-            self._outage.succeeded(sent)
-        self._admission.on_success()
-        return generation
-
-    def _on_outage(self, server: Server, pending: _PendingSample, error: OutageError) -> None:
-        if isinstance(error, ServerBusyError):
-            if server.pause(error.retry_after):
-                self._admission.on_overload()
-        else:
-            # One server that is down does not slow down the others.
-            if server.pause() and (failures := min(one.failures for one in self._servers)):
-                self._admission.on_overload() if failures == 1 else self._admission.on_outage()
-            if not isinstance(error, UnreachableError):
-                own, pending.answered_at_first = self._outage.is_own(pending.answered_at_first)
-                pending.failures += own
-                self._failing.add(pending)
-        self._verb = error.verb
-        self._outage.failed(str(error), final=all(one.refuses for one in self._servers))
-
-    async def _post(self, server: Server, pending: _PendingSample, request_id: str) -> Generation:
-        started = time.monotonic()
-        request = self._session.post(
-            f"{server.url}/chat/completions",
-            json=pending.payload,
-            # User and password of the URL, if it has them, replace the API key.
-            headers={"X-Request-Id": request_id, **server.headers},
-            allow_redirects=False,  # a redirected POST becomes a GET
-        )
-        status, headers, body = await send(request, server, _MAX_ANSWER)
-        gen_time = time.monotonic() - started
-        completion = read_completion(status, headers, body, self._config)
-        replica = redact(headers.get("X-Plumbline-Replica") or server.name)
-        return pending.generation(**asdict(completion), gen_time=gen_time, replica=replica)
 
 
 def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:

@@ -5,8 +5,7 @@ it read, as ``plumb data export`` or another program wrote them. ``data.output_p
 table, too. Source of the layout: verl 0.9.1, verl/trainer/main_generation_server.py.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import count
 
@@ -38,10 +37,14 @@ class RecordedSource:
 
     Attributes:
         hashes: SHA-256 of every completion.
+        unknown: Problem ids of completions without a problem.
+        missing: Ids of problems without a completion.
     """
 
     def __init__(self) -> None:
         self.hashes: dict[SampleId, str] = {}
+        self.unknown: list[str] = []
+        self.missing: list[str] = []
         self._packed: dict[SampleId, bytes] = {}
 
     def add(self, sample: SampleId, recorded: RecordedCompletion) -> None:
@@ -63,6 +66,13 @@ class RecordedSource:
         )
         self._packed[sample] = pack(generation.model_dump_json(exclude_defaults=True))
 
+    def indices(self) -> dict[tuple[str, str], list[int]]:
+        """Sample indices by data set and problem, sorted."""
+        indices: dict[tuple[str, str], list[int]] = {}
+        for sample in sorted(self.hashes):
+            indices.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
+        return indices
+
     def completion(self, sample: SampleId) -> Generation:
         """The completion of a sample."""
         return Generation.model_validate_json(unpack(self._packed[sample]))
@@ -72,30 +82,9 @@ class RecordedSource:
             yield [self.completion(sample) for sample in samples[start : start + _AT_ONCE]]
 
 
-def sample_indices(samples: Iterable[SampleId]) -> dict[tuple[str, str], list[int]]:
-    """Sample indices by data set and problem, sorted."""
-    indices: dict[tuple[str, str], list[int]] = {}
-    for sample in sorted(samples):
-        indices.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
-    return indices
-
-
-@dataclass(frozen=True, slots=True)
-class MatchedCompletions:
-    """Recorded completions by sample.
-
-    ``unknown``: problem ids of completions without a problem. ``missing``: ids of problems without
-    a completion.
-    """
-
-    by_sample: RecordedSource
-    unknown: list[str]
-    missing: list[str]
-
-
 def match_completions(
     path: str, problems: Sequence[Problem], config: Config | None = None
-) -> MatchedCompletions:
+) -> RecordedSource:
     """Read a completions file, JSON lines or verl's parquet, and find each completion's problem.
 
     ``config`` has the templates by which verl's table may have made prompts of the problems.
@@ -108,42 +97,37 @@ def match_completions(
     for problem in problems:
         datasets.setdefault(problem.problem_id, []).append(problem.dataset)
     ids = {evalplus_id(problem_id): problem_id for problem_id in datasets}
-    by_sample = RecordedSource()
-    unknown: list[str] = []
+    source = RecordedSource()
     table = path.endswith(".parquet")
     for recorded in _read_table(path, problems, config) if table else read_completions(path):
         problem_id = recorded.problem_id
         if problem_id not in datasets:
             problem_id = ids.get(problem_id, problem_id)
-        dataset = _dataset_of(recorded, datasets.get(problem_id, []), path)
-        if dataset is None:
-            unknown.append(problem_id)
+        candidates = datasets.get(problem_id, [])
+        if recorded.dataset is not None:
+            candidates = [name for name in candidates if name == recorded.dataset]
+        if not candidates:
+            source.unknown.append(problem_id)
             continue
-        sample = SampleId(dataset, problem_id, recorded.sample_index)
-        if sample in by_sample.hashes:
+        if len(candidates) > 1:
+            raise DataError(
+                f"{path}: problem {problem_id!r} is in several data sets "
+                f"({', '.join(candidates)}); add the field dataset to the completion"
+            )
+        sample = SampleId(candidates[0], problem_id, recorded.sample_index)
+        if sample in source.hashes:
             raise DataError(
                 f"{path}: two completions for {sample.key}; give them different sample_index"
             )
-        by_sample.add(sample, recorded)
-    if not by_sample.hashes:
+        source.add(sample, recorded)
+    if not source.hashes:
         raise DataError(
-            f"{path}: none of its {len(unknown)} completions belongs to a problem of the data; "
-            "compare problem_id and dataset of both"
+            f"{path}: none of its {len(source.unknown)} completions belongs to a problem of the "
+            "data; compare problem_id and dataset of both"
         )
-    answered = {(sample.dataset, sample.problem_id) for sample in by_sample.hashes}
-    missing = [p.problem_id for p in problems if (p.dataset, p.problem_id) not in answered]
-    return MatchedCompletions(by_sample, unknown, missing)
-
-
-def _dataset_of(recorded: RecordedCompletion, candidates: list[str], path: str) -> str | None:
-    if recorded.dataset is not None:
-        return recorded.dataset if recorded.dataset in candidates else None
-    if len(candidates) > 1:
-        raise DataError(
-            f"{path}: problem {recorded.problem_id!r} is in several data sets "
-            f"({', '.join(candidates)}); add the field dataset to the completion"
-        )
-    return candidates[0] if candidates else None
+    answered = {(sample.dataset, sample.problem_id) for sample in source.hashes}
+    source.missing = [p.problem_id for p in problems if (p.dataset, p.problem_id) not in answered]
+    return source
 
 
 # Tables of verl
@@ -184,28 +168,28 @@ def _read_table(
     empty = True
     for number, row in parquet_rows(path, (_RESPONSES,), _COLUMNS):
         place = f"{path}: row {number}"
+        extra = record_fields(row.get("extra_info"))
         try:
             responses = _texts(row[_RESPONSES])
-            dataset: str | None
-            if reference := _reference(row):
-                dataset, problem_id = reference.dataset, reference.problem_id
-            elif name := _name(row, datasets):
-                dataset, problem_id = name
+            name: tuple[str | None, str] | None
+            if reference := _reference(row, extra):
+                name = reference.dataset, reference.problem_id
             else:
-                dataset, problem_id = _of_prompt(row, prompts(), row_name(path, number, row))
+                name = _name(row, extra, datasets)
+                name = name or _of_prompt(row, prompts(), row_name(path, number, row))
         except ValueError as error:
             raise data_error(place, str(error)) from None
-        problem = by_name.get((dataset or "", problem_id))
+        problem = by_name.get((name[0] or "", name[1]))
         if reference and problem and reference.digest != problem_digest(problem):
-            cause = f"{dataset}/{problem_id} has changed since these responses were made"
+            cause = f"{name[0]}/{name[1]} has changed since these responses were made"
             raise data_error(place, f"{cause}; export the data and generate again")
-        indices = _indices(row, len(responses)) or next_index.setdefault(
-            (dataset, problem_id), count()
-        )
+        indices = extra.get("sample_indices")
+        if not (isinstance(indices, list) and len(indices) == len(responses)):
+            indices = next_index.setdefault(name, count())
         for response, index in zip(responses, indices, strict=False):
             empty = False
             yield RecordedCompletion(
-                problem_id=problem_id, dataset=dataset, completion=response, sample_index=index
+                problem_id=name[1], dataset=name[0], completion=response, sample_index=index
             )
     if empty:
         raise data_error(path, f"no row has a response in {_RESPONSES!r}; generate them first")
@@ -223,29 +207,20 @@ def _texts(value: object) -> list[str]:
     return texts
 
 
-def _indices(row: Mapping[str, object], length: int) -> list[int] | None:
-    """The numbers of the responses; None unless there is one for each."""
-    value = record_fields(row.get("extra_info")).get("sample_indices")
-    numbers = value if isinstance(value, list) else []
-    numbers = [number for number in numbers if isinstance(number, int) and number >= 0]
-    return numbers if numbers and len(numbers) == length else None
-
-
-def _reference(row: Mapping[str, object]) -> ProblemReference | None:
-    texts = (
-        record_fields(row.get("reward_model")).get("ground_truth"),
-        record_fields(row.get("extra_info")).get("reference"),
-    )
-    for text in texts:
+def _reference(row: Mapping[str, object], extra: Mapping[str, object]) -> ProblemReference | None:
+    truth = record_fields(row.get("reward_model")).get("ground_truth")
+    for text in (truth, extra.get("reference")):
         if isinstance(text, str) and is_reference(text):
             return ProblemReference.parse(text)
     return None
 
 
-def _name(row: Mapping[str, object], datasets: set[str]) -> tuple[str | None, str] | None:
-    """Data set, if it is given, and id of the problem that a row names; None if it names none."""
+def _name(
+    row: Mapping[str, object], extra: Mapping[str, object], datasets: set[str]
+) -> tuple[str | None, str] | None:
+    """Data set, if there is one, and id of the problem that a row names; None without an id."""
     source = row.get("data_source")
-    for fields in (record_fields(row.get("extra_info")), row):
+    for fields in (extra, row):
         problem_id = fields.get("problem_id") or fields.get("task_id")
         if isinstance(problem_id, str) and problem_id:
             dataset = fields.get("dataset") or (source if source in datasets else None)
@@ -268,33 +243,23 @@ def _by_prompt(problems: Sequence[Problem], config: Config | None) -> dict[str, 
 def _of_prompt(
     row: Mapping[str, object], prompts: Mapping[str, list[Problem]], name: tuple[str, str]
 ) -> tuple[str, str]:
-    """Data set and id of the problem that has a row's prompt.
+    """Data set and id of the problem that has a row's prompt, a text or the last user message.
 
     Where several have it, it is the one that is named like the row: the table is the data set.
 
     Raises:
         ValueError: No problem, or several, have this prompt.
     """
-    same = [(p.dataset, p.problem_id) for p in prompts.get(canonicalize(_question(row)), ())]
-    if not same:
+    prompt = row.get("prompt")
+    for message in reversed(prompt) if isinstance(prompt, list) else ():
+        if record_fields(message).get("role") == "user":
+            prompt = record_fields(message).get("content")
+            break
+    question = canonicalize(prompt) if isinstance(prompt, str) else ""
+    same = [(p.dataset, p.problem_id) for p in prompts.get(question, ())]
+    if not question or not same:
         raise ValueError(_NAMELESS)
     if len(same) > 1 and name not in same:
-        names = " and ".join("/".join(one) for one in same[:2])
+        names = " and ".join(map("/".join, same[:2]))
         raise ValueError(f"names no problem, and its prompt is that of {names}; add problem_id")
     return name if len(same) > 1 else same[0]
-
-
-def _question(row: Mapping[str, object]) -> str:
-    """A row's prompt as text, or its last user message.
-
-    Raises:
-        ValueError: It is neither a text nor messages.
-    """
-    prompt = row.get("prompt")
-    if isinstance(prompt, str):
-        return prompt
-    for message in reversed(prompt) if isinstance(prompt, list) else ():
-        fields = record_fields(message)
-        if fields.get("role") == "user" and isinstance(content := fields.get("content"), str):
-            return content
-    raise ValueError(_NAMELESS)

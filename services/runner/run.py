@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from services.runner.session import Session
 from shared.errors import OutputError, ServiceError
-from shared.ledger import CanaryLedger, Ledger
+from shared.ledger import CanaryLedger
 from shared.run_record import RunnerReport, RunPlan, RunState
 from shared.schemas import Generation, SampleId
 from shared.service.logs import get_logger
@@ -66,7 +66,7 @@ class Run:
         tick: float = 1.0,
     ) -> None:
         self._session = session
-        self._ledger: Ledger = session.ledger
+        self._ledger = session.ledger
         self._source = source
         self._progress = progress
         self._early_stop = early_stop
@@ -104,21 +104,33 @@ class Run:
         missing = await asyncio.to_thread(self._resume)
         while True:
             if self._unjudged:
-                await self._generate_and_judge(missing)
-            await self._wait_for_canaries()
+                self._active = True
+                async with asyncio.TaskGroup() as group:
+                    self._start_generating(group, missing)
+                    await self._follow_verdicts(group)
+                self._active = False
+                await asyncio.to_thread(self._session.tick)
+                await asyncio.to_thread(self._ledger.finish, time.time())
+            # Rounds of canaries that were started; those of killed judges are lost.
+            outstanding = CanaryLedger.of(self._ledger).outstanding
+            while await asyncio.to_thread(outstanding):  # noqa: ASYNC110 - Redis sends no event
+                await asyncio.sleep(_PAUSE)
             await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
             if await self._wait_until_published():
                 return
-            missing = await self._compare()
+            missing = await asyncio.to_thread(self._compare)
 
-    async def _generate_and_judge(self, missing: Sequence[SampleId]) -> None:
-        self._active = True
-        async with asyncio.TaskGroup() as group:
-            self._start_generating(group, missing)
-            await self._follow_verdicts(group)
-        self._active = False
-        await asyncio.to_thread(self._session.tick)
-        await asyncio.to_thread(self._ledger.finish, time.time())
+    async def _renew_lock(self) -> None:
+        while True:
+            await asyncio.to_thread(self._renew)
+            await asyncio.sleep(self._tick)
+
+    def _renew(self) -> None:
+        if self._active:
+            self._session.tick()
+            self._ledger.report(self._progress.report())
+        else:  # waiting for the aggregator is not part of the run's active time
+            self._session.renew()
 
     def _resume(self) -> list[SampleId]:
         """Compare plan and ledger at the start of a session.
@@ -138,13 +150,12 @@ class Run:
         judged: dict[SampleId, FinalStatus] = {}
         again: list[tuple[SampleId, str]] = []
         for verdict in self._ledger.verdicts(self._samples):
-            sample = verdict.sample
             if verdict.judged:
-                judged[sample] = verdict.final_status
-            elif verdict.method is JudgeMethod.NONE and not self._has_answer(sample):
-                missing.add(sample)
+                judged[verdict.sample] = verdict.final_status
+            elif verdict.method is JudgeMethod.NONE and not self._has_answer(verdict.sample):
+                missing.add(verdict.sample)
             else:
-                again.append((sample, verdict.completion_sha256))
+                again.append((verdict.sample, verdict.completion_sha256))
         self._ledger.rejudge(again)
         self._unjudged -= judged.keys()
         self._progress.resumed([s for s in self._samples if s not in missing], judged)
@@ -180,7 +191,7 @@ class Run:
         while True:
             generating = self._generation is not None and not self._generation.done()
             if not generating and (lost or not self._unjudged):
-                if missing := await self._compare():
+                if missing := await asyncio.to_thread(self._compare):
                     self._start_generating(group, missing)
                 elif not self._unjudged:
                     return
@@ -221,12 +232,6 @@ class Run:
         self._unjudged.discard(sample)
         self._progress.judged(sample, status)
 
-    async def _wait_for_canaries(self) -> None:
-        """Wait until the rounds that were started are over; those of killed judges are lost."""
-        outstanding = CanaryLedger.of(self._ledger).outstanding
-        while await asyncio.to_thread(outstanding):  # noqa: ASYNC110 - Redis sends no event
-            await asyncio.sleep(_PAUSE)
-
     # Losses: a failover, or a crash of Redis' machine, takes back the last writes that Redis had
     # acknowledged. Lost jobs are queued again by the ledger.
 
@@ -235,20 +240,14 @@ class Run:
         planned = len(self._samples)
         return self._ledger.completed_count() < planned or self._ledger.judged_count() >= planned
 
-    async def _compare(self) -> list[SampleId]:
+    def _compare(self) -> list[SampleId]:
         """Find the samples without a verdict in the ledger; returns those without a completion."""
-
-        def read() -> tuple[dict[SampleId, FinalStatus], set[SampleId], list[SampleId]]:
-            self._check_lost_run()
-            completed, judged = self._ledger.completed(), self._ledger.judged()
-            missed = self._ledger.verdicts([s for s in self._unjudged if s in judged])
-            missing = [sample for sample in self._samples if sample not in completed]
-            unjudged = {*missing, *(s for s in self._samples if s not in judged)}
-            return {one.sample: one.final_status for one in missed}, unjudged, missing
-
-        missed, unjudged, missing = await asyncio.to_thread(read)
-        for sample, status in missed.items():
-            self._judged(sample, status)
+        self._check_lost_run()
+        completed, judged = self._ledger.completed(), self._ledger.judged()
+        for verdict in self._ledger.verdicts([s for s in self._unjudged if s in judged]):
+            self._judged(verdict.sample, verdict.final_status)
+        missing = [sample for sample in self._samples if sample not in completed]
+        unjudged = {*missing, *(s for s in self._samples if s not in judged)}
         if missing or unjudged - self._unjudged:
             self._progress.note(
                 f"Redis lost {len(missing)} completions and {len(unjudged - self._unjudged)} "
@@ -264,18 +263,6 @@ class Run:
                 "Redis lost the run that it had acknowledged (did its machine crash, or was it "
                 "emptied?); restore its data, or use --force to start over"
             )
-
-    async def _renew_lock(self) -> None:
-        while True:
-            await asyncio.to_thread(self._renew)
-            await asyncio.sleep(self._tick)
-
-    def _renew(self) -> None:
-        if not self._active:  # waiting for the aggregator is not part of the run's active time
-            self._session.renew()
-            return
-        self._session.tick()
-        self._ledger.report(self._progress.report())
 
     async def _wait_until_published(self) -> bool:
         """Wait for the artifacts; False if the run is no longer judged, because Redis lost that."""

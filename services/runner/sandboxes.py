@@ -19,6 +19,8 @@ _MAX_ANSWER = 2**24
 _PING_SECONDS = 10.0
 # Seconds; the first compilation of Go compiles its library too.
 _COMPILE_SECONDS = 60
+_BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+_ADVICE = "start it, set sandbox.url (or SANDBOX_URLS), or use --embedded"
 
 
 async def check_sandboxes(urls: Sequence[str], *, headers: Mapping[str, str] | None = None) -> None:
@@ -30,8 +32,20 @@ async def check_sandboxes(urls: Sequence[str], *, headers: Mapping[str, str] | N
     """
     limit = aiohttp.ClientTimeout(total=_PING_SECONDS)
     async with aiohttp.ClientSession(timeout=limit, headers=headers) as session:
-        for url in urls:
-            await _ping(session, _sandbox(url))
+        for address in map(_sandbox, urls):
+            status, body = await _send(session, address, "GET", "/v1/ping")
+            if status != HTTPStatus.OK or b"pong" not in body:
+                raise ServiceError(
+                    f"the server at {address.url} is not a SandboxFusion server (GET /v1/ping "
+                    f"returned {status}); {_ADVICE}"
+                )
+            status, _ = await _send(session, address, "HEAD", "/run_cases")
+            if status == HTTPStatus.UNAUTHORIZED:
+                raise ConfigError(
+                    f"the sandbox at {address.url} requires a token, and PLUMBLINE_SANDBOX_TOKEN "
+                    "(or PLUMBLINE_SANDBOX_TOKEN_FILE) is not it; set it for plumb and for the "
+                    "judges"
+                )
 
 
 async def check_needs(
@@ -63,34 +77,6 @@ async def check_needs(
 
 def _sandbox(url: str) -> Address:
     return Address.parse(url.rstrip("/").removesuffix("/run_code"))
-
-
-async def _ping(session: aiohttp.ClientSession, address: Address) -> None:
-    url = address.url
-    advice = "start it, set sandbox.url (or SANDBOX_URLS), or use --embedded"
-    try:
-        async with session.get(f"{url}/v1/ping", headers=address.headers) as response:
-            body = await read_answer(response, _MAX_ANSWER)
-        async with session.head(f"{url}/run_cases", headers=address.headers) as offer:
-            admitted = offer.status != HTTPStatus.UNAUTHORIZED
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-        raise ServiceError(
-            f"the sandbox at {url} is not reachable: not an address such as http://localhost:8080"
-        ) from None
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise UnavailableError(
-            f"the sandbox at {url} is not reachable: {one_line(error)}; {advice}"
-        ) from None
-    if response.status != HTTPStatus.OK or b"pong" not in body:
-        raise ServiceError(
-            f"the server at {url} is not a SandboxFusion server (GET /v1/ping returned "
-            f"{response.status}); {advice}"
-        )
-    if not admitted:
-        raise ConfigError(
-            f"the sandbox at {url} requires a token, and PLUMBLINE_SANDBOX_TOKEN (or "
-            "PLUMBLINE_SANDBOX_TOKEN_FILE) is not it; set it for plumb and for the judges"
-        )
 
 
 async def _check_language(session: aiohttp.ClientSession, address: Address, language: str) -> None:
@@ -138,23 +124,39 @@ async def _run(
     session: aiohttp.ClientSession, address: Address, language: str, code: str
 ) -> _Answer | None:
     """Run a program; None if the sandbox is busy, which is no reason to refuse the run."""
-    request = {
-        "code": code,
-        "language": language,
-        "compile_timeout": _COMPILE_SECONDS,
-        "run_timeout": _COMPILE_SECONDS,
-    }
-    url = f"{address.url}/run_code"
-    try:
-        async with session.post(url, json=request, headers=address.headers) as response:
-            body = await read_answer(response, _MAX_ANSWER)
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise UnavailableError(
-            f"{address.url}: no answer to a program in {language} ({one_line(error)})"
-        ) from None
-    if response.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+    request: dict[str, object] = {"code": code, "language": language}
+    request |= dict.fromkeys(("compile_timeout", "run_timeout"), _COMPILE_SECONDS)
+    status, body = await _send(session, address, "POST", "/run_code", request)
+    if status in _BUSY:
         return None
     try:
         return _Answer.model_validate_json(body)
     except ValidationError:
         return _Answer(status="", message="it does not answer as a SandboxFusion server")
+
+
+async def _send(
+    session: aiohttp.ClientSession,
+    address: Address,
+    method: str,
+    path: str,
+    document: object = None,
+) -> tuple[int, bytes]:
+    """Send a request; returns status and body.
+
+    Raises:
+        ServiceError: The address is none, or the sandbox does not answer.
+    """
+    url = address.url
+    try:
+        async with session.request(
+            method, f"{url}{path}", json=document, headers=address.headers
+        ) as response:
+            return response.status, await read_answer(response, _MAX_ANSWER)
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
+        cause = "not an address such as http://localhost:8080"
+        raise ServiceError(f"the sandbox at {url} is not reachable: {cause}") from None
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise UnavailableError(
+            f"the sandbox at {url} is not reachable: {one_line(error)}; {_ADVICE}"
+        ) from None

@@ -21,7 +21,6 @@ from shared.ledger import Ledger
 from shared.protocol import Protocol
 from shared.redaction import redact_address, remember_address
 from shared.run_record import (
-    DatasetRecord,
     JsonObject,
     Provenance,
     RunMeta,
@@ -70,22 +69,20 @@ class RunIdentity:
     @property
     def run(self) -> str:
         """Id of the run in the ledger; another password of the folder makes no other run."""
-        place = hashlib.sha256(
-            f"{self.fingerprint}\n{redact_address(self.output)}".encode()
-        ).hexdigest()
-        return self.resumed or f"{self.name}-{place[:12]}"
+        place = f"{self.fingerprint}\n{redact_address(self.output)}"
+        return self.resumed or f"{self.name}-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
 
     def differences(self, record: RunRecord) -> Iterator[str]:
         """Describe each recorded difference between the run in ``record`` and this one."""
         if record.protocol:
             yield from map(str, record.protocol.diff(self.protocol))
-        ours = {dataset.name: DatasetRecord.of(dataset) for dataset in self.plan.datasets}
-        theirs = {dataset.dataset: dataset for dataset in record.datasets}
+        ours = {dataset.name: dataset.sha256 for dataset in self.plan.datasets}
+        theirs = {dataset.dataset: dataset.sha256 for dataset in record.datasets}
         if theirs and theirs.keys() != ours.keys():
             yield f"data sets ({', '.join(theirs)} there, {', '.join(ours)} here)"
-        for name, recorded in theirs.items():
-            if name in ours and ours[name].sha256 != recorded.sha256:
-                hashes = f"{recorded.sha256[:8]} there, {ours[name].sha256[:8]} here"
+        for name, sha256 in theirs.items():
+            if ours.get(name, sha256) != sha256:
+                hashes = f"{sha256[:8]} there, {ours[name][:8]} here"
                 yield f"content of the data set {name} (SHA-256 {hashes})"
         if record.source != self.source:
             yield "source of the completions (a generator, or which recorded ones)"
@@ -115,35 +112,30 @@ def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) ->
         return identity
     document = folder.read_json(artifacts.RUN)
     if document is None:
-        if found := [name for name in ARTIFACTS if folder.exists(name)]:
+        if present := [name for name in ARTIFACTS if folder.exists(name)]:
             raise OutputError(
-                f"{folder.url} holds {found[0]} but no {artifacts.RUN}: results of unknown origin; "
-                f"{_ADVICE}"
+                f"{folder.url} holds {present[0]} but no {artifacts.RUN}: results of unknown "
+                f"origin; {_ADVICE}"
             )
         return identity
     try:
         record = read_record(document, artifacts.RUN)
     except OutputError as error:
         raise OutputError(f"{folder.url} holds another run ({error}); {_ADVICE}") from None
-    if record.fingerprint != identity.fingerprint:
-        changes = list(identity.differences(record)) or ["other samples of the same problems"]
-        hidden = len(changes) - _MAX_DIFFERENCES
-        more = f"; and {hidden} more" if hidden > 0 else ""
-        rules = any(change.startswith("judge.rules ") for change in changes)
-        raise OutputError(
-            f"{folder.url} holds the results of another run: "
-            f"{'; '.join(changes[:_MAX_DIFFERENCES])}{more}; {_ADVICE}"
-            f"{f'. {REJUDGE}' if rules else ''}"
-        )
-    return replace(identity, resumed=record.run)
+    if record.fingerprint == identity.fingerprint:
+        return replace(identity, resumed=record.run)
+    changes = list(identity.differences(record)) or ["other samples of the same problems"]
+    hidden = len(changes) - _MAX_DIFFERENCES
+    more = f"; and {hidden} more" if hidden > 0 else ""
+    rules = any(change.startswith("judge.rules ") for change in changes)
+    raise OutputError(
+        f"{folder.url} holds the results of another run: {'; '.join(changes[:_MAX_DIFFERENCES])}"
+        f"{more}; {_ADVICE}{f'. {REJUDGE}' if rules else ''}"
+    )
 
 
 class Session:
     """A runner's exclusive session on a run: a lock that expires (a lease), and the active time.
-
-    Args:
-        redis: The ledger's Redis.
-        identity: The run.
 
     Attributes:
         ledger: The run's ledger.
@@ -174,12 +166,19 @@ class Session:
             OutputError: The folder cannot be written, holds answers of another model, chat
                 template or prompt, or is that of a run that Redis does not know.
         """
-        self._acquire_lock()
+        identity, plan = self._identity, self._identity.plan
+        # A killed runner's lock stays until it expires.
+        deadline = time.monotonic() + _LOCK_WAIT
+        while not self.ledger.lock(self._holder, _LOCK_TTL):
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"another runner is working on run {identity.run}; wait for it or stop it"
+                )
+            time.sleep(0.5)
         if force:
             self.ledger.delete()
             folder.remove((*ARTIFACTS, artifacts.QA_LOGS, artifacts.WANDB))
         self._check_resumable(provenance)
-        identity, plan = self._identity, self._identity.plan
         versions = {**versions_of(_PACKAGES), "platform": platform.platform()}
         if images := os.environ.get(IMAGES):
             versions["images"] = images
@@ -239,13 +238,7 @@ class Session:
                     "run, restore its data, or use --force to start over"
                 )
             return
-        conflict = _conflict(before, provenance)
-        if conflict is None and before.source != self._identity.source:
-            conflict = "from another source (a generator, or other recorded completions)"
-        plan = None if before.stopped else self.ledger.plan()
-        if conflict is None and plan not in (None, self._identity.plan):
-            conflict = "to other problems, tests or samples"
-        if conflict:
+        if conflict := next(self._conflicts(before, provenance), None):
             raise OutputError(
                 f"{output} holds answers {conflict}; choose another --output, or --force to start "
                 "over"
@@ -259,35 +252,28 @@ class Session:
                 f"{output} holds verdicts of another judge: {named}; {_ADVICE}. {REJUDGE}"
             )
 
-    def _acquire_lock(self) -> None:
-        # A killed runner's lock stays until it expires.
-        deadline = time.monotonic() + _LOCK_WAIT
-        while not self.ledger.lock(self._holder, _LOCK_TTL):
-            if time.monotonic() > deadline:
-                raise ServiceError(
-                    f"another runner is working on run {self._identity.run}; wait for it or stop it"
+    def _conflicts(self, before: RunMeta, now: Provenance) -> Iterator[str]:
+        """Describe each difference from the earlier sessions whose answers resuming would mix in.
+
+        A field that is unknown in either session does not count as a difference.
+        """
+        if before.model and now.model and before.model != now.model:
+            yield f"of the model {before.model!r}, the server offers {now.model!r}"
+        for key, name in _SERVER_FACTS.items():
+            theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
+            if theirs and ours and theirs != ours:
+                there, here = (
+                    " and ".join(value[:_MAX_CHARACTERS] for value in values)
+                    for values in (theirs, ours)
                 )
-            time.sleep(0.5)
-
-
-def _conflict(before: Provenance, now: Provenance) -> str | None:
-    """Describe the model, chat template or prompt that differs from the earlier sessions'.
-
-    Resuming would mix answers of both. A field that is unknown in either session does not count as
-    a difference.
-    """
-    if before.model and now.model and before.model != now.model:
-        return f"of the model {before.model!r}, the server offers {now.model!r}"
-    for key, name in _SERVER_FACTS.items():
-        theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
-        if theirs and ours and theirs != ours:
-            there, here = (" and ".join(v[:_MAX_CHARACTERS] for v in one) for one in (theirs, ours))
-            return f"of the {name} {there}, the generator has {here}"
-    earlier = before.prompts or {}
-    for dataset, prompt in (now.prompts or {}).items():
-        if earlier.get(dataset, prompt) != prompt:
-            return f"to another prompt template of {dataset}"
-    return None
+                yield f"of the {name} {there}, the generator has {here}"
+        for dataset, prompt in (now.prompts or {}).items():
+            if (before.prompts or {}).get(dataset, prompt) != prompt:
+                yield f"to another prompt template of {dataset}"
+        if before.source != self._identity.source:
+            yield "from another source (a generator, or other recorded completions)"
+        if not before.stopped and self.ledger.plan() not in (None, self._identity.plan):
+            yield "to other problems, tests or samples"
 
 
 def _reported(generator: JsonObject | None, key: str) -> list[str]:

@@ -38,49 +38,49 @@ _LONGEST = 200
 
 
 class TokenCounter:
-    """Counts the tokens of completions that have no count, or only an estimate."""
+    """Counts the tokens of completions that have no count, or only an estimate.
 
-    def __init__(self, record: TokenizerRecord, definition: bytes, stop: Sequence[str]) -> None:
-        """Load the tokenizer.
+    Attributes:
+        record: The tokenizer, for ``run.json``.
+    """
 
-        Args:
-            record: What is recorded of it.
-            definition: The content of its ``tokenizer.json``.
-            stop: Strings that end a completion and remain in it.
+    def __init__(self, name: str, stop: Sequence[str]) -> None:
+        """Load the tokenizer of this name; ``stop`` strings end a completion and remain in it.
 
         Raises:
-            ConfigError: It cannot be used.
+            ConfigError: It is not there, or cannot be used.
         """
         from tokenizers import Tokenizer  # here, because few runs need it
 
-        self.record = record
+        definition = _read(name)
+        digest = hashlib.sha256(definition).hexdigest()
+        self.record = TokenizerRecord(name=redact_address(name), sha256=digest)
         self._stop = tuple(stop)
         try:
             self._tokenizer: Any = Tokenizer.from_str(definition.decode())
         except Exception as error:  # noqa: BLE001 - the library raises nothing narrower
-            raise _refusal(record.name, f"{_FILE} cannot be used: {_line(error)}") from None
+            raise _refusal(name, f"{_FILE} cannot be used: {_line(error)}") from None
         # Files keep the settings of whoever saved them.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
 
     def count(self, generations: Sequence[Generation]) -> list[Generation]:
         """Return the generations in their order, each with a count; failed ones have none."""
-        uncounted = [generation for generation in generations if _is_uncounted(generation)]
-        texts = [generation.completion for generation in uncounted]
-        encodings = iter(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
-        return [
-            self._counted(generation, next(encodings)) if _is_uncounted(generation) else generation
-            for generation in generations
-        ]
-
-    def _counted(self, generation: Generation, encoding: Any) -> Generation:  # noqa: ANN401
-        ended = generation.finish_reason == "stop"
-        has_end = ended and not (self._stop and generation.completion.endswith(self._stop))
-        update = {
-            "output_tokens": len(encoding.ids) + has_end,
-            "output_tokens_from": TokenSource.TOKENIZER,
-        }
-        return generation.model_copy(update=update)
+        counted = list(generations)
+        uncounted = [index for index, one in enumerate(counted) if _is_uncounted(one)]
+        texts = [counted[index].completion for index in uncounted]
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        for index, encoding in zip(uncounted, encodings, strict=True):
+            generation = counted[index]
+            stopped = bool(self._stop) and generation.completion.endswith(self._stop)
+            has_end = generation.finish_reason == "stop" and not stopped
+            counted[index] = generation.model_copy(
+                update={
+                    "output_tokens": len(encoding.ids) + has_end,
+                    "output_tokens_from": TokenSource.TOKENIZER,
+                }
+            )
+        return counted
 
     def counting(self, source: Source) -> Source:
         """Wrap a source so that what it yields is counted."""
@@ -93,11 +93,6 @@ class TokenCounter:
         return counted
 
 
-def _is_uncounted(generation: Generation) -> bool:
-    estimated = generation.output_tokens_from is TokenSource.ESTIMATE
-    return generation.error is None and (estimated or generation.output_tokens is None)
-
-
 def open_counter(config: Config) -> TokenCounter | None:
     """Load the tokenizer that ``data.tokenizer`` names; None if it names none.
 
@@ -105,19 +100,18 @@ def open_counter(config: Config) -> TokenCounter | None:
         ConfigError: It is not there, or cannot be used.
     """
     name = config.data.tokenizer
-    if name is None:
-        return None
-    definition = _read(name)
-    digest = hashlib.sha256(definition).hexdigest()
-    record = TokenizerRecord(name=redact_address(name), sha256=digest)
-    return TokenCounter(record, definition, config.generation.stop)
+    return None if name is None else TokenCounter(name, config.generation.stop)
+
+
+def _is_uncounted(generation: Generation) -> bool:
+    estimated = generation.output_tokens_from is TokenSource.ESTIMATE
+    return generation.error is None and (estimated or generation.output_tokens is None)
 
 
 def _read(name: str) -> bytes:
     """The content of ``tokenizer.json`` of a folder, of a URL or from the hub."""
     if "://" in name or Path(name).exists():
-        is_file = name.rpartition("/")[2] == _FILE
-        path = name if is_file else f"{name.rstrip('/')}/{_FILE}"
+        path = name if Path(name).name == _FILE else f"{name.rstrip('/')}/{_FILE}"
         try:
             with reading(path), fsspec.open(path, "rb") as file:
                 content: bytes = file.read()
@@ -126,10 +120,6 @@ def _read(name: str) -> bytes:
         return content
     if not _HUB_NAME.fullmatch(name):
         raise _refusal(name, "no such folder")
-    return _download(name)
-
-
-def _download(name: str) -> bytes:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import logging
     from huggingface_hub.utils.tqdm import disable_progress_bars

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from redis.exceptions import OutOfMemoryError
 
-from services.runner.recorded import RecordedSource, match_completions, sample_indices
+from services.runner.recorded import RecordedSource, match_completions
 from services.runner.sources import GeneratorSource
 from shared.completions import RecordedCompletion
 from shared.config import load_config
@@ -110,8 +110,7 @@ def test_completions_find_their_problems(file: Any) -> None:
         line("p1", "d", dataset="d2"),
     )
     matched = match_completions(path, PROBLEMS)
-    source = matched.by_sample
-    assert {sample: source.completion(sample).completion for sample in source.hashes} == {
+    assert {sample: matched.completion(sample).completion for sample in matched.hashes} == {
         SampleId("d1", "p2"): "b",
         SampleId("d1", "p1"): "a",
         SampleId("d2", "p1", 1): "c",
@@ -119,14 +118,14 @@ def test_completions_find_their_problems(file: Any) -> None:
     }
     assert matched.unknown == []
     assert matched.missing == ["q"]
-    indices = sample_indices(source.hashes)
+    indices = matched.indices()
     assert indices == {("d1", "p1"): [0], ("d1", "p2"): [0], ("d2", "p1"): [0, 1]}
 
 
 def test_samples_with_the_ids_of_evalplus(file: Any) -> None:
     problems = [problem("mbpp_3", "m"), problem("HumanEval/3", "h"), problem("Mbpp/4", "m")]
     path = file(line("Mbpp/3", "a"), line("HumanEval/3"), line("Mbpp/4"), line("Mbpp/3", "b"))
-    assert set(match_completions(path, problems).by_sample.hashes) == {
+    assert set(match_completions(path, problems).hashes) == {
         SampleId("m", "mbpp_3", 0),
         SampleId("m", "mbpp_3", 1),
         SampleId("h", "HumanEval/3"),
@@ -137,7 +136,7 @@ def test_samples_with_the_ids_of_evalplus(file: Any) -> None:
 def test_what_belongs_to_no_problem_is_counted(file: Any) -> None:
     path = file(line("q"), line("other"), line("p2", dataset="d2"), line("q", dataset="d9"))
     matched = match_completions(path, PROBLEMS)
-    assert set(matched.by_sample.hashes) == {SampleId("d2", "q")}
+    assert set(matched.hashes) == {SampleId("d2", "q")}
     assert matched.unknown == ["other", "p2", "q"]
     assert matched.missing == ["p1", "p2", "p1"]
 
@@ -162,7 +161,7 @@ async def test_a_source_gives_what_is_asked_for(file: Any) -> None:
         line("q", "a", output_tokens=7, gen_time=0.5, finish_reason="stop", prompt_tokens=3),
         line("p2", "b\u2028"),
     )
-    source = match_completions(path, PROBLEMS).by_sample
+    source = match_completions(path, PROBLEMS)
     asked = [SampleId("d1", "p2"), SampleId("d2", "q")]
     assert source.hashes == {asked[0]: sha256("b\u2028"), asked[1]: sha256("a")}
     given = [g async for some in source(asked) for g in some]

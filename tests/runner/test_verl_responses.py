@@ -37,7 +37,7 @@ def table(folder: Path, *rows: dict[str, Any]) -> str:
 
 
 def matched(path: str) -> dict[SampleId, str]:
-    found = match_completions(path, PROBLEMS).by_sample
+    found = match_completions(path, PROBLEMS)
     return {sample: found.completion(sample).completion for sample in found.hashes}
 
 
@@ -89,7 +89,7 @@ def test_inline_tests_are_named_by_the_extra_info(tmp_path: Path) -> None:
 def test_an_unknown_problem_is_counted(tmp_path: Path) -> None:
     path = table(tmp_path, row(PROBLEMS[0], ["a"]), row(problem("other"), ["b", "c"]))
     found = match_completions(path, PROBLEMS)
-    assert set(found.by_sample.hashes) == {SampleId("d1", "p1")}
+    assert set(found.hashes) == {SampleId("d1", "p1")}
     assert found.unknown == ["other", "other"]
 
 
@@ -169,7 +169,7 @@ def test_problems_found_by_their_prompt(tmp_path: Path, as_messages: bool) -> No
     texts = ("Do: Solve p2.", "Solve p3.  ", "Solve p1.")
     rows = [{"prompt": prompt(text), "responses": [text]} for text in texts]
     path = table(tmp_path, *rows)
-    found = match_completions(path, known, config).by_sample
+    found = match_completions(path, known, config)
     assert [sample.problem_id for sample in found.hashes] == ["p2", "p3", "p1"]
     # Without the config the template is not known.
     with pytest.raises(DataError, match="row 1: names no problem"):
@@ -184,6 +184,6 @@ def test_rows_of_a_table_with_tests_are_problems_of_their_own(tmp_path: Path) ->
     same = {"data_source": "d1", "prompt": "Echo.", "reward_model": {"ground_truth": tests}}
     path = table(tmp_path, *({**same, "responses": [text]} for text in ("a", "b")))
     known = read_dataset(path)
-    found = match_completions(path, known).by_sample
+    found = match_completions(path, known)
     texts = {(s.problem_id, found.completion(s).completion) for s in found.hashes}
     assert texts == {("1", "a"), ("2", "b")}

@@ -119,7 +119,7 @@ def test_any_answers_come_back_under_their_numbers(
     ]
     path = str(folder / "responses.parquet")
     ResponsesFile(config(path), []).write(finished(folder / "run", made), PROBLEMS)
-    back = match_completions(path, PROBLEMS).by_sample
+    back = match_completions(path, PROBLEMS)
     assert {sample: back.completion(sample).completion for sample in back.hashes} == {
         one.sample: one.completion for one in made
     }
