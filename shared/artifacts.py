@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any, Literal, Self, cast
+from typing import IO, Any, Literal, Self
 from uuid import uuid4
 
 import fsspec
@@ -91,28 +90,16 @@ class OutputFolder:
                 file.write(record.model_dump_json() + "\n")
 
     def check_writable(self) -> None:
-        """Create an empty file in the folder and remove it.
-
-        A local folder that does not exist yet is not made; the one that it will be made in is
-        checked. At any other URL it is made, as ``replacing`` does.
-
-        Raises:
-            OutputError: The file cannot be created, or not be removed.
-        """
+        """Create the folder, and an empty file in it that is removed."""
+        probe = self._join(f".{uuid4().hex}.tmp")
         with self._errors(f"cannot write into {self.shown}"):
-            if self.local:
-                folder = Path(self._root)
-                there = next(path for path in (folder, *folder.parents) if path.exists())
-                TemporaryFile(dir=there).close()
-            else:
-                probe = self._join(f".{uuid4().hex}.tmp")
-                self._fs.makedirs(self._root, exist_ok=True)
-                self._fs.pipe_file(probe, b"")
-                self._fs.rm_file(probe)
+            self._fs.makedirs(self._root, exist_ok=True)
+            self._fs.pipe_file(probe, b"")
+            self._fs.rm_file(probe)
 
     def read_json(self, name: str) -> Any | None:  # noqa: ANN401 - any JSON
         """Read a JSON file; None if it does not exist."""
-        with self._reading(name):
+        with self._errors(f"{self.shown}/{name} cannot be read"):
             try:
                 content = self._fs.cat_file(self._join(name))
             except (FileNotFoundError, NotADirectoryError):
@@ -124,22 +111,13 @@ class OutputFolder:
 
     def download(self, name: str, path: Path) -> None:
         """Copy a file to a local path; missing folders are created."""
-        with self._reading(name):
+        with self._errors(f"{self.shown}/{name} cannot be read"):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fs.get_file(self._join(name), str(path))
 
-    def open(self, name: str) -> IO[bytes]:
-        """Open a file to read its bytes.
-
-        Raises:
-            OSError: It does not exist, or cannot be read.
-        """
-        with storage_errors():
-            return cast(IO[bytes], self._fs.open(self._join(name), "rb"))
-
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
-        with self._reading(name):
+        with self._errors(f"{self.shown}/{name} cannot be read"):
             return bool(self._fs.exists(self._join(name)))
 
     def remove(self, names: Iterable[str]) -> None:
@@ -196,9 +174,6 @@ class OutputFolder:
             refused = isinstance(error, PermissionError) and not self.local
             advice = "; check the credentials and what they may do" if refused else ""
             raise OutputError(f"{message}: {redact(cause)}{advice}") from None
-
-    def _reading(self, name: str) -> AbstractContextManager[None]:
-        return self._errors(f"{self.shown}/{name} cannot be read")
 
     def _join(self, name: str) -> str:
         return f"{self._root}/{name}"

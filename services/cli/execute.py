@@ -17,7 +17,7 @@ from services.cli.console import say, stdout_console
 from services.cli.display import ProgressDisplay, print_summary
 from services.cli.embedded.background import while_restarted
 from services.cli.embedded.stack import EmbeddedStack, open_stack
-from services.runner.outages import Check, JudgesCheck, OutageWatch
+from services.runner.outages import Check, JudgesCheck, watch_outages
 from services.runner.preflight import Needs, check_judges, needs_of
 from services.runner.recorded import RecordedSource
 from services.runner.run import Run, Source
@@ -363,7 +363,7 @@ async def _run_session(
             checks: list[Check] = [judges]
             if client is not None:
                 checks.append(lambda: client.trouble(run.ungenerated))
-            await with_watch(run.complete, OutageWatch(progress, checks).watch)
+            await with_watch(run.complete, partial(watch_outages, progress, checks))
 
 
 def check_completions(ledger: Ledger, hashes: Mapping[SampleId, str], folder: OutputFolder) -> None:

@@ -16,7 +16,6 @@ from services.runner.responses import (
     OutageError,
     RejectedError,
     RetryableError,
-    choose_model,
     read_completion,
     send,
     served_models,
@@ -135,11 +134,17 @@ class GeneratorClient:
             ServiceError: A server is down, refuses the API key, does not speak the API or does not
                 serve the model; one line.
         """
-        served = {
-            server.url: await served_models(self._session, server, _CHECK)
-            for server in self._servers
-        }
-        self.model = choose_model(self.model, served)
+        for server in self._servers:
+            models = await served_models(self._session, server, _CHECK)
+            names = ", ".join(models) or "none"
+            if not self.model and len(models) != 1:
+                raise ServiceError(f"generation.model is not set and the generator serves: {names}")
+            self.model = self.model or models[0]
+            if self.model not in models:
+                raise ServiceError(
+                    f"generator {server.url} does not serve the model {self.model!r}; it serves: "
+                    f"{names}"
+                )
         return self.model
 
     async def info(self) -> JsonObject | None:

@@ -52,17 +52,14 @@ class Trouble:
 
     def report(self) -> OutageReport:
         """The outage for the page, with the Unix time of its beginning."""
-        return OutageReport(
-            what=self.what,
-            since=_unix(self.since),
-            reason=shorten_end(self.reason, _LONGEST_REASON),
-        )
+        reason = shorten_end(self.reason, _LONGEST_REASON)
+        return OutageReport(what=self.what, since=_unix(self.since), reason=reason)
 
     def error(self) -> ServiceError:
         """The error that ends the run."""
-        said = f" ({self.reason})" if self.reason else ""
+        reason = f" ({self.reason})" if self.reason else ""
         return ServiceError(
-            f"{self.what} since {_clock(self.since)}{said}; {self.waiting} samples wait; "
+            f"{self.what} since {_clock(self.since)}{reason}; {self.waiting} samples wait; "
             f"{self.advice}, and repeat the command to resume"
         )
 
@@ -78,40 +75,30 @@ class Listener(Protocol):
     def waits(self, outages: Sequence[OutageReport]) -> None: ...
 
 
-class OutageWatch:
-    """Reports the troubles that the checks find, every 30 seconds, and their end."""
+async def watch_outages(listener: Listener, checks: Sequence[Check], *, tick: float = 1.0) -> None:
+    """Report the troubles that the checks find, every 30 seconds, and their end; never returns.
 
-    def __init__(self, listener: Listener, checks: Sequence[Check], *, tick: float = 1.0) -> None:
-        self._listener = listener
-        self._checks = checks
-        self._tick = tick
-        # The last outage that each check reported, and when.
-        self._reports: dict[Check, tuple[Trouble, float]] = {}
-
-    async def watch(self) -> None:
-        """Check until cancelled.
-
-        Raises:
-            ServiceError: A service has been away for too long; the run can be resumed.
-        """
-        while True:
-            await asyncio.sleep(self._tick)
-            troubles = [await check() for check in self._checks]
-            self._listener.waits([trouble.report() for trouble in troubles if trouble])
-            for check, trouble in zip(self._checks, troubles, strict=True):
-                self._report(check, trouble, time.monotonic())
-
-    def _report(self, check: Check, trouble: Trouble | None, now: float) -> None:
-        before, reported = self._reports.get(check, (None, -math.inf))
-        if trouble is None:
-            if before is not None:
-                self._listener.note(f"over after {now - before.since:.0f} s: {before.what}")
-                del self._reports[check]
-        elif now >= trouble.until:
-            raise trouble.error()
-        elif now >= max(trouble.since + _FIRST_REPORT, reported + _REPORTS):
-            self._listener.note(str(trouble))
-            self._reports[check] = trouble, now
+    Raises:
+        ServiceError: A service has been away for too long; the run can be resumed.
+    """
+    # The last outage that each check reported, and when.
+    reports: dict[Check, tuple[Trouble, float]] = {}
+    while True:
+        await asyncio.sleep(tick)
+        troubles = [await check() for check in checks]
+        listener.waits([trouble.report() for trouble in troubles if trouble])
+        now = time.monotonic()
+        for check, trouble in zip(checks, troubles, strict=True):
+            before, reported = reports.get(check, (None, -math.inf))
+            if trouble is None:
+                if before is not None:
+                    listener.note(f"over after {now - before.since:.0f} s: {before.what}")
+                    del reports[check]
+            elif now >= trouble.until:
+                raise trouble.error()
+            elif now >= max(trouble.since + _FIRST_REPORT, reported + _REPORTS):
+                listener.note(str(trouble))
+                reports[check] = trouble, now
 
 
 class JudgesCheck:

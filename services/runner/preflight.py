@@ -17,7 +17,6 @@ from shared.function_plan import fault_of, plan_of
 from shared.harness.languages import LANGUAGES
 from shared.ledger.queue import live_workers
 from shared.schemas import (
-    GroundTruth,
     HumanEvalTests,
     MbppTests,
     Problem,
@@ -36,13 +35,12 @@ def check_judging(config: Config, problems: Sequence[Problem]) -> None:
         DataError: A problem's tests cannot be judged with the method or language, or cannot run
             whatever the answer is.
     """
-    datasets = sorted({problem.dataset for problem in problems})
+    settings = {p.dataset: config.judge.for_dataset(p.dataset) for p in problems}
     for name in config.judge.datasets:
-        if name not in datasets:
-            near = difflib.get_close_matches(name, datasets, n=1, cutoff=0.0)
+        if name not in settings:
+            near = difflib.get_close_matches(name, settings, n=1, cutoff=0.0)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"judge.datasets names {name!r}, which is not in this run{hint}")
-    settings = {name: config.judge.for_dataset(name) for name in datasets}
     for problem in problems:
         if reason := _mismatch(problem, settings[problem.dataset]):
             raise DataError(f"{_name_of(problem)}: {reason}")
@@ -54,28 +52,24 @@ def check_judging(config: Config, problems: Sequence[Problem]) -> None:
 
 
 def _mismatch(problem: Problem, settings: JudgeConfig) -> str | None:
-    tests = problem.tests
-    if isinstance(tests, SandboxFusionTests):
-        if settings.method != "submit":
-            return (
-                "it has no tests; only SandboxFusion can judge it, by its own data set "
-                f"{tests.sandbox_dataset!r}: choose --use-submit-api, or add ground_truth"
-            )
-        return None
-    if isinstance(tests, ProgramTests):
-        if settings.method != "batch":
-            return f"the method {settings.method} cannot judge tests in {tests.language}; use batch"
-        return None
-    if not isinstance(tests, StdioTests):
-        if settings.language != "python":
-            return f"function tests are Python, but judge.language is {settings.language!r}"
-        return None
-    if tests.fn_name and settings.language != "python":
-        return f"calls of {tests.fn_name!r} are Python, but judge.language is {settings.language!r}"
-    if tests.fn_name and settings.method == "submit":
-        return f"the method submit cannot call {tests.fn_name!r}; use batch or compute_score"
-    if settings.method != "batch" and (tests.checker or tests.checker_source):
-        return f"the method {settings.method} cannot use the problem's own checker; use batch"
+    """Why the tests cannot be judged with the method or language; None if they can."""
+    tests, method, language = problem.tests, settings.method, settings.language
+    if isinstance(tests, SandboxFusionTests) and method != "submit":
+        return (
+            "it has no tests; only SandboxFusion can judge it, by its own data set "
+            f"{tests.sandbox_dataset!r}: choose --use-submit-api, or add ground_truth"
+        )
+    if isinstance(tests, ProgramTests) and method != "batch":
+        return f"the method {method} cannot judge tests in {tests.language}; use batch"
+    if isinstance(tests, HumanEvalTests | MbppTests) and language != "python":
+        return f"function tests are Python, but judge.language is {language!r}"
+    if isinstance(tests, StdioTests):
+        if tests.fn_name and language != "python":
+            return f"calls of {tests.fn_name!r} are Python, but judge.language is {language!r}"
+        if tests.fn_name and method == "submit":
+            return f"the method submit cannot call {tests.fn_name!r}; use batch or compute_score"
+        if method != "batch" and (tests.checker or tests.checker_source):
+            return f"the method {method} cannot use the problem's own checker; use batch"
     return None
 
 
@@ -132,10 +126,12 @@ class Needs:
 
 def needs_of(config: Config, problems: Sequence[Problem]) -> Needs:
     """Return what problems need of a sandbox."""
-    names = {
-        _language(problem.tests) or config.judge.for_dataset(problem.dataset).language
-        for problem in problems
-    }
+    names: set[str] = set()
+    for problem in problems:
+        if isinstance(problem.tests, ProgramTests):
+            names.add(problem.tests.language)
+        elif isinstance(problem.tests, StdioTests | SandboxFusionTests):
+            names.add(config.judge.for_dataset(problem.dataset).language)
     languages = sorted(name for name in names & LANGUAGES.keys() if LANGUAGES[name].tools)
     imports: dict[str, str] = {}
     for problem in () if config.judge.allow_test_errors else problems:  # the judge finds them again
@@ -147,10 +143,3 @@ def needs_of(config: Config, problems: Sequence[Problem]) -> Needs:
 
 def _name_of(problem: Problem) -> str:
     return f"{problem.dataset}: problem {problem.problem_id!r}"
-
-
-def _language(tests: GroundTruth) -> str | None:
-    """The language that the tests fix; None if the config chooses it."""
-    if isinstance(tests, ProgramTests):
-        return tests.language
-    return None if isinstance(tests, StdioTests | SandboxFusionTests) else "python"

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -361,28 +361,6 @@ async def served_models(
         raise ServiceError(
             f"generator {url} does not speak the OpenAI API: {error_message(body)}"
         ) from None
-
-
-def choose_model(configured: str, served: Mapping[str, Sequence[str]]) -> str:
-    """Return the configured model, or the only one that the first server has.
-
-    ``served`` has the names of the models by server URL.
-
-    Raises:
-        ServiceError: A server does not serve the model, or the first one has not exactly one.
-    """
-    first = next(iter(served.values()))
-    if not configured and len(first) != 1:
-        names = ", ".join(first) or "none"
-        raise ServiceError(f"generation.model is not set and the generator serves: {names}")
-    model = configured or first[0]
-    for url, models in served.items():
-        if model not in models:
-            names = ", ".join(models) or "none"
-            raise ServiceError(
-                f"generator {url} does not serve the model {model!r}; it serves: {names}"
-            )
-    return model
 
 
 async def server_info(

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from aiohttp import web
@@ -15,7 +16,7 @@ from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 from services.runner import client as clients
 from services.runner import outages
 from services.runner.client import GeneratorClient
-from services.runner.outages import JudgesCheck, OutageWatch, Trouble
+from services.runner.outages import JudgesCheck, Trouble, watch_outages
 from shared.errors import ServiceError
 from shared.ledger import keys
 from shared.ledger.queue import TROUBLE
@@ -49,7 +50,7 @@ async def generated(
                 group.create_task(generate(name))
 
     check = lambda: client.trouble(len(names) - len(done))  # noqa: E731
-    await with_watch(work, OutageWatch(notes or Notes(), [check], tick=0.01).watch)
+    await with_watch(work, partial(watch_outages, notes or Notes(), [check], tick=0.01))
     return done
 
 
@@ -169,7 +170,7 @@ async def test_the_end_of_an_outage_is_reported() -> None:
         return Trouble("no judge is there", 40, began, began + 60) if away else None
 
     began = time.monotonic()
-    watching = asyncio.create_task(OutageWatch(notes, [check], tick=0.01).watch())
+    watching = asyncio.create_task(watch_outages(notes, [check], tick=0.01))
     await until(lambda: len(notes.texts) >= 2)
     assert notes.texts[0].startswith("no judge is there since ") and notes.waiting
     away = False
@@ -213,7 +214,7 @@ async def test_judges_and_their_sandboxes(
     monkeypatch.setattr(outages, "PATIENCE", 0.0)
     redis.delete(*workers)
     with pytest.raises(ServiceError, match=r"no judge is there since .*40 samples wait"):
-        await OutageWatch(Notes(), [check], tick=0.01).watch()
+        await watch_outages(Notes(), [check], tick=0.01)
 
 
 async def test_a_redis_that_is_away_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,5 +222,5 @@ async def test_a_redis_that_is_away_ends_the_run(monkeypatch: pytest.MonkeyPatch
     notes = Notes()
     ended = pytest.raises(ServiceError, match=r"Redis does not answer .*; 40 samples wait; start")
     with closing(JudgesCheck(Redis(port=free_port()), lambda: 0, lambda: 40)) as check, ended:
-        await OutageWatch(notes, [check], tick=0.01).watch()
+        await watch_outages(notes, [check], tick=0.01)
     assert "trying until " in notes.texts[0]

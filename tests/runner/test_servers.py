@@ -9,10 +9,11 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from services.runner.client import GeneratorClient
-from services.runner.outages import OutageWatch
+from services.runner.outages import watch_outages
 from shared.errors import IncompleteRunError, ServiceError
 from shared.schemas import Generation
 from shared.service.tasks import with_watch
@@ -159,9 +160,9 @@ async def outcome(client: GeneratorClient) -> tuple[int, str, Generation | None]
     async def work() -> None:
         generations.append(await ask(client))
 
-    watch = OutageWatch(Notes(), [lambda: client.trouble(1)], tick=0.02)
+    checks = [lambda: client.trouble(1)]
     try:
-        await with_watch(work, watch.watch)
+        await with_watch(work, partial(watch_outages, Notes(), checks, tick=0.02))
     except ServiceError as ended:
         return ended.exit_code, str(ended), None
     (found,) = generations
