@@ -74,7 +74,7 @@ def publish_due(ingester: Ingester, roots: OutputRoots | None = None) -> bool:
     due = list(ingester.unpublished())
     for ledger in due:
         try:
-            publish(ledger, roots)
+            publish(ledger, roots, ingester.index_of)
             log.info("published", run=ledger.run)
         except OutputError as error:
             log.error("cannot publish", run=ledger.run, reason=str(error))

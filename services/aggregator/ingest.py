@@ -70,6 +70,15 @@ class Ingester:
             if progress.state is RunState.JUDGED:
                 yield Ledger(self._redis, progress.run)
 
+    def index_of(self, ledger: Ledger) -> Database | None:
+        """The index, if it has all entries of a run's stream."""
+        indexed = self._writer.runs().get(ledger.run)
+        for progress in runs_progress(self._redis):
+            if progress.run == ledger.run and indexed is not None:
+                state = progress.incarnation, progress.last_event
+                return self.database if state == (indexed.incarnation, indexed.position) else None
+        return None
+
     def _try_to_follow(self, progress: RunProgress, run: KnownRun | None) -> bool:
         """Follow a run; what cannot be read in one run holds up no other."""
         try:

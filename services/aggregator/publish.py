@@ -2,13 +2,14 @@
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
 from pydantic import ValidationError
 
+from services.aggregator.index.database import Database
 from services.aggregator.qa_logs import choose, write_qa_logs
 from services.aggregator.report.page import write_report
 from services.aggregator.settings import OutputRoots
@@ -53,7 +54,11 @@ _AT_ONCE = 200
 FactsByProblem = dict[str, dict[str, ProblemFacts]]
 
 
-def publish(ledger: Ledger, roots: OutputRoots | None = None) -> RunState:
+def publish(
+    ledger: Ledger,
+    roots: OutputRoots | None = None,
+    index_of: Callable[[Ledger], Database | None] = lambda _ledger: None,
+) -> RunState:
     """Write all artifacts of a run whose samples are all judged, and record it in the ledger.
 
     The report comes last of the files, so a failure to write it leaves all its sources complete.
@@ -61,6 +66,7 @@ def publish(ledger: Ledger, roots: OutputRoots | None = None) -> RunState:
     Args:
         ledger: The run's ledger.
         roots: Folders below which the output folder must lie; None for any.
+        index_of: Returns an index that has all of the run, so that the report needs no other.
 
     Returns:
         The new state of the run: complete, incomplete or untrusted.
@@ -74,7 +80,7 @@ def publish(ledger: Ledger, roots: OutputRoots | None = None) -> RunState:
     if roots is not None:
         roots.check(meta.output)
     try:
-        return _publish(ledger, meta, plan)
+        return _publish(ledger, meta, plan, index_of)
     except ValidationError as error:
         raise OutputError(
             f"a record of run {ledger.run} in Redis cannot be read ({describe(error)}); another "
@@ -82,7 +88,9 @@ def publish(ledger: Ledger, roots: OutputRoots | None = None) -> RunState:
         ) from None
 
 
-def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
+def _publish(
+    ledger: Ledger, meta: RunMeta, plan: RunPlan, index_of: Callable[[Ledger], Database | None]
+) -> RunState:
     folder = OutputFolder(meta.output)
     folder.remove_abandoned()
     samples = _write_samples(folder, ledger, plan)
@@ -121,7 +129,7 @@ def _publish(ledger: Ledger, meta: RunMeta, plan: RunPlan) -> RunState:
     logs = write_qa_logs(folder, ledger, record, meta, choices)
     record = record.model_copy(update={"qa_logs": logs, "cases": cases})
     _write_record(folder, record)
-    write_report(open_run(folder.url), folder, artifacts.REPORT)
+    write_report(open_run(folder.url), folder, artifacts.REPORT, database=index_of(ledger))
     if meta.config.wandb.enabled:
         wandb = log_results(folder, record)
         _write_record(folder, record.model_copy(update={"wandb": wandb}))

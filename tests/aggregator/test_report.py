@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
+from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from services.aggregator.report.contents import Bounds, compact
 from services.aggregator.report.page import bundle, write_report
@@ -40,6 +41,16 @@ def test_from_the_folder_alone_it_is_the_same(published: Path) -> None:
     page, notes = report(published)
     assert page.read_bytes() == (published / artifacts.REPORT).read_bytes()
     assert notes == []
+
+
+def test_from_the_aggregators_index_it_is_the_same(redis: Redis, tmp_path: Path) -> None:
+    ingester, ledger = Ingester(redis), finished(redis, str(tmp_path / "run"))
+    assert ingester.index_of(ledger) is None
+    ingester.catch_up()
+    assert ingester.index_of(ledger) is ingester.database
+    publish(ledger, index_of=ingester.index_of)
+    page, _ = report(tmp_path / "run")
+    assert page.read_bytes() == (tmp_path / "run" / artifacts.REPORT).read_bytes()
 
 
 async def test_it_says_what_the_api_says(redis: Redis, published: Path) -> None:

@@ -32,7 +32,7 @@ from services.aggregator.index.history import (
     scores,
     trend_run,
 )
-from services.aggregator.index.overview import IndexedRun, all_figures, all_runs, find_run
+from services.aggregator.index.overview import IndexedRun, all_figures, all_runs, find_run, results
 from services.aggregator.index.performance import Performance, performance
 from services.aggregator.index.queries import (
     CompareQuery,
@@ -195,7 +195,8 @@ class _Api:
 
     def show_run(self, connection: Connection, path: Path) -> RunDetail:
         run = _run(connection, path)
-        return RunDetail.of(connection, run, self._figures.of(connection, run))
+        figures = self._figures.of(connection, run)
+        return RunDetail.of(connection, run, figures, results(connection, run))
 
     def list_samples(self, connection: Connection, path: Path, query: SampleQuery) -> SamplePage:
         return samples_page(connection, _run(connection, path).id, query)

@@ -13,7 +13,6 @@ from services.aggregator.index.overview import (
     DatasetFigures,
     IndexedRun,
     notes,
-    results,
     unjudged_reasons,
 )
 from services.aggregator.index.problems import read_outline
@@ -134,8 +133,10 @@ class RunDetail:
         connection: sqlite3.Connection,
         run: IndexedRun,
         figures: Mapping[str, DatasetFigures],
+        published: JsonObject,
     ) -> Self:
-        published, facts = results(connection, run), run.facts
+        """``published`` are its ``metrics`` and ``slices``, if there are any."""
+        facts = run.facts
         metrics = cast("dict[str, dict[str, MetricValue]] | None", published.get("metrics"))
         config, versions = facts.get("config"), facts.get("versions")
         return cls(

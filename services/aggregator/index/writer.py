@@ -160,8 +160,8 @@ class IndexWriter:
         ``results`` has a separate column, because it is large and only read for single runs.
         """
         shown = {name: value for name, value in facts.items() if name != "results"}
-        results = _public(facts.get("results") or {})
-        values = (progress.state, progress.completions, _public(shown), results)
+        results = public_json(facts.get("results") or {})
+        values = (progress.state, progress.completions, public_json(shown), results)
         with self._database.write() as connection:
             connection.execute(
                 "UPDATE runs SET state = ?, completions = ?, facts = ?, results = ?, "
@@ -341,6 +341,6 @@ def _check_there(connection: sqlite3.Connection, run: KnownRun) -> None:
         raise DroppedRunError(run.run)
 
 
-def _public(document: JsonValue) -> str:
+def public_json(document: JsonValue) -> str:
     """JSON without secrets of addresses, and without surrogates, which UTF-8 cannot encode."""
     return without_surrogates(json.dumps(redact_values(document), ensure_ascii=False))

@@ -6,7 +6,8 @@ API. A sample has the values of ``columns``, and the API's response with its tex
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
@@ -17,7 +18,7 @@ from services.aggregator.index.database import Database
 from services.aggregator.index.overview import IndexedRun, all_figures, find_run
 from services.aggregator.index.performance import performance
 from services.aggregator.index.rows import SampleRow
-from services.aggregator.index.writer import IndexWriter
+from services.aggregator.index.writer import IndexWriter, public_json
 from shared.errors import OutputError, PlumblineError
 from shared.finished_run import FinishedRun
 from shared.json_lines import TornLineError
@@ -27,7 +28,8 @@ _NOT_LISTED = {"completion_sha256", "confirmed", "replica", "worker", "finished_
 COLUMNS = tuple(name for name in SampleRow.model_fields if name not in _NOT_LISTED)
 # Round robin over data sets and statuses, so that all samples of rare statuses are shown.
 _ROUND_ROBIN = f"""
-SELECT {", ".join(SampleRow.model_fields)} FROM samples ORDER BY row_number() OVER (
+SELECT {", ".join(SampleRow.model_fields)} FROM samples WHERE run_id = ?
+ORDER BY row_number() OVER (
   PARTITION BY dataset, final_status ORDER BY draw(dataset, problem_id, sample_index)
 ), dataset, final_status LIMIT ?
 """
@@ -55,7 +57,7 @@ class Bounds:
 
 
 def report_data(run: FinishedRun, database: Database, bounds: Bounds) -> tuple[str, list[str]]:
-    """Read a run's folder into an empty index and choose the samples.
+    """Choose the samples to show from an index that has all of the run's.
 
     Returns:
         The JSON, and notes for the reader about data that it omits.
@@ -63,39 +65,45 @@ def report_data(run: FinishedRun, database: Database, bounds: Bounds) -> tuple[s
     Raises:
         OutputError: A file of the run is invalid.
     """
-    name = load_index(run, database)
+    facts = run_facts(run, partial(_report, run))
+    results = facts.pop("results", {})
     with database.read() as connection:
-        indexed = find_run(connection, name)
+        indexed = find_run(connection, run.record.run)
         assert indexed is not None
-        rows = _listed(connection, run.record.seed, bounds.rows)
+        indexed = replace(indexed, state=run.record.state, stored_facts=public_json(facts))
+        rows = _listed(connection, indexed, run.record.seed, bounds.rows)
         details = _details(connection, indexed, rows, bounds)
-        notes = _notes(connection, run, indexed.verdicts, len(rows), len(details), bounds)
+        notes = _notes(connection, run, indexed, len(rows), len(details), bounds)
         try:
-            detail = RunDetail.of(connection, indexed, all_figures(connection, indexed))
+            figures = all_figures(connection, indexed)
+            detail = RunDetail.of(connection, indexed, figures, json.loads(public_json(results)))
         except ValidationError as error:
             raise OutputError(f"{run.folder.url}: {describe(error)}") from None
-        rows.sort(key=_sample)
         document = {
             "run": to_jsonable_python(detail),
             "performance": to_jsonable_python(performance(connection, indexed)),
             "notes": notes,
             "columns": COLUMNS,
-            "samples": [
-                [*(getattr(row, column) for column in COLUMNS), details.get(_sample(row))]
-                for row in rows
-            ],
         }
-    return compact(document), notes
+    rows.sort(key=_sample)
+    samples = ",".join(
+        f"{compact([getattr(row, column) for column in COLUMNS])[:-1]},"
+        f"{details.get(_sample(row), 'null')}]"
+        for row in rows
+    )
+    return f'{compact(document)[:-1]},"samples":[{samples}]}}', notes
 
 
-def _listed(connection: sqlite3.Connection, seed: int, most: int) -> list[SampleRow]:
+def _listed(
+    connection: sqlite3.Connection, run: IndexedRun, seed: int, most: int
+) -> list[SampleRow]:
     """The samples to list, in a random but reproducible order (hash of seed and sample)."""
 
     def draw(*sample: str) -> str:
         return sha256(f"{seed}\n{SampleId(sample[0], sample[1], int(sample[2])).key}")
 
     connection.create_function("draw", 3, draw, deterministic=True)
-    rows = connection.execute(_ROUND_ROBIN, (most,))
+    rows = connection.execute(_ROUND_ROBIN, (run.id, most))
     return [SampleRow.model_validate(dict(row)) for row in rows]
 
 
@@ -105,9 +113,9 @@ def _sample(row: SampleRow) -> SampleId:
 
 def _details(
     connection: sqlite3.Connection, run: IndexedRun, rows: list[SampleRow], bounds: Bounds
-) -> dict[SampleId, object]:
-    """The first samples that fit, with their texts."""
-    details: dict[SampleId, object] = {}
+) -> dict[SampleId, str]:
+    """The JSON of the first samples that fit, with their texts."""
+    details: dict[SampleId, str] = {}
     left = bounds.text_bytes
     for row in rows:
         detail = SampleDetail.of(
@@ -121,22 +129,23 @@ def _details(
         document = to_jsonable_python(detail)
         for name in _NOT_SHOWN:
             del document["verdict"][name]
-        left -= len(compact(document).encode())
+        text = compact(document)
+        left -= len(text.encode())
         if left < 0:
             break
-        details[_sample(row)] = document
+        details[_sample(row)] = text
     return details
 
 
 def _notes(
     connection: sqlite3.Connection,
     run: FinishedRun,
-    samples: int,
+    indexed: IndexedRun,
     listed: int,
     with_texts: int,
     bounds: Bounds,
 ) -> list[str]:
-    notes = []
+    notes, samples = [], indexed.verdicts
     if listed < samples:
         notes.append(f"{listed} of {samples} samples are listed; the figures cover all of them.")
     if with_texts < samples:
@@ -144,8 +153,8 @@ def _notes(
             f"Prompt, completion and failed case are included for {with_texts} samples, taken in "
             "turn from each data set and status; generations.jsonl and verdicts.jsonl have all."
         )
-    outlines = "SELECT count(outline) FROM problems"
-    if samples and not connection.execute(outlines).fetchone()[0]:
+    outlines = "SELECT count(outline) FROM problems WHERE run_id = ?"
+    if samples and not connection.execute(outlines, (indexed.id,)).fetchone()[0]:
         notes.append(
             "The run's folder has no problems.jsonl, so prompts, difficulty and tags are missing."
         )
@@ -172,16 +181,20 @@ def load_index(run: FinishedRun, database: Database) -> str:
     Raises:
         OutputError: A line, other than a torn last one, is invalid.
     """
-    name, writer = run.record.run, IndexWriter(database, searched=False)
-
-    def report(error: PlumblineError) -> None:
-        if isinstance(error, TornLineError):
-            run.skipped.append(str(error))
-        elif not isinstance(error, LeftOutError):
-            raise OutputError(str(error))
-
+    name, writer, report = (
+        run.record.run,
+        IndexWriter(database, searched=False),
+        partial(_report, run),
+    )
     state = progress(run.record, name)
     indexed = writer.add_run(state, run.record.datasets)
     writer.set_facts(indexed, state, run_facts(run, report))
     load_samples(run, writer, indexed, report)
     return name
+
+
+def _report(run: FinishedRun, error: PlumblineError) -> None:
+    if isinstance(error, TornLineError):
+        run.skipped.append(str(error))
+    elif not isinstance(error, LeftOutError):
+        raise OutputError(str(error))

@@ -5,12 +5,12 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 
 from services.aggregator.index.database import Database, open_database
-from services.aggregator.report.contents import Bounds, report_data
+from services.aggregator.report.contents import Bounds, load_index, report_data
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
@@ -36,12 +36,21 @@ _UNSUPPORTED = re.compile(r"^\s*(?:import|export)\b.*", re.M)
 
 
 def write_report(
-    run: FinishedRun, folder: OutputFolder, name: str, bounds: Bounds = _DEFAULT_BOUNDS
+    run: FinishedRun,
+    folder: OutputFolder,
+    name: str,
+    bounds: Bounds = _DEFAULT_BOUNDS,
+    database: Database | None = None,
 ) -> list[str]:
     """Write the report of a finished run; the same run and version produce the same bytes.
 
-    Samples are loaded into a temporary index on the local disk, so memory holds little more than
-    what is shown.
+    Args:
+        run: The run.
+        folder: Where the report is written.
+        name: Its name there.
+        bounds: Its size.
+        database: An index that has all of the run. By default the run's files are read into a
+            temporary one on the local disk, so memory holds little more than what is shown.
 
     Returns:
         Notes about data that the report omits, one line each.
@@ -50,21 +59,22 @@ def write_report(
         OutputError: The run cannot be read, or the page or the index cannot be written.
     """
     before, after = _frame()
-    with _temporary_index(name) as database:
-        data, notes = report_data(run, database, bounds)
+    with nullcontext(database) if database else _temporary_index(run, name) as index:
+        data, notes = report_data(run, index, bounds)
         with folder.replacing(name) as file:
             file.writelines((before, data, after))
     return notes
 
 
 @contextmanager
-def _temporary_index(name: str) -> Iterator[Database]:
-    """Open a temporary index; its errors name the report."""
+def _temporary_index(run: FinishedRun, name: str) -> Iterator[Database]:
+    """Read a run's folder into a temporary index, whose errors name the report."""
     try:
         database = open_database()
     except (OutputError, OSError) as error:
         raise OutputError(f"cannot write {name}: {error}") from None
     try:
+        load_index(run, database)
         yield database
     except sqlite3.OperationalError as error:
         cause = f"{error} in {database.path.parent}; free space there, or choose another TMPDIR"
