@@ -18,27 +18,31 @@ class Outage:
     Attributes:
         answered: Successful requests so far.
         reason: The last failure.
+        final: Whether the service will refuse all further requests.
     """
 
     def __init__(self, budget: float) -> None:
         self.answered = 0
         self.reason = ""
+        self.final = False
         self._budget = budget
         self._since: float | None = None
         self._silent = False
-        self._final: float | None = None
         self._succeeded = time.monotonic()
         self._sent: list[float] = []
 
     @contextmanager
-    def request(self) -> Iterator[float]:
-        """Count a request as in flight; yields the time at which it is sent."""
+    def request(self) -> Iterator[None]:
+        """Count a request as in flight, and as a success unless the block raises."""
         sent = time.monotonic()
         self._sent.append(sent)
         try:
-            yield sent
+            yield
         finally:
             self._sent.remove(sent)
+        self.answered += 1
+        self._succeeded, self._since = time.monotonic(), None
+        self._silent = self.final = False
 
     def failed(self, reason: str, *, silent: bool = False, final: bool = False) -> None:
         """Record a failure.
@@ -48,18 +52,8 @@ class Outage:
             silent: Whether it answers nothing, so that no request in flight is being worked on.
             final: Whether it will refuse all further requests, for example for a used-up quota.
         """
-        now = time.monotonic()
-        self.reason, self._silent = reason, silent
-        self._since = now if self._since is None else self._since
-        if final and self._final is None:
-            self._final = now
-
-    def succeeded(self, sent: float) -> None:
-        """Record that a request succeeded which was sent at ``sent``."""
-        self.answered += 1
-        self._succeeded, self._since, self._silent = time.monotonic(), None, False
-        if self._final is not None and sent > self._final:
-            self._final = None
+        self.reason, self._silent, self.final = reason, silent, final
+        self._since = time.monotonic() if self._since is None else self._since
 
     def spoke(self) -> None:
         """Record that a service which was silent answers again, if not yet to a request."""
@@ -69,9 +63,7 @@ class Outage:
     @property
     def silent_for(self) -> float:
         """Seconds without an answer to a request in flight; 0 if none is in flight."""
-        if not self._sent:
-            return 0.0
-        return time.monotonic() - max(self._sent[0], self._succeeded)
+        return time.monotonic() - max(self._sent[0], self._succeeded) if self._sent else 0.0
 
     @property
     def since(self) -> float | None:
@@ -80,20 +72,13 @@ class Outage:
         A request that has been in flight for most of the time is being worked on: the service is
         busy, not away.
         """
-        if self._since is None or self._final is not None:
-            return self._final
+        if self._since is None or self.final or self._silent or not self._sent:
+            return self._since
         now = time.monotonic()
-        working = self._sent and now - self._sent[0] > (now - self._since) / 2
-        return None if working and not self._silent else self._since
+        return None if now - self._sent[0] > (now - self._since) / 2 else self._since
 
     @property
     def ends_at(self) -> float:
         """When an outage has lasted too long."""
-        if self._final is not None:
-            return max(self._final, self._succeeded) + min(_FINAL, self._budget)
-        return self._budget + (time.monotonic() if self._since is None else self._since)
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the service will refuse all further requests."""
-        return self._final is not None
+        budget = min(_FINAL, self._budget) if self.final else self._budget
+        return budget + (time.monotonic() if self._since is None else self._since)

@@ -44,10 +44,6 @@ class PlannedDataset(BaseModel):
     problems: int
     owed: list[tuple[str, int]]
 
-    def each_sample(self) -> Iterator[SampleId]:
-        """Yield the samples, made as they are asked for."""
-        return (SampleId(self.name, problem_id, index) for problem_id, index in self.owed)
-
 
 class RunPlan(BaseModel):
     """All samples of a run."""
@@ -58,7 +54,9 @@ class RunPlan(BaseModel):
 
     def each_sample(self) -> Iterator[SampleId]:
         """Yield the samples, made as they are asked for: a plan may have a million."""
-        return (sample for dataset in self.datasets for sample in dataset.each_sample())
+        for dataset in self.datasets:
+            for problem_id, index in dataset.owed:
+                yield SampleId(dataset.name, problem_id, index)
 
     def samples(self) -> list[SampleId]:
         return list(self.each_sample())

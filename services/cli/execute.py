@@ -19,10 +19,9 @@ from services.cli.embedded.background import while_restarted
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.runner.outages import Check, JudgesCheck, watch_outages
 from services.runner.preflight import Needs, check_judges, needs_of
-from services.runner.recorded import RecordedSource
 from services.runner.run import Run, Source
 from services.runner.session import Session, claim_output, identify
-from services.runner.sources import GeneratorSource
+from services.runner.sources import GeneratorSource, RecordedSource
 from services.runner.tokens import TokenCounter, open_counter
 from shared.analysis.silent_failures import looks_random
 from shared.artifacts import SUMMARY, OutputFolder

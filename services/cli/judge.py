@@ -25,7 +25,7 @@ from services.cli.options import (
 )
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
-from services.runner.recorded import RecordedSource, has_tests, match_completions
+from services.runner.sources import RecordedSource, has_tests, match_completions
 from shared.completions import RecordedCompletion
 from shared.config import RULES, Config, load_config, validate_config
 from shared.config_files import load_document, overridden_keys

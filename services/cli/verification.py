@@ -8,7 +8,7 @@ from services.cli.execute import RunRequest, execute
 from services.cli.options import yaml_string
 from services.data.records import ReferenceSolution
 from services.runner.preflight import check_judging
-from services.runner.recorded import RecordedSource
+from services.runner.sources import RecordedSource
 from shared.completions import RecordedCompletion
 from shared.config import Config, load_config
 from shared.errors import IncompleteRunError

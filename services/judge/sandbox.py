@@ -325,10 +325,8 @@ class SandboxClient:
             ) as permit:
                 attempts.requests += 1
                 try:
-                    with self._outage.request() as began:
-                        answer = await self._attempt(permit.url, call)
-                    self._outage.succeeded(began)
-                    return answer
+                    with self._outage.request():
+                        return await self._attempt(permit.url, call)
                 except _AttemptFailedError as error:
                     failed = error
                     permit.paused = error.pause

@@ -193,18 +193,17 @@ class GeneratorClient:
     ) -> Generation:
         """Send one request; report its result to server, outage and admission."""
         pending.requests += 1
-        with self._outage.request() as sent:
-            try:
+        try:
+            with self._outage.request():
                 generation = await self._post(server, pending, request_id)
-            except OutageError as error:
-                self._on_outage(server, pending, error)
-                raise
-            except (RetryableError, RejectedError):
-                pending.failures += 1
-                server.on_success()
-                raise
+        except OutageError as error:
+            self._on_outage(server, pending, error)
+            raise
+        except (RetryableError, RejectedError):
+            pending.failures += 1
             server.on_success()
-            self._outage.succeeded(sent)
+            raise
+        server.on_success()
         self._admission.on_success()
         return generation
 
@@ -260,7 +259,7 @@ class GeneratorClient:
         since, until = self._outage.since, self._outage.ends_at
         if since is None:
             return None
-        over, final = time.monotonic() >= until, self._outage.is_final
+        over, final = time.monotonic() >= until, self._outage.final
         if over and self._outage.answered and not final and waiting <= len(self._failing):
             self._admission.fail(RejectedError(self._outage.reason))
             return None

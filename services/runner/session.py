@@ -238,7 +238,7 @@ class Session:
                     "run, restore its data, or use --force to start over"
                 )
             return
-        if conflict := next(self._conflicts(before, provenance), None):
+        if conflict := next(_conflicts(before, provenance), None):
             raise OutputError(
                 f"{output} holds answers {conflict}; choose another --output, or --force to start "
                 "over"
@@ -252,28 +252,25 @@ class Session:
                 f"{output} holds verdicts of another judge: {named}; {_ADVICE}. {REJUDGE}"
             )
 
-    def _conflicts(self, before: RunMeta, now: Provenance) -> Iterator[str]:
-        """Describe each difference from the earlier sessions whose answers resuming would mix in.
 
-        A field that is unknown in either session does not count as a difference.
-        """
-        if before.model and now.model and before.model != now.model:
-            yield f"of the model {before.model!r}, the server offers {now.model!r}"
-        for key, name in _SERVER_FACTS.items():
-            theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
-            if theirs and ours and theirs != ours:
-                there, here = (
-                    " and ".join(value[:_MAX_CHARACTERS] for value in values)
-                    for values in (theirs, ours)
-                )
-                yield f"of the {name} {there}, the generator has {here}"
-        for dataset, prompt in (now.prompts or {}).items():
-            if (before.prompts or {}).get(dataset, prompt) != prompt:
-                yield f"to another prompt template of {dataset}"
-        if before.source != self._identity.source:
-            yield "from another source (a generator, or other recorded completions)"
-        if not before.stopped and self.ledger.plan() not in (None, self._identity.plan):
-            yield "to other problems, tests or samples"
+def _conflicts(before: Provenance, now: Provenance) -> Iterator[str]:
+    """Describe each model, chat template or prompt that differs from the earlier sessions'.
+
+    Resuming would mix answers of both. A field that is unknown in either session does not count as
+    a difference.
+    """
+    if before.model and now.model and before.model != now.model:
+        yield f"of the model {before.model!r}, the server offers {now.model!r}"
+    for key, name in _SERVER_FACTS.items():
+        theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
+        if theirs and ours and theirs != ours:
+            there, here = (
+                " and ".join(text[:_MAX_CHARACTERS] for text in texts) for texts in (theirs, ours)
+            )
+            yield f"of the {name} {there}, the generator has {here}"
+    for dataset, prompt in (now.prompts or {}).items():
+        if (before.prompts or {}).get(dataset, prompt) != prompt:
+            yield f"to another prompt template of {dataset}"
 
 
 def _reported(generator: JsonObject | None, key: str) -> list[str]:

@@ -1,13 +1,26 @@
-"""A generator as the source of a run's completions: requests with a seed per sample."""
+"""Sources of a run's completions: a generator, or recorded completions.
+
+The generator gets requests with a seed per sample. Recorded completions are JSON lines, or a table
+of verl: its ``main_generation_server`` adds the column ``responses`` to the columns of the prompts
+that it read, as ``plumb data export`` or another program wrote them. ``data.output_path`` writes
+such a table, too. Source of the layout: verl 0.9.1, verl/trainer/main_generation_server.py.
+"""
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING
 
+from shared.completions import RecordedCompletion, evalplus_id, read_completions
 from shared.config import Config
+from shared.datasets import canonicalize, ground_truth, parquet_rows, record_fields, row_name
+from shared.errors import DataError, data_error
+from shared.ledger.packing import pack, unpack
 from shared.prompts import chat_messages
-from shared.schemas import Generation, Problem, SampleId
+from shared.reference import ProblemReference, is_reference, problem_digest
+from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
 
 if TYPE_CHECKING:
     from services.runner.client import GeneratorClient
@@ -95,3 +108,250 @@ def sample_seed(base: int, sample: SampleId) -> int:
     digest = hashlib.sha256(f"{base}\n{problem}".encode()).digest()
     # The stride is odd, so its multiples take every value below 2**31 once.
     return (int.from_bytes(digest[:4]) + _STRIDE * sample.sample_index) % _SEEDS
+
+
+# Recorded completions
+
+
+class RecordedSource:
+    """A source of recorded completions, which are compressed in memory.
+
+    Attributes:
+        hashes: SHA-256 of every completion.
+        unknown: Problem ids of completions without a problem.
+        missing: Ids of problems without a completion.
+    """
+
+    def __init__(self) -> None:
+        self.hashes: dict[SampleId, str] = {}
+        self.unknown: list[str] = []
+        self.missing: list[str] = []
+        self._packed: dict[SampleId, bytes] = {}
+
+    def add(self, sample: SampleId, recorded: RecordedCompletion) -> None:
+        """Add a completion; lone surrogates are replaced."""
+        completion = without_surrogates(recorded.completion)
+        fields = recorded.model_dump(
+            exclude={"dataset", "problem_id", "sample_index", "completion"}
+        )
+        self.hashes[sample] = sha256(completion)
+        generation = Generation(
+            dataset=sample.dataset,
+            problem_id=sample.problem_id,
+            sample_index=sample.sample_index,
+            completion=completion,
+            completion_sha256=self.hashes[sample],
+            replica="recorded",
+            requests=0,
+            **fields,
+        )
+        self._packed[sample] = pack(generation.model_dump_json(exclude_defaults=True))
+
+    def indices(self) -> dict[tuple[str, str], list[int]]:
+        """Sample indices by data set and problem, sorted."""
+        indices: dict[tuple[str, str], list[int]] = {}
+        for sample in sorted(self.hashes):
+            indices.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
+        return indices
+
+    def completion(self, sample: SampleId) -> Generation:
+        """The completion of a sample."""
+        return Generation.model_validate_json(unpack(self._packed[sample]))
+
+    async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:
+        for start in range(0, len(samples), _AT_ONCE):
+            yield [self.completion(sample) for sample in samples[start : start + _AT_ONCE]]
+
+
+def match_completions(
+    path: str, problems: Sequence[Problem], config: Config | None = None
+) -> RecordedSource:
+    """Read a completions file, JSON lines or verl's parquet, and find each completion's problem.
+
+    ``config`` has the templates by which verl's table may have made prompts of the problems.
+
+    Raises:
+        DataError: The file cannot be used, has two completions of one sample, does not name the
+            data set of a problem id that occurs in several, or matches no problem at all.
+    """
+    datasets: dict[str, list[str]] = {}
+    for problem in problems:
+        datasets.setdefault(problem.problem_id, []).append(problem.dataset)
+    ids = {evalplus_id(problem_id): problem_id for problem_id in datasets}
+    source = RecordedSource()
+    table = path.endswith(".parquet")
+    for recorded in _read_table(path, problems, config) if table else read_completions(path):
+        problem_id = recorded.problem_id
+        if problem_id not in datasets:
+            problem_id = ids.get(problem_id, problem_id)
+        candidates = datasets.get(problem_id, [])
+        if recorded.dataset is not None:
+            candidates = [name for name in candidates if name == recorded.dataset]
+        if not candidates:
+            source.unknown.append(problem_id)
+            continue
+        if len(candidates) > 1:
+            raise DataError(
+                f"{path}: problem {problem_id!r} is in several data sets "
+                f"({', '.join(candidates)}); add the field dataset to the completion"
+            )
+        sample = SampleId(candidates[0], problem_id, recorded.sample_index)
+        if sample in source.hashes:
+            raise DataError(
+                f"{path}: two completions for {sample.key}; give them different sample_index"
+            )
+        source.add(sample, recorded)
+    if not source.hashes:
+        raise DataError(
+            f"{path}: none of its {len(source.unknown)} completions belongs to a problem of the "
+            "data; compare problem_id and dataset of both"
+        )
+    answered = {(sample.dataset, sample.problem_id) for sample in source.hashes}
+    source.missing = [p.problem_id for p in problems if (p.dataset, p.problem_id) not in answered]
+    return source
+
+
+# Tables of verl
+
+_RESPONSES = "responses"
+_COLUMNS = (
+    *("data_source", "reward_model", "extra_info", "prompt"),
+    *("dataset", "problem_id", "task_id"),
+)
+_NAMELESS = (
+    "names no problem: neither reward_model.ground_truth nor extra_info has a reference, there is "
+    "no problem_id, and no problem of the data has its prompt; generate from a file of plumb data "
+    "export"
+)
+
+
+def has_tests(path: str) -> bool:
+    """Whether a file is a table with tests, and not with references to those of another file.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    if not path.endswith(".parquet"):
+        return False
+    rows = parquet_rows(path, (), ("ground_truth", "reward_model"))
+    tests = ground_truth(next(rows, (1, {}))[1])
+    return tests is not None and not is_reference(tests)
+
+
+def _read_table(
+    path: str, problems: Sequence[Problem], config: Config | None
+) -> Iterator[RecordedCompletion]:
+    """Read the responses of a parquet file: one or n per row, as a text or a list of texts.
+
+    A row names its problem by the reference in ``reward_model.ground_truth`` or in ``extra_info``,
+    else by ``problem_id`` (with ``dataset``, or ``data_source`` where that is a data set) in
+    ``extra_info`` or in columns, else by its prompt, as text or messages. Responses are numbered
+    from 0 within each problem, or by ``extra_info.sample_indices``. A row with an empty list or
+    null has no response; a null in a list is an empty one.
+
+    Raises:
+        DataError: The file or a row cannot be used, no row has a response, or a problem is not the
+            one that the response was generated for.
+    """
+    by_name = {(problem.dataset, problem.problem_id): problem for problem in problems}
+    datasets = {problem.dataset for problem in problems}
+    prompts = cache(lambda: _by_prompt(problems, config))
+    next_index: dict[tuple[str | None, str], Iterator[int]] = {}
+    empty = True
+    for number, row in parquet_rows(path, (_RESPONSES,), _COLUMNS):
+        place = f"{path}: row {number}"
+        extra = record_fields(row.get("extra_info"))
+        try:
+            responses = _texts(row[_RESPONSES])
+            name: tuple[str | None, str] | None
+            if reference := _reference(row, extra):
+                name = reference.dataset, reference.problem_id
+            else:
+                name = _name(row, extra, datasets)
+                name = name or _of_prompt(row, prompts(), row_name(path, number, row))
+        except ValueError as error:
+            raise data_error(place, str(error)) from None
+        problem = by_name.get((name[0] or "", name[1]))
+        if reference and problem and reference.digest != problem_digest(problem):
+            cause = f"{name[0]}/{name[1]} has changed since these responses were made"
+            raise data_error(place, f"{cause}; export the data and generate again")
+        indices = extra.get("sample_indices")
+        if not (isinstance(indices, list) and len(indices) == len(responses)):
+            indices = next_index.setdefault(name, count())
+        for response, index in zip(responses, indices, strict=False):
+            empty = False
+            yield RecordedCompletion(
+                problem_id=name[1], dataset=name[0], completion=response, sample_index=index
+            )
+    if empty:
+        raise data_error(path, f"no row has a response in {_RESPONSES!r}; generate them first")
+
+
+def _texts(value: object) -> list[str]:
+    """One response, or a list of n; a response without content is empty, null is no response."""
+    if value is None:
+        return []
+    texts = []
+    for text in value if isinstance(value, list) else [value]:
+        if text is not None and not isinstance(text, str):
+            raise ValueError(f"{_RESPONSES} is neither a text nor a list of texts")
+        texts.append(text or "")
+    return texts
+
+
+def _reference(row: Mapping[str, object], extra: Mapping[str, object]) -> ProblemReference | None:
+    truth = record_fields(row.get("reward_model")).get("ground_truth")
+    for text in (truth, extra.get("reference")):
+        if isinstance(text, str) and is_reference(text):
+            return ProblemReference.parse(text)
+    return None
+
+
+def _name(
+    row: Mapping[str, object], extra: Mapping[str, object], datasets: set[str]
+) -> tuple[str | None, str] | None:
+    """Data set, if there is one, and id of the problem that a row names; None without an id."""
+    source = row.get("data_source")
+    for fields in (extra, row):
+        problem_id = fields.get("problem_id") or fields.get("task_id")
+        if isinstance(problem_id, str) and problem_id:
+            dataset = fields.get("dataset") or (source if source in datasets else None)
+            return dataset if isinstance(dataset, str) else None, problem_id
+    return None
+
+
+def _by_prompt(problems: Sequence[Problem], config: Config | None) -> dict[str, list[Problem]]:
+    """The problems by their prompt, bare and in its template."""
+    prompts: dict[str, list[Problem]] = {}
+    for problem in problems:
+        forms = {canonicalize(problem.prompt)}
+        if config is not None:
+            forms.add(canonicalize(chat_messages(problem, config)[-1]["content"]))
+        for form in forms:
+            prompts.setdefault(form, []).append(problem)
+    return prompts
+
+
+def _of_prompt(
+    row: Mapping[str, object], prompts: Mapping[str, list[Problem]], name: tuple[str, str]
+) -> tuple[str, str]:
+    """Data set and id of the problem that has a row's prompt, a text or the last user message.
+
+    Where several have it, it is the one that is named like the row: the table is the data set.
+
+    Raises:
+        ValueError: No problem, or several, have this prompt.
+    """
+    prompt = row.get("prompt")
+    for message in reversed(prompt) if isinstance(prompt, list) else ():
+        if record_fields(message).get("role") == "user":
+            prompt = record_fields(message).get("content")
+            break
+    question = canonicalize(prompt) if isinstance(prompt, str) else ""
+    same = [(p.dataset, p.problem_id) for p in prompts.get(question, ())]
+    if not question or not same:
+        raise ValueError(_NAMELESS)
+    if len(same) > 1 and name not in same:
+        names = " and ".join(map("/".join, same[:2]))
+        raise ValueError(f"names no problem, and its prompt is that of {names}; add problem_id")
+    return name if len(same) > 1 else same[0]

@@ -1,8 +1,6 @@
 """Admission: the adaptive limit, the order, servers that take turns, and their pauses."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -65,41 +63,14 @@ class Crowd:
         self.server = Server("http://a", 1.0)
         self.admission = Admission([self.server], 2)
         self.inside: list[int] = []
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._ends: dict[int, asyncio.Event] = {}
+        self.ends: dict[int, asyncio.Event] = {}
 
-    def comes(self, turn: int) -> None:
-        self._ends[turn] = asyncio.Event()
-        self._tasks[turn] = asyncio.create_task(self._visit(turn))
-
-    async def leaves(self, turn: int) -> None:
-        self._ends[turn].set()
-        await self._tasks[turn]
-        await settled()
-
-    def is_cancelled(self, turn: int) -> None:
-        self._tasks[turn].cancel()
-
-    async def end(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def _visit(self, turn: int) -> None:
+    async def visit(self, turn: int) -> None:
+        self.ends[turn] = asyncio.Event()
         async with self.admission.admit():
             self.inside.append(turn)
-            try:
-                await self._ends[turn].wait()
-            finally:
-                self.inside.remove(turn)
-
-
-@pytest.fixture
-async def crowd() -> AsyncIterator[Crowd]:
-    crowd = Crowd()
-    yield crowd
-    await crowd.end()
+            await self.ends[turn].wait()
+            self.inside.remove(turn)
 
 
 async def settled() -> None:
@@ -107,34 +78,34 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_admits_up_to_the_limit_in_order(crowd: Crowd) -> None:
-    for turn in (5, 6, 9, 7):
-        crowd.comes(turn)
+async def test_admits_up_to_the_limit_in_order_and_a_cancelled_waiter_takes_no_slot() -> None:
+    crowd = Crowd()
+    async with asyncio.TaskGroup() as group:
+        tasks = {turn: group.create_task(crowd.visit(turn)) for turn in (5, 6, 8, 9, 7)}
         await settled()
-    assert crowd.inside == [5, 6]
-    await crowd.leaves(6)
-    assert crowd.inside == [5, 9]
-    await crowd.leaves(5)
-    assert crowd.inside == [9, 7]
+        assert crowd.inside == [5, 6]
+        tasks[8].cancel()
+        crowd.ends[6].set()
+        await settled()
+        assert crowd.inside == [5, 9]
+        crowd.ends[5].set()
+        await settled()
+        assert crowd.inside == [9, 7]
+        for end in crowd.ends.values():
+            end.set()
 
 
-async def test_nobody_is_admitted_while_all_servers_are_busy(crowd: Crowd) -> None:
+async def test_nobody_is_admitted_while_all_servers_are_busy() -> None:
+    crowd = Crowd()
     crowd.server.pause(0.05)
-    for turn in (1, 2, 3):
-        crowd.comes(turn)
-    await settled()
-    assert crowd.inside == []
-    await until(lambda: crowd.inside == [1, 2])
-
-
-async def test_a_cancelled_waiter_takes_no_slot(crowd: Crowd) -> None:
-    for turn in (1, 2, 3, 4):
-        crowd.comes(turn)
-    await settled()
-    crowd.is_cancelled(3)
-    await settled()
-    await crowd.leaves(1)
-    assert crowd.inside == [2, 4]
+    async with asyncio.TaskGroup() as group:
+        for turn in (1, 2, 3):
+            group.create_task(crowd.visit(turn))
+        await settled()
+        assert crowd.inside == []
+        await until(lambda: crowd.inside == [1, 2])
+        for end in crowd.ends.values():
+            end.set()
 
 
 # Servers

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.runner.recorded import RecordedSource
+from services.runner.sources import RecordedSource
 from services.runner.tokens import TokenCounter, open_counter
 from shared.completions import RecordedCompletion
 from shared.config import load_config

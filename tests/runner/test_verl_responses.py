@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from services.runner.recorded import match_completions
+from services.runner.sources import match_completions
 from shared.config import load_config
 from shared.datasets import read_dataset
 from shared.errors import DataError

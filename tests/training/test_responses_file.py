@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.runner.recorded import match_completions
+from services.runner.sources import match_completions
 from services.training.verl_tables import ResponsesFile
 from shared import artifacts
 from shared.artifacts import OutputFolder
