@@ -4,9 +4,9 @@ import asyncio
 import json
 import socket
 import struct
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ SAMPLE = SampleId("d/1", "p 1", 2)
 MESSAGES = [{"role": "user", "content": "Add two numbers."}]
 FIELDS = {"temperature": 0.0, "max_tokens": 100}
 
+Failure = str | Mapping[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -38,50 +39,32 @@ class Servers:
     def recording(self, **fields: object) -> str:
         """Write a recorded completion of the sample, with 7 tokens unless told otherwise."""
         path = self._folder / f"completions-{len(list(self._folder.iterdir()))}.jsonl"
-        line = {
-            "dataset": SAMPLE.dataset,
-            "problem_id": SAMPLE.problem_id,
-            "sample_index": SAMPLE.sample_index,
-            "completion": "print(1 + 1)",
-            "output_tokens": 7,
-        }
+        line = {**asdict(SAMPLE), "completion": "print(1 + 1)", "output_tokens": 7}
         path.write_text(json.dumps(line | fields) + "\n")
         return str(path)
 
-    async def replay(self, *failures: str, **settings: object) -> str:
-        """A replay server whose next requests fail.
-
-        A failure is an HTTP status, with ``:<seconds>`` for Retry-After; a name that
-        :func:`failed` has; or ``@<file>``, whose JSON has status, headers and body. With ``*`` all
-        further requests get it.
-        """
+    async def replay(self, failure: Failure = "", *, once: bool = True, **settings: object) -> str:
+        """A replay server whose next request fails, or every one; see :func:`failed`."""
         values = {"replay_completions": self._completions, **settings}
         app = build_app(GeneratorSettings.model_validate(values))
-        left = deque(failures)
+        left = [failure] if failure else []
 
         @web.middleware
         async def fail(request: web.Request, handler: Handler) -> web.StreamResponse:
             if request.method != "POST" or not left:
                 return await handler(request)
-            name = left[0] if left[0].endswith("*") else left.popleft()
-            return await failed(request, name.removesuffix("*"))
+            return await failed(request, left.pop() if once else left[0])
 
         app.middlewares.insert(0, fail)
         return await self.serve(app)
 
-    async def stand_in(
-        self,
-        chat: Handler | None = None,
-        models: Handler | None = None,
-        info: Handler | None = None,
-    ) -> str:
+    async def stand_in(self, chat: Handler | None = None, **pages: Handler) -> str:
+        """A server with these handlers of chat completions, ``models`` and ``info``."""
         app = web.Application()
         if chat:
             app.router.add_post("/v1/chat/completions", chat)
-        if models:
-            app.router.add_get("/v1/models", models)
-        if info:
-            app.router.add_get("/info", info)
+        for name, handler in pages.items():
+            app.router.add_get("/info" if name == "info" else f"/v1/{name}", handler)
         return await self.serve(app)
 
     async def serve(self, app: web.Application, port: int | None = None) -> str:
@@ -144,29 +127,23 @@ _TOO_LONG = {
 }
 
 
-async def failed(request: web.Request, name: str) -> web.StreamResponse:
-    """The answer of a request that fails; see :meth:`Servers.replay`."""
-    if name == "hang":
-        await asyncio.Event().wait()
-    if name in ("reset", "truncated"):
-        return await _broken(request, reset=name == "reset")
-    if name == "abort":
-        choice = {"message": {"content": "print("}, "finish_reason": "abort"}
-        return web.json_response({"choices": [choice]})
-    if name == "empty":
-        return web.json_response({"choices": []})
-    if name == "garbage":
-        return web.Response(text="<html>upstream said something else</html>")
-    if name == "too_long":
-        return web.json_response({"error": _TOO_LONG}, status=400)
-    if name.startswith("@"):
-        found = json.loads(Path(name[1:]).read_text(encoding="utf-8"))
-        body = found.get("body", "")
+async def failed(request: web.Request, failure: Failure) -> web.StreamResponse:
+    """The answer of a request that fails.
+
+    ``failure`` is the answer's status, headers and body, a name, or an HTTP status, with
+    ``:<seconds>`` for Retry-After.
+    """
+    if not isinstance(failure, str):
+        body = failure["body"]
         text = body if isinstance(body, str) else json.dumps(body)
-        return web.Response(
-            status=found.get("status", 200), headers=found.get("headers"), text=text
-        )
-    status, _, seconds = name.partition(":")
+        return web.Response(status=failure["status"], headers=failure["headers"], text=text)
+    if failure == "hang":
+        await asyncio.Event().wait()
+    if failure in ("reset", "truncated"):
+        return await _broken(request, reset=failure == "reset")
+    if failure == "too_long":
+        return web.json_response({"error": _TOO_LONG}, status=400)
+    status, _, seconds = failure.partition(":")
     headers = {"Retry-After": seconds} if seconds else {}
     error = {"message": f"injected failure: HTTP {status}"}
     return web.json_response({"error": error}, status=int(status), headers=headers)

@@ -285,16 +285,6 @@ async def test_concurrency_is_bounded_and_urls_share_the_load(servers: Servers) 
     assert (2, 2) in seen
 
 
-async def test_retry_goes_to_another_url(servers: Servers) -> None:
-    # The first server asks for a minute; the second one answers at once.
-    urls = [await servers.replay("503:60", "503:60"), await servers.replay()]
-    client = await servers.client(*urls)
-    async with asyncio.timeout(5):
-        generations = [await ask(client) for _ in range(4)]
-    assert [generation.requests for generation in generations] == [2, 1, 1, 1]
-    assert {generation.replica for generation in generations} == {urls[1].removeprefix("http://")}
-
-
 # Router with a full queue
 
 

@@ -119,7 +119,7 @@ async def test_a_server_that_answers_nothing_is_asked_for_a_sign_of_life(
             await finish.wait()
         return web.json_response({"data": [{"id": "replay"}]})
 
-    url = await servers.stand_in(chat, models)
+    url = await servers.stand_in(chat, models=models)
     notes = Notes()
     work = asyncio.create_task(generated(await servers.client(url), ["a"], notes))
     await until(lambda: looks >= 3)
