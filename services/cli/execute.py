@@ -263,12 +263,11 @@ def _services(
         progress.page_at(stack.page_port)
         for warning in stack.sandbox.warnings if stack.sandbox else ():
             progress.note(f"warning: {warning}")
-        environment = stack.sandbox.environment if stack.sandbox else None
-        if needs and not sandboxes and not needs.were_tried(environment):
+        if needs and not sandboxes:
             # Imported here because it needs aiohttp, and an embedded run often needs no check.
             from services.runner.sandboxes import check_needs
 
-            check = partial(check_needs, stack.sandbox_urls, needs, environment=environment)
+            check = partial(check_needs, stack.sandbox_urls, needs)
             asyncio.run(_watched(stack, while_restarted(check)))
         connecting = partial(asyncio.to_thread, connect, stack.redis_url)
         redis = asyncio.run(_watched(stack, while_restarted(connecting)))

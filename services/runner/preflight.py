@@ -1,18 +1,13 @@
 """Preflight checks before a run writes anything: problems, their tests, judge workers."""
 
 import difflib
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from redis import Redis
 
-from shared.canaries import SandboxEnvironment
 from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError, DataError, UnavailableError
-from shared.files import cache_folder
 from shared.function_plan import fault_of, plan_of
 from shared.harness.languages import LANGUAGES
 from shared.ledger.queue import live_workers
@@ -23,7 +18,6 @@ from shared.schemas import (
     ProgramTests,
     SandboxFusionTests,
     StdioTests,
-    sha256,
 )
 
 
@@ -102,26 +96,6 @@ class Needs:
 
     def __bool__(self) -> bool:
         return bool(self.languages or self.imports)
-
-    def were_tried(self, environment: SandboxEnvironment | None) -> bool:
-        """Whether all imports have succeeded in such an environment before, for this user."""
-        if self.languages or environment is None:
-            return False
-        with suppress(OSError):  # the folder may be somebody else's
-            return self._mark(environment).exists()
-        return False
-
-    def remember_success(self, environment: SandboxEnvironment | None) -> None:
-        """Let :meth:`were_tried` return True in such an environment."""
-        if environment is not None:
-            with suppress(OSError):
-                mark = self._mark(environment)
-                mark.parent.mkdir(parents=True, exist_ok=True)
-                mark.touch()
-
-    def _mark(self, environment: SandboxEnvironment) -> Path:
-        tried = json.dumps([environment.python, environment.packages, sorted(self.imports)])
-        return cache_folder() / "tried" / sha256(tried)
 
 
 def needs_of(config: Config, problems: Sequence[Problem]) -> Needs:

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ValidationError
 
 from services.runner.preflight import Needs
 from shared.address import Address
-from shared.canaries import SandboxEnvironment
 from shared.errors import ConfigError, ServiceError, UnavailableError
 from shared.function_plan import failed_imports, import_program
 from shared.harness.languages import LANGUAGES
@@ -49,30 +48,21 @@ async def check_sandboxes(urls: Sequence[str], *, headers: Mapping[str, str] | N
 
 
 async def check_needs(
-    urls: Sequence[str],
-    needs: Needs,
-    *,
-    headers: Mapping[str, str] | None = None,
-    environment: SandboxEnvironment | None = None,
+    urls: Sequence[str], needs: Needs, *, headers: Mapping[str, str] | None = None
 ) -> None:
     """Run a program in each of the languages in every sandbox, and try what the tests import.
-
-    Success is remembered for this user if the sandboxes' ``environment`` is known.
 
     Raises:
         ConfigError: A sandbox lacks the toolchain of a language or a module.
         ServiceError: A sandbox is unreachable.
     """
     timeout = aiohttp.ClientTimeout(total=3 * _COMPILE_SECONDS)
-    complete = True
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         for address in map(_sandbox, urls):
             for language in needs.languages:
                 await _check_language(session, address, language)
             if needs.imports:
-                complete = await _try_imports(session, address, needs.imports) and complete
-    if complete:
-        needs.remember_success(environment)
+                await _try_imports(session, address, needs.imports)
 
 
 def _sandbox(url: str) -> Address:
@@ -94,8 +84,7 @@ async def _check_language(session: aiohttp.ClientSession, address: Address, lang
 
 async def _try_imports(
     session: aiohttp.ClientSession, address: Address, imports: Mapping[str, str]
-) -> bool:
-    """Try the imports of tests; returns whether the sandbox ran the program."""
+) -> None:
     answer = await _run(session, address, "python", import_program(imports))
     run = answer and answer.run_result
     failed = failed_imports((run.stdout or "").encode()) if run else None
@@ -105,7 +94,6 @@ async def _try_imports(
             f"{address.url}: {statement!r}: {reason}; install the module there, or set "
             "judge.allow_test_errors=true and get no verdict on such problems"
         )
-    return failed is not None
 
 
 class _Command(BaseModel):

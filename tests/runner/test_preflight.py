@@ -1,46 +1,34 @@
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from services.runner.preflight import Needs, check_judging, needs_of
 from services.runner.sandboxes import check_needs, check_sandboxes
-from shared.canaries import SandboxEnvironment
 from shared.config import load_config
 from shared.errors import ConfigError, DataError
 from shared.function_plan import failed_imports, import_program
+from tests.runner.generators import Servers
 from tests.shared.ledgers import problem
 
 Start = Callable[..., Awaitable[str]]
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    servers: list[TestServer] = []
-
-    async def start(text: str | Callable[[str], str], status: int = 200) -> str:
-        async def ping(request: web.Request) -> web.Response:
-            if isinstance(text, str):
-                return web.Response(text=text, status=status)
-            run = {"stdout": text((await request.json())["code"])}
-            return web.json_response({"status": "Success", "run_result": run})
+async def start(servers: Servers) -> Start:
+    async def start(text: str, status: int = 200) -> str:
+        async def answer(_request: web.Request) -> web.Response:
+            return web.Response(text=text, status=status)
 
         app = web.Application()
-        app.router.add_get("/v1/ping", ping)
-        app.router.add_post("/run_code", ping)
-        server = TestServer(app)
-        await server.start_server()
-        servers.append(server)
-        return str(server.make_url("")).rstrip("/")
+        app.router.add_get("/v1/ping", answer)
+        app.router.add_post("/run_code", answer)
+        return await servers.serve(app)
 
-    yield start
-    for server in servers:
-        await server.close()
+    return start
 
 
 async def test_sandboxes_that_answer(start: Start) -> None:
@@ -162,23 +150,3 @@ def test_imports_are_tried() -> None:
     statements = ["import math", "import no_such_module", "from math import no_such_name"]
     assert set(tried(import_program(statements))) == set(statements[1:])
     assert failed_imports(b"") is None
-
-
-async def test_what_ran_in_a_sandbox_is_not_tried_again(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    wrong = json.dumps({"import numpy": "ModuleNotFoundError: no"})
-    needs = Needs((), {"import numpy": "a: problem '7'"})
-    environment = SandboxEnvironment(kind="plumbline", python="3.11", packages={"numpy": "1"})
-    with pytest.raises(ConfigError, match="its tests cannot run in the sandbox") as caught:
-        await check_needs([await start(lambda _code: wrong)], needs, environment=environment)
-    assert str(caught.value).startswith("a: problem '7': ")
-    assert not needs.were_tried(environment)  # a failure is not remembered
-    await check_needs([await start(lambda _code: "{}")], needs, environment=environment)
-    assert needs.were_tried(environment)
-    changed = Needs((), {"import scipy": "a: problem '7'"})
-    assert not changed.were_tried(environment)
-    assert not Needs(["java"], needs.imports).were_tried(environment)
-    assert not needs.were_tried(environment.model_copy(update={"packages": {"numpy": "2"}}))
-    assert not needs.were_tried(None)
