@@ -101,7 +101,18 @@ class Admission:
         The servers take turns. One that pauses gets a request only if there is no other.
         """
         async with self._first:
-            await self._until_admitted()
+            while self._failed is None:
+                closed_for = self.closed_for
+                if not closed_for and self._in_flight < self.limit:
+                    break
+                self._changed.clear()
+                # Jitter keeps rejected runners from retrying at the same moment.
+                seconds = closed_for * random.uniform(1.0, 1.25) if closed_for else None
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._changed.wait()
+            if self._failed is not None:
+                raise self._failed
             self._in_flight += 1
         try:
             server = min(self._servers, key=lambda each: (each.closed_for > 0, each.last_used))
@@ -110,19 +121,6 @@ class Admission:
         finally:
             self._in_flight -= 1
             self._changed.set()
-
-    async def _until_admitted(self) -> None:
-        while self._failed is None:
-            closed_for = self.closed_for
-            if not closed_for and self._in_flight < self.limit:
-                return
-            self._changed.clear()
-            # Jitter keeps rejected runners from retrying at the same moment.
-            seconds = closed_for * random.uniform(1.0, 1.25) if closed_for else None
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._changed.wait()
-        raise self._failed
 
     def fail(self, error: Exception) -> None:
         """Raise ``error`` in all that wait for admission, and in all that come later."""

@@ -6,11 +6,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
 
 from redis import Redis
 from redis.exceptions import RedisError
 
+from services.runner.run import ProgressListener
 from shared.errors import ServiceError
 from shared.ledger.connection import PATIENCE, fail_fast
 from shared.ledger.queue import troubles_of_judges
@@ -67,15 +67,9 @@ class Trouble:
 Check = Callable[[], Awaitable[Trouble | None]]
 
 
-class Listener(Protocol):
-    """Shows the reports."""
-
-    def note(self, text: str) -> None: ...
-
-    def waits(self, outages: Sequence[OutageReport]) -> None: ...
-
-
-async def watch_outages(listener: Listener, checks: Sequence[Check], *, tick: float = 1.0) -> None:
+async def watch_outages(
+    listener: ProgressListener, checks: Sequence[Check], *, tick: float = 1.0
+) -> None:
     """Report the troubles that the checks find, every 30 seconds, and their end; never returns.
 
     Raises:

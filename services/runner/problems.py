@@ -9,7 +9,7 @@ from shared.datasets import parquet_files, read_datasets
 from shared.errors import DataError
 from shared.manifests import differences, load_lock
 from shared.run_record import DataLockCheck, Provenance
-from shared.schemas import Problem, QualityFinding, quality_findings
+from shared.schemas import Problem, quality_findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,30 @@ def load_problems(
             all problems of a data set.
     """
     locked = _check_lock(config.lock, paths, allow_unlocked=allow_unlocked)
-    problems = read_datasets(paths, config.prompt_key)
-    kept, left_out = _filter_quality(problems, set(config.exclude_quality))
     notes = [f"warning: {difference}" for difference in locked.differences]
+    problems: list[Problem] = []
+    # Counts of the excluded problems by data set and finding
+    left_out: dict[str, Counter[str]] = {}
+    for problem in read_datasets(paths, config.prompt_key):
+        if findings := quality_findings(problem.quality) & set(config.exclude_quality):
+            counts = left_out.setdefault(problem.dataset, Counter())
+            counts.update(["problems", *sorted(findings)])
+        else:
+            problems.append(problem)
+    if emptied := left_out.keys() - {problem.dataset for problem in problems}:
+        raise DataError(
+            f"data.exclude_quality leaves nothing of {min(emptied)}; exclude fewer findings, or "
+            "remove the data set from the run"
+        )
     for dataset, counts in left_out.items():
         reasons = [f"{name} {count}" for name, count in counts.items() if name != "problems"]
         notes.append(f"{dataset}: {counts['problems']} problems left out ({', '.join(reasons)})")
-    provenance = Provenance(data_files=list(paths), data_lock=locked, left_out=left_out)
-    return LoadedProblems(kept, provenance, tuple(notes))
+    provenance = Provenance(
+        data_files=list(paths),
+        data_lock=locked,
+        left_out={dataset: dict(counts) for dataset, counts in left_out.items()},
+    )
+    return LoadedProblems(problems, provenance, tuple(notes))
 
 
 def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool) -> DataLockCheck:
@@ -63,23 +79,3 @@ def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool)
             "or record the difference with --allow-unlocked"
         )
     return DataLockCheck(path=path, canonical_version=version, differences=changes)
-
-
-def _filter_quality(
-    problems: list[Problem], unwanted: set[QualityFinding]
-) -> tuple[list[Problem], dict[str, dict[str, int]]]:
-    """Return the remaining problems, and the excluded ones as counts by data set and finding."""
-    kept: list[Problem] = []
-    left_out: dict[str, Counter[str]] = {}
-    for problem in problems:
-        if findings := quality_findings(problem.quality) & unwanted:
-            counts = left_out.setdefault(problem.dataset, Counter())
-            counts.update(["problems", *sorted(findings)])
-        else:
-            kept.append(problem)
-    if emptied := left_out.keys() - {problem.dataset for problem in kept}:
-        raise DataError(
-            f"data.exclude_quality leaves nothing of {min(emptied)}; exclude fewer findings, or "
-            "remove the data set from the run"
-        )
-    return kept, {dataset: dict(counts) for dataset, counts in left_out.items()}

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Literal
 
@@ -258,14 +257,11 @@ def _error(status: int, headers: Mapping[str, str], body: bytes) -> Exception:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Parse a Retry-After header, a number of seconds or a date."""
+    """The seconds of a Retry-After header; None for a date."""
     try:
         seconds = float(retry_after or "")
     except ValueError:
-        try:
-            seconds = parsedate_to_datetime(retry_after or "").timestamp() - time.time()
-        except ValueError:
-            return None
+        return None
     return max(0.0, seconds) if seconds < math.inf else None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from services.runner.session import Session
 from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger
-from shared.run_record import RunnerReport, RunPlan, RunState
+from shared.run_record import OutageReport, RunnerReport, RunPlan, RunState
 from shared.schemas import Generation, SampleId
 from shared.service.logs import get_logger
 from shared.service.tasks import with_watch
@@ -34,7 +34,8 @@ _PAUSE = 0.05
 class ProgressListener(Protocol):
     """Receives the progress of a run; a sample that is judged again is reported again.
 
-    ``resumed`` comes first, with what earlier sessions have generated and judged.
+    ``resumed`` comes first, with what earlier sessions have generated and judged; ``waits`` comes
+    every second, with the outages.
     """
 
     def resumed(
@@ -46,6 +47,8 @@ class ProgressListener(Protocol):
     def judged(self, sample: SampleId, status: FinalStatus) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+    def waits(self, outages: Sequence[OutageReport]) -> None: ...
 
     def report(self) -> RunnerReport: ...
 

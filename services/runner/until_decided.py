@@ -1,6 +1,6 @@
 """Early stop of a run: a policy against a baseline, decided problem by problem in random order."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 
 from shared.analysis.compare import compare_runs
 from shared.analysis.gate import GateReport, Outcome, evaluate, undecidable_early
@@ -13,7 +13,6 @@ from shared.reference import problem_digest
 from shared.run_record import RunPlan, RunRecord, StoppedEarly
 from shared.schemas import SampleId
 
-_Problem = tuple[str, str]
 _GO = {Outcome.PASS: "go", Outcome.FAIL: "no-go"}
 
 
@@ -40,7 +39,7 @@ class UntilDecided:
         self._policy = policy
         self._baseline = baseline
         self._plan = plan
-        self._samples: dict[_Problem, list[SampleId]] = {}
+        self._samples: dict[tuple[str, str], list[SampleId]] = {}
         for sample in plan.each_sample():
             self._samples.setdefault((sample.dataset, sample.problem_id), []).append(sample)
         self._order = sorted(self._samples, key=lambda problem: order_key(seed, *problem))
@@ -51,12 +50,10 @@ class UntilDecided:
     @property
     def notes(self) -> list[str]:
         """The rules that need all problems."""
-        late = undecidable_early(
-            self._policy.policy, [dataset.name for dataset in self._plan.datasets]
-        )
-        if not late:
-            return []
-        return [f"stops early only for a no-go, because these need all problems: {', '.join(late)}"]
+        names = [dataset.name for dataset in self._plan.datasets]
+        late = ", ".join(undecidable_early(self._policy.policy, names))
+        note = f"stops early only for a no-go, because these need all problems: {late}"
+        return [note] if late else []
 
     def in_order(self, samples: Collection[SampleId]) -> list[SampleId]:
         """The samples in the random order of their problems."""
@@ -76,7 +73,7 @@ class UntilDecided:
             ConfigError: The run is not comparable with the baseline, so nothing can be decided.
         """
         before = self._counted
-        self._read(ledger, list(self._next(unjudged)))
+        self._count(ledger, unjudged)
         if self._counted == before or self._counted == len(self._order):
             return None
         part = self._plan.reduced(set(self._order[: self._counted]))
@@ -93,21 +90,21 @@ class UntilDecided:
         )
         return part, stopped
 
-    def _next(self, unjudged: Collection[SampleId]) -> Iterator[_Problem]:
+    def _count(self, ledger: Ledger, unjudged: Collection[SampleId]) -> None:
+        """Read the verdicts of the next problems in the order, up to one that is not judged."""
+        samples: list[SampleId] = []
+        firsts: list[SampleId] = []
         for problem in self._order[self._counted :]:
             if any(sample in unjudged for sample in self._samples[problem]):
-                return
-            yield problem
-
-    def _read(self, ledger: Ledger, problems: Sequence[_Problem]) -> None:
-        samples = [sample for problem in problems for sample in self._samples[problem]]
+                break
+            samples += self._samples[problem]
+            firsts.append(self._samples[problem][0])
         for verdict in ledger.verdicts(samples):
             self._columns.setdefault(verdict.dataset, Columns()).add(verdict)
-        for problem in ledger.problems([self._samples[name][0] for name in problems]):
-            self._notes.setdefault(problem.dataset, {})[problem.problem_id] = ProblemNote(
-                problem_digest(problem)
-            )
-        self._counted += len(problems)
+        for stored in ledger.problems(firsts):
+            note = ProblemNote(problem_digest(stored))
+            self._notes.setdefault(stored.dataset, {})[stored.problem_id] = note
+        self._counted += len(firsts)
 
     def _evaluate(self, ledger: Ledger, part: RunPlan) -> GateReport | None:
         meta = ledger.meta()
