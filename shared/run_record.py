@@ -74,33 +74,25 @@ class RunPlan(BaseModel):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
-def make_plan(
-    problems: Sequence[Problem],
-    indices: Callable[[Problem], Sequence[int]],
-) -> RunPlan:
+def make_plan(problems: Sequence[Problem], indices: Callable[[Problem], Sequence[int]]) -> RunPlan:
     """Plan the samples of problems, grouped by data set in the order of the problems.
 
     ``indices`` returns the sample indices of a problem.
     """
-    by_dataset: dict[str, list[Problem]] = {}
+    groups: dict[str, list[Problem]] = {}
     for problem in problems:
-        by_dataset.setdefault(problem.dataset, []).append(problem)
-    return RunPlan(datasets=[_planned(name, group, indices) for name, group in by_dataset.items()])
-
-
-def _planned(
-    name: str, problems: Sequence[Problem], indices: Callable[[Problem], Sequence[int]]
-) -> PlannedDataset:
-    digest = hashlib.sha256()
-    for problem in problems:
-        for part in (problem.problem_id, problem.prompt, problem.ground_truth):
-            digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
-    return PlannedDataset(
-        name=name,
-        sha256=digest.hexdigest(),
-        problems=len(problems),
-        owed=[(problem.problem_id, index) for problem in problems for index in indices(problem)],
-    )
+        groups.setdefault(problem.dataset, []).append(problem)
+    datasets = []
+    for name, group in groups.items():
+        digest = hashlib.sha256()
+        for problem in group:
+            for part in (problem.problem_id, problem.prompt, problem.ground_truth):
+                digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+        owed = [(problem.problem_id, index) for problem in group for index in indices(problem)]
+        datasets.append(
+            PlannedDataset(name=name, sha256=digest.hexdigest(), problems=len(group), owed=owed)
+        )
+    return RunPlan(datasets=datasets)
 
 
 VERSION: Final = 4

@@ -11,14 +11,11 @@ from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger
 from shared.run_record import OutageReport, RunnerReport, RunPlan, RunState
 from shared.schemas import Generation, SampleId
-from shared.service.logs import get_logger
 from shared.service.tasks import with_watch
 from shared.statuses import FinalStatus, JudgeMethod
 
 if TYPE_CHECKING:
     from services.runner.until_decided import UntilDecided
-
-log = get_logger(__name__)
 
 # Yields completions as they are finished; those that are finished at the same time, together.
 Source = Callable[[list[SampleId]], AsyncGenerator[Sequence[Generation]]]
@@ -147,18 +144,16 @@ class Run:
         self._last_entry = self._ledger.last_event()
         self._incarnation = self._ledger.incarnation()
         completed = self._ledger.completed()
-        for sample in completed.keys() - self._unjudged:
-            log.warning("sample in the ledger is not in the plan", sample=sample.key)
         missing = self._unjudged - completed.keys()
         judged: dict[SampleId, FinalStatus] = {}
         again: list[tuple[SampleId, str]] = []
         for verdict in self._ledger.verdicts(self._samples):
             if verdict.judged:
                 judged[verdict.sample] = verdict.final_status
-            elif verdict.method is JudgeMethod.NONE and not self._has_answer(verdict.sample):
-                missing.add(verdict.sample)
-            else:
+            elif verdict.method is not JudgeMethod.NONE or self._has_answer(verdict.sample):
                 again.append((verdict.sample, verdict.completion_sha256))
+            else:
+                missing.add(verdict.sample)
         self._ledger.rejudge(again)
         self._unjudged -= judged.keys()
         self._progress.resumed([s for s in self._samples if s not in missing], judged)

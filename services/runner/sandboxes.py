@@ -60,40 +60,29 @@ async def check_needs(
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         for address in map(_sandbox, urls):
             for language in needs.languages:
-                await _check_language(session, address, language)
+                answer = await _run(session, address, language, LANGUAGES[language].idle)
+                if answer is not None and answer.status != "Success":
+                    failed = answer.run_result or answer.compile_result
+                    reason = answer.message or (failed and failed.stderr) or answer.status
+                    raise ConfigError(
+                        f"{address.url} cannot run {language}: {' '.join(reason.split())[:200]}; "
+                        f"install its toolchain there (Debian's {LANGUAGES[language].packages}), "
+                        "or choose another sandbox or data set"
+                    )
             if needs.imports:
-                await _try_imports(session, address, needs.imports)
+                answer = await _run(session, address, "python", import_program(needs.imports))
+                stdout = (answer and answer.run_result and answer.run_result.stdout) or ""
+                for statement, reason in (failed_imports(stdout.encode()) or {}).items():
+                    raise ConfigError(
+                        f"{needs.imports.get(statement, statement)}: its tests cannot run in the "
+                        f"sandbox at {address.url}: {statement!r}: {reason}; install the module "
+                        "there, or set judge.allow_test_errors=true and get no verdict on such "
+                        "problems"
+                    )
 
 
 def _sandbox(url: str) -> Address:
     return Address.parse(url.rstrip("/").removesuffix("/run_code"))
-
-
-async def _check_language(session: aiohttp.ClientSession, address: Address, language: str) -> None:
-    answer = await _run(session, address, language, LANGUAGES[language].idle)
-    if answer is None or answer.status == "Success":
-        return
-    failed = answer.run_result or answer.compile_result
-    reason = answer.message or (failed and failed.stderr) or answer.status
-    raise ConfigError(
-        f"{address.url} cannot run {language}: {' '.join(reason.split())[:200]}; install its "
-        f"toolchain there (Debian's {LANGUAGES[language].packages}), or choose another sandbox or "
-        "data set"
-    )
-
-
-async def _try_imports(
-    session: aiohttp.ClientSession, address: Address, imports: Mapping[str, str]
-) -> None:
-    answer = await _run(session, address, "python", import_program(imports))
-    run = answer and answer.run_result
-    failed = failed_imports((run.stdout or "").encode()) if run else None
-    for statement, reason in (failed or {}).items():
-        raise ConfigError(
-            f"{imports.get(statement, statement)}: its tests cannot run in the sandbox at "
-            f"{address.url}: {statement!r}: {reason}; install the module there, or set "
-            "judge.allow_test_errors=true and get no verdict on such problems"
-        )
 
 
 class _Command(BaseModel):
