@@ -105,13 +105,13 @@ def open_runs(url: str, *, unpublished: bool = False) -> tuple[list[FinishedRun]
 
     ``unpublished`` is that of :func:`open_run`.
     """
-    found, broken = [], []
+    runs, broken = [], []
     for path in OutputFolder(url).find(artifacts.RUN):
         try:
-            found.append(open_run(path, unpublished=unpublished))
+            runs.append(open_run(path, unpublished=unpublished))
         except OutputError as error:
             broken.append(str(error))
-    return found, broken
+    return runs, broken
 
 
 def read_artifact(

@@ -70,7 +70,7 @@ class ProblemOutline(BaseModel):
     @property
     def texts(self) -> list[str]:
         """What the model was asked: the messages, or the prompt where they are unknown."""
-        return [one.content for one in self.messages] if self.messages else [self.prompt]
+        return [message.content for message in self.messages] if self.messages else [self.prompt]
 
     @property
     def facts(self) -> ProblemFacts:

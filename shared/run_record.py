@@ -64,8 +64,10 @@ class RunPlan(BaseModel):
     def reduced(self, problems: Collection[tuple[str, str]]) -> Self:
         """The samples of some problems, named by data set and id; ``sha256`` is still of all."""
         datasets = [
-            one.model_copy(update={"owed": [s for s in one.owed if (one.name, s[0]) in problems]})
-            for one in self.datasets
+            dataset.model_copy(
+                update={"owed": [s for s in dataset.owed if (dataset.name, s[0]) in problems]}
+            )
+            for dataset in self.datasets
         ]
         return self.model_copy(update={"datasets": datasets})
 
@@ -437,10 +439,10 @@ class RunRecord(Lifecycle, Provenance, RunInput):
     @property
     def distrust(self) -> list[str]:
         """Why the verdicts cannot be trusted: findings of canaries, and tests that cannot run."""
-        found = list(self.canaries.distrust) if self.canaries else []
+        reasons = list(self.canaries.distrust) if self.canaries else []
         if self.test_errors:
-            found.append(f"tests cannot run (test_error; samples: {self.test_errors})")
-        return found
+            reasons.append(f"tests cannot run (test_error; samples: {self.test_errors})")
+        return reasons
 
     @property
     def served_model(self) -> str | None:

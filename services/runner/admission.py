@@ -115,7 +115,7 @@ class Admission:
                 raise self._failed
             self._in_flight += 1
         try:
-            server = min(self._servers, key=lambda each: (each.closed_for > 0, each.last_used))
+            server = min(self._servers, key=lambda s: (s.closed_for > 0, s.last_used))
             server.last_used = time.monotonic()
             yield server
         finally:

@@ -227,7 +227,7 @@ class GeneratorClient:
     def _on_outage(self, server: Server, pending: _PendingSample, error: OutageError) -> None:
         began = server.pause(error.retry_after)
         # One server that is down does not slow down the others.
-        failures = 1 if error.busy else min(one.failures for one in self._servers)
+        failures = 1 if error.busy else min(s.failures for s in self._servers)
         if began and failures:
             self._admission.on_overload() if failures == 1 else self._admission.on_outage()
         if not (error.busy or error.unreachable):
@@ -237,7 +237,7 @@ class GeneratorClient:
             pending.failures += self._outage.answered > pending.answered_before
             self._failing.add(pending)
         self._verb = error.verb
-        self._outage.failed(str(error), final=all(one.refuses for one in self._servers))
+        self._outage.failed(str(error), final=all(s.refuses for s in self._servers))
 
     def _count_unusable(self, sample: SampleId, reason: str) -> None:
         """End a run whose requests all fail for good."""

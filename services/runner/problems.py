@@ -62,14 +62,14 @@ def load_problems(
     return LoadedProblems(problems, provenance, tuple(notes))
 
 
-def _check_lock(path: str | None, files: Sequence[str], *, allow_unlocked: bool) -> DataLockCheck:
+def _check_lock(path: str | None, paths: Sequence[str], *, allow_unlocked: bool) -> DataLockCheck:
     if path is None:
         return DataLockCheck()
     version = None
     try:
         lock = load_lock(path)
         version = lock.canonical_version
-        changes = differences(lock, [file for one in files for file in parquet_files(one)])
+        changes = differences(lock, [file for name in paths for file in parquet_files(name)])
     except DataError as error:
         changes = [str(error)]
     if changes and not allow_unlocked:

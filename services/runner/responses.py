@@ -35,28 +35,26 @@ class RetryableError(Exception):
     """A failure that is worth a retry; the request may be its cause."""
 
 
+@dataclass(eq=False)
 class OutageError(RetryableError):
     """The server, or what is behind it, is at fault, unless other requests succeed meanwhile.
 
     Attributes:
+        reason: The error, in one line.
         verb: What the server does, for the report of an outage.
         unreachable: It could not be connected to, so it has seen nothing of the request.
         busy: It is healthy and rejects the request for now (backpressure).
         retry_after: Its Retry-After in seconds, if it sent one; infinite for a used-up quota.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        verb: str = "does not answer",
-        *,
-        unreachable: bool = False,
-        busy: bool = False,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.verb, self.unreachable = verb, unreachable
-        self.busy, self.retry_after = busy, retry_after
+    reason: str
+    verb: str = "does not answer"
+    unreachable: bool = False
+    busy: bool = False
+    retry_after: float | None = None
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 # Chat completions
@@ -209,24 +207,15 @@ _TOO_LONG = re.compile(
     r"|(exceed|longer than)\w*\b.*\bmax_model_len|(prompt|input|messages?)\b.* too long",
     re.IGNORECASE,
 )
-_TOO_LONG_STATUSES = (
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-)
+_TOO_LONG_STATUSES = (400, 413, 422)
 _QUOTA = re.compile(
     r"insufficient[ _](\w+[ _])?(quota|balance|credit|fund)|exceeded_current_quota|arrearage"
     r"|billing_(hard_limit|not_active)|budget[ _]?(has been )?exceeded|credit balance is too low",
     re.IGNORECASE,
 )
 _LOADING = re.compile(r"\bmodel\b|loading|warming|starting|not (yet )?ready", re.IGNORECASE)
-# Besides 429 and 5xx: a conflict or a request that came too early, as some gateways answer.
-_PASSING = (
-    HTTPStatus.REQUEST_TIMEOUT,
-    HTTPStatus.CONFLICT,
-    HTTPStatus.FAILED_DEPENDENCY,
-    HTTPStatus.TOO_EARLY,
-)
+# Besides 429 and 5xx: a time-out, a conflict or a request that came too early, of some gateways.
+_PASSING = (408, 409, 424, 425)
 
 
 def _error(status: int, headers: Mapping[str, str], body: bytes) -> Exception:
@@ -293,19 +282,19 @@ def _shown(error: object) -> str:
 
 
 async def send(
-    request: AbstractAsyncContextManager[aiohttp.ClientResponse], server: Server, most: int
+    request: AbstractAsyncContextManager[aiohttp.ClientResponse], server: Server, limit: int
 ) -> tuple[int, Mapping[str, str], bytes]:
     """Send a request; returns status, headers and body.
 
     Raises:
         OutageError: The server does not answer.
-        RetryableError: The answer has more than ``most`` bytes.
+        RetryableError: The answer has more than ``limit`` bytes.
         RejectedError: The address is none.
     """
     began = time.monotonic()
     try:
         async with request as response:
-            return response.status, response.headers, await read_answer(response, most)
+            return response.status, response.headers, await read_answer(response, limit)
     except AnswerTooLargeError as error:
         raise RetryableError(f"bad_answer: {server.name}: {error}") from None
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
