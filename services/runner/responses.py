@@ -178,12 +178,7 @@ def _reasoning(message: Mapping[str, Any]) -> str | None:
 
 
 def _finish_reason(choice: Mapping[str, Any], config: GenerationConfig) -> str | None:
-    """The finish reason of an answer, in OpenAI's words.
-
-    Raises:
-        RetryableError: The choice is no answer.
-        RejectedError: A filter withholds it.
-    """
+    """The finish reason in OpenAI's words; raises if the choice is no answer or is withheld."""
     word, error = choice.get("finish_reason"), choice.get("error")
     reason = _FINISH_REASONS.get(str(word).lower())
     cause = f" ({_shown(error)})" if error else ""

@@ -247,11 +247,8 @@ def _read_table(
     else by ``problem_id`` (with ``dataset``, or ``data_source`` where that is a data set) in
     ``extra_info`` or in columns, else by its prompt, as text or messages. Responses are numbered
     from 0 within each problem, or by ``extra_info.sample_indices``. A row with an empty list or
-    null has no response; a null in a list is an empty one.
-
-    Raises:
-        DataError: The file or a row cannot be used, no row has a response, or a problem is not the
-            one that the response was generated for.
+    null has no response; a null in a list is an empty one. A problem that has changed since its
+    response was made is an error.
     """
     by_name = {(problem.dataset, problem.problem_id): problem for problem in problems}
     datasets = {problem.dataset for problem in problems}
@@ -338,9 +335,6 @@ def _of_prompt(
     """Data set and id of the problem that has a row's prompt, a text or the last user message.
 
     Where several have it, it is the one that is named like the row: the table is the data set.
-
-    Raises:
-        ValueError: No problem, or several, have this prompt.
     """
     prompt = row.get("prompt")
     for message in reversed(prompt) if isinstance(prompt, list) else ():

@@ -94,11 +94,7 @@ class TokenCounter:
 
 
 def open_counter(config: Config) -> TokenCounter | None:
-    """Load the tokenizer that ``data.tokenizer`` names; None if it names none.
-
-    Raises:
-        ConfigError: It is not there, or cannot be used.
-    """
+    """Load the tokenizer that ``data.tokenizer`` names; None if it names none."""
     name = config.data.tokenizer
     return None if name is None else TokenCounter(name, config.generation.stop)
 
