@@ -14,8 +14,8 @@ from services.aggregator.index.queries import FlipsQuery
 from services.aggregator.index.run_cache import RunCache
 from shared.analysis.compare import (
     Comparison,
+    DatasetComparison,
     Pair,
-    PairedSamples,
     compare_runs,
 )
 from shared.analysis.contests import Ints
@@ -23,10 +23,10 @@ from shared.analysis.gate import Finding, GateReport, Outcome, evaluate
 from shared.analysis.gate_policy import NamedPolicy
 from shared.analysis.runs import (
     STATUSES,
+    VERDICT_COLUMNS,
     Bools,
     ComparedRun,
     DatasetVerdicts,
-    VerdictRow,
     label,
 )
 from shared.errors import DataError, OutputError
@@ -38,7 +38,7 @@ _CACHED_RUNS, _CACHED_PAIRS, _CACHED_GATES = 4, 12, 5000
 _SHOWN_FINDINGS = 100
 
 _ROWS = (
-    f"SELECT {', '.join(VerdictRow._fields)} FROM samples WHERE run_id = ? AND dataset = ? "
+    f"SELECT {', '.join(VERDICT_COLUMNS)} FROM samples WHERE run_id = ? AND dataset = ? "
     "ORDER BY problem_id, sample_index"
 )
 _DETAIL = (
@@ -182,7 +182,7 @@ def flip_page(
     Raises:
         DataError: The runs do not have the data set in common, or not the slice.
     """
-    datasets = {one.paired.dataset: one.paired for one in compared.datasets}
+    datasets = {one.dataset: one for one in compared.datasets}
     if (paired := datasets.get(query.dataset)) is None:
         known = ", ".join(datasets)
         raise DataError(f"dataset: {query.dataset!r} is not in both runs; {known} are")
@@ -213,7 +213,7 @@ def _read_detail(
     return None if row is None else row[0]
 
 
-def _select_pairs(paired: PairedSamples, query: FlipsQuery) -> Ints:
+def _select_pairs(paired: DatasetComparison, query: FlipsQuery) -> Ints:
     """The places of the pairs that a query asks for, in their order."""
     statuses = paired.columns(lambda verdicts: verdicts.status)
     chosen = {
@@ -235,7 +235,7 @@ def _select_pairs(paired: PairedSamples, query: FlipsQuery) -> Ints:
     return np.flatnonzero(chosen & problems[paired.problem])
 
 
-def _in_slice(paired: PairedSamples, dimension: str, bucket: str | None) -> Bools:
+def _in_slice(paired: DatasetComparison, dimension: str, bucket: str | None) -> Bools:
     buckets = paired.buckets.get(dimension)
     if buckets is None:
         known = ", ".join(paired.buckets)

@@ -62,14 +62,14 @@ def _comparison_table(comparison: Comparison) -> Table:
     table = plain_table([*left, *numbers, "gained/lost"], left)
     for dataset in comparison.datasets:
         accepted, ratio = dataset.accepted_at_1, dataset.pass_ratio_mean
-        name, problems = shown(dataset.paired.dataset), str(accepted.problems)
+        name, problems = shown(dataset.dataset), str(accepted.problems)
         table.add_row(name, _ACCEPTED, problems, *_cells(accepted), _flips(dataset))
         table.add_row("", _pass_ratio_name(dataset), "", *_cells(ratio), "")
     return table
 
 
 def _flips(dataset: DatasetComparison) -> str:
-    return f"{len(dataset.paired.gained)}/{len(dataset.paired.lost)}"
+    return f"{len(dataset.gained)}/{len(dataset.lost)}"
 
 
 def _pass_ratio_name(dataset: DatasetComparison) -> str:
@@ -81,8 +81,8 @@ def _print_cut(console: Console, dataset: DatasetComparison) -> None:
         between = f"{points(bounds.worst.difference)} and {points(bounds.best.difference)}"
         say(
             console,
-            f"{dataset.paired.dataset}: cases of {dataset.paired.cut} of "
-            f"{len(dataset.paired.pairs)} pairs were not run (judge.max_timeouts) "
+            f"{dataset.dataset}: cases of {dataset.cut} of "
+            f"{len(dataset)} pairs were not run (judge.max_timeouts) "
             "and count as failed in the pass ratio; the exact "
             f"difference is between {between}",
             "yellow",
@@ -102,9 +102,9 @@ def print_flips(console: Console, comparison: Comparison) -> None:
     labels = [comparison.first.label, comparison.second.label]
     table = plain_table(["data set", "problem", "sample", "", *labels])
     for dataset in comparison.datasets:
-        for word, pairs in (("gained", dataset.paired.gained), ("lost", dataset.paired.lost)):
+        for word, pairs in (("gained", dataset.gained), ("lost", dataset.lost)):
             for pair in pairs:
-                table.add_row(shown(dataset.paired.dataset), *_flip(pair, word))
+                table.add_row(shown(dataset.dataset), *_flip(pair, word))
     console.print()
     if table.row_count:
         console.print(table)
@@ -116,7 +116,7 @@ def print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
     """Print accepted@1 of all runs, each against the first."""
     runs = [comparisons[0].first, *(comparison.second for comparison in comparisons)]
     differences = {
-        (comparison.second.label, dataset.paired.dataset): dataset.accepted_at_1
+        (comparison.second.label, dataset.dataset): dataset.accepted_at_1
         for comparison in comparisons
         for dataset in comparison.datasets
     }
@@ -183,12 +183,12 @@ def _overview_row(
 
 
 def _print_unpaired(console: Console, comparison: Comparison, dataset: DatasetComparison) -> None:
-    unpaired = dataset.paired.unpaired
+    unpaired = dataset.unpaired
     if unpaired.total:
         changed = f", of changed problems {unpaired.changed}" if unpaired.changed else ""
         say(
             console,
-            f"{dataset.paired.dataset}: {unpaired.total} samples unpaired "
+            f"{dataset.dataset}: {unpaired.total} samples unpaired "
             f"(only in {comparison.first.label} {unpaired.only_first}, only in "
             f"{comparison.second.label} {unpaired.only_second}, api_error "
             f"{unpaired.api_error}{changed})",

@@ -1,6 +1,6 @@
 """Comparison of two runs: paired samples, differences, gained and lost answers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,17 +8,20 @@ import numpy as np
 
 from shared.analysis.bootstrap import Floats
 from shared.analysis.contests import Ints, contest_clusters
-from shared.analysis.differences import Mismatch, run_differences
+from shared.analysis.differences import Mismatch, RunDifferences, run_differences
 from shared.analysis.paired import PairedDifference, paired_differences
-from shared.analysis.paired_slices import SliceDifference, problem_buckets, slice_differences
 from shared.analysis.runs import (
     STATUSES,
-    Bools,
     ComparedRun,
     DatasetVerdicts,
     SampleVerdict,
+    Value,
+    accepted,
     common_datasets,
+    pass_ratio,
+    pass_ratio_high,
 )
+from shared.analysis.slices import SliceDifference, problem_buckets, slice_differences
 from shared.analysis.statistics import share_over_problems
 from shared.canaries import REJUDGE
 from shared.errors import DataError
@@ -57,9 +60,21 @@ class Unpaired:
         return self.only_first + self.only_second + self.api_error + self.changed
 
 
+@dataclass(frozen=True, slots=True)
+class PassRatioBounds:
+    """The difference of pass ratios if cases that were not run decide against, or for, a run.
+
+    ``worst`` for the second run: its cases fail, and those of the first run pass. ``best``: the
+    reverse. The difference of the exact pass ratios lies between them.
+    """
+
+    worst: PairedDifference
+    best: PairedDifference
+
+
 @dataclass(frozen=True, eq=False)
-class PairedSamples:
-    """The samples of one data set in two runs, paired.
+class DatasetComparison:
+    """The samples of one data set in two runs, paired; differences are computed when read.
 
     Attributes:
         dataset: Its name.
@@ -84,18 +99,12 @@ class PairedSamples:
         first, second = self.runs
         return first.verdicts[self.dataset], second.verdicts[self.dataset]
 
-    @property
-    def pairs(self) -> list[Pair]:
-        return [self.pair(place) for place in range(len(self))]
-
     def pair(self, place: int) -> Pair:
         first, second = (int(row) for row in self.rows[place])
-        sample = self.verdicts[0].sample(self.dataset, first)
+        ours, theirs = self.verdicts
+        sample = ours.sample(self.dataset, first)
         return Pair(
-            sample.problem_id,
-            sample.sample_index,
-            self.runs[0].verdict(self.dataset, first),
-            self.runs[1].verdict(self.dataset, second),
+            sample.problem_id, sample.sample_index, ours.verdict(first), theirs.verdict(second)
         )
 
     @property
@@ -111,8 +120,8 @@ class PairedSamples:
     @cached_property
     def flipped(self) -> Ints:
         """Per pair: 1 if it was gained, -1 if it was lost, else 0."""
-        first, second = self.columns(lambda verdicts: verdicts.accepted)
-        return np.asarray(second, dtype=np.int64) - np.asarray(first, dtype=np.int64)
+        first, second = self.columns(accepted)
+        return np.asarray(second - first, dtype=np.int64)
 
     @property
     def cut(self) -> int:
@@ -120,13 +129,16 @@ class PairedSamples:
         first, second = self.columns(lambda verdicts: verdicts.cases[:, 2] > 0)
         return int(np.count_nonzero(first + second))
 
-    @cached_property
-    def statuses(self) -> Ints:
-        """The number of pairs by the first run's status (rows) and the second's (columns)."""
-        first, second = (each.astype(np.int64) for each in self.columns(lambda one: one.status))
-        places = first * len(STATUSES) + second
-        counts = np.bincount(places, minlength=len(STATUSES) ** 2)
-        return np.asarray(counts.reshape(len(STATUSES), len(STATUSES)), dtype=np.int64)
+    @property
+    def statuses(self) -> dict[FinalStatus, dict[FinalStatus, int]]:
+        """The number of pairs by the first run's status, then by the second's."""
+        counts: dict[FinalStatus, dict[FinalStatus, int]] = {}
+        pairs = np.stack(self.columns(lambda verdicts: verdicts.status), axis=1).astype(int)
+        for (first, second), count in zip(
+            *np.unique(pairs, axis=0, return_counts=True), strict=True
+        ):
+            counts.setdefault(STATUSES[first], {})[STATUSES[second]] = int(count)
+        return counts
 
     @cached_property
     def problem_ids(self) -> list[str]:
@@ -144,9 +156,7 @@ class PairedSamples:
         """The cluster of each of ``problem_ids``: see :mod:`shared.analysis.contests`."""
         return contest_clusters(self.problem_ids)
 
-    def columns(
-        self, value: Callable[[DatasetVerdicts], Floats | Ints | Bools]
-    ) -> tuple[Floats, Floats]:
+    def columns(self, value: Value) -> tuple[Floats, Floats]:
         """A value of the pairs in the first and in the second run."""
         first, second = (
             np.asarray(value(verdicts), dtype=float)[self.rows[:, side]]
@@ -156,55 +166,18 @@ class PairedSamples:
 
     def problem_means(self, values: Floats) -> Floats:
         """Average a value of the pairs over the samples of each problem."""
-        sums = np.bincount(self.problem, weights=values, minlength=len(self.problem_ids))
-        return np.asarray(sums / np.maximum(self._samples, 1))
+        problems = len(self.problem_ids)
+        sums = np.bincount(self.problem, weights=values, minlength=problems)
+        samples = np.bincount(self.problem, minlength=problems)
+        return np.asarray(sums / np.maximum(samples, 1))
 
-    def difference(self, value: Callable[[DatasetVerdicts], Floats]) -> PairedDifference:
+    def difference(self, value: Value) -> PairedDifference:
         """Compare a value of the samples, averaged per problem."""
-        return self.differences([self.columns(value)])[0]
+        return self._compare([self.columns(value)])[0]
 
-    def differences(self, values: Sequence[tuple[Floats, Floats]]) -> list[PairedDifference]:
-        """Compare values of the pairs, each in the first and the second run."""
+    def _compare(self, values: Sequence[tuple[Floats, Floats]]) -> list[PairedDifference]:
         means = [(self.problem_means(one), self.problem_means(other)) for one, other in values]
         return paired_differences(means, self.clusters)
-
-    @cached_property
-    def buckets(self) -> dict[str, dict[str, Ints]]:
-        """Places in ``problem_ids`` by dimension and bucket."""
-        return problem_buckets([self._facts(problem_id) for problem_id in self.problem_ids])
-
-    def _facts(self, problem_id: str) -> ProblemFacts:
-        """The facts of a problem, by the run that knows them."""
-        first, second = (run.note(self.dataset, problem_id).facts for run in self.runs)
-        return second if first.prompt_length is None else first
-
-    @cached_property
-    def _problems(self) -> tuple[Ints, Ints]:
-        places, inverse = np.unique(self.verdicts[0].problem[self.rows[:, 0]], return_inverse=True)
-        return places, np.asarray(inverse, dtype=np.int64)
-
-    @cached_property
-    def _samples(self) -> Ints:
-        return np.asarray(np.bincount(self.problem, minlength=len(self.problem_ids)))
-
-
-@dataclass(frozen=True, slots=True)
-class PassRatioBounds:
-    """The difference of pass ratios if cases that were not run decide against, or for, a run.
-
-    ``worst`` for the second run: its cases fail, and those of the first run pass. ``best``: the
-    reverse. The difference of the exact pass ratios lies between them.
-    """
-
-    worst: PairedDifference
-    best: PairedDifference
-
-
-@dataclass(frozen=True)
-class DatasetComparison:
-    """One data set of two runs. The differences are computed when they are read."""
-
-    paired: PairedSamples
 
     @property
     def accepted_at_1(self) -> PairedDifference:
@@ -223,24 +196,33 @@ class DatasetComparison:
 
     @cached_property
     def _differences(self) -> list[PairedDifference]:
-        paired = self.paired
-        values = [
-            paired.columns(lambda verdicts: verdicts.accepted),
-            paired.columns(lambda verdicts: verdicts.pass_ratio),
-        ]
-        if paired.cut:
-            low, high = values[1], paired.columns(lambda verdicts: verdicts.pass_ratio_high)
+        low = self.columns(pass_ratio)
+        values = [self.columns(accepted), low]
+        if self.cut:
+            high = self.columns(pass_ratio_high)
             values += [(high[0], low[1]), (low[0], high[1])]
-        return paired.differences(values)
+        return self._compare(values)
+
+    @cached_property
+    def buckets(self) -> dict[str, dict[str, Ints]]:
+        """Places in ``problem_ids`` by dimension and bucket."""
+        return problem_buckets([self._facts(problem_id) for problem_id in self.problem_ids])
 
     @cached_property
     def slices(self) -> dict[str, dict[str, SliceDifference]]:
         """Differences of accepted@1 by dimension and bucket."""
-        first, second = (
-            self.paired.problem_means(one)
-            for one in self.paired.columns(lambda verdicts: verdicts.accepted)
-        )
-        return slice_differences(self.paired.buckets, first, second, self.paired.clusters)
+        first, second = map(self.problem_means, self.columns(accepted))
+        return slice_differences(self.buckets, first, second, self.clusters)
+
+    def _facts(self, problem_id: str) -> ProblemFacts:
+        """The facts of a problem, by the run that knows them."""
+        first, second = (run.note(self.dataset, problem_id).facts for run in self.runs)
+        return second if first.prompt_length is None else first
+
+    @cached_property
+    def _problems(self) -> tuple[Ints, Ints]:
+        places, inverse = np.unique(self.verdicts[0].problem[self.rows[:, 0]], return_inverse=True)
+        return places, np.asarray(inverse, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,24 +235,17 @@ class UnsharedDataset:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The second run against the first.
-
-    ``mismatches``: differences in protocol, with which the runs are not comparable. ``unknown``:
-    what one of the runs did not record, so that it may differ. ``noted``: settings that a
-    comparison may vary.
-    """
+    """The second run against the first."""
 
     first: ComparedRun
     second: ComparedRun
     datasets: list[DatasetComparison]
-    mismatches: list[Mismatch]
-    unknown: list[Mismatch]
-    noted: list[Mismatch]
+    settings: RunDifferences
 
     @property
     def unshared(self) -> list[UnsharedDataset]:
         """The data sets of only one of the runs."""
-        shared = {one.paired.dataset for one in self.datasets}
+        shared = {one.dataset for one in self.datasets}
         return [
             UnsharedDataset(run.label, name)
             for run in (self.first, self.second)
@@ -281,18 +256,18 @@ class Comparison:
     @property
     def warnings(self) -> list[str]:
         """One line per mismatch."""
-        return self._described(self.mismatches)
+        return self._described(self.settings.protocol)
 
     @property
     def remedy(self) -> str | None:
         """How runs become comparable that were judged otherwise; None for others."""
-        return REJUDGE if any(one.rejudge for one in self.mismatches) else None
+        return REJUDGE if any(one.rejudge for one in self.settings.protocol) else None
 
     @property
     def clustering(self) -> list[str]:
         """One line per data set with contests of several problems."""
         return [
-            f"{one.paired.dataset}: the intervals draw {found.clusters} clusters of its "
+            f"{one.dataset}: the intervals draw {found.clusters} clusters of its "
             f"{found.problems} problems: contests, and other problems alone"
             for one in self.datasets
             if (found := one.accepted_at_1).clusters
@@ -301,12 +276,12 @@ class Comparison:
     @property
     def doubts(self) -> list[str]:
         """One line per setting that is unknown."""
-        return self._described(self.unknown)
+        return self._described(self.settings.unknown)
 
     @property
     def notes(self) -> list[str]:
         """One line per noted setting."""
-        return self._described(self.noted)
+        return self._described(self.settings.noted)
 
     def _described(self, found: Sequence[Mismatch]) -> list[str]:
         return [one.describe(self.first.label, self.second.label) for one in found]
@@ -327,19 +302,12 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     Raises:
         DataError: The runs have no data set in common.
     """
-    names = common_datasets(first, second)
-    paired = [pair_up(name, first, second) for name in names]
+    datasets = [pair_up(name, first, second) for name in common_datasets(first, second)]
     # Where no problem is known to be the same, it is the whole data that differ.
-    matched = [one.dataset for one in paired if one.same_data or len(one)]
+    matched = [one.dataset for one in datasets if one.same_data or len(one)]
+    names = [one.dataset for one in datasets]
     settings = run_differences(first.record, second.record, names, matched)
-    return Comparison(
-        first=first,
-        second=second,
-        datasets=[DatasetComparison(one) for one in paired],
-        mismatches=settings.protocol,
-        unknown=settings.unknown,
-        noted=settings.noted,
-    )
+    return Comparison(first, second, datasets, settings)
 
 
 def require_same_protocol(comparison: Comparison) -> None:
@@ -373,7 +341,7 @@ def dataset_score(run: ComparedRun, dataset: str) -> DatasetScore:
 # Pairing
 
 
-def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> PairedSamples:
+def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> DatasetComparison:
     """Pair the samples of a data set by problem and index.
 
     If the runs' data differ, for one because one run has a part of the problems, only samples of
@@ -393,7 +361,7 @@ def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> PairedSamp
         api_error=len(same) - len(paired),
         changed=len(both) - len(same),
     )
-    return PairedSamples(dataset, (first, second), paired, unpaired, same_data)
+    return DatasetComparison(dataset, (first, second), paired, unpaired, same_data)
 
 
 def _common_rows(ours: DatasetVerdicts, theirs: DatasetVerdicts) -> Ints:
@@ -468,69 +436,50 @@ class ComparisonDocument:
 
 
 def comparison_document(
-    comparisons: Sequence[Comparison],
-    *,
-    flips: bool = True,
+    comparisons: Sequence[Comparison], *, flips: bool = True
 ) -> ComparisonDocument:
     """``flips``: list the samples that are accepted in only one run, not only their numbers."""
     runs = [comparisons[0].first, *(one.second for one in comparisons)]
     return ComparisonDocument(
-        runs=[_run_document(run) for run in runs],
+        runs=[
+            RunDocument(
+                label=run.label,
+                folder=run.place,
+                name=run.name,
+                model=run.record.model,
+                notes=run.notes,
+                datasets={name: dataset_score(run, name) for name in run.verdicts},
+            )
+            for run in runs
+        ],
         comparisons=[
             PairDocument(
                 first=one.first.label,
                 second=one.second.label,
-                mismatches=one.mismatches,
-                unknown=one.unknown,
-                noted=one.noted,
+                mismatches=one.settings.protocol,
+                unknown=one.settings.unknown,
+                noted=one.settings.noted,
                 unshared=one.unshared,
-                datasets={
-                    each.paired.dataset: dataset_document(each, flips=flips)
-                    for each in one.datasets
-                },
+                datasets={each.dataset: _document(each, flips=flips) for each in one.datasets},
             )
             for one in comparisons
         ],
     )
 
 
-def _run_document(run: ComparedRun) -> RunDocument:
-    return RunDocument(
-        label=run.label,
-        folder=run.place,
-        name=run.name,
-        model=run.record.model,
-        notes=run.notes,
-        datasets={name: dataset_score(run, name) for name in run.verdicts},
-    )
-
-
-def dataset_document(compared: DatasetComparison, *, flips: bool) -> DatasetDocument:
-    paired = compared.paired
+def _document(compared: DatasetComparison, *, flips: bool) -> DatasetDocument:
     return DatasetDocument(
-        samples=len(paired),
-        same_data=paired.same_data,
-        samples_cut=paired.cut,
-        left_out=paired.unpaired,
+        samples=len(compared),
+        same_data=compared.same_data,
+        samples_cut=compared.cut,
+        left_out=compared.unpaired,
         accepted_at_1=compared.accepted_at_1,
         pass_ratio_mean=compared.pass_ratio_mean,
         pass_ratio_bounds=compared.pass_ratio_bounds,
-        statuses=_status_counts(paired),
+        statuses=compared.statuses,
         slices=compared.slices,
-        samples_gained=int((paired.flipped > 0).sum()),
-        samples_lost=int((paired.flipped < 0).sum()),
-        gained=paired.gained if flips else [],
-        lost=paired.lost if flips else [],
+        samples_gained=int((compared.flipped > 0).sum()),
+        samples_lost=int((compared.flipped < 0).sum()),
+        gained=compared.gained if flips else [],
+        lost=compared.lost if flips else [],
     )
-
-
-def _status_counts(paired: PairedSamples) -> dict[FinalStatus, dict[FinalStatus, int]]:
-    return {
-        first: {
-            second: int(paired.statuses[row, column])
-            for column, second in enumerate(STATUSES)
-            if paired.statuses[row, column]
-        }
-        for row, first in enumerate(STATUSES)
-        if paired.statuses[row].any()
-    }

@@ -1,20 +1,28 @@
 """Release gate: checks a policy's rules against the comparison of two runs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
-from shared.analysis.bootstrap import Floats
 from shared.analysis.compare import Comparison, DatasetComparison
 from shared.analysis.gate_policy import (
     Confidence,
     CostRule,
     DatasetRules,
+    DifferenceRule,
     IncreaseRule,
     Policy,
 )
 from shared.analysis.paired import PairedDifference, discordant_interval
-from shared.analysis.runs import ComparedRun, DatasetVerdicts
+from shared.analysis.runs import (
+    ComparedRun,
+    DatasetVerdicts,
+    Value,
+    accepted,
+    pass_ratio,
+    pass_ratio_high,
+)
 from shared.analysis.sequential import order_key, sequential_mean
 from shared.analysis.statistics import ratio
 from shared.errors import ConfigError
@@ -22,8 +30,6 @@ from shared.statuses import FinalStatus
 
 # Tolerance for the rounding of sums, so that a value equal to the limit passes.
 _TOLERANCE = 1e-9
-# A value of each sample.
-_Value = Callable[[DatasetVerdicts], Floats]
 
 
 class Outcome(StrEnum):
@@ -81,7 +87,7 @@ def evaluate(policy: Policy, comparison: Comparison, *, sequential: bool = False
         finding
         for one in comparison.datasets
         for finding in _of_dataset(
-            policy.rules(one.paired.dataset), comparison, one, sequential=sequential
+            policy.rules(one.dataset), comparison, one, sequential=sequential
         )
     ]
     return GateReport(_overall(findings), findings)
@@ -133,9 +139,9 @@ def _incomparable(comparison: Comparison, *, sequential: bool) -> Iterator[Findi
     for line in comparison.doubts:
         yield _unmet("", "comparable", "same protocol", line, "the protocol may differ")
     for data in comparison.datasets:
-        if not data.paired.same_data:
+        if not data.same_data:
             found = f"{data.accepted_at_1.problems} are the same"
-            name = data.paired.dataset
+            name = data.dataset
             yield _unmet(name, "comparable", "all problems", found, "the runs' data differ")
     for one in comparison.unshared:
         found = f"only in {one.run}"
@@ -157,7 +163,7 @@ def _incomparable(comparison: Comparison, *, sequential: bool) -> Iterator[Findi
 def _sufficient_data(
     rules: DatasetRules, comparison: Comparison, one: DatasetComparison
 ) -> Iterator[Finding]:
-    name, least, problems = one.paired.dataset, rules.min_coverage, one.accepted_at_1.problems
+    name, least, problems = one.dataset, rules.min_coverage, one.accepted_at_1.problems
     covered = {run.label: _coverage(run, name) for run in (comparison.first, comparison.second)}
     coverage = _unmet(
         name,
@@ -199,34 +205,29 @@ def _of_dataset(
     While problems are to come, rules about all problems may be undecided, and only new failures can
     fail.
     """
-    name, second = one.paired.dataset, comparison.second.record
-    partial = sequential and (second.stopped is not None or not second.state.published)
+    name, second = one.dataset, comparison.second.record
+    ongoing = sequential and (second.stopped is not None or not second.state.published)
     yield from _sufficient_data(rules, comparison, one)
     if rules.max_new_failures is not None:
-        lost = len(one.paired.lost)
+        lost = len(one.lost)
         finding = _at_most(name, "new failures", lost, rules.max_new_failures, of="A alone")
         fails = finding.outcome is Outcome.FAIL
-        yield finding if fails or not partial else _of_a_part(finding)
-    ranges = _Ranges(one, rules.min_problems, sequential=sequential, partial=partial)
-    if rule := rules.accepted_at_1:
-        limit = rule.min_difference
-        found = ranges.of(rule.confidence, limit, lambda: [one.accepted_at_1], _accepted)
-        finding = _difference(name, "accepted_at_1", limit, found)
+        yield finding if fails or not ongoing else _of_a_part(finding)
+    for metric, rule, difference in _differences(rules, one):
+        if rule.confidence is Confidence.POINT:
+            found = _Range(None, None, "", "–") if ongoing else _fixed_range(one, difference, True)
+        elif sequential:
+            found = _anytime_range(one, difference, _limit(rule), rules.min_problems)
+        else:
+            found = _fixed_range(one, difference, False)
+        finding = _within(name, metric, rule, found)
         undecided = finding.outcome is Outcome.UNDECIDED and not sequential
-        if undecided and one.accepted_at_1.problems:
+        if metric == "accepted_at_1" and undecided and one.accepted_at_1.problems:
             finding = replace(finding, why=f"{finding.why} ({_reach(one.accepted_at_1.problems)})")
         yield finding
-    if rule := rules.pass_ratio_mean:
-        limit, bounds = rule.min_difference, one.pass_ratio_bounds
-        fixed = [bounds.worst, bounds.best] if bounds else [one.pass_ratio_mean]
-        values = (_pass_ratio, _pass_ratio_high)
-        found = ranges.of(rule.confidence, limit, lambda: fixed, *values)
-        yield _difference(name, "pass_ratio_mean", limit, found)
-    for rate, increase in rules.error_rates.items():
-        yield _error_rate(rate, increase, ranges)
     for cost, limits in rules.costs.items():
         for finding in _cost(name, cost, limits, comparison):
-            yield _of_a_part(finding) if partial else finding
+            yield _of_a_part(finding) if ongoing else finding
 
 
 def _of_a_part(finding: Finding) -> Finding:
@@ -239,31 +240,60 @@ def _reach(problems: int) -> str:
     return f"{problems} problems reach ±{100 * half:.2f} at best"
 
 
-def _error_rate(rate: str, rule: IncreaseRule, ranges: "_Ranges") -> Finding:
-    paired, status = ranges.one.paired, FinalStatus(rate.removesuffix("_rate"))
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """A difference of a value of the samples.
 
-    def has_status(verdicts: DatasetVerdicts) -> Floats:
-        return verdicts.has_status(status)
+    Attributes:
+        fixed: Computes it over all problems: the least and the greatest that the cases which were
+            not run leave open.
+        least: The value of each sample if these failed.
+        most: The value if they passed.
+    """
 
-    found = ranges.of(
-        rule.confidence, rule.max_increase, lambda: [paired.difference(has_status)], has_status
-    )
-    return _difference(paired.dataset, rate, rule.max_increase, found, most=True)
+    fixed: Callable[[], Sequence[PairedDifference]]
+    least: Value
+    most: Value
+
+
+def _differences(
+    rules: DatasetRules, one: DatasetComparison
+) -> Iterator[tuple[str, DifferenceRule | IncreaseRule, _Difference]]:
+    """The rules about differences, each with its metric."""
+    if rules.accepted_at_1:
+        accepted_at_1 = _Difference(lambda: [one.accepted_at_1], accepted, accepted)
+        yield "accepted_at_1", rules.accepted_at_1, accepted_at_1
+    if rules.pass_ratio_mean:
+        bounds = one.pass_ratio_bounds
+        fixed = [bounds.worst, bounds.best] if bounds else [one.pass_ratio_mean]
+        ratios = _Difference(lambda: fixed, pass_ratio, pass_ratio_high)
+        yield "pass_ratio_mean", rules.pass_ratio_mean, ratios
+    for rate, rule in rules.error_rates.items():
+        status = FinalStatus(rate.removesuffix("_rate"))
+        has_status = partial(DatasetVerdicts.has_status, status=status)
+        failures = _Difference(partial(_alone, one, has_status), has_status, has_status)
+        yield rate, rule, failures
+
+
+def _alone(one: DatasetComparison, value: Value) -> list[PairedDifference]:
+    return [one.difference(value)]
+
+
+def _limit(rule: DifferenceRule | IncreaseRule) -> float:
+    return rule.max_increase if isinstance(rule, IncreaseRule) else rule.min_difference
 
 
 def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -> Iterator[Finding]:
-    first = _number(comparison.first.summary.get(dataset), metric)
-    second = _number(comparison.second.summary.get(dataset), metric)
+    first, second = (
+        value if isinstance(value, int | float) else None
+        for run in (comparison.first, comparison.second)
+        for value in [run.summary.get(dataset, {}).get(metric)]
+    )
     if limits.max_value is not None:
         yield _at_most(dataset, metric, second, limits.max_value)
     if limits.max_ratio is not None:
         times = None if first is None or second is None else ratio(second, first)
         yield _at_most(dataset, metric, times, limits.max_ratio, of="B / A")
-
-
-def _number(metrics: Mapping[str, object] | None, name: str) -> float | None:
-    value = (metrics or {}).get(name)
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _at_most(
@@ -288,106 +318,60 @@ class _Range:
     shown: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Ranges:
-    """The ranges of a data set's differences, as the confidence of a rule requires.
+def _fixed_range(data: DatasetComparison, difference: _Difference, point: bool) -> _Range:
+    """The difference over all problems, or its interval."""
+    fixed = difference.fixed()
+    ends = [(one.difference,) * 2 if point else one.ci95 or (None, None) for one in fixed]
+    low, high = ends[0][0], ends[-1][1]
+    if len(fixed) == 1:
+        return _Range(low, high, "difference" if point else "whole interval", _shown(fixed[0]))
+    shown = f"{_shown(fixed[0])} to {_shown(fixed[-1])}, {data.cut} cut"
+    return _Range(low, high, "whole range", shown)
 
-    ``first``: the number of problems before which a sequential test decides nothing.
+
+def _anytime_range(
+    one: DatasetComparison, difference: _Difference, limit: float, first: int
+) -> _Range:
+    """The confidence sequence when ``limit`` was decided, in the second run's random order.
+
+    Nothing is decided before the ``first`` problems.
     """
-
-    one: DatasetComparison
-    first: int
-    sequential: bool
-    partial: bool
-
-    def of(
-        self,
-        confidence: Confidence,
-        limit: float,
-        fixed: Callable[[], Sequence[PairedDifference]],
-        least: _Value,
-        most: _Value | None = None,
-    ) -> _Range:
-        """The range of a difference.
-
-        Args:
-            confidence: That of the rule.
-            limit: What a sequential test decides about.
-            fixed: The difference over all problems, or the least and the greatest that the cases
-                which were not run leave open.
-            least: The value of each sample for a sequential test.
-            most: The value if all cases that were not run passed.
-        """
-        point = confidence is Confidence.POINT
-        if point and self.partial:
-            return _Range(None, None, "", "–")
-        if self.sequential and not point:
-            return self._anytime(limit, least, most or least)
-        ranges = []
-        for one in fixed():
-            low, high = (one.difference,) * 2 if point else one.ci95 or (None, None)
-            name = "difference" if point else "whole interval"
-            ranges.append(_Range(low, high, name, _shown(one)))
-        worst, best = ranges[0], ranges[-1]
-        if len(ranges) == 1:
-            return worst
-        shown = f"{worst.shown} to {best.shown}, {self.one.paired.cut} cut"
-        return _Range(worst.low, best.high, "whole range", shown)
-
-    def _anytime(self, limit: float, least: _Value, most: _Value) -> _Range:
-        """The confidence sequence when ``limit`` was decided, in the second run's random order."""
-        paired = self.one.paired
-        seed = paired.runs[1].record.seed
-        order = sorted(
-            range(len(paired.problem_ids)),
-            key=lambda place: order_key(seed, paired.dataset, paired.problem_ids[place]),
-        )
-        low, high = (
-            paired.problem_means(paired.columns(ours)[1] - paired.columns(theirs)[0])[order]
-            for ours, theirs in ((least, most), (most, least))
-        )
-        found = sequential_mean(low, high, limit, self.first)
-        difference = PairedDifference(
-            found.problems, difference=found.mean, ci95=[found.low, found.high]
-        )
-        shown = f"{_shown(difference)} after {found.problems} of {len(order)}"
-        return _Range(found.low, found.high, "whole anytime-valid interval", shown)
+    seed = one.runs[1].record.seed
+    order = sorted(
+        range(len(one.problem_ids)),
+        key=lambda place: order_key(seed, one.dataset, one.problem_ids[place]),
+    )
+    least, most = difference.least, difference.most
+    low, high = (
+        one.problem_means(one.columns(ours)[1] - one.columns(theirs)[0])[order]
+        for ours, theirs in ((least, most), (most, least))
+    )
+    found = sequential_mean(low, high, limit, first)
+    shown = _shown(
+        PairedDifference(found.problems, difference=found.mean, ci95=[found.low, found.high])
+    )
+    shown += f" after {found.problems} of {len(order)}"
+    return _Range(found.low, found.high, "whole anytime-valid interval", shown)
 
 
-def _accepted(verdicts: DatasetVerdicts) -> Floats:
-    return verdicts.accepted.astype(float)
-
-
-def _pass_ratio(verdicts: DatasetVerdicts) -> Floats:
-    return verdicts.pass_ratio
-
-
-def _pass_ratio_high(verdicts: DatasetVerdicts) -> Floats:
-    return verdicts.pass_ratio_high
-
-
-def _difference(
-    dataset: str, metric: str, limit: float, found: _Range, *, most: bool = False
+def _within(
+    dataset: str, metric: str, rule: DifferenceRule | IncreaseRule, found: _Range
 ) -> Finding:
     """A lower, or upper, limit of a difference of shares; shown in percentage points."""
-    if most:
-        low, high = (None if end is None else -end for end in (found.high, found.low))
-        outcome, why = _decide(replace(found, low=low, high=high), -limit)
+    limit, low, high = _limit(rule), found.low, found.high
+    text = f"B - A {'≤' if isinstance(rule, IncreaseRule) else '≥'} {100 * limit:+.2f}"
+    if low is None or high is None:
+        outcome, why = Outcome.UNDECIDED, "too few problems"
+        return Finding(dataset, metric, text, found.shown, outcome, why)
+    if isinstance(rule, IncreaseRule):
+        limit, low, high = -limit, -high, -low
+    if low >= limit - _TOLERANCE:
+        outcome, why = Outcome.PASS, f"{found.whole} within"
+    elif high < limit - _TOLERANCE:
+        outcome, why = Outcome.FAIL, f"{found.whole} beyond"
     else:
-        outcome, why = _decide(found, limit)
-    text = f"B - A {'≤' if most else '≥'} {100 * limit:+.2f}"
+        outcome, why = Outcome.UNDECIDED, f"{found.whole.removeprefix('whole ')} too wide"
     return Finding(dataset, metric, text, found.shown, outcome, why)
-
-
-def _decide(found: _Range, least: float) -> tuple[Outcome, str]:
-    """Pass if all of the range is at least ``least``, fail if none of it is."""
-    if found.low is None or found.high is None:
-        return Outcome.UNDECIDED, "too few problems"
-    if found.low >= least - _TOLERANCE:
-        return Outcome.PASS, f"{found.whole} within"
-    if found.high < least - _TOLERANCE:
-        return Outcome.FAIL, f"{found.whole} beyond"
-    return Outcome.UNDECIDED, f"{found.whole.removeprefix('whole ')} too wide"
 
 
 def _shown(found: PairedDifference) -> str:

@@ -2,9 +2,9 @@
 
 import string
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,11 @@ _API_ERROR = _PLACES[FinalStatus.API_ERROR]
 _MOST = 2**63 - 1
 
 Bools = npt.NDArray[np.bool_]
+VERDICT_COLUMNS = (
+    *("problem_id", "sample_index", "final_status", "accepted", "pass_ratio"),
+    *("cases_passed", "cases_total", "cases_not_run"),
+)
+"""Fields of a verdict that a comparison loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +42,6 @@ class SampleVerdict:
     cases_total: int
     cases_not_run: int
     detail: str | None
-
-
-class VerdictRow(NamedTuple):
-    """A verdict as a row."""
-
-    problem_id: str
-    sample_index: int
-    final_status: str
-    accepted: bool
-    pass_ratio: float
-    cases_passed: int
-    cases_total: int
-    cases_not_run: int
-
-    @classmethod
-    def of(cls, verdict: Verdict) -> Self:
-        """The row of a verdict; numbers that no column can hold are its largest."""
-        values: Iterator[Any] = (getattr(verdict, name) for name in cls._fields)
-        return cls._make(min(one, _MOST) if isinstance(one, int) else one for one in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +85,9 @@ class DatasetVerdicts:
     details: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[object]], details: Mapping[int, str] | None = None) -> Self:
-        """Make columns of ``VerdictRow`` values, which are sorted and of different samples."""
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(VerdictRow._fields)
+    def of(cls, rows: Sequence[Sequence[Any]], details: Mapping[int, str] | None = None) -> Self:
+        """Make columns of ``VERDICT_COLUMNS``, which are sorted and of different samples."""
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(VERDICT_COLUMNS)
         ids, indexes, statuses, accepted, ratios, passed, total, left = columns
         names = list(dict.fromkeys(ids))
         places = {name: place for place, name in enumerate(names)}
@@ -124,12 +110,6 @@ class DatasetVerdicts:
         """Whether the status describes the answer rather than an infrastructure failure."""
         return np.asarray(self.status != _API_ERROR)
 
-    @property
-    def pass_ratio_high(self) -> Floats:
-        """The pass ratio if all cases that were not run passed; the exact one is at most this."""
-        left = self.cases[:, 2] / np.maximum(self.cases[:, 1], 1)
-        return np.minimum(1.0, self.pass_ratio + left)
-
     def has_status(self, status: FinalStatus) -> Floats:
         """1 where a sample has the status, else 0."""
         return np.asarray(self.status == _PLACES[status], dtype=float)
@@ -137,6 +117,37 @@ class DatasetVerdicts:
     def sample(self, dataset: str, row: int) -> SampleId:
         problem_id = self.problem_ids[self.problem[row]]
         return SampleId(dataset, problem_id, int(self.sample_index[row]))
+
+    def verdict(self, row: int) -> SampleVerdict:
+        passed, total, left = (int(number) for number in self.cases[row])
+        return SampleVerdict(
+            final_status=STATUSES[self.status[row]],
+            accepted=bool(self.accepted[row]),
+            pass_ratio=float(self.pass_ratio[row]),
+            cases_passed=passed,
+            cases_total=total,
+            cases_not_run=left,
+            detail=self.details.get(row),
+        )
+
+
+Value = Callable[[DatasetVerdicts], Floats | Ints | Bools]
+"""A value of each sample."""
+
+
+def accepted(verdicts: DatasetVerdicts) -> Bools:
+    return verdicts.accepted
+
+
+def pass_ratio(verdicts: DatasetVerdicts) -> Floats:
+    """Cases that were not run count as failed."""
+    return verdicts.pass_ratio
+
+
+def pass_ratio_high(verdicts: DatasetVerdicts) -> Floats:
+    """Cases that were not run count as passed; the exact pass ratio is at most this."""
+    left = verdicts.cases[:, 2] / np.maximum(verdicts.cases[:, 1], 1)
+    return np.minimum(1.0, verdicts.pass_ratio + left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,20 +181,6 @@ class ComparedRun:
 
     def note(self, dataset: str, problem_id: str) -> ProblemNote:
         return self.problems.get(dataset, {}).get(problem_id, UNKNOWN_PROBLEM)
-
-    def verdict(self, dataset: str, row: int) -> SampleVerdict:
-        """The verdict of one row of a data set."""
-        found = self.verdicts[dataset]
-        passed, total, left = (int(number) for number in found.cases[row])
-        return SampleVerdict(
-            final_status=STATUSES[found.status[row]],
-            accepted=bool(found.accepted[row]),
-            pass_ratio=float(found.pass_ratio[row]),
-            cases_passed=passed,
-            cases_total=total,
-            cases_not_run=left,
-            detail=found.details.get(row),
-        )
 
     @property
     def notes(self) -> list[str]:
@@ -253,24 +250,21 @@ class Columns:
     """Rows of a data set's verdicts, in any order."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, int], VerdictRow] = {}
-        self._details: dict[tuple[str, int], str] = {}
+        self._rows: dict[tuple[str, int], tuple[list[object], str | None]] = {}
 
     def add(self, verdict: Verdict) -> None:
         """Add a verdict; a later one of the same sample takes its place."""
-        key = verdict.problem_id, verdict.sample_index
-        self._rows[key] = VerdictRow.of(verdict)
-        self._details.pop(key, None)
-        if verdict.detail is not None:
-            self._details[key] = sys.intern(str(verdict.detail))
+        values = (getattr(verdict, name) for name in VERDICT_COLUMNS)
+        # Numbers that no column can hold are its largest.
+        row = [min(one, _MOST) if isinstance(one, int) else one for one in values]
+        detail = None if verdict.detail is None else sys.intern(str(verdict.detail))
+        self._rows[verdict.problem_id, verdict.sample_index] = row, detail
 
     def sorted(self) -> DatasetVerdicts:
         """The columns by problem id and index."""
-        keys = sorted(self._rows)
-        details = {
-            place: self._details[key] for place, key in enumerate(keys) if key in self._details
-        }
-        return DatasetVerdicts.of([self._rows[key] for key in keys], details)
+        rows = [self._rows[key] for key in sorted(self._rows)]
+        details = {place: detail for place, (_, detail) in enumerate(rows) if detail is not None}
+        return DatasetVerdicts.of([row for row, _ in rows], details)
 
 
 def _listed(run: ComparedRun) -> str:

@@ -169,9 +169,9 @@ def test_another_data_set_is_paired_by_the_digests_of_its_problems(redis: Redis)
     with ingester.database.read() as connection:
         runs = [read_run(connection, find_run(connection, name)) for name in ("a", "b")]
     (one,) = compare_runs(*runs).datasets
-    assert not one.paired.same_data
-    assert one.paired.problem_ids == ["1_A. p", "2_A. p"]
-    assert one.paired.unpaired.changed == 2
+    assert not one.same_data
+    assert one.problem_ids == ["1_A. p", "2_A. p"]
+    assert one.unpaired.changed == 2
 
 
 def test_from_the_index_it_is_the_same_as_from_the_folders(tmp_path) -> None:

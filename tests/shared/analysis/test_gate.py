@@ -102,7 +102,7 @@ def test_cases_that_were_not_run_leave_a_pass_ratio_undecided(tmp_path):
         path.write_text("\n".join(text) + "\n")
     compared = compare_runs(*read_runs(runs))
     (one,) = compared.datasets
-    assert one.paired.cut == 100
+    assert one.cut == 100
     assert one.pass_ratio_mean.difference == 0
     assert one.pass_ratio_bounds is not None
     bounds = one.pass_ratio_bounds

@@ -25,6 +25,6 @@ def test_rows_are_sorted_and_the_last_verdict_of_a_sample_counts(tmp_path: Path)
             other.sample(name, row) for row in range(len(other))
         )
         for row in range(len(one)):
-            assert ordered.verdict(name, row) == found.verdict(name, row)
+            assert one.verdict(row) == other.verdict(row)
     assert ordered.verdicts["d1"].sample("d1", 3) == SampleId("d1", "p001", 0)
     assert STATUSES[ordered.verdicts["d1"].status[3]] == "empty_output"
