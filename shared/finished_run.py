@@ -2,7 +2,8 @@
 
 What reads raises :class:`OutputError` if the folder has no finished run, ``run.json`` has an
 unknown version, a file cannot be read, or a line other than a torn last one is invalid; iterators
-raise it while iterating.
+raise it while iterating. Iterators that take a ``report`` call it with each such error instead, and
+skip the line.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,12 +15,17 @@ from pydantic import BaseModel, ValidationError
 from shared import artifacts
 from shared.analysis.statistics import Metrics
 from shared.artifacts import OutputFolder
-from shared.errors import DataError, OutputError
+from shared.errors import DataError, OutputError, PlumblineError
 from shared.json_lines import TornLineError, parse_record, read_lines
 from shared.run_record import RunRecord, read_record
 from shared.schemas import CaseRecord, Generation, SampleId, Verdict, describe
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
+Report = Callable[[PlumblineError], None]
+
+
+class LeftOutError(DataError):
+    """A line that can be read, but does not belong to the others."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +49,21 @@ class FinishedRun:
     def name(self) -> str:
         return self.record.name or self.record.run
 
-    def generations(self) -> Iterator[Generation]:
+    def generations(self, report: Report | None = None) -> Iterator[Generation]:
         """Yield the completions in the order of the plan."""
-        return read_artifact(self.folder, artifacts.GENERATIONS, Generation, self._skip)
+        return read_artifact(self.folder, artifacts.GENERATIONS, Generation, report or self.strict)
 
-    def verdicts(self) -> Iterator[Verdict]:
+    def verdicts(self, report: Report | None = None) -> Iterator[Verdict]:
         """Yield the verdicts in the order of the plan; ``skipped`` names a file that lost lines."""
         read = 0
-        for verdict in read_artifact(self.folder, artifacts.VERDICTS, Verdict, self._skip):
+        for verdict in read_artifact(
+            self.folder, artifacts.VERDICTS, Verdict, report or self.strict
+        ):
             read += 1
             yield verdict
-        if read < self.record.samples_judged:
+        if read < self.record.samples_judged and report is None:
             self._skip(
-                f"{self._path(artifacts.VERDICTS)}: {read} of the {self.record.samples_judged} "
+                f"{self.path(artifacts.VERDICTS)}: {read} of the {self.record.samples_judged} "
                 f"verdicts that {artifacts.RUN} counts; put the file back, or repeat the run's "
                 "command, which writes it again"
             )
@@ -63,18 +71,30 @@ class FinishedRun:
     def cases(self) -> Iterator[CaseRecord]:
         """Yield the recorded cases in the order of the plan, none if the run recorded none."""
         if self.folder.exists(artifacts.CASES):
-            yield from read_artifact(self.folder, artifacts.CASES, CaseRecord, self._skip)
+            yield from read_artifact(self.folder, artifacts.CASES, CaseRecord, self.strict)
 
-    def judged_samples(self) -> Iterator[tuple[Verdict, Generation | None]]:
+    def judged_samples(
+        self, report: Report | None = None
+    ) -> Iterator[tuple[Verdict, Generation | None]]:
         """Yield each verdict with its completion; streams both files, which have the same order."""
         waiting: dict[SampleId, Generation] = {}
-        generations = self.generations()
-        for verdict in self.verdicts():
+        generations = self.generations(report)
+        for verdict in self.verdicts(report):
             while verdict.sample not in waiting and (generation := next(generations, None)):
                 waiting[generation.sample] = generation
             yield verdict, waiting.pop(verdict.sample, None)
+        if report and (left := len(waiting) + sum(1 for _ in generations)):
+            lost = f"no verdict on {left} of the completions; they are not shown"
+            report(LeftOutError(f"{self.path(artifacts.VERDICTS)}: {lost}"))
 
-    def _path(self, name: str) -> str:
+    def strict(self, error: PlumblineError) -> None:
+        """Skip a torn last line and lines that do not belong to the others; raise other errors."""
+        if isinstance(error, TornLineError):
+            self._skip(str(error))
+        elif not isinstance(error, LeftOutError):
+            raise OutputError(str(error))
+
+    def path(self, name: str) -> str:
         return f"{self.folder.url.rstrip('/')}/{name}"
 
     def _skip(self, message: str) -> None:
@@ -115,23 +135,23 @@ def open_runs(url: str, *, unpublished: bool = False) -> tuple[list[FinishedRun]
 
 
 def read_artifact(
-    folder: OutputFolder,
-    name: str,
-    kind: type[RecordT],
-    skip: Callable[[str], None] | None = None,
+    folder: OutputFolder, name: str, kind: type[RecordT], report: Report
 ) -> Iterator[RecordT]:
-    """Yield the records of a file of lines.
-
-    A torn last line is skipped if ``skip`` takes the message about it.
-    """
+    """Yield the records of a file of lines."""
     path = f"{folder.url.rstrip('/')}/{name}"
     try:
         for number, line in read_lines(path):
-            yield record_of(kind, f"{path}:{number}", line)
+            try:
+                yield record_of(kind, f"{path}:{number}", line)
+            except (DataError, OutputError) as error:
+                report(error)
     except DataError as error:
-        if skip is None or not isinstance(error, TornLineError):
-            raise OutputError(str(error)) from None
-        skip(str(error))
+        report(error)
+
+
+def raise_error(error: PlumblineError) -> None:
+    """Report an error by ending the reading."""
+    raise OutputError(str(error))
 
 
 def record_of(kind: type[RecordT], place: str, line: bytes) -> RecordT:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.extraction import called_functions
-from shared.finished_run import read_artifact
+from shared.finished_run import Report, raise_error, read_artifact
 from shared.function_plan import prelude_of
 from shared.prompts import recorded_messages
 from shared.reference import problem_digest
@@ -91,11 +91,13 @@ def entry_point(problem: Problem) -> str | None:
     return tests.entry_point if isinstance(tests, HumanEvalTests) else None
 
 
-def read_outlines(folder: OutputFolder) -> Iterator[ProblemOutline]:
+def read_outlines(folder: OutputFolder, report: Report = raise_error) -> Iterator[ProblemOutline]:
     """Yield the lines of ``problems.jsonl``; none if the file is gone.
+
+    ``report`` is called with the error of an invalid line, which is skipped.
 
     Raises:
         OutputError: While iterating: the file or a line of it is invalid.
     """
     if folder.exists(artifacts.PROBLEMS):
-        yield from read_artifact(folder, artifacts.PROBLEMS, ProblemOutline)
+        yield from read_artifact(folder, artifacts.PROBLEMS, ProblemOutline, report)

@@ -7,11 +7,10 @@ from functools import partial
 from aiohttp import web
 from redis import Redis
 
-from services.aggregator.app import make_app
+from services.aggregator.app import make_app, repeat
 from services.aggregator.folders.watch import RunFolders
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
-from services.aggregator.repeat import repeat
 from services.aggregator.settings import AggregatorSettings, OutputRoots
 from shared.analysis.gate_policy import default_policy
 from shared.errors import OutputError

@@ -8,17 +8,16 @@ from urllib.parse import unquote
 import numpy as np
 from pydantic import ValidationError
 
-from services.aggregator.index.overview import IndexedRun, published_metrics
-from services.aggregator.index.problems import read_problems
+from services.aggregator.index.overview import IndexedRun, RunCache, published_metrics
 from services.aggregator.index.queries import FlipsQuery
-from services.aggregator.index.run_cache import RunCache
+from services.aggregator.index.rows import read_problems
+from shared.analysis.bootstrap import Ints
 from shared.analysis.compare import (
     Comparison,
     DatasetComparison,
     Pair,
     compare_runs,
 )
-from shared.analysis.contests import Ints
 from shared.analysis.gate import Finding, GateReport, Outcome, evaluate
 from shared.analysis.gate_policy import NamedPolicy
 from shared.analysis.runs import (
@@ -191,7 +190,9 @@ def flip_page(
 
     def shown(pair: Pair) -> Pair:
         sample = (query.dataset, pair.problem_id, pair.sample_index)
-        first, second = (_read_detail(connection, run.id, sample) for run in runs)
+        rows = [connection.execute(_DETAIL, (run.id, *sample)).fetchone() for run in runs]
+        # A run may have been deleted meanwhile.
+        first, second = (row and row[0] for row in rows)
         return replace(
             pair,
             first=replace(pair.first, detail=first),
@@ -203,14 +204,6 @@ def flip_page(
         flips=[shown(paired.pair(int(place))) for place in places[query.offset : end]],
         next=end if end < len(places) else None,
     )
-
-
-def _read_detail(
-    connection: sqlite3.Connection, run_id: int, sample: tuple[str, str, int]
-) -> str | None:
-    """The detail of a sample's verdict; None without a detail or without the run."""
-    row = connection.execute(_DETAIL, (run_id, *sample)).fetchone()
-    return None if row is None else row[0]
 
 
 def _select_pairs(paired: DatasetComparison, query: FlipsQuery) -> Ints:

@@ -71,12 +71,16 @@ class Ingester:
                 yield Ledger(self._redis, progress.run)
 
     def index_of(self, ledger: Ledger) -> Database | None:
-        """The index, if it has all entries of a run's stream."""
+        """The index, if it has all entries of a run's stream and counts all its completions."""
         indexed = self._writer.runs().get(ledger.run)
-        for progress in runs_progress(self._redis):
-            if progress.run == ledger.run and indexed is not None:
-                state = progress.incarnation, progress.last_event
-                return self.database if state == (indexed.incarnation, indexed.position) else None
+        stored = indexed and self._stored.get(indexed.id)
+        for now in runs_progress(self._redis):
+            if now.run == ledger.run and indexed and stored:
+                is_whole = indexed.position == now.last_event and (
+                    (stored.incarnation, stored.last_event, stored.completions)
+                    == (now.incarnation, now.last_event, now.completions)
+                )
+                return self.database if is_whole else None
         return None
 
     def _try_to_follow(self, progress: RunProgress, run: KnownRun | None) -> bool:

@@ -14,7 +14,7 @@ from rich.text import Text
 from services.cli.compare import JsonFile, write_json
 from services.cli.console import say, shown, stdout_console
 from services.cli.options import RunFolder
-from shared.analysis.acceptance import AcceptanceReport, report
+from shared.analysis.acceptance import SIGNS, AcceptanceReport, report, silent_failures
 from shared.analysis.evidence import (
     AcceptanceFinding,
     AnswerCounts,
@@ -23,7 +23,6 @@ from shared.analysis.evidence import (
     Mark,
     PreparedData,
 )
-from shared.analysis.silent_failures import SIGNS, silent_failures
 from shared.datasets import check_exists
 from shared.errors import DataError, FindingsError, OutputError, UndecidedError, data_error, reading
 from shared.finished_run import FinishedRun, open_run

@@ -23,7 +23,7 @@ from services.runner.run import Run, Source
 from services.runner.session import Session, claim_output, identify
 from services.runner.sources import GeneratorSource, RecordedSource
 from services.runner.tokens import TokenCounter, open_counter
-from shared.analysis.silent_failures import looks_random
+from shared.analysis.acceptance import looks_random
 from shared.artifacts import SUMMARY, OutputFolder
 from shared.certificates import certified_tests
 from shared.config import Config

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from services.cli.console import plain_table, printable, say, stdout_console
-from shared.analysis import measurement
+from shared.analysis import differences
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun, open_runs
 from shared.run_record import RunRecord
@@ -245,10 +245,10 @@ def _changes(latest_first: Sequence[FinishedRun]) -> dict[tuple[str, str], _Chan
     seeds may differ. Runs without artifacts, and those whose sandboxes cannot be trusted, are left
     out. Verdicts are read for the intervals of the latest runs, until ``_MOST_SAMPLES`` were read.
     """
-    pairs = measurement.changes(
+    pairs = differences.changes(
         (
             run,
-            measurement.dataset_hashes(run.record),
+            differences.dataset_hashes(run.record),
             {name: metrics.get("accepted_at_1") for name, metrics in run.summary.items()},
             True,
         )

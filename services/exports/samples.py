@@ -51,16 +51,13 @@ def load_samples(run: FinishedRun) -> RunSamples:
         OutputError: The run's files cannot be read, or a verdict is about an unknown problem.
     """
     problems = {(one.dataset, one.problem_id): one for one in read_outlines(run.folder)}
-    generations = {generation.sample: generation for generation in run.generations()}
     datasets: dict[str, list[Sample]] = {}
-    for verdict in run.verdicts():
+    for verdict, generation in run.judged_samples():
         sample = verdict.sample
         problem = problems.get((sample.dataset, sample.problem_id))
         if problem is None:
             cause = f"no problem {sample.dataset}/{sample.problem_id}; put the file back"
             raise OutputError(f"{run.folder.shown}/{artifacts.PROBLEMS}: {cause}")
-        generation = generations.get(sample) or Generation.missing(
-            sample, verdict.detail or "not generated"
-        )
+        generation = generation or Generation.missing(sample, verdict.detail or "not generated")
         datasets.setdefault(sample.dataset, []).append(Sample(generation, verdict, problem))
     return RunSamples(run, datasets, [*run.skipped])

@@ -20,6 +20,7 @@ _CELLS = 1_000_000  # per block of resamples: bounds the memory
 _DIGITS = 6
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

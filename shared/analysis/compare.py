@@ -6,10 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from shared.analysis.bootstrap import Floats
-from shared.analysis.contests import Ints, contest_clusters
+from shared.analysis.bootstrap import Floats, Ints
 from shared.analysis.differences import Mismatch, RunDifferences, run_differences
-from shared.analysis.paired import PairedDifference, paired_differences
+from shared.analysis.paired import PairedDifference, contest_clusters, paired_differences
 from shared.analysis.runs import (
     STATUSES,
     ComparedRun,
@@ -153,7 +152,7 @@ class DatasetComparison:
 
     @cached_property
     def clusters(self) -> Ints | None:
-        """The cluster of each of ``problem_ids``: see :mod:`shared.analysis.contests`."""
+        """The cluster of each of ``problem_ids``: see :mod:`shared.analysis.paired`."""
         return contest_clusters(self.problem_ids)
 
     def columns(self, value: Value) -> tuple[Floats, Floats]:

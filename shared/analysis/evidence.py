@@ -1,13 +1,9 @@
-"""Evidence of a finished run, and the findings of acceptance checks on it.
-
-The rules are in :mod:`shared.analysis.acceptance` and :mod:`shared.analysis.silent_failures`.
-"""
+"""Evidence of a finished run, and the findings of acceptance checks on it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 from shared.analysis.statistics import Metrics
 from shared.config import Config
@@ -161,36 +157,3 @@ class Evidence:
         own = [one.dataset for one in self.record.datasets]
         return [*(name for name in BASELINE_SETS if name in own),
                 *(name for name in own if name not in BASELINE_SETS)]  # fmt: skip
-
-
-class Result(NamedTuple):
-    """An outcome of a rule, as in :class:`AcceptanceFinding`."""
-
-    mark: Mark
-    found: str
-    next_step: str = ""
-    dataset: str = ""
-
-
-Rule = Callable[[Evidence], Iterator[Result]]
-"""A check: yields its results, for each data set or for the run."""
-
-
-def passed(found: str, dataset: str = "") -> Result:
-    return Result(Mark.PASS, found, dataset=dataset)
-
-
-def warning(found: str, next_step: str, dataset: str = "") -> Result:
-    return Result(Mark.WARNING, found, next_step, dataset)
-
-
-def failure(found: str, next_step: str, dataset: str = "") -> Result:
-    return Result(Mark.FAILURE, found, next_step, dataset)
-
-
-def check_all(rules: Mapping[Check, Rule], evidence: Evidence) -> list[AcceptanceFinding]:
-    return [
-        AcceptanceFinding(check, *result)
-        for check, rule in rules.items()
-        for result in rule(evidence)
-    ]

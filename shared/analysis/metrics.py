@@ -127,6 +127,7 @@ def summarize(
         many_answers: Ids of the problems that have several right outputs but no checker.
     """
     judged = judged_only(results)
+    accepted = [sample for sample in judged if sample.accepted]
     problems = clusters(judged)
     seconds = _work_seconds(judged, run_seconds)
     planned = by_problem(results)
@@ -152,11 +153,8 @@ def summarize(
         "p95_total_judge_time": percentile(means["avg_total_judge_time"].totals, 95),
         "throughput": _per_second(len(problems), seconds),
         "work_seconds": seconds,
-        **{f"cost_per_solved_{name}": _cost_per_solved(judged, q) for name, q in _COSTS.items()},
-        **{
-            f"total_spend_per_solved_{name}": _total_spend_per_solved(judged, q)
-            for name, q in _COSTS.items()
-        },
+        **{f"cost_per_solved_{name}": _per_solved(accepted, q) for name, q in _COSTS.items()},
+        **{f"total_spend_per_solved_{name}": _per_solved(judged, q) for name, q in _COSTS.items()},
         "coverage": ratio(len(judged), len(results)),
         "accepted_at_1_bounds": _accepted_bounds(results),
         "api_errors": len(results) - len(judged),
@@ -281,18 +279,12 @@ def _mean_total(problems: Iterable[Samples], quantity: Quantity) -> ClusteredMea
     return ClusteredMean(list(map(math.fsum, known)), [int(bool(values)) for values in known])
 
 
-def _cost_per_solved(judged: Samples, quantity: Quantity) -> float | None:
-    """Sum of the quantity over accepted samples / number accepted."""
-    accepted = [sample for sample in judged if sample.accepted]
-    return _total_spend_per_solved(accepted, quantity)
-
-
-def _total_spend_per_solved(judged: Samples, quantity: Quantity) -> float | None:
-    """Sum of the quantity over all judged samples / number accepted; None if a value is unknown."""
-    known = [value for sample in judged if (value := quantity(sample)) is not None]
-    if len(known) < len(judged):
+def _per_solved(samples: Samples, quantity: Quantity) -> float | None:
+    """Sum of the quantity over the samples / number accepted; None if a value is unknown."""
+    known = [value for sample in samples if (value := quantity(sample)) is not None]
+    if len(known) < len(samples):
         return None
-    return ratio(math.fsum(known), sum(sample.accepted for sample in judged))
+    return ratio(math.fsum(known), sum(sample.accepted for sample in samples))
 
 
 def run_throughput(results: Iterable[Samples], run_seconds: float) -> float | None:

@@ -4,14 +4,20 @@ Values are between 0 and 1, one per problem and run: accepted, a share of sample
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from shared.analysis.bootstrap import ClusteredMean, Floats, bootstrap_intervals, group_rows
-from shared.analysis.contests import Ints
+from shared.analysis.bootstrap import (
+    ClusteredMean,
+    Floats,
+    Ints,
+    bootstrap_intervals,
+    group_rows,
+)
 from shared.analysis.statistics import Z95, enclosing
 
 Z_POWER = NormalDist().inv_cdf(0.8)
@@ -33,7 +39,7 @@ class PairedDifference:
         p_value: Two-sided, under the hypothesis that both runs are equally good.
         detectable: The smallest difference that is detected with a power of 80 %.
         clusters: The number of clusters, if the interval is over clusters of problems
-            (:mod:`shared.analysis.contests`); None if every problem is a cluster of its own.
+            (:mod:`shared.analysis.paired`); None if every problem is a cluster of its own.
     """
 
     problems: int
@@ -252,3 +258,52 @@ def _at_least(columns: Floats, thresholds: Floats) -> list[int]:
         sums = totals - 2 * (bits.astype(np.float64) @ columns)
         counted += (np.abs(sums) >= thresholds).sum(axis=0)
     return [int(count) for count in counted]
+
+
+# Clusters of problems: the contest that a problem is from, as far as its id tells. Problems of one
+# contest have one set of authors and one theme, and a model may know all of its editorials or none,
+# so their values are not independent (Miller 2024, "Adding error bars to evals", section on
+# clustered questions).
+
+
+_CODEFORCES = re.compile(r"(\d{1,5})_[A-Z]\d?(?![0-9A-Za-z_])")
+_ATCODER_TITLE = re.compile(r"p\d{5} (.{1,200}?) - ")
+_ATCODER_NUMBER = re.compile(r"((?:abc|arc|agc)\d{3})_[a-z]\d?(?![0-9A-Za-z_])")
+
+
+def contest(problem_id: str) -> str | None:
+    """The contest of a problem; None if the id does not tell.
+
+    Known are
+
+    - Codeforces: ``1575_A. Another Sorting Problem`` (CodeContests), ``1873_A`` (LiveCodeBench):
+      the number before the letter;
+    - AtCoder: ``p02732 AtCoder Beginner Contest 159 - Banned K`` (CodeContests): the contest's
+      title; ``abc301_a`` (LiveCodeBench): what is before the letter.
+
+    Every other problem (Aizu, CodeChef, HackerEarth, LeetCode, HumanEval, MBPP) is a cluster of its
+    own: nothing that a run keeps tells its contest.
+    """
+    for place, pattern in (
+        ("codeforces", _CODEFORCES),
+        ("atcoder", _ATCODER_TITLE),
+        ("atcoder", _ATCODER_NUMBER),
+    ):
+        if found := pattern.match(problem_id):
+            return f"{place} {found[1]}"
+    return None
+
+
+def contest_clusters(problem_ids: Sequence[str]) -> Ints | None:
+    """Number the clusters of problems from 0, in the order of their first problems.
+
+    Returns:
+        The cluster of each problem; None if no two problems share one.
+    """
+    numbers: dict[tuple[str | None, str], int] = {}
+    keys = ((contest(problem_id), problem_id) for problem_id in problem_ids)
+    found = [
+        numbers.setdefault((None, problem_id) if held is None else (held, ""), len(numbers))
+        for held, problem_id in keys
+    ]
+    return np.array(found, dtype=np.int64) if len(numbers) < len(found) else None

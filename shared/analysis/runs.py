@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from shared.analysis.bootstrap import Floats
-from shared.analysis.contests import Ints
+from shared.analysis.bootstrap import Floats, Ints
 from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
 from shared.outlines import read_outlines

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shared.analysis.bootstrap import Floats
-from shared.analysis.contests import Ints
+from shared.analysis.bootstrap import Floats, Ints
 from shared.analysis.metrics import (
     SampleResult,
     accepted_at_1,

@@ -14,12 +14,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
 from services.aggregator.app import make_app
-from services.aggregator.folders import load
-from services.aggregator.folders.scan import find_runs
-from services.aggregator.folders.watch import RunFolders
+from services.aggregator.folders.watch import RunFolders, find_runs
 from services.aggregator.index.overview import all_runs
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
+from shared import finished_run
 from shared.case_records import SampleCases
 from shared.ledger import Ledger
 from shared.schemas import CaseResult, SampleId
@@ -127,13 +126,13 @@ async def test_an_unchanged_folder_is_not_read_again(
 ) -> None:
     write_run(tmp_path / "outputs" / "a", {"d1": "++-"})
     read: list[str] = []
-    read_lines = load.read_lines
+    read_lines = finished_run.read_lines
 
     def counted(path: str) -> Any:
         read.append(path)
         return read_lines(path)
 
-    monkeypatch.setattr(load, "read_lines", counted)
+    monkeypatch.setattr(finished_run, "read_lines", counted)
     async with viewed(tmp_path / "outputs", index=tmp_path / "index") as view:
         assert view.refresh()
         assert not view.refresh()

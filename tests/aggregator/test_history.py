@@ -12,9 +12,9 @@ from services.aggregator.app import make_app
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared.analysis.compare import compare_runs
+from shared.analysis.differences import _NEVER_PROTOCOL
 from shared.analysis.gate import evaluate
 from shared.analysis.gate_policy import NamedPolicy, Policy, default_policy, read_policy
-from shared.analysis.measurement import _NEVER_PROTOCOL
 from shared.analysis.runs import read_runs
 from shared.config import Config
 from shared.errors import ConfigError

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.aggregator.process import Aggregator
 from tests.aggregator.runs import begin, judge
 from tests.conftest import RedisServer
 from tests.shared.ledgers import problem, put_meta
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -29,18 +29,18 @@ def aggregator(redis: Redis, redis_server: RedisServer, tmp_path: Path) -> Itera
 
 
 def until_state(ledger: Ledger, state: RunState) -> None:
-    give_up = time.monotonic() + 30
-    while ledger.state() is not state:
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
+    until(f"the run is {state}", lambda: ledger.state() is state, 30, every=0.02)
+
+
+def until_listed(aggregator: Aggregator) -> None:
+    url = f"{aggregator.url}/api/runs"
+    until("the run is listed", lambda: b"run-1" in urllib.request.urlopen(url).read(), every=0.02)
 
 
 def test_it_stops_cleanly(aggregator: Aggregator, redis: Redis, tmp_path: Path) -> None:
     ledger = begin(redis, [problem("p1")], output=str(tmp_path / "out"))
     judge(ledger, SampleId("d1", "p1"))
-    give_up = time.monotonic() + 60
-    while b"run-1" not in urllib.request.urlopen(f"{aggregator.url}/api/runs", timeout=30).read():
-        assert time.monotonic() < give_up
+    until_listed(aggregator)
     aggregator.process.terminate()
     assert aggregator.process.wait(8) == 0
     assert "Traceback" not in aggregator.log.read_text()
@@ -52,12 +52,6 @@ def test_it_ends_for_a_damaged_index_and_builds_it_again(
 ) -> None:
     judge(begin(redis, [problem("p1")], output=str(tmp_path / "out")), SampleId("d1", "p1"))
     index = tmp_path / "index"
-
-    def until_listed(aggregator: Aggregator) -> None:
-        give_up = time.monotonic() + 60
-        while b"run-1" not in urllib.request.urlopen(f"{aggregator.url}/api/runs").read():
-            assert time.monotonic() < give_up
-            time.sleep(0.02)
 
     for name in ("first", "second"):
         (tmp_path / name).mkdir()

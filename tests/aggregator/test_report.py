@@ -11,8 +11,7 @@ from redis import Redis
 
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
-from services.aggregator.report.contents import Bounds, compact
-from services.aggregator.report.page import bundle, write_report
+from services.aggregator.report.page import Bounds, bundle, compact, write_report
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError

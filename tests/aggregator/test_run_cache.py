@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from services.aggregator.index.database import open_database
-from services.aggregator.index.overview import find_run
-from services.aggregator.index.run_cache import RunCache
+from services.aggregator.index.overview import RunCache, find_run
 from services.aggregator.index.writer import IndexWriter
 from shared.ledger import RunProgress
 from shared.run_record import RunState

@@ -1,7 +1,7 @@
 """Fixtures of runs to compare: a baseline, a better one, another protocol, one in progress."""
 
-import time
 from collections.abc import Sequence
+from functools import partial
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -59,13 +59,15 @@ def write(
     return ledger
 
 
-def wait(ledgers: dict[str, Ledger], seconds: float = 60) -> None:
-    """Until the aggregator has published the judged ones."""
-    give_up = time.monotonic() + seconds
-    for name, ledger in ledgers.items():
-        while name != "moving" and not ((state := ledger.state()) and state.published):
-            assert time.monotonic() < give_up
-            time.sleep(0.05)
+def wait(*ledgers: Ledger) -> None:
+    """Wait for the aggregator to publish judged runs."""
+    for ledger in ledgers:
+        until(f"{ledger.run} is published", partial(_is_published, ledger), every=0.05)
+
+
+def _is_published(ledger: Ledger) -> bool:
+    state = ledger.state()
+    return state is not None and state.published
 
 
 def until_known(address: str, run: str) -> None:

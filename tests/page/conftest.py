@@ -83,14 +83,15 @@ def new_page(
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visit]:
-    """Make a page, by default 1280 pixels wide and light, and watch what it does."""
-    pages = []
+    """Make a page, by default 1280 pixels wide and light, that may do nothing unexpected."""
+    visits: list[tuple[Page, Watch]] = []
 
     def new(*arguments: Any, **options: Any) -> tuple[Page, Watch]:
-        page, watch = new_page(browser, *arguments, **options)
-        pages.append(page)
-        return page, watch
+        visits.append(new_page(browser, *arguments, **options))
+        return visits[-1]
 
     yield new
-    for page in pages:
+    for page, _ in visits:
         page.context.close()
+    errors = [error for _, watch in visits for error in watch.errors]
+    assert [error for error in errors if not error.startswith("download: blob:")] == []

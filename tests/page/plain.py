@@ -126,4 +126,4 @@ def publish_one_of_two(books: Redis, folder: Path) -> None:
     judge_some(done, 0, 2 * PER_DATASET)
     done.set_state(RunState.JUDGED)
     judge_some(begin(books, "moving", str(folder / "moving")), 0, 24)
-    wait({"done": done})
+    wait(done)

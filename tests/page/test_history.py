@@ -1,6 +1,5 @@
 """History and performance in a browser: both widths and themes, keyboard, hostile names."""
 
-import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ from redis import Redis
 from shared.run_record import RunState
 from tests.conftest import RedisServer
 from tests.page import trained
+from tests.page.compared import wait
 from tests.page.conftest import Visit
 from tests.page.quiet import assert_quiet
 from tests.page.readable import assert_readable
@@ -39,11 +39,7 @@ def report(
     output = str(folder / "moving")
     moving = trained.begin(books, "moving", output, name="moving", model="z", begun=now)
     trained.answer(moving, now, 9, first=6)
-    give_up = time.monotonic() + 60
-    for ledger in published:
-        while not ((state := ledger.state()) and state.published):
-            assert time.monotonic() < give_up
-            time.sleep(0.05)
+    wait(*published)
     return (folder / "ckpt-1" / "report.html").as_uri()
 
 
@@ -90,7 +86,7 @@ def test_the_history_is_readable_and_hostile_names_are_inert(address: str, visit
 def test_a_trend_has_a_point_for_each_run_and_the_table_the_same_figures(
     address: str, visit: Visit
 ) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     opened(page, f"{address}/#/history")
     card = page.locator("article.trend", has_text="humaneval")
     chart = card.locator("svg").first
@@ -109,7 +105,6 @@ def test_a_trend_has_a_point_for_each_run_and_the_table_the_same_figures(
     assert _addresses(rows.nth(1)) == ["#/run/ckpt-1", "#/compare?runs=ckpt-0%2Cckpt-1"]
     assert _addresses(rows.nth(0)) == ["#/run/ckpt-0"]
     expect(rows.nth(5)).to_contain_text("6 of 12")
-    assert watch.errors == []
 
 
 def _addresses(place: Locator) -> list[str | None]:
@@ -119,7 +114,7 @@ def _addresses(place: Locator) -> list[str | None]:
 def test_a_point_that_is_clicked_leads_to_its_run_and_its_comparison(
     address: str, visit: Visit
 ) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     opened(page, f"{address}/#/history")
     card = page.locator("article.trend", has_text="mbpp_reg")
     card.locator("g.marker rect").nth(3).click()
@@ -128,11 +123,10 @@ def test_a_point_that_is_clicked_leads_to_its_run_and_its_comparison(
     assert _addresses(picked) == ["#/run/ckpt-3", "#/compare?runs=ckpt-0%2Cckpt-3"]
     picked.locator("a").first.click()
     expect(page.locator("h1")).to_have_text("step 3")
-    assert watch.errors == []
 
 
 def test_the_baseline_is_in_the_address_and_the_gate_follows_it(address: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     opened(page, f"{address}/#/history")
     verdicts = page.get_by_role("region", name="The gate's verdicts").locator("tbody tr")
     expect(verdicts.nth(0)).to_contain_text("baseline")
@@ -146,11 +140,10 @@ def test_the_baseline_is_in_the_address_and_the_gate_follows_it(address: str, vi
     expect(page.locator("select[name=baseline]")).to_have_value("ckpt-1")
     expect(verdicts.nth(1)).to_contain_text("baseline")
     expect(verdicts.nth(5)).to_contain_text("numbers may change")
-    assert watch.errors == []
 
 
 def test_other_protocols_are_apart_and_have_their_own_history(address: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     opened(page, f"{address}/#/history")
     expect(page.locator("h2", has_text="Runs of other protocols")).to_be_visible()
     page.get_by_text("1 run: sandbox.timeout").click()
@@ -161,16 +154,14 @@ def test_other_protocols_are_apart_and_have_their_own_history(address: str, visi
     expect(page.locator("main")).to_contain_text("There is one run of this protocol")
     expect(page.locator("main")).to_contain_text("There is no other run to check")
     expect(page.locator(".trend").first.locator("g.marker").first).to_be_visible()
-    assert watch.errors == []
 
 
 def test_a_baseline_that_is_not_there_is_named(address: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     opened(page, f"{address}/#/history?baseline=%3Cimg%3E")
     expect(page.locator("main")).to_contain_text("The baseline <img> is not among these runs")
     page.goto(f"{address}/#/history?protocol=none")
     expect(page.locator("h1")).to_have_text("This cannot be shown")
-    assert watch.errors == []
 
 
 @pytest.mark.parametrize(
@@ -204,12 +195,10 @@ def test_performance_is_drawn_when_it_is_opened(
     table.locator("summary").click()
     expect(table.locator("tbody tr")).to_have_count(81)
     readable(page)
-    assert watch.errors == []
     assert page.locator("nav.views").count() == (place == "live")
 
 
 def test_a_report_has_no_history(report: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     page.goto(f"{report}#/history")
     expect(page.locator("main")).to_contain_text("has no history")
-    assert watch.errors == []

@@ -3,7 +3,6 @@
 Checked for the aggregator's page, and for the report that a published run leaves as a file.
 """
 
-import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,10 @@ from playwright.sync_api import Browser, Page, Route, expect
 from redis import Redis
 
 from shared.extraction import extract
-from shared.ledger import Ledger
 from shared.run_record import RunState
 from tests.page import hostile
 from tests.page.choices import choose
+from tests.page.compared import wait
 from tests.page.conftest import Visit, new_page
 from tests.page.hostile import LARGE, RUN, TEXTS
 from tests.page.quiet import MOST, assert_quiet, path, shown
@@ -44,15 +43,8 @@ def run(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) ->
     ledger = hostile.begin(books, RUN, str(folder))
     hostile.judge_all(ledger)
     ledger.set_state(RunState.JUDGED)
-    _until_published(ledger)
+    wait(ledger)
     return folder
-
-
-def _until_published(ledger: Ledger) -> None:
-    give_up = time.monotonic() + 60
-    while not ((state := ledger.state()) and state.published):
-        assert time.monotonic() < give_up, ledger.meta_document().get("publish_error")
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -280,8 +272,8 @@ def _without_policy(route: Route) -> None:
     route.fulfill(response=answer, headers=headers)
 
 
-def test_markup_of_data_would_be_noticed(address: str, run: Path, visit: Visit) -> None:
-    page, watch = visit()
+def test_markup_of_data_would_be_noticed(address: str, run: Path, browser: Browser) -> None:
+    page, watch = new_page(browser)  # where errors are expected
     page.route("**/static/dom.js", _as_markup)
     open_at(page, f"{address}/{sample_path('image')}")
     expect(page.locator(".made").first).to_be_attached()
@@ -292,12 +284,14 @@ def test_markup_of_data_would_be_noticed(address: str, run: Path, visit: Visit) 
     assert page.evaluate("typeof canary") == "undefined"  # the policy still stands in the way
     assert any("script-src" in line for line in watch.errors)
     assert any("img-src" in line for line in watch.errors)
+    page.context.close()
 
 
-def test_without_the_policy_it_would_run(address: str, run: Path, visit: Visit) -> None:
-    page, watch = visit()
+def test_without_the_policy_it_would_run(address: str, run: Path, browser: Browser) -> None:
+    page, watch = new_page(browser)  # where errors are expected
     page.route("**/static/dom.js", _as_markup)
     page.route(f"{address}/", _without_policy)
     open_at(page, f"{address}/{sample_path('image')}")
     page.wait_for_function("typeof canary !== 'undefined'")
     assert any("evil.invalid" in url for url in watch.requests)
+    page.context.close()

@@ -80,18 +80,17 @@ def show(page: Page, url: str) -> None:
 
 @EVERY_LOOK
 def test_every_view_is_readable(urls: dict[str, str], visit: Visit, looks: list[Looks]) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     for url in urls.values():
         show(page, url)
         assert_readable_in(page, looks, 3)
-    assert watch.errors == []
 
 
 @pytest.mark.parametrize("view", ["run", "report"])
 def test_lower_bounds_and_problems_with_many_right_answers_are_marked(
     view: str, urls: dict[str, str], visit: Visit
 ) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     home = urls[view].partition("#")[0]
     show(page, f"{home}#/run/done/metrics")
     card = page.get_by_role("region", name="codecontests_valid")
@@ -112,11 +111,10 @@ def test_lower_bounds_and_problems_with_many_right_answers_are_marked(
     expect(page.locator("dl.facts")).to_contain_text("cases not run")
     expect(page.locator("main")).to_contain_text("Several outputs are right for this problem")
     expect(page.locator("dl.facts")).to_contain_text("many_answers")
-    assert watch.errors == []
 
 
 def test_the_cases_of_a_sample(address: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     show(page, f"{address}/{SAMPLE}")
     table = page.get_by_role("group", name="Cases")
     places = table.locator("tbody th")
@@ -132,7 +130,6 @@ def test_the_cases_of_a_sample(address: str, visit: Visit) -> None:
     page.get_by_role("button", name="More cases").click()
     expect(places).to_have_count(60)
     expect(page.get_by_role("button", name="More cases")).to_be_hidden()
-    assert watch.errors == []
 
 
 def stored(download: Download) -> str:
@@ -141,7 +138,7 @@ def stored(download: Download) -> str:
 
 @pytest.mark.parametrize("view", ["sample", "report_sample"])
 def test_texts_are_copied_and_downloaded(view: str, urls: dict[str, str], visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     show(page, urls[view])
     for what, begin in (
@@ -160,11 +157,10 @@ def test_texts_are_copied_and_downloaded(view: str, urls: dict[str, str], visit:
         expect(copy.locator("xpath=..").get_by_role("status")).to_have_text("Copied.")
         expect(copy).to_be_focused()
         assert page.evaluate("navigator.clipboard.readText()") == text
-    assert [error for error in watch.errors if not error.startswith("download: blob:")] == []
 
 
 def test_the_prompt_is_shown_as_it_was_sent(address: str, report: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     heading = page.locator("h2", has_text="Prompt")
     for base in (f"{address}/", report):
         show(page, f"{base}#/run/done/humaneval/humaneval_001/0")
@@ -175,7 +171,6 @@ def test_the_prompt_is_shown_as_it_was_sent(address: str, report: str, visit: Vi
         show(page, f"{base}{SAMPLE}")
         expect(page.get_by_label("Prompt", exact=True)).to_contain_text("Mirror signs")
         expect(heading).to_contain_text("which the run did not record")
-    assert watch.errors == []
 
 
 def test_every_control_is_reached_by_keyboard_shows_it_and_has_a_name(
@@ -237,7 +232,7 @@ def test_a_sample_opens_at_its_top_and_back_returns_to_the_place(
 def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
     address: str, visit: Visit
 ) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     show(page, f"{address}/{VIEWS['run']}?dataset=humaneval&order=desc")
     heading = page.locator("h1")
     page.locator("tr.row a").nth(48).click()
@@ -267,7 +262,6 @@ def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
     page.locator("tr.row a").first.click()
     expect(heading).to_have_text("humaneval_059")
     assert page.get_by_role("link", name="Previous sample").count() == 0
-    assert watch.errors == []
 
 
 def test_what_could_not_be_judged_is_marked_with_what_it_could_change(
@@ -291,7 +285,7 @@ def test_what_could_not_be_judged_is_marked_with_what_it_could_change(
 
 
 def test_the_table_of_runs_sorts_by_every_column(address: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     show(page, f"{address}/")
     rows = page.locator(".runs tbody tr")
     names = rows.locator("th a").all_inner_texts()
@@ -314,11 +308,10 @@ def test_the_table_of_runs_sorts_by_every_column(address: str, visit: Visit) -> 
         with page.expect_response("**/api/runs"):
             pass
     assert by_run.evaluate("one => one.kept")
-    assert watch.errors == []
 
 
 def test_runs_are_found_by_text_and_chosen_by_keyboard(address: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     show(page, f"{address}/")
     cards = page.locator(".runs tbody tr")
     many = cards.count()
@@ -341,7 +334,6 @@ def test_runs_are_found_by_text_and_chosen_by_keyboard(address: str, visit: Visi
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.locator(".run h1")).to_be_visible()
-    assert watch.errors == []
 
 
 def test_a_view_that_comes_too_late_is_not_shown(address: str, visit: Visit) -> None:
@@ -361,17 +353,16 @@ def test_a_view_that_comes_too_late_is_not_shown(address: str, visit: Visit) -> 
 
 
 def test_a_request_that_the_network_ends_is_repeated(address: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     page.route("**/api/runs/done", lambda route: route.abort("internetdisconnected"), times=1)
     show(page, f"{address}/{VIEWS['run']}")
     expect(page.locator("h1")).to_have_text("done")
-    assert watch.errors == []
 
 
 def test_a_run_in_progress_moves_without_being_loaded_again(
     address: str, books: Redis, visit: Visit
 ) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     show(page, f"{address}/#/run/moving")
     page.evaluate("window.same = true")
     expect(page.locator("main")).to_contain_text("of 120 judged")
@@ -384,13 +375,12 @@ def test_a_run_in_progress_moves_without_being_loaded_again(
     ledger.set_state(RunState.JUDGED)
     expect(page.locator("main")).to_contain_text("incomplete, begun")
     assert page.evaluate("window.same")
-    assert watch.errors == []
 
 
 def test_the_answers_to_a_problem_are_stepped_through(
     address: str, books: Redis, visit: Visit
 ) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     ledger = runs.begin(books, [problem("d1", "p/1")], "several")
     for index, status in enumerate((FinalStatus.SUCCESS, FinalStatus.TIMEOUT, FinalStatus.SUCCESS)):
         runs.judge(ledger, SampleId("d1", "p/1", index), status)
@@ -405,11 +395,10 @@ def test_the_answers_to_a_problem_are_stepped_through(
     expect(page.locator("h1")).to_have_text("p/1 #1")
     expect(answers.nth(1)).to_have_attribute("aria-current", "page")
     ledger.delete()
-    assert watch.errors == []
 
 
 def test_a_run_shows_its_health(address: str, books: Redis, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     ledger = plain.begin(books, "ailing", "")
     plain.judge_some(ledger, 0, 9)
     ledger.lock("runner", 600)
@@ -428,7 +417,6 @@ def test_a_run_shows_its_health(address: str, books: Redis, visit: Visit) -> Non
     expect(page.locator("main")).to_contain_text("no command since ")
     expect(page.locator("main")).not_to_contain_text(" left")
     ledger.delete()
-    assert watch.errors == []
 
 
 @pytest.fixture
@@ -446,7 +434,7 @@ def own(redis_server: RedisServer, tmp_path: Path, books: Redis) -> Iterator[Agg
 def test_an_aggregator_that_went_away_is_told_and_found_again(
     own: Aggregator, redis_server: RedisServer, tmp_path: Path, visit: Visit
 ) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     show(page, f"{own.url}/#/run/broken")
     notice = page.locator("#notice")
     expect(notice).to_be_empty()
@@ -466,7 +454,6 @@ def test_an_aggregator_that_went_away_is_told_and_found_again(
     finally:
         again.process.kill()
         again.process.wait()
-    assert watch.errors == []
 
 
 def test_the_chart_is_a_table_of_its_numbers(address: str, visit: Visit) -> None:
@@ -487,7 +474,7 @@ def test_the_chart_is_a_table_of_its_numbers(address: str, visit: Visit) -> None
 
 
 def test_what_is_counted_leads_to_what_was_counted(address: str, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     show(page, f"{address}/{VIEWS['run']}")
     page.locator(".samples .keys a", has_text="timeout").click()
     expect(page.locator("tr.row").first).to_contain_text("timeout")
@@ -514,11 +501,10 @@ def test_what_is_counted_leads_to_what_was_counted(address: str, visit: Visit) -
         "dataset=humaneval&tag=dp",
         "dataset=humaneval&prompt_length=500..999",
     }
-    assert watch.errors == []
 
 
 def test_an_update_disturbs_no_reader(address: str, books: Redis, visit: Visit) -> None:
-    page, watch = visit()
+    page, _watch = visit()
     ledger = plain.begin(books, "growing", "")
     plain.judge_some(ledger, 0, 30)
     until_known(address, "growing")
@@ -535,12 +521,11 @@ def test_an_update_disturbs_no_reader(address: str, books: Redis, visit: Visit) 
     expect(link).to_be_focused()
     assert (link.bounding_box() or {})["y"] == pytest.approx(place, abs=5)
     assert page.evaluate("document.querySelector('.intervals').same")
-    assert watch.errors == []
 
 
 @pytest.mark.nightly
 def test_print_shows_what_is_folded_in_dark_ink_on_white(address: str, visit: Visit) -> None:
-    page, watch = visit(1280, "dark")
+    page, _watch = visit(1280, "dark")
     show(page, f"{address}/{VIEWS['run']}")
     closed = "document.querySelectorAll('details:not([open])').length"
     page.evaluate(f"addEventListener('beforeprint', () => (globalThis.printed = {closed}))")
@@ -557,4 +542,3 @@ def test_print_shows_what_is_folded_in_dark_ink_on_white(address: str, visit: Vi
     assert page.locator("button:not(.sort):visible, form:visible, .skip:visible").count() == 0
     expect(page.locator("th button.sort").first).to_be_visible()
     expect(page.locator("svg.interval").nth(1)).to_be_visible()
-    assert watch.errors == []

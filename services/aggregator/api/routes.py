@@ -32,7 +32,14 @@ from services.aggregator.index.history import (
     scores,
     trend_run,
 )
-from services.aggregator.index.overview import IndexedRun, all_figures, all_runs, find_run, results
+from services.aggregator.index.overview import (
+    IndexedRun,
+    RunCache,
+    all_figures,
+    all_runs,
+    find_run,
+    results,
+)
 from services.aggregator.index.performance import Performance, performance
 from services.aggregator.index.queries import (
     CompareQuery,
@@ -46,7 +53,6 @@ from services.aggregator.index.queries import (
     SampleQuery,
 )
 from services.aggregator.index.rows import read_sample
-from services.aggregator.index.run_cache import RunCache
 from services.aggregator.index.samples import (
     Facets,
     FailureGroups,

@@ -3,7 +3,7 @@
 import sqlite3
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Self, cast
 
@@ -15,8 +15,7 @@ from services.aggregator.index.overview import (
     notes,
     unjudged_reasons,
 )
-from services.aggregator.index.problems import read_outline
-from services.aggregator.index.rows import read_sample
+from services.aggregator.index.rows import read_outline, read_sample
 from services.aggregator.marks import SampleMarks
 from services.aggregator.qa_logs import shorten_case
 from shared.analysis.catalogue import MetricInfo, metrics_of
@@ -211,10 +210,12 @@ class SampleDetail:
         problem = (sample.dataset, sample.problem_id)
         outline = read_outline(connection, run.id, problem)
         generation, verdict = record.generation, record.verdict
-        code, case = extracted(generation, verdict), verdict.first_failed_case
-        case = case and shorten_case(case, most)
+        case = verdict.first_failed_case and shorten_case(verdict.first_failed_case, most)
         text = shorten(generation.completion) if generation else ""
-        code = code and replace(code, text=shorten(code.text))
+        code = None
+        if generation and verdict.code:
+            source = verdict.code.read(generation.completion)
+            code = ExtractedCode(shorten(source), verdict.code.reason)
         messages = outline.messages if outline else None
         language = run.language(sample.dataset) if highlighted else None
         return cls(
@@ -236,10 +237,3 @@ class SampleDetail:
             marks=SampleMarks.of(text, code.text if code else "", case, language),
             answers=answers_of(connection, run.id, problem) if answers else [],
         )
-
-
-def extracted(generation: Generation | None, verdict: Verdict) -> ExtractedCode | None:
-    """Return the judged code as recorded in the verdict; None if it is not recorded."""
-    if generation is None or (code := verdict.code) is None:
-        return None
-    return ExtractedCode(code.read(generation.completion), code.reason)

@@ -4,34 +4,24 @@ Lines that cannot be read are reported and skipped, so that the others can be sh
 one batch of samples.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from services.aggregator.index.writer import IndexWriter, JudgedSample, KnownRun
 from shared import artifacts
-from shared.errors import DataError, OutputError, PlumblineError
-from shared.finished_run import FinishedRun, record_of
-from shared.json_lines import read_lines
+from shared.errors import OutputError
+from shared.finished_run import FinishedRun, LeftOutError, Report
 from shared.ledger import RunProgress
-from shared.outlines import ProblemOutline
-from shared.run_record import JsonObject, PublishedResults, RunRecord
-from shared.schemas import Generation, SampleId, Verdict, describe
-
-RecordT = TypeVar("RecordT", bound=BaseModel)
-Report = Callable[[PlumblineError], None]
-"""Is told what cannot be read; what it raises ends the loading."""
+from shared.outlines import read_outlines
+from shared.run_record import JsonObject, PublishedResults
+from shared.schemas import describe
 
 # Samples in one transaction: each writes most pages of the run's indexes; more take memory.
 _BATCH = 2000
 # Fields of run.json that the page shows elsewhere, or that are written after the report.
 _OMITTED = {"run", "qa_logs", "wandb"}
-
-
-class LeftOutError(DataError):
-    """A line that can be read, but does not belong to the others."""
 
 
 def run_facts(run: FinishedRun, report: Report) -> JsonObject:
@@ -51,9 +41,18 @@ def run_facts(run: FinishedRun, report: Report) -> JsonObject:
     return facts
 
 
-def progress(record: RunRecord, name: str) -> RunProgress:
-    """State of a run, none of whose samples have been read yet."""
-    return RunProgress(name, "", record.state, "0", 0, 0)
+def add_run(
+    run: FinishedRun, writer: IndexWriter, name: str, report: Report, folder: str | None = None
+) -> KnownRun:
+    """Put a run into the index under a name, still without samples.
+
+    ``folder`` is its URL if the run is to be read again when the folder changes.
+    """
+    facts = run_facts(run, report)
+    progress = RunProgress(name, "", run.record.state, "0", 0, 0)
+    known = writer.add_run(progress, run.record.datasets, folder)
+    writer.set_facts(known, progress, facts)
+    return known
 
 
 def load_samples(
@@ -70,45 +69,13 @@ def load_samples(
     Raises:
         DroppedRunError: The run was deleted from the index meanwhile.
     """
-    if run.folder.exists(artifacts.PROBLEMS):
-        outlines = _records(run, artifacts.PROBLEMS, ProblemOutline, report)
-        while some := list(islice(outlines, _BATCH)):
-            writer.load_outlines(known, some)
-    samples = _judged_samples(run, report)
+    outlines = read_outlines(run.folder, report)
+    while some := list(islice(outlines, _BATCH)):
+        writer.load_outlines(known, some)
+    samples = run.judged_samples(report)
     while batch := list(islice(samples, _BATCH)):
         for sample in writer.load(known, batch):
             reason = "there is another verdict on it, or a number is too large; the line is skipped"
-            path = _path(run, artifacts.VERDICTS)
+            path = run.path(artifacts.VERDICTS)
             report(LeftOutError(f"{path}: sample {sample.key}: {reason}"))
         each(batch)
-
-
-def _judged_samples(run: FinishedRun, report: Report) -> Iterator[JudgedSample]:
-    """Yield each verdict with its completion; streams both files, which have the same order."""
-    waiting: dict[SampleId, Generation] = {}
-    generations = _records(run, artifacts.GENERATIONS, Generation, report)
-    for verdict in _records(run, artifacts.VERDICTS, Verdict, report):
-        while verdict.sample not in waiting and (made := next(generations, None)):
-            waiting[made.sample] = made
-        yield verdict, waiting.pop(verdict.sample, None)
-    left = len(waiting) + sum(1 for _ in generations)
-    if left:
-        path = _path(run, artifacts.VERDICTS)
-        report(LeftOutError(f"{path}: no verdict on {left} of the completions; they are not shown"))
-
-
-def _records(run: FinishedRun, name: str, kind: type[RecordT], report: Report) -> Iterator[RecordT]:
-    """Yield the lines that can be read."""
-    path = _path(run, name)
-    try:
-        for number, line in read_lines(path):
-            try:
-                yield record_of(kind, f"{path}:{number}", line)
-            except (DataError, OutputError) as error:
-                report(error)
-    except DataError as error:
-        report(error)
-
-
-def _path(run: FinishedRun, name: str) -> str:
-    return f"{run.folder.url.rstrip('/')}/{name}"

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.aggregator.index.overview import IndexedRun
-from services.aggregator.index.problems import ProblemKey, read_outline
 from services.aggregator.index.queries import GridQuery
+from services.aggregator.index.rows import ProblemKey, read_outline
 from shared.analysis.statistics import pass_at_k
 from shared.outlines import ProblemOutline
 from shared.statuses import FinalStatus

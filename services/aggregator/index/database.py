@@ -206,7 +206,7 @@ CREATE TABLE runs (
   results TEXT NOT NULL DEFAULT '{{}}'
 );
 
--- ``outline`` is the packed line of problems.jsonl; see ``problems.py``.
+-- ``outline`` is the packed line of problems.jsonl.
 CREATE TABLE problems (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   run_id INTEGER NOT NULL,

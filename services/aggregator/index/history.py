@@ -11,8 +11,13 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from services.aggregator.index.overview import IndexedRun, all_figures, published_metrics
-from shared.analysis.differences import Mismatch, run_differences
-from shared.analysis.measurement import changes, dataset_hashes, measurement_hash
+from shared.analysis.differences import (
+    Mismatch,
+    changes,
+    dataset_hashes,
+    measurement_hash,
+    run_differences,
+)
 from shared.analysis.statistics import Metrics
 from shared.run_record import RunRecord, RunState
 from shared.schemas import describe
@@ -26,6 +31,7 @@ _TREND = (
     *("throughput", "avg_total_gen_tokens", "avg_total_judge_time"),
     *("total_spend_per_solved_tokens", "total_spend_per_solved_judge_time"),
 )
+_TREND_SO_FAR = ("accepted_at_1", "accepted_at_1_ci95", "pass_ratio_mean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +104,7 @@ def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
 
 def _so_far(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metrics]:
     return {
-        name: {
-            "accepted_at_1": one.accepted_at_1,
-            "accepted_at_1_ci95": one.accepted_at_1_ci95,
-            "pass_ratio_mean": one.pass_ratio_mean,
-        }
+        name: {key: getattr(one, key) for key in _TREND_SO_FAR}
         for name, one in all_figures(connection, run).items()
         if one.judged
     }

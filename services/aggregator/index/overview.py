@@ -1,16 +1,19 @@
-"""Queries over whole runs: counts, throughput, and figures of each data set."""
+"""Queries over whole runs: counts, throughput, figures of each data set, and their cache."""
 
 import json
 import sqlite3
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
+from shared.analysis.bootstrap import Floats
 from shared.analysis.statistics import Metrics, share_over_problems
 from shared.run_record import DatasetRecord, JsonObject, RunMeta, RunRecord, RunState
 from shared.statuses import FinalStatus
@@ -18,13 +21,14 @@ from shared.statuses import FinalStatus
 PERCENTS = (50, 90, 95, 99)
 _RATIO_BINS = 10
 _CACHED_META = 300
+# Seconds for which the value of a changing run is kept.
+_MAX_AGE = 2.0
 _JUDGED = f"WHERE run_id = ? AND dataset = ? AND final_status <> '{FinalStatus.API_ERROR}'"
 _FIGURES = (
     "SELECT accepted, pass_ratio, cases_not_run, ifnull(output_tokens, 'nan'), "
     f"ifnull(gen_time, 'nan'), total_judge_time FROM samples {_JUDGED}"
 )
 _PROBLEMS = f"SELECT count(DISTINCT problem_id) FROM samples {_JUDGED}"
-Floats = npt.NDArray[np.float64]
 _COLUMNS = (
     "id, run, state, facts AS stored_facts, datasets AS stored_datasets, events, version, "
     "completions, folder, reading"
@@ -296,3 +300,49 @@ def dataset_figures(
         gen_time=Percentiles.of(gen_time),
         total_judge_time=Percentiles.of(judge_time),
     )
+
+
+# Cache
+
+
+T = TypeVar("T")
+Ints = tuple[int, ...]
+
+
+class RunCache(Generic[T]):
+    """Computes a value of runs again when one of them has changed; thread-safe.
+
+    The value of a run that is in progress is kept for two seconds, whatever changes. The values
+    that were used least recently are dropped.
+
+    Args:
+        compute: Computes the value from a snapshot of the index and the runs; one at a time.
+        most: Number of values.
+        clock: Seconds since any moment.
+    """
+
+    def __init__(
+        self,
+        compute: Callable[..., T],
+        *,
+        most: int = 50,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._compute, self._clock, self._most = compute, clock, most
+        # By the runs' ids: versions, time, value.
+        self._made: dict[Ints, tuple[Ints, float, T]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, connection: sqlite3.Connection, *runs: IndexedRun) -> T:
+        """The value of runs that were just read from the same snapshot."""
+        key, versions = tuple(run.id for run in runs), tuple(run.version for run in runs)
+        with self._lock:
+            versions_then, then, value = self._made.pop(key, ((), 0.0, None))
+            young = any(run.changing for run in runs) and self._clock() - then < _MAX_AGE
+            if value is None or not (versions_then == versions or young):
+                value = self._compute(connection, *runs)
+                versions_then, then = versions, self._clock()
+            self._made[key] = versions_then, then, value  # the last one
+            if len(self._made) > self._most:
+                del self._made[next(iter(self._made))]
+            return value

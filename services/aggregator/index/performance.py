@@ -10,9 +10,9 @@ from itertools import chain
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from services.aggregator.index.overview import IndexedRun
+from shared.analysis.bootstrap import Floats
 from shared.analysis.bottleneck import Part, RunLoad, bottleneck
 from shared.statuses import FinalStatus
 
@@ -30,8 +30,6 @@ _COLUMNS = (
     f"ifnull(judged_at, -1), total_judge_time, final_status = '{FinalStatus.TIMEOUT}'"
 )
 _NOTHING = bottleneck(RunLoad())
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,20 @@ The stream of a run of the ledger (:meth:`IndexWriter.apply`) and the folder of 
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from services.aggregator.index.database import Database
-from services.aggregator.index.problems import ProblemKey, put_outlines, read_facts
-from services.aggregator.index.rows import COLUMNS, Record, SampleRow
+from services.aggregator.index.rows import (
+    COLUMNS,
+    ProblemKey,
+    Record,
+    SampleRow,
+    put_outlines,
+    read_facts,
+)
 from services.aggregator.index.search import SampleTexts, put_texts
 from shared.ledger import RunProgress, VerdictEvent
 from shared.ledger.streams import entry_order
@@ -182,8 +189,7 @@ class IndexWriter:
         """
         left_out: list[SampleId] = []
         loaded: list[Generation | None] = []
-        with self._database.write() as connection:
-            _check_there(connection, run)
+        with self._write(run) as connection:
             for row, (verdict, generation) in _rows(connection, run.id, samples):
                 if not _storable(row) or _before(connection, run.id, verdict.sample):
                     left_out.append(verdict.sample)
@@ -203,8 +209,7 @@ class IndexWriter:
         Raises:
             DroppedRunError: The run was deleted.
         """
-        with self._database.write() as connection:
-            _check_there(connection, run)
+        with self._write(run) as connection:
             put_outlines(connection, run.id, outlines, searched=self._searched)
 
     def finish_reading(self, run: KnownRun, incarnation: str, notes: Sequence[str]) -> None:
@@ -213,13 +218,20 @@ class IndexWriter:
         Raises:
             DroppedRunError: The run was deleted.
         """
-        with self._database.write() as connection:
-            _check_there(connection, run)
+        with self._write(run) as connection:
             connection.execute(
                 "UPDATE runs SET incarnation = ?, reading = 0, notes = ?, version = version + 1 "
                 "WHERE id = ?",
                 (incarnation, json.dumps(notes), run.id),
             )
+
+    @contextmanager
+    def _write(self, run: KnownRun) -> Iterator[sqlite3.Connection]:
+        """A transaction on a run, which must not be deleted."""
+        with self._database.write() as connection:
+            if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchone() is None:
+                raise DroppedRunError(run.run)
+            yield connection
 
     def notes(self) -> dict[str, list[str]]:
         """What cannot be read of runs' folders, by folder."""
@@ -334,11 +346,6 @@ def _storable(row: SampleRow) -> bool:
         for value in row.columns()
         if isinstance(value, str | int)
     )
-
-
-def _check_there(connection: sqlite3.Connection, run: KnownRun) -> None:
-    if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchone() is None:
-        raise DroppedRunError(run.run)
 
 
 def public_json(document: JsonValue) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.analysis.acceptance import report
+from shared.analysis.acceptance import report, silent_failures
 from shared.analysis.evidence import (
     BASELINE_SETS,
     AnswerCounts,
@@ -17,7 +17,6 @@ from shared.analysis.evidence import (
     Mark,
     PreparedData,
 )
-from shared.analysis.silent_failures import silent_failures
 from shared.config import QUOTAS
 from shared.statuses import FinalStatus
 from tests.shared.baselines import figures, record, sandbox

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.analysis.bootstrap import RESAMPLES
-from shared.analysis.contests import contest
 from shared.analysis.paired import (
     adjusted_interval,
+    contest,
     discordant_interval,
     paired_differences,
 )
