@@ -28,20 +28,20 @@ class Outage:
         self._budget = budget
         self._since: float | None = None
         self._silent = False
-        self._succeeded = time.monotonic()
+        self._succeeded = time.time()
         self._sent: list[float] = []
 
     @contextmanager
     def request(self) -> Iterator[None]:
         """Count a request as in flight, and as a success unless the block raises."""
-        sent = time.monotonic()
+        sent = time.time()
         self._sent.append(sent)
         try:
             yield
         finally:
             self._sent.remove(sent)
         self.answered += 1
-        self._succeeded, self._since = time.monotonic(), None
+        self._succeeded, self._since = time.time(), None
         self._silent = self.final = False
 
     def failed(self, reason: str, *, silent: bool = False, final: bool = False) -> None:
@@ -53,7 +53,7 @@ class Outage:
             final: Whether it will refuse all further requests, for example for a used-up quota.
         """
         self.reason, self._silent, self.final = reason, silent, final
-        self._since = time.monotonic() if self._since is None else self._since
+        self._since = time.time() if self._since is None else self._since
 
     def spoke(self) -> None:
         """Record that a service which was silent answers again, if not yet to a request."""
@@ -63,7 +63,7 @@ class Outage:
     @property
     def silent_for(self) -> float:
         """Seconds without an answer to a request in flight; 0 if none is in flight."""
-        return time.monotonic() - max(self._sent[0], self._succeeded) if self._sent else 0.0
+        return time.time() - max(self._sent[0], self._succeeded) if self._sent else 0.0
 
     @property
     def since(self) -> float | None:
@@ -74,11 +74,11 @@ class Outage:
         """
         if self._since is None or self.final or self._silent or not self._sent:
             return self._since
-        now = time.monotonic()
+        now = time.time()
         return None if now - self._sent[0] > (now - self._since) / 2 else self._since
 
     @property
     def ends_at(self) -> float:
         """When an outage has lasted too long."""
         budget = min(_FINAL, self._budget) if self.final else self._budget
-        return budget + (time.monotonic() if self._since is None else self._since)
+        return budget + (time.time() if self._since is None else self._since)

@@ -259,7 +259,7 @@ class GeneratorClient:
         since, until = self._outage.since, self._outage.ends_at
         if since is None:
             return None
-        over, final = time.monotonic() >= until, self._outage.final
+        over, final = time.time() >= until, self._outage.final
         if over and self._outage.answered and not final and waiting <= len(self._failing):
             self._admission.fail(RejectedError(self._outage.reason))
             return None

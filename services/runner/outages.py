@@ -24,7 +24,7 @@ _LONGEST_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An outage of one service; times are of the monotonic clock, in seconds.
+    """An outage of one service; times are Unix times.
 
     Attributes:
         what: The service and what it does, such as ``the generator at HOST refuses connections``.
@@ -51,9 +51,9 @@ class Trouble:
         return f"{text} ({shorten_end(self.reason, _LONGEST_REASON)})" if self.reason else text
 
     def report(self) -> OutageReport:
-        """The outage for the page, with the Unix time of its beginning."""
+        """The outage for the page."""
         reason = shorten_end(self.reason, _LONGEST_REASON)
-        return OutageReport(what=self.what, since=_unix(self.since), reason=reason)
+        return OutageReport(what=self.what, since=self.since, reason=reason)
 
     def error(self) -> ServiceError:
         """The error that ends the run."""
@@ -81,7 +81,7 @@ async def watch_outages(
         await asyncio.sleep(tick)
         troubles = [await check() for check in checks]
         listener.waits([trouble.report() for trouble in troubles if trouble])
-        now = time.monotonic()
+        now = time.time()
         for check, trouble in zip(checks, troubles, strict=True):
             before, reported = reports.get(check, (None, -math.inf))
             if trouble is None:
@@ -123,7 +123,7 @@ class JudgesCheck:
         return trouble
 
     def _look(self) -> Trouble | None:
-        waiting, now = self._waiting(), time.monotonic()
+        waiting, now = self._waiting(), time.time()
         try:
             troubles = troubles_of_judges(self._redis)
         except RedisError as error:
@@ -140,10 +140,4 @@ class JudgesCheck:
 
 
 def _clock(moment: float) -> str:
-    """The time of day of a moment of the monotonic clock."""
-    return datetime.fromtimestamp(_unix(moment)).strftime("%H:%M:%S")
-
-
-def _unix(moment: float) -> float:
-    """The Unix time of a moment of the monotonic clock."""
-    return time.time() - time.monotonic() + moment
+    return datetime.fromtimestamp(moment).strftime("%H:%M:%S")

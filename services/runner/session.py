@@ -1,6 +1,5 @@
 """Run sessions: fingerprint and provenance, resume or refuse, lock of one runner at a time."""
 
-import hashlib
 import json
 import os
 import platform
@@ -8,7 +7,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from redis import Redis
 
@@ -18,11 +16,11 @@ from shared.canaries import REJUDGE
 from shared.config import Config
 from shared.errors import OutputError, ServiceError
 from shared.ledger import Ledger
-from shared.protocol import Protocol
 from shared.redaction import redact_address, remember_address
 from shared.run_record import (
     JsonObject,
     Provenance,
+    RunInput,
     RunMeta,
     RunnerReport,
     RunPlan,
@@ -30,7 +28,7 @@ from shared.run_record import (
     RunState,
     read_record,
 )
-from shared.schemas import Problem
+from shared.schemas import Problem, sha256
 from shared.versions import IMAGES, git_commit, versions_of
 
 ARTIFACTS = (*artifacts.FILES, artifacts.CASES, artifacts.REPORT)
@@ -43,46 +41,29 @@ _MAX_DIFFERENCES = 5
 _MAX_CHARACTERS = 200
 
 
-@dataclass(frozen=True)
-class RunIdentity:
+class RunIdentity(RunInput):
     """Identity of a measurement: protocol, data, and source of the completions.
 
     Two commands with the same fingerprint are the same measurement, so one resumes the other.
-    ``output`` is the folder of the artifacts. ``resumed`` is the id of the run that is already in
-    this folder, if its fingerprint is the same; a run keeps its id when it is renamed or its folder
-    is moved.
+    ``run`` is the id in the ledger. A run keeps its id when it is renamed or its folder is moved:
+    if the folder already has this run, which is ``resumed``, the id is that in ``run.json``.
     """
 
-    name: str
-    output: str
-    protocol: Protocol
     plan: RunPlan
-    source: str
-    resumed: str | None = None
-
-    @property
-    def fingerprint(self) -> str:
-        """Hex SHA-256 over the protocol, the problems and samples, and the completions' source."""
-        text = "\n".join([self.protocol.fingerprint, self.plan.fingerprint(), self.source])
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    @property
-    def run(self) -> str:
-        """Id of the run in the ledger; another password of the folder makes no other run."""
-        place = f"{self.fingerprint}\n{redact_address(self.output)}"
-        return self.resumed or f"{self.name}-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+    run: str
+    resumed: bool = False
 
     def differences(self, record: RunRecord) -> Iterator[str]:
         """Describe each recorded difference between the run in ``record`` and this one."""
-        if record.protocol:
+        if record.protocol and self.protocol:
             yield from map(str, record.protocol.diff(self.protocol))
         ours = {dataset.name: dataset.sha256 for dataset in self.plan.datasets}
         theirs = {dataset.dataset: dataset.sha256 for dataset in record.datasets}
         if theirs and theirs.keys() != ours.keys():
             yield f"data sets ({', '.join(theirs)} there, {', '.join(ours)} here)"
-        for name, sha256 in theirs.items():
-            if ours.get(name, sha256) != sha256:
-                hashes = f"{sha256[:8]} there, {ours[name][:8]} here"
+        for name, digest in theirs.items():
+            if ours.get(name, digest) != digest:
+                hashes = f"{digest[:8]} there, {ours[name][:8]} here"
                 yield f"content of the data set {name} (SHA-256 {hashes})"
         if record.source != self.source:
             yield "source of the completions (a generator, or which recorded ones)"
@@ -94,9 +75,22 @@ def identify(config: Config, plan: RunPlan, folder: OutputFolder, source: str) -
     ``source`` identifies completions that the config does not: a file's hash, ``recorded``, or
     empty.
     """
-    output = folder.path if folder.local else folder.url
+    output, protocol = folder.path if folder.local else folder.url, config.protocol()
     remember_address(output)
-    return RunIdentity(config.name, output, config.protocol(), plan, source)
+    fingerprint = sha256(f"{protocol.fingerprint}\n{plan.fingerprint()}\n{source}")
+    # Another password of the folder makes no other run.
+    place = sha256(f"{fingerprint}\n{redact_address(output)}")
+    return RunIdentity(
+        name=config.name,
+        output=output,
+        config=config,
+        seed=config.run.seed,
+        fingerprint=fingerprint,
+        protocol=protocol,
+        source=source,
+        plan=plan,
+        run=f"{config.name}-{place[:12]}",
+    )
 
 
 def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) -> RunIdentity:
@@ -123,7 +117,7 @@ def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) ->
     except OutputError as error:
         raise OutputError(f"{folder.url} holds another run ({error}); {_ADVICE}") from None
     if record.fingerprint == identity.fingerprint:
-        return replace(identity, resumed=record.run)
+        return identity.model_copy(update={"run": record.run, "resumed": True})
     changes = list(identity.differences(record)) or ["other samples of the same problems"]
     hidden = len(changes) - _MAX_DIFFERENCES
     more = f"; and {hidden} more" if hidden > 0 else ""
@@ -185,15 +179,10 @@ class Session:
         facts = provenance.without_secrets().model_copy(
             update={"versions": versions, "git_commit": git_commit()}
         )
+        inputs = {name: getattr(identity, name) for name in RunInput.model_fields}
         meta = RunMeta(
             **dict(facts),
-            name=identity.name,
-            output=identity.output,
-            config=config.for_services(),
-            seed=config.run.seed,
-            fingerprint=identity.fingerprint,
-            protocol=identity.protocol,
-            source=identity.source,
+            **{**inputs, "config": config.for_services()},
             state=RunState.RUNNING,
             started_at=time.time(),
             runner=RunnerReport(at=time.time()),

@@ -169,7 +169,7 @@ async def test_the_end_of_an_outage_is_reported() -> None:
     async def check() -> Trouble | None:
         return Trouble("no judge is there", 40, began, began + 60) if away else None
 
-    began = time.monotonic()
+    began = time.time()
     watching = asyncio.create_task(watch_outages(notes, [check], tick=0.01))
     await until(lambda: len(notes.texts) >= 2)
     assert notes.texts[0].startswith("no judge is there since ") and notes.waiting
