@@ -28,7 +28,7 @@ class Outage:
         self._budget = budget
         self._since: float | None = None
         self._silent = False
-        self._succeeded = time.time()
+        self._succeeded = self._looked = time.time()
         self._sent: list[float] = []
 
     @contextmanager
@@ -53,17 +53,20 @@ class Outage:
             final: Whether it will refuse all further requests, for example for a used-up quota.
         """
         self.reason, self._silent, self.final = reason, silent, final
+        self._looked = time.time() if silent else self._looked
         self._since = time.time() if self._since is None else self._since
 
     def spoke(self) -> None:
         """Record that a service which was silent answers again, if not yet to a request."""
+        self._looked = time.time()
         if self._silent:
             self._since, self._silent = None, False
 
     @property
     def silent_for(self) -> float:
-        """Seconds without an answer to a request in flight; 0 if none is in flight."""
-        return time.time() - max(self._sent[0], self._succeeded) if self._sent else 0.0
+        """Seconds without a sign of life while a request is in flight; 0 if none is in flight."""
+        last = max(self._succeeded, self._looked)
+        return time.time() - max(self._sent[0], last) if self._sent else 0.0
 
     @property
     def since(self) -> float | None:

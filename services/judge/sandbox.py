@@ -164,7 +164,6 @@ class SandboxClient:
         self._retry_budget = retry_budget
         self._timings = timings or RetryTimings()
         self._outage = Outage(retry_budget)
-        self._looked = time.monotonic()
         self._offers_cases: dict[str, tuple[bool | None, float]] = {}
         self._imports: dict[str, str | None] = {}
         self._session = aiohttp.ClientSession(
@@ -193,9 +192,7 @@ class SandboxClient:
 
     async def trouble(self) -> str | None:
         """What the sandboxes do, if none of them answers; None if one does."""
-        silent = min(self._outage.silent_for, time.monotonic() - self._looked)
-        if silent >= _SILENCE:
-            self._looked = time.monotonic()
+        if self._outage.silent_for >= _SILENCE:
             answers = await asyncio.gather(*map(self._offers, self.pool.urls))
             if any(offers is not None for offers in answers):
                 self._outage.spoke()

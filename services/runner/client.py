@@ -109,7 +109,6 @@ class GeneratorClient:
         self._failing: set[_PendingSample] = set()
         self._unusable: set[tuple[str, str]] = set()
         self._verb = ""
-        self._looked = time.monotonic()
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
@@ -254,7 +253,7 @@ class GeneratorClient:
         After the time limit, samples that all have failed already are given up, if the servers
         answered others; so the run can end without them.
         """
-        if self._outage.silent_for >= _SILENCE and time.monotonic() - self._looked >= _SILENCE:
+        if self._outage.silent_for >= _SILENCE:
             await self._look_for_life()
         since, until = self._outage.since, self._outage.ends_at
         if since is None:
@@ -277,7 +276,6 @@ class GeneratorClient:
 
     async def _look_for_life(self) -> None:
         """Request the models: an answer may take an hour, the report of an outage must not."""
-        self._looked = time.monotonic()
         reason = ""
         for server in self._servers:
             try:
