@@ -260,16 +260,12 @@ def _read_table(
         extra = record_fields(row.get("extra_info"))
         try:
             responses = _texts(row[_RESPONSES])
-            name: tuple[str | None, str] | None
-            if reference := _reference(row, extra):
-                name = reference.dataset, reference.problem_id
-            else:
-                name = _name(row, extra, datasets)
-                name = name or _of_prompt(row, prompts(), row_name(path, number, row))
+            name, digest = _name(row, extra, datasets)
+            name = name or _of_prompt(row, prompts(), row_name(path, number, row))
         except ValueError as error:
             raise data_error(place, str(error)) from None
         problem = by_name.get((name[0] or "", name[1]))
-        if reference and problem and reference.digest != problem_digest(problem):
+        if digest and problem and digest != problem_digest(problem):
             cause = f"{name[0]}/{name[1]} has changed since these responses were made"
             raise data_error(place, f"{cause}; export the data and generate again")
         indices = extra.get("sample_indices")
@@ -296,25 +292,22 @@ def _texts(value: object) -> list[str]:
     return texts
 
 
-def _reference(row: Mapping[str, object], extra: Mapping[str, object]) -> ProblemReference | None:
+def _name(
+    row: Mapping[str, object], extra: Mapping[str, object], datasets: set[str]
+) -> tuple[tuple[str | None, str] | None, str]:
+    """Data set, if there is one, and id of the problem that a row names; its digest, or empty."""
     truth = record_fields(row.get("reward_model")).get("ground_truth")
     for text in (truth, extra.get("reference")):
         if isinstance(text, str) and is_reference(text):
-            return ProblemReference.parse(text)
-    return None
-
-
-def _name(
-    row: Mapping[str, object], extra: Mapping[str, object], datasets: set[str]
-) -> tuple[str | None, str] | None:
-    """Data set, if there is one, and id of the problem that a row names; None without an id."""
+            reference = ProblemReference.parse(text)
+            return (reference.dataset, reference.problem_id), reference.digest
     source = row.get("data_source")
     for fields in (extra, row):
         problem_id = fields.get("problem_id") or fields.get("task_id")
         if isinstance(problem_id, str) and problem_id:
             dataset = fields.get("dataset") or (source if source in datasets else None)
-            return dataset if isinstance(dataset, str) else None, problem_id
-    return None
+            return (dataset if isinstance(dataset, str) else None, problem_id), ""
+    return None, ""
 
 
 def _by_prompt(problems: Sequence[Problem], config: Config | None) -> dict[str, list[Problem]]:

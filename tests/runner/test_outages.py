@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -182,33 +182,22 @@ async def test_the_end_of_an_outage_is_reported() -> None:
 # Judges, sandboxes and Redis
 
 
-@pytest.fixture
-def waiting() -> Callable[[], int]:
-    return lambda: 40
-
-
-async def test_judges_and_their_sandboxes(
-    redis: Redis, waiting: Callable[[], int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check = JudgesCheck(redis, waiting, waiting)
-
-    async def found() -> Trouble | None:
-        return await check()
-
-    none = await found()
+async def test_judges_and_their_sandboxes(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = JudgesCheck(redis, lambda: 40, lambda: 40)
+    none = await check()
     assert none is not None and none.what == "no judge is there"
-    later = await found()
+    later = await check()
     assert later is not None and later.since == none.since
     assert "40 samples wait, trying until " in str(later)
     workers = [f"{BaseWorker.redis_worker_namespace_prefix}{name}" for name in "ab"]
     redis.sadd(WORKERS_BY_QUEUE_KEY % keys.JUDGE_QUEUE, *workers, "rq:worker:gone")
     for worker in workers:
         redis.hset(worker, mapping={"last_heartbeat": "now", TROUBLE: ""})
-    assert await found() is None
+    assert await check() is None
     redis.hset(workers[0], TROUBLE, "http://s: refused")
-    assert await found() is None  # the other judge's are well
+    assert await check() is None  # the other judge's are well
     redis.hset(workers[1], TROUBLE, "http://s: refused")
-    away = await found()
+    away = await check()
     assert away is not None and "(http://s: refused)" in str(away)
     assert away.what == "no sandbox answers"
     monkeypatch.setattr(outages, "PATIENCE", 0.0)

@@ -78,26 +78,18 @@ def test_there_is_no_begin_token_and_nothing_is_cut(cutting: Path, text: str) ->
 
 
 async def test_what_a_source_yields_is_counted(folder: Path) -> None:
-    samples = {
-        SampleId("d", f"p{number}"): RecordedCompletion(
-            problem_id=f"p{number}",
-            completion="a" * number,
-            output_tokens=99 if number == 3 else None,
-        )
-        for number in range(70)
-    }
     recorded = RecordedSource()
-    for sample, completion in samples.items():
-        recorded.add(sample, completion)
+    samples = [SampleId("d", f"p{number}") for number in range(70)]
+    for number, sample in enumerate(samples):
+        fields = {"problem_id": sample.problem_id, "completion": "a" * number}
+        fields |= {"output_tokens": 99} if number == 3 else {}
+        recorded.add(sample, RecordedCompletion.model_validate(fields))
     source = counter(folder).counting(recorded)
-    found = [one async for batch in source(list(samples)) for one in batch]
-    assert [one.sample for one in found] == list(samples)
-    assert found[3].output_tokens == 99
-    assert all(
-        one.output_tokens == tokens(folder, one.completion)
-        for one in found
-        if one.output_tokens != 99
-    )
+    counted = [generation async for batch in source(samples) for generation in batch]
+    assert [generation.sample for generation in counted] == samples
+    expected = [tokens(folder, generation.completion) for generation in counted]
+    expected[3] = 99
+    assert [generation.output_tokens for generation in counted] == expected
 
 
 def test_a_file_and_a_url_name_a_tokenizer_too(folder: Path) -> None:
