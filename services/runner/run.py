@@ -122,15 +122,12 @@ class Run:
 
     async def _renew_lock(self) -> None:
         while True:
-            await asyncio.to_thread(self._renew)
+            # Waiting for the aggregator is not part of the run's active time.
+            active = self._active
+            await asyncio.to_thread(self._session.tick, active=active)
+            if active:
+                await asyncio.to_thread(self._ledger.report, self._progress.report())
             await asyncio.sleep(self._tick)
-
-    def _renew(self) -> None:
-        if self._active:
-            self._session.tick()
-            self._ledger.report(self._progress.report())
-        else:  # waiting for the aggregator is not part of the run's active time
-            self._session.renew()
 
     def _resume(self) -> list[SampleId]:
         """Compare plan and ledger at the start of a session.

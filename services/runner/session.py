@@ -188,29 +188,27 @@ class Session:
             runner=RunnerReport(at=time.time()),
         )
         self.ledger.open(meta, plan, problems)
-        self.renew()  # writing many problems may take longer than the lock lives
+        self.tick(active=False)  # writing many problems may take longer than the lock lives
         meta = self.ledger.meta() or meta
         planned = (meta.stopped and self.ledger.plan()) or plan
         record = RunRecord.of(identity.run, meta, planned.datasets)
         folder.write_json(artifacts.RUN, record.document())
         self._ticked = time.monotonic()
 
-    def tick(self) -> None:
-        """Renew the lock, and add the time since the last call to the run's active seconds.
+    def tick(self, *, active: bool = True) -> None:
+        """Renew the lock; if ``active``, add the time since the last such call to the active time.
 
         Raises:
             ServiceError: The lock expired, and another runner holds it.
         """
         with self._clock:  # a cancelled task's call may still run in its thread
             now = time.monotonic()
-            self.renew()
-            self.ledger.add_active_seconds(now - self._ticked)
-            self._ticked = now
-
-    def renew(self) -> None:
-        """Renew the lock; raises as :meth:`tick`."""
-        if not self.ledger.lock(self._holder, _LOCK_TTL):
-            raise ServiceError(f"another runner took over run {self._identity.run}; this one stops")
+            if not self.ledger.lock(self._holder, _LOCK_TTL):
+                run = self._identity.run
+                raise ServiceError(f"another runner took over run {run}; this one stops")
+            if active:
+                self.ledger.add_active_seconds(now - self._ticked)
+                self._ticked = now
 
     def leave(self) -> None:
         """Release the lock."""
