@@ -10,13 +10,14 @@ from itertools import islice
 from pydantic import ValidationError
 
 from services.aggregator.index.database import Database
-from services.aggregator.qa_logs import choose, write_qa_logs
+from services.aggregator.qa_logs import SampleChoice, choose, write_qa_logs
 from services.aggregator.report.page import write_report
 from services.aggregator.settings import OutputRoots
 from services.aggregator.wandb_log import log_results
 from shared import artifacts
 from shared.analysis.metrics import SampleResult, certified_metrics, run_throughput, summarize
 from shared.analysis.slices import slice_summaries
+from shared.analysis.statistics import Metrics
 from shared.artifacts import OutputFolder
 from shared.canaries import CanaryRecord
 from shared.case_records import SampleCases
@@ -97,35 +98,27 @@ def _publish(
     facts = _write_problems(folder, ledger, plan, meta)
     cases = _write_cases(folder, ledger, plan, meta.config.output.cases, samples.judged)
     per_second = run_throughput(samples.results.values(), meta.active_seconds)
-    metrics = {
-        name: summarize(
-            found,
-            meta.active_seconds,
-            {key for key, one in facts.get(name, {}).items() if one.many_answers},
+    metrics: dict[str, Metrics] = {}
+    slices: dict[str, dict[str, dict[str, Metrics]]] = {}
+    choices: dict[str, SampleChoice] = {}
+    for name, results in samples.results.items():
+        known = facts.get(name, {})
+        many_answers = {problem_id for problem_id, one in known.items() if one.many_answers}
+        metrics[name] = {
+            **summarize(results, meta.active_seconds, many_answers),
+            **certified_metrics(results, meta.tests_of(name)),
+            "run_throughput": per_second,
+        }
+        slices[name] = slice_summaries(results, known)
+        statuses = (
+            (SampleId(name, one.problem_id, one.sample_index), one.final_status) for one in results
         )
-        | certified_metrics(found, meta.tests_of(name))
-        | {"run_throughput": per_second}
-        for name, found in samples.results.items()
-    }
-    results = PublishedResults(
-        metrics=metrics,
-        slices={
-            name: slice_summaries(found, facts.get(name, {}))
-            for name, found in samples.results.items()
-        },
-    )
-    folder.write_json(artifacts.SUMMARY, results.metrics)
-    folder.write_json(artifacts.SLICES, results.slices)
+        choices[name] = choose(statuses, meta.config.qa_logs.quota(name), meta.seed)
+    published = PublishedResults(metrics=metrics, slices=slices)
+    folder.write_json(artifacts.SUMMARY, published.metrics)
+    folder.write_json(artifacts.SLICES, published.slices)
     canaries = CanaryLedger.of(ledger).record()
     record = samples.record(ledger.run, meta, plan.datasets, canaries).without_secrets()
-    choices = {
-        name: choose(
-            ((SampleId(name, one.problem_id, one.sample_index), one.final_status) for one in found),
-            meta.config.qa_logs.quota(name),
-            meta.seed,
-        )
-        for name, found in samples.results.items()
-    }
     logs = write_qa_logs(folder, ledger, record, meta, choices)
     record = record.model_copy(update={"qa_logs": logs, "cases": cases})
     _write_record(folder, record)
@@ -133,7 +126,7 @@ def _publish(
     if meta.config.wandb.enabled:
         wandb = log_results(folder, record)
         _write_record(folder, record.model_copy(update={"wandb": wandb}))
-    ledger.publish(record.state, results, record.canaries)
+    ledger.publish(record.state, published, record.canaries)
     return record.state
 
 

@@ -95,3 +95,9 @@ def visit(browser: Browser) -> Iterator[Visit]:
         page.context.close()
     errors = [error for _, watch in visits for error in watch.errors]
     assert [error for error in errors if not error.startswith("download: blob:")] == []
+
+
+@pytest.fixture
+def page(visit: Visit) -> Page:
+    """A page as ``visit`` makes it."""
+    return visit()[0]

@@ -77,8 +77,7 @@ def test_no_view_has_findings(
     assert {view: rules for view, rules in broken.items() if rules} == {}
 
 
-def test_the_list_of_keys_has_none(urls: dict[str, str], visit: Visit) -> None:
-    page, _watch = visit()
+def test_the_list_of_keys_has_none(urls: dict[str, str], page: Page) -> None:
     open_at(page, urls["sample"])
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()

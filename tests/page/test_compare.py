@@ -82,8 +82,7 @@ def test_every_view_is_readable_and_what_is_drawn_and_pressed_has_a_name(
         assert_quiet(page, watch, url.partition("#")[0])
 
 
-def test_every_control_is_reached_by_keyboard(urls: dict[str, str], visit: Visit) -> None:
-    page, _watch = visit()
+def test_every_control_is_reached_by_keyboard(urls: dict[str, str], page: Page) -> None:
     for view in ("choice", "flip", "four", "problems", "problem"):
         show(page, urls[view])
         expect(page.locator("main")).not_to_contain_text("Loading")
@@ -93,8 +92,7 @@ def test_every_control_is_reached_by_keyboard(urls: dict[str, str], visit: Visit
         assert_reached_by_keyboard(page, view)
 
 
-def test_runs_are_chosen_on_the_page_of_all_runs(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_runs_are_chosen_on_the_page_of_all_runs(address: str, page: Page) -> None:
     show(page, f"{address}/")
     for run in ("base", "tuned"):
         page.get_by_label(f"Compare {run}").focus()
@@ -110,8 +108,7 @@ def test_runs_are_chosen_on_the_page_of_all_runs(address: str, visit: Visit) -> 
     expect(page.locator("main dl dd a").first).to_have_text("base")
 
 
-def test_other_protocols_are_named_before_any_number(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_other_protocols_are_named_before_any_number(address: str, page: Page) -> None:
     show(page, f"{address}/#/compare?runs=base,other")
     block = page.locator(".comparison")
     expect(block.get_by_role("alert")).to_contain_text(
@@ -135,8 +132,7 @@ def test_other_protocols_are_named_before_any_number(address: str, visit: Visit)
     assert all(box and box["x"] + box["width"] <= 390 for box in boxes)
 
 
-def test_from_the_grid_to_a_problem_and_its_answers(urls: dict[str, str], visit: Visit) -> None:
-    page, _watch = visit()
+def test_from_the_grid_to_a_problem_and_its_answers(urls: dict[str, str], page: Page) -> None:
     show(page, urls["pair"])
     expect(page.locator("summary", has_text="Problems × runs")).to_have_count(0)
     show(page, urls["four"])
@@ -160,8 +156,7 @@ def test_from_the_grid_to_a_problem_and_its_answers(urls: dict[str, str], visit:
     expect(page.get_by_role("region", name="Answers").locator("tbody tr")).to_have_count(4)
 
 
-def test_the_problems_that_no_run_solves_are_one_click_away(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_the_problems_that_no_run_solves_are_one_click_away(address: str, page: Page) -> None:
     show(page, f"{address}/")
     page.get_by_role("link", name="Problems of codecontests_valid").click()
     expect(page.locator("h1")).to_have_text("Problems of codecontests_valid")
@@ -215,9 +210,8 @@ def test_from_the_matrix_to_a_flip_by_keyboard_and_back_by_its_address(
 
 
 def test_a_choice_made_while_the_list_of_another_data_set_loads_is_kept(
-    address: str, visit: Visit
+    address: str, page: Page
 ) -> None:
-    page, _watch = visit()
     show(page, f"{address}/{PAIR}")
     held: list[Route] = []
     page.route("**/api/compare/flips*", lambda route: held.append(route))
@@ -247,8 +241,7 @@ def until_asked(page: Page, held: list[Route], kinds: list[str | None]) -> None:
     assert [query.get("kind") for query in queries] == kinds
 
 
-def test_slices_show_their_flips(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_slices_show_their_flips(address: str, page: Page) -> None:
     show(page, f"{address}/{PAIR}")
     page.locator("summary", has_text="Slices").click()
     table = page.get_by_role("region", name="Slices")
@@ -262,10 +255,9 @@ def test_slices_show_their_flips(address: str, visit: Visit) -> None:
 
 
 def test_the_page_and_the_json_agree_to_the_last_printed_digit(
-    urls: dict[str, str], visit: Visit, runs: Path
+    urls: dict[str, str], page: Page, runs: Path
 ) -> None:
     found = json.loads((runs / "found.json").read_text())["comparisons"][0]["datasets"]
-    page, _watch = visit()
     show(page, urls["pair"])
     for dataset, one in found.items():
         accepted = one["accepted_at_1"]

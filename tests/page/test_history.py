@@ -84,9 +84,8 @@ def test_the_history_is_readable_and_hostile_names_are_inert(address: str, visit
 
 
 def test_a_trend_has_a_point_for_each_run_and_the_table_the_same_figures(
-    address: str, visit: Visit
+    address: str, page: Page
 ) -> None:
-    page, _watch = visit()
     opened(page, f"{address}/#/history")
     card = page.locator("article.trend", has_text="humaneval")
     chart = card.locator("svg").first
@@ -112,9 +111,8 @@ def _addresses(place: Locator) -> list[str | None]:
 
 
 def test_a_point_that_is_clicked_leads_to_its_run_and_its_comparison(
-    address: str, visit: Visit
+    address: str, page: Page
 ) -> None:
-    page, _watch = visit()
     opened(page, f"{address}/#/history")
     card = page.locator("article.trend", has_text="mbpp_reg")
     card.locator("g.marker rect").nth(3).click()
@@ -125,8 +123,7 @@ def test_a_point_that_is_clicked_leads_to_its_run_and_its_comparison(
     expect(page.locator("h1")).to_have_text("step 3")
 
 
-def test_the_baseline_is_in_the_address_and_the_gate_follows_it(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_the_baseline_is_in_the_address_and_the_gate_follows_it(address: str, page: Page) -> None:
     opened(page, f"{address}/#/history")
     verdicts = page.get_by_role("region", name="The gate's verdicts").locator("tbody tr")
     expect(verdicts.nth(0)).to_contain_text("baseline")
@@ -142,8 +139,7 @@ def test_the_baseline_is_in_the_address_and_the_gate_follows_it(address: str, vi
     expect(verdicts.nth(5)).to_contain_text("numbers may change")
 
 
-def test_other_protocols_are_apart_and_have_their_own_history(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_other_protocols_are_apart_and_have_their_own_history(address: str, page: Page) -> None:
     opened(page, f"{address}/#/history")
     expect(page.locator("h2", has_text="Runs of other protocols")).to_be_visible()
     page.get_by_text("1 run: sandbox.timeout").click()
@@ -156,8 +152,7 @@ def test_other_protocols_are_apart_and_have_their_own_history(address: str, visi
     expect(page.locator(".trend").first.locator("g.marker").first).to_be_visible()
 
 
-def test_a_baseline_that_is_not_there_is_named(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_a_baseline_that_is_not_there_is_named(address: str, page: Page) -> None:
     opened(page, f"{address}/#/history?baseline=%3Cimg%3E")
     expect(page.locator("main")).to_contain_text("The baseline <img> is not among these runs")
     page.goto(f"{address}/#/history?protocol=none")
@@ -198,7 +193,6 @@ def test_performance_is_drawn_when_it_is_opened(
     assert page.locator("nav.views").count() == (place == "live")
 
 
-def test_a_report_has_no_history(report: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_a_report_has_no_history(report: str, page: Page) -> None:
     page.goto(f"{report}#/history")
     expect(page.locator("main")).to_contain_text("has no history")

@@ -79,8 +79,7 @@ def show(page: Page, url: str) -> None:
 
 
 @EVERY_LOOK
-def test_every_view_is_readable(urls: dict[str, str], visit: Visit, looks: list[Looks]) -> None:
-    page, _watch = visit()
+def test_every_view_is_readable(urls: dict[str, str], page: Page, looks: list[Looks]) -> None:
     for url in urls.values():
         show(page, url)
         assert_readable_in(page, looks, 3)
@@ -88,9 +87,8 @@ def test_every_view_is_readable(urls: dict[str, str], visit: Visit, looks: list[
 
 @pytest.mark.parametrize("view", ["run", "report"])
 def test_lower_bounds_and_problems_with_many_right_answers_are_marked(
-    view: str, urls: dict[str, str], visit: Visit
+    view: str, urls: dict[str, str], page: Page
 ) -> None:
-    page, _watch = visit()
     home = urls[view].partition("#")[0]
     show(page, f"{home}#/run/done/metrics")
     card = page.get_by_role("region", name="codecontests_valid")
@@ -113,8 +111,7 @@ def test_lower_bounds_and_problems_with_many_right_answers_are_marked(
     expect(page.locator("dl.facts")).to_contain_text("many_answers")
 
 
-def test_the_cases_of_a_sample(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_the_cases_of_a_sample(address: str, page: Page) -> None:
     show(page, f"{address}/{SAMPLE}")
     table = page.get_by_role("group", name="Cases")
     places = table.locator("tbody th")
@@ -137,8 +134,7 @@ def stored(download: Download) -> str:
 
 
 @pytest.mark.parametrize("view", ["sample", "report_sample"])
-def test_texts_are_copied_and_downloaded(view: str, urls: dict[str, str], visit: Visit) -> None:
-    page, _watch = visit()
+def test_texts_are_copied_and_downloaded(view: str, urls: dict[str, str], page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     show(page, urls[view])
     for what, begin in (
@@ -159,8 +155,7 @@ def test_texts_are_copied_and_downloaded(view: str, urls: dict[str, str], visit:
         assert page.evaluate("navigator.clipboard.readText()") == text
 
 
-def test_the_prompt_is_shown_as_it_was_sent(address: str, report: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_the_prompt_is_shown_as_it_was_sent(address: str, report: str, page: Page) -> None:
     heading = page.locator("h2", has_text="Prompt")
     for base in (f"{address}/", report):
         show(page, f"{base}#/run/done/humaneval/humaneval_001/0")
@@ -174,17 +169,15 @@ def test_the_prompt_is_shown_as_it_was_sent(address: str, report: str, visit: Vi
 
 
 def test_every_control_is_reached_by_keyboard_shows_it_and_has_a_name(
-    urls: dict[str, str], visit: Visit
+    urls: dict[str, str], page: Page
 ) -> None:
-    page, _watch = visit()
     for view, url in urls.items():
         show(page, url)
         assert_reached_by_keyboard(page, view)
 
 
 @pytest.mark.parametrize("view", ["run", "report"])
-def test_the_filtered_samples_are_downloaded(view: str, urls: dict[str, str], visit: Visit) -> None:
-    page, _watch = visit()
+def test_the_filtered_samples_are_downloaded(view: str, urls: dict[str, str], page: Page) -> None:
     show(page, f"{urls[view].partition('#')[0]}#/run/done?status=wrong_answer%2Ctimeout")
     wanted = {"wrong_answer", "timeout"}
     with page.expect_download() as got:
@@ -209,10 +202,7 @@ def scrolled_to(page: Page, place: float) -> None:
         page.wait_for_timeout(20)
 
 
-def test_a_sample_opens_at_its_top_and_back_returns_to_the_place(
-    address: str, visit: Visit
-) -> None:
-    page, _watch = visit()
+def test_a_sample_opens_at_its_top_and_back_returns_to_the_place(address: str, page: Page) -> None:
     show(page, f"{address}/{VIEWS['run']}")
     row = page.locator("tr.row a").nth(40)
     row.scroll_into_view_if_needed()
@@ -230,9 +220,8 @@ def test_a_sample_opens_at_its_top_and_back_returns_to_the_place(
 
 
 def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
-    address: str, visit: Visit
+    address: str, page: Page
 ) -> None:
-    page, _watch = visit()
     show(page, f"{address}/{VIEWS['run']}?dataset=humaneval&order=desc")
     heading = page.locator("h1")
     page.locator("tr.row a").nth(48).click()
@@ -265,9 +254,8 @@ def test_from_sample_to_sample_by_keys_and_back_to_the_same_filters(
 
 
 def test_what_could_not_be_judged_is_marked_with_what_it_could_change(
-    address: str, visit: Visit
+    address: str, page: Page
 ) -> None:
-    page, _watch = visit()
     show(page, f"{address}/{VIEWS['run']}")
     errors = len(range(list(FinalStatus).index(FinalStatus.API_ERROR), 120, len(FinalStatus)))
     text = f"{120 - errors} of 120 judged, {errors} could not be judged (api_error): incomplete"
@@ -284,8 +272,7 @@ def test_what_could_not_be_judged_is_marked_with_what_it_could_change(
     expect(row).to_contain_text("with those not judged")
 
 
-def test_the_table_of_runs_sorts_by_every_column(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_the_table_of_runs_sorts_by_every_column(address: str, page: Page) -> None:
     show(page, f"{address}/")
     rows = page.locator(".runs tbody tr")
     names = rows.locator("th a").all_inner_texts()
@@ -310,8 +297,7 @@ def test_the_table_of_runs_sorts_by_every_column(address: str, visit: Visit) -> 
     assert by_run.evaluate("one => one.kept")
 
 
-def test_runs_are_found_by_text_and_chosen_by_keyboard(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_runs_are_found_by_text_and_chosen_by_keyboard(address: str, page: Page) -> None:
     show(page, f"{address}/")
     cards = page.locator(".runs tbody tr")
     many = cards.count()
@@ -336,8 +322,7 @@ def test_runs_are_found_by_text_and_chosen_by_keyboard(address: str, visit: Visi
     expect(page.locator(".run h1")).to_be_visible()
 
 
-def test_a_view_that_comes_too_late_is_not_shown(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_a_view_that_comes_too_late_is_not_shown(address: str, page: Page) -> None:
     held: list[Route] = []
     page.route("**/api/runs/done", lambda route: held.append(route))
     page.goto(f"{address}/{VIEWS['run']}")
@@ -352,17 +337,15 @@ def test_a_view_that_comes_too_late_is_not_shown(address: str, visit: Visit) -> 
     assert page.url.endswith(SAMPLE)
 
 
-def test_a_request_that_the_network_ends_is_repeated(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_a_request_that_the_network_ends_is_repeated(address: str, page: Page) -> None:
     page.route("**/api/runs/done", lambda route: route.abort("internetdisconnected"), times=1)
     show(page, f"{address}/{VIEWS['run']}")
     expect(page.locator("h1")).to_have_text("done")
 
 
 def test_a_run_in_progress_moves_without_being_loaded_again(
-    address: str, books: Redis, visit: Visit
+    address: str, books: Redis, page: Page
 ) -> None:
-    page, _watch = visit()
     show(page, f"{address}/#/run/moving")
     page.evaluate("window.same = true")
     expect(page.locator("main")).to_contain_text("of 120 judged")
@@ -378,9 +361,8 @@ def test_a_run_in_progress_moves_without_being_loaded_again(
 
 
 def test_the_answers_to_a_problem_are_stepped_through(
-    address: str, books: Redis, visit: Visit
+    address: str, books: Redis, page: Page
 ) -> None:
-    page, _watch = visit()
     ledger = runs.begin(books, [problem("d1", "p/1")], "several")
     for index, status in enumerate((FinalStatus.SUCCESS, FinalStatus.TIMEOUT, FinalStatus.SUCCESS)):
         runs.judge(ledger, SampleId("d1", "p/1", index), status)
@@ -397,8 +379,7 @@ def test_the_answers_to_a_problem_are_stepped_through(
     ledger.delete()
 
 
-def test_a_run_shows_its_health(address: str, books: Redis, visit: Visit) -> None:
-    page, _watch = visit()
+def test_a_run_shows_its_health(address: str, books: Redis, page: Page) -> None:
     ledger = plain.begin(books, "ailing", "")
     plain.judge_some(ledger, 0, 9)
     ledger.lock("runner", 600)
@@ -432,9 +413,8 @@ def own(redis_server: RedisServer, tmp_path: Path, books: Redis) -> Iterator[Agg
 
 @pytest.mark.nightly
 def test_an_aggregator_that_went_away_is_told_and_found_again(
-    own: Aggregator, redis_server: RedisServer, tmp_path: Path, visit: Visit
+    own: Aggregator, redis_server: RedisServer, tmp_path: Path, page: Page
 ) -> None:
-    page, _watch = visit()
     show(page, f"{own.url}/#/run/broken")
     notice = page.locator("#notice")
     expect(notice).to_be_empty()
@@ -473,8 +453,7 @@ def test_the_chart_is_a_table_of_its_numbers(address: str, visit: Visit) -> None
     assert middle == pytest.approx(detail["accepted_at_1"], abs=0.005)
 
 
-def test_what_is_counted_leads_to_what_was_counted(address: str, visit: Visit) -> None:
-    page, _watch = visit()
+def test_what_is_counted_leads_to_what_was_counted(address: str, page: Page) -> None:
     show(page, f"{address}/{VIEWS['run']}")
     page.locator(".samples .keys a", has_text="timeout").click()
     expect(page.locator("tr.row").first).to_contain_text("timeout")
@@ -503,8 +482,7 @@ def test_what_is_counted_leads_to_what_was_counted(address: str, visit: Visit) -
     }
 
 
-def test_an_update_disturbs_no_reader(address: str, books: Redis, visit: Visit) -> None:
-    page, _watch = visit()
+def test_an_update_disturbs_no_reader(address: str, books: Redis, page: Page) -> None:
     ledger = plain.begin(books, "growing", "")
     plain.judge_some(ledger, 0, 30)
     until_known(address, "growing")
