@@ -128,15 +128,15 @@ class DatasetComparison:
         first, second = self.columns(lambda verdicts: verdicts.cases[:, 2] > 0)
         return int(np.count_nonzero(first + second))
 
-    @property
+    @cached_property
     def statuses(self) -> dict[FinalStatus, dict[FinalStatus, int]]:
         """The number of pairs by the first run's status, then by the second's."""
+        first, second = (each.astype(np.int64) for each in self.columns(lambda one: one.status))
+        numbers = np.bincount(first * len(STATUSES) + second)
         counts: dict[FinalStatus, dict[FinalStatus, int]] = {}
-        pairs = np.stack(self.columns(lambda verdicts: verdicts.status), axis=1).astype(int)
-        for (first, second), count in zip(
-            *np.unique(pairs, axis=0, return_counts=True), strict=True
-        ):
-            counts.setdefault(STATUSES[first], {})[STATUSES[second]] = int(count)
+        for place in np.flatnonzero(numbers):
+            row, column = divmod(int(place), len(STATUSES))
+            counts.setdefault(STATUSES[row], {})[STATUSES[column]] = int(numbers[place])
         return counts
 
     @cached_property

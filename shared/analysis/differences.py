@@ -248,17 +248,12 @@ _NEVER_PROTOCOL: dict[str, bool | set[str]] = {
 }
 
 
-def measurement_hash(record: RunRecord) -> str:
-    """Hash of what a run measured on all of its data sets."""
-    config = _settings(record)
-    return _hash({one.dataset: _measured(record, one, config) for one in record.datasets})
-
-
 def dataset_hashes(record: RunRecord) -> dict[str, str]:
     """Hash of what a run measured, by data set."""
-    config = _settings(record)
+    config = record.config.model_dump_json(exclude=_NEVER_PROTOCOL)
     return {
-        one.dataset: _hash({one.dataset: _measured(record, one, config)}) for one in record.datasets
+        one.dataset: hash_of([one.dataset, *_measured(record, one, config)])
+        for one in record.datasets
     }
 
 
@@ -286,7 +281,7 @@ def changes(
                 before[measured] = run, share
 
 
-def _measured(record: RunRecord, dataset: DatasetRecord, config: str) -> JsonValue:
+def _measured(record: RunRecord, dataset: DatasetRecord, config: str) -> list[JsonValue]:
     """The protocol as it takes effect on the data set, and its problems and templates.
 
     Templates count by their recorded hashes, and the choice of problems by the hash of the data,
@@ -304,16 +299,12 @@ def _measured(record: RunRecord, dataset: DatasetRecord, config: str) -> JsonVal
     return [protocol, problems, templates]
 
 
-def _settings(record: RunRecord) -> str:
-    return record.config.model_dump_json(exclude=_NEVER_PROTOCOL)
-
-
 @lru_cache(maxsize=256)
 def _protocol(config: str, dataset: str) -> Mapping[str, JsonValue]:
     """The protocol of a configuration (JSON): the runs of a training have it in common."""
     return protocol_on(Config.model_validate_json(config), dataset)
 
 
-def _hash(measured: JsonValue) -> str:
+def hash_of(measured: JsonValue) -> str:
     text = json.dumps(measured, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]

@@ -15,7 +15,7 @@ from shared.analysis.differences import (
     Mismatch,
     changes,
     dataset_hashes,
-    measurement_hash,
+    hash_of,
     run_differences,
 )
 from shared.analysis.statistics import Metrics
@@ -99,7 +99,8 @@ def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
     started = record.started_at
     started = started if started and math.isfinite(started) and started > 0 else None
     shown = HistoryRun(run.run, record.name or None, record.served_model, started, trends)
-    return TrendRun(run, shown, measurement_hash(record), record, dataset_hashes(record))
+    measured = dataset_hashes(record)
+    return TrendRun(run, shown, hash_of({**measured}), record, measured)
 
 
 def _so_far(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metrics]:
