@@ -23,6 +23,7 @@ from shared.service.tasks import with_watch
 
 log = get_logger(__name__)
 
+_INTERVAL = 0.2  # seconds between two checks for new stream entries
 _SEARCH_INTERVAL = 5.0  # seconds between two searches for finished runs
 
 
@@ -51,8 +52,8 @@ async def aggregate(
 
     async def work() -> None:
         await asyncio.gather(
-            repeat(ingester.catch_up, settings.interval),
-            repeat(partial(publish_due, ingester, settings.roots), settings.interval),
+            repeat(ingester.catch_up, _INTERVAL),
+            repeat(partial(publish_due, ingester, settings.roots), _INTERVAL),
             repeat(folders.refresh, _SEARCH_INTERVAL),
         )
 

@@ -92,8 +92,6 @@ class PageSettings(ServiceSettings):
 class AggregatorSettings(PageSettings, RedisSettings):
     """Settings of the aggregator."""
 
-    interval: float = Field(default=0.2, gt=0, validation_alias="PLUMBLINE_AGGREGATOR_INTERVAL")
-    """Seconds between two checks for new stream entries."""
     output_roots: str = Field(default="", validation_alias="PLUMBLINE_OUTPUT_ROOTS")
     """Comma-separated folders or URLs below which artifacts are written; by default wherever a run
     says, that is, wherever somebody with access to Redis says. The page also shows the finished
