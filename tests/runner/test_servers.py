@@ -8,11 +8,16 @@ sample is left unjudged, 2 if the run ends.
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from services.runner.client import GeneratorClient
 from services.runner.outages import watch_outages
+from services.runner.responses import RejectedError, RetryableError, read_completion
 from shared.errors import IncompleteRunError, ServiceError
 from shared.schemas import Generation
 from shared.service.tasks import with_watch
@@ -194,3 +199,32 @@ async def outcome(client: GeneratorClient) -> tuple[int, str, Generation | None]
     if found.error is None:
         return ANSWERED, found.completion, found
     return UNJUDGED, found.error, found
+
+
+WORDS = ["thinking", "reasoning", "finish_reason", "stop", "completion_tokens"]
+KEYS = [
+    "choices",
+    "message",
+    "content",
+    "text",
+    "type",
+    "index",
+    "error",
+    "usage",
+    "code",
+    "refusal",
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS + WORDS), inner),
+)
+
+
+@given(st.sampled_from([200, 400, 404, 503]), JSON, JSON)
+def test_any_json_is_an_answer_or_a_known_error(status: int, part: object, usage: object) -> None:
+    for choice in (part, {"message": part}, {"message": {"content": part}}):
+        body = json.dumps({"choices": [choice], "usage": usage, "error": part})
+        for document in (body, json.dumps(part)):
+            with suppress(RetryableError, RejectedError):
+                completion = read_completion(status, {}, document.encode())
+                assert completion.completion.encode() is not None
