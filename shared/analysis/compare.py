@@ -131,7 +131,9 @@ class DatasetComparison:
     @cached_property
     def statuses(self) -> dict[FinalStatus, dict[FinalStatus, int]]:
         """The number of pairs by the first run's status, then by the second's."""
-        first, second = (each.astype(np.int64) for each in self.columns(lambda one: one.status))
+        first, second = (
+            each.astype(np.int64) for each in self.columns(lambda verdicts: verdicts.status)
+        )
         numbers = np.bincount(first * len(STATUSES) + second)
         counts: dict[FinalStatus, dict[FinalStatus, int]] = {}
         for place in np.flatnonzero(numbers):
@@ -175,7 +177,7 @@ class DatasetComparison:
         return self._compare([self.columns(value)])[0]
 
     def _compare(self, values: Sequence[tuple[Floats, Floats]]) -> list[PairedDifference]:
-        means = [(self.problem_means(one), self.problem_means(other)) for one, other in values]
+        means = [(self.problem_means(ours), self.problem_means(theirs)) for ours, theirs in values]
         return paired_differences(means, self.clusters)
 
     @property
@@ -244,7 +246,7 @@ class Comparison:
     @property
     def unshared(self) -> list[UnsharedDataset]:
         """The data sets of only one of the runs."""
-        shared = {one.dataset for one in self.datasets}
+        shared = {data.dataset for data in self.datasets}
         return [
             UnsharedDataset(run.label, name)
             for run in (self.first, self.second)
@@ -260,16 +262,16 @@ class Comparison:
     @property
     def remedy(self) -> str | None:
         """How runs become comparable that were judged otherwise; None for others."""
-        return REJUDGE if any(one.rejudge for one in self.settings.protocol) else None
+        return REJUDGE if any(mismatch.rejudge for mismatch in self.settings.protocol) else None
 
     @property
     def clustering(self) -> list[str]:
         """One line per data set with contests of several problems."""
         return [
-            f"{one.dataset}: the intervals draw {found.clusters} clusters of its "
-            f"{found.problems} problems: contests, and other problems alone"
-            for one in self.datasets
-            if (found := one.accepted_at_1).clusters
+            f"{data.dataset}: the intervals draw {difference.clusters} clusters of its "
+            f"{difference.problems} problems: contests, and other problems alone"
+            for data in self.datasets
+            if (difference := data.accepted_at_1).clusters
         ]
 
     @property
@@ -282,8 +284,8 @@ class Comparison:
         """One line per noted setting."""
         return self._described(self.settings.noted)
 
-    def _described(self, found: Sequence[Mismatch]) -> list[str]:
-        return [one.describe(self.first.label, self.second.label) for one in found]
+    def _described(self, mismatches: Sequence[Mismatch]) -> list[str]:
+        return [mismatch.describe(self.first.label, self.second.label) for mismatch in mismatches]
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +305,8 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     """
     datasets = [pair_up(name, first, second) for name in common_datasets(first, second)]
     # Where no problem is known to be the same, it is the whole data that differ.
-    matched = [one.dataset for one in datasets if one.same_data or len(one)]
-    names = [one.dataset for one in datasets]
+    matched = [data.dataset for data in datasets if data.same_data or len(data)]
+    names = [data.dataset for data in datasets]
     settings = run_differences(first.record, second.record, names, matched)
     return Comparison(first, second, datasets, settings)
 
@@ -351,7 +353,9 @@ def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> DatasetCom
     same_data = first.data_sha256(dataset) == second.data_sha256(dataset)
     same = both
     if not same_data:
-        known = [_same_problem(dataset, one, first, second) for one in ours.problem_ids]
+        known = [
+            _same_problem(dataset, problem_id, first, second) for problem_id in ours.problem_ids
+        ]
         same = both[np.array(known, dtype=bool)[ours.problem[both[:, 0]]]]
     paired = same[ours.judged[same[:, 0]] & theirs.judged[same[:, 1]]]
     unpaired = Unpaired(
@@ -366,7 +370,9 @@ def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> DatasetCom
 def _common_rows(ours: DatasetVerdicts, theirs: DatasetVerdicts) -> Ints:
     """The rows of the samples that both have, as two columns in their order."""
     places = {problem_id: place for place, problem_id in enumerate(theirs.problem_ids)}
-    named = np.array([places.get(one, -1) for one in ours.problem_ids], dtype=np.int64)
+    named = np.array(
+        [places.get(problem_id, -1) for problem_id in ours.problem_ids], dtype=np.int64
+    )
     _, ranks = np.unique(
         np.concatenate([ours.sample_index, theirs.sample_index]), return_inverse=True
     )
@@ -438,7 +444,7 @@ def comparison_document(
     comparisons: Sequence[Comparison], *, flips: bool = True
 ) -> ComparisonDocument:
     """``flips``: list the samples that are accepted in only one run, not only their numbers."""
-    runs = [comparisons[0].first, *(one.second for one in comparisons)]
+    runs = [comparisons[0].first, *(comparison.second for comparison in comparisons)]
     return ComparisonDocument(
         runs=[
             RunDocument(
@@ -453,15 +459,17 @@ def comparison_document(
         ],
         comparisons=[
             PairDocument(
-                first=one.first.label,
-                second=one.second.label,
-                mismatches=one.settings.protocol,
-                unknown=one.settings.unknown,
-                noted=one.settings.noted,
-                unshared=one.unshared,
-                datasets={each.dataset: _document(each, flips=flips) for each in one.datasets},
+                first=comparison.first.label,
+                second=comparison.second.label,
+                mismatches=comparison.settings.protocol,
+                unknown=comparison.settings.unknown,
+                noted=comparison.settings.noted,
+                unshared=comparison.unshared,
+                datasets={
+                    data.dataset: _document(data, flips=flips) for data in comparison.datasets
+                },
             )
-            for one in comparisons
+            for comparison in comparisons
         ],
     )
 

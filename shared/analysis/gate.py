@@ -64,9 +64,10 @@ class GateReport:
     def deciding_rules(self) -> list[str]:
         """The rules with the gate's own outcome, each with its data set."""
         return [
-            " ".join(filter(None, (one.dataset, one.rule)))
-            for one in self.findings
-            if one.outcome is self.outcome and not (one.premise and self.outcome is Outcome.PASS)
+            " ".join(filter(None, (finding.dataset, finding.rule)))
+            for finding in self.findings
+            if finding.outcome is self.outcome
+            and not (finding.premise and self.outcome is Outcome.PASS)
         ]
 
 
@@ -85,9 +86,9 @@ def evaluate(policy: Policy, comparison: Comparison, *, sequential: bool = False
     _check_names(policy, comparison)
     findings = list(_incomparable(comparison, sequential=sequential)) or [
         finding
-        for one in comparison.datasets
+        for data in comparison.datasets
         for finding in _of_dataset(
-            policy.rules(one.dataset), comparison, one, sequential=sequential
+            policy.rules(data.dataset), comparison, data, sequential=sequential
         )
     ]
     return GateReport(_overall(findings), findings)
@@ -112,7 +113,7 @@ def _needing_all_problems(rules: DatasetRules) -> Iterator[str]:
 
 def _overall(findings: Sequence[Finding]) -> Outcome:
     """In this order: a premise that does not hold, a failed rule, an undecided rule."""
-    if any(one.premise and one.outcome is not Outcome.PASS for one in findings):
+    if any(finding.premise and finding.outcome is not Outcome.PASS for finding in findings):
         return Outcome.UNDECIDED
     outcomes = {finding.outcome for finding in findings}
     for outcome in (Outcome.FAIL, Outcome.UNDECIDED):
@@ -140,30 +141,30 @@ def _incomparable(comparison: Comparison, *, sequential: bool) -> Iterator[Findi
         yield _unmet("", "comparable", "same protocol", line, "the protocol may differ")
     for data in comparison.datasets:
         if not data.same_data:
-            found = f"{data.accepted_at_1.problems} are the same"
+            observed = f"{data.accepted_at_1.problems} are the same"
             name = data.dataset
-            yield _unmet(name, "comparable", "all problems", found, "the runs' data differ")
-    for one in comparison.unshared:
-        found = f"only in {one.run}"
-        yield _unmet(one.dataset, "comparable", "in both", found, "nothing to pair")
+            yield _unmet(name, "comparable", "all problems", observed, "the runs' data differ")
+    for unshared in comparison.unshared:
+        observed = f"only in {unshared.run}"
+        yield _unmet(unshared.dataset, "comparable", "in both", observed, "nothing to pair")
     for run in (comparison.first, comparison.second):
         record, grows = run.record, sequential and run is comparison.second
         if not record.state.published and not grows:
-            found = f"{run.label} is {record.state}"
-            yield _unmet("", "finished", "both", found, "numbers may change")
+            observed = f"{run.label} is {record.state}"
+            yield _unmet("", "finished", "both", observed, "numbers may change")
         if record.stopped and not grows:
-            found = f"{run.label}: {record.stopped.described}"
+            observed = f"{run.label}: {record.stopped.described}"
             why = "no baseline" if run is comparison.first else "use --sequential"
-            yield _unmet("", "all problems", "both", found, why)
+            yield _unmet("", "all problems", "both", observed, why)
         if distrust := record.distrust:
-            found = f"{run.label}: {distrust[0]}"
-            yield _unmet("", "trusted", "both", found, "a sandbox failed canaries")
+            observed = f"{run.label}: {distrust[0]}"
+            yield _unmet("", "trusted", "both", observed, "a sandbox failed canaries")
 
 
 def _sufficient_data(
-    rules: DatasetRules, comparison: Comparison, one: DatasetComparison
+    rules: DatasetRules, comparison: Comparison, data: DatasetComparison
 ) -> Iterator[Finding]:
-    name, least, problems = one.dataset, rules.min_coverage, one.accepted_at_1.problems
+    name, least, problems = data.dataset, rules.min_coverage, data.accepted_at_1.problems
     covered = {run.label: _coverage(run, name) for run in (comparison.first, comparison.second)}
     coverage = _unmet(
         name,
@@ -178,9 +179,9 @@ def _sufficient_data(
     yield enough if problems < rules.min_problems else _met(enough)
 
 
-def _unmet(dataset: str, rule: str, limit: str, found: str, why: str) -> Finding:
+def _unmet(dataset: str, rule: str, limit: str, observed: str, why: str) -> Finding:
     """The finding of a premise that does not hold."""
-    return Finding(dataset, rule, limit, found, Outcome.UNDECIDED, why, premise=True)
+    return Finding(dataset, rule, limit, observed, Outcome.UNDECIDED, why, premise=True)
 
 
 def _met(premise: Finding) -> Finding:
@@ -190,7 +191,7 @@ def _met(premise: Finding) -> Finding:
 def _coverage(run: ComparedRun, dataset: str) -> float:
     """Judged samples / planned samples."""
     verdicts = run.verdicts[dataset]
-    planned = {one.dataset: one.samples for one in run.record.datasets}.get(dataset)
+    planned = {recorded.dataset: recorded.samples for recorded in run.record.datasets}.get(dataset)
     return ratio(int(verdicts.judged.sum()), planned or len(verdicts)) or 0.0
 
 
@@ -198,32 +199,34 @@ def _coverage(run: ComparedRun, dataset: str) -> float:
 
 
 def _of_dataset(
-    rules: DatasetRules, comparison: Comparison, one: DatasetComparison, *, sequential: bool
+    rules: DatasetRules, comparison: Comparison, data: DatasetComparison, *, sequential: bool
 ) -> Iterator[Finding]:
     """Check the rules of a data set.
 
     While problems are to come, rules about all problems may be undecided, and only new failures can
     fail.
     """
-    name, second = one.dataset, comparison.second.record
+    name, second = data.dataset, comparison.second.record
     ongoing = sequential and (second.stopped is not None or not second.state.published)
-    yield from _sufficient_data(rules, comparison, one)
+    yield from _sufficient_data(rules, comparison, data)
     if rules.max_new_failures is not None:
-        lost = len(one.lost)
+        lost = len(data.lost)
         finding = _at_most(name, "new failures", lost, rules.max_new_failures, of="A alone")
         fails = finding.outcome is Outcome.FAIL
         yield finding if fails or not ongoing else _of_a_part(finding)
-    for metric, rule, difference in _differences(rules, one):
+    for metric, rule, difference in _differences(rules, data):
         if rule.confidence is Confidence.POINT:
-            found = _Range(None, None, "", "–") if ongoing else _fixed_range(one, difference, True)
+            observed = (
+                _Range(None, None, "", "–") if ongoing else _fixed_range(data, difference, True)
+            )
         elif sequential:
-            found = _anytime_range(one, difference, _limit(rule), rules.min_problems)
+            observed = _anytime_range(data, difference, _limit(rule), rules.min_problems)
         else:
-            found = _fixed_range(one, difference, False)
-        finding = _within(name, metric, rule, found)
+            observed = _fixed_range(data, difference, False)
+        finding = _within(name, metric, rule, observed)
         undecided = finding.outcome is Outcome.UNDECIDED and not sequential
-        if metric == "accepted_at_1" and undecided and one.accepted_at_1.problems:
-            finding = replace(finding, why=f"{finding.why} ({_reach(one.accepted_at_1.problems)})")
+        if metric == "accepted_at_1" and undecided and data.accepted_at_1.problems:
+            finding = replace(finding, why=f"{finding.why} ({_reach(data.accepted_at_1.problems)})")
         yield finding
     for cost, limits in rules.costs.items():
         for finding in _cost(name, cost, limits, comparison):
@@ -257,26 +260,26 @@ class _Difference:
 
 
 def _differences(
-    rules: DatasetRules, one: DatasetComparison
+    rules: DatasetRules, data: DatasetComparison
 ) -> Iterator[tuple[str, DifferenceRule | IncreaseRule, _Difference]]:
     """The rules about differences, each with its metric."""
     if rules.accepted_at_1:
-        accepted_at_1 = _Difference(lambda: [one.accepted_at_1], accepted, accepted)
+        accepted_at_1 = _Difference(lambda: [data.accepted_at_1], accepted, accepted)
         yield "accepted_at_1", rules.accepted_at_1, accepted_at_1
     if rules.pass_ratio_mean:
-        bounds = one.pass_ratio_bounds
-        fixed = [bounds.worst, bounds.best] if bounds else [one.pass_ratio_mean]
+        bounds = data.pass_ratio_bounds
+        fixed = [bounds.worst, bounds.best] if bounds else [data.pass_ratio_mean]
         ratios = _Difference(lambda: fixed, pass_ratio, pass_ratio_high)
         yield "pass_ratio_mean", rules.pass_ratio_mean, ratios
     for rate, rule in rules.error_rates.items():
         status = FinalStatus(rate.removesuffix("_rate"))
         has_status = partial(DatasetVerdicts.has_status, status=status)
-        failures = _Difference(partial(_alone, one, has_status), has_status, has_status)
+        failures = _Difference(partial(_alone, data, has_status), has_status, has_status)
         yield rate, rule, failures
 
 
-def _alone(one: DatasetComparison, value: Value) -> list[PairedDifference]:
-    return [one.difference(value)]
+def _alone(data: DatasetComparison, value: Value) -> list[PairedDifference]:
+    return [data.difference(value)]
 
 
 def _limit(rule: DifferenceRule | IncreaseRule) -> float:
@@ -297,15 +300,15 @@ def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -
 
 
 def _at_most(
-    dataset: str, rule: str, found: float | None, most: float, *, of: str = "B"
+    dataset: str, rule: str, observed: float | None, most: float, *, of: str = "B"
 ) -> Finding:
     """An upper limit of a number; ``of`` names the number in the table."""
     limit = f"{of} ≤ {most:g}"
-    if found is None:
+    if observed is None:
         return Finding(dataset, rule, limit, "unknown", Outcome.UNDECIDED, "not in the summary")
-    within = found <= most + _TOLERANCE * abs(most)
+    within = observed <= most + _TOLERANCE * abs(most)
     outcome, why = (Outcome.PASS, "within") if within else (Outcome.FAIL, "beyond")
-    return Finding(dataset, rule, limit, f"{found:.4g}", outcome, why)
+    return Finding(dataset, rule, limit, f"{observed:.4g}", outcome, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +324,7 @@ class _Range:
 def _fixed_range(data: DatasetComparison, difference: _Difference, point: bool) -> _Range:
     """The difference over all problems, or its interval."""
     fixed = difference.fixed()
-    ends = [(one.difference,) * 2 if point else one.ci95 or (None, None) for one in fixed]
+    ends = [(paired.difference,) * 2 if point else paired.ci95 or (None, None) for paired in fixed]
     low, high = ends[0][0], ends[-1][1]
     if len(fixed) == 1:
         return _Range(low, high, "difference" if point else "whole interval", _shown(fixed[0]))
@@ -330,54 +333,56 @@ def _fixed_range(data: DatasetComparison, difference: _Difference, point: bool) 
 
 
 def _anytime_range(
-    one: DatasetComparison, difference: _Difference, limit: float, first: int
+    data: DatasetComparison, difference: _Difference, limit: float, first: int
 ) -> _Range:
     """The confidence sequence when ``limit`` was decided, in the second run's random order.
 
     Nothing is decided before the ``first`` problems.
     """
-    seed = one.runs[1].record.seed
+    seed = data.runs[1].record.seed
     order = sorted(
-        range(len(one.problem_ids)),
-        key=lambda place: order_key(seed, one.dataset, one.problem_ids[place]),
+        range(len(data.problem_ids)),
+        key=lambda place: order_key(seed, data.dataset, data.problem_ids[place]),
     )
     least, most = difference.least, difference.most
     low, high = (
-        one.problem_means(one.columns(ours)[1] - one.columns(theirs)[0])[order]
+        data.problem_means(data.columns(ours)[1] - data.columns(theirs)[0])[order]
         for ours, theirs in ((least, most), (most, least))
     )
-    found = sequential_mean(low, high, limit, first)
+    sequence = sequential_mean(low, high, limit, first)
     shown = _shown(
-        PairedDifference(found.problems, difference=found.mean, ci95=[found.low, found.high])
+        PairedDifference(
+            sequence.problems, difference=sequence.mean, ci95=[sequence.low, sequence.high]
+        )
     )
-    shown += f" after {found.problems} of {len(order)}"
-    return _Range(found.low, found.high, "whole anytime-valid interval", shown)
+    shown += f" after {sequence.problems} of {len(order)}"
+    return _Range(sequence.low, sequence.high, "whole anytime-valid interval", shown)
 
 
 def _within(
-    dataset: str, metric: str, rule: DifferenceRule | IncreaseRule, found: _Range
+    dataset: str, metric: str, rule: DifferenceRule | IncreaseRule, observed: _Range
 ) -> Finding:
     """A lower, or upper, limit of a difference of shares; shown in percentage points."""
-    limit, low, high = _limit(rule), found.low, found.high
+    limit, low, high = _limit(rule), observed.low, observed.high
     text = f"B - A {'≤' if isinstance(rule, IncreaseRule) else '≥'} {100 * limit:+.2f}"
     if low is None or high is None:
         outcome, why = Outcome.UNDECIDED, "too few problems"
-        return Finding(dataset, metric, text, found.shown, outcome, why)
+        return Finding(dataset, metric, text, observed.shown, outcome, why)
     if isinstance(rule, IncreaseRule):
         limit, low, high = -limit, -high, -low
     if low >= limit - _TOLERANCE:
-        outcome, why = Outcome.PASS, f"{found.whole} within"
+        outcome, why = Outcome.PASS, f"{observed.whole} within"
     elif high < limit - _TOLERANCE:
-        outcome, why = Outcome.FAIL, f"{found.whole} beyond"
+        outcome, why = Outcome.FAIL, f"{observed.whole} beyond"
     else:
-        outcome, why = Outcome.UNDECIDED, f"{found.whole.removeprefix('whole ')} too wide"
-    return Finding(dataset, metric, text, found.shown, outcome, why)
+        outcome, why = Outcome.UNDECIDED, f"{observed.whole.removeprefix('whole ')} too wide"
+    return Finding(dataset, metric, text, observed.shown, outcome, why)
 
 
-def _shown(found: PairedDifference) -> str:
-    if found.difference is None:
+def _shown(paired: PairedDifference) -> str:
+    if paired.difference is None:
         return "no pairs"
-    difference = f"{100 * found.difference:+.2f}"
-    if found.ci95 is None:
+    difference = f"{100 * paired.difference:+.2f}"
+    if paired.ci95 is None:
         return difference
-    return f"{difference} ({100 * found.ci95[0]:+.2f} … {100 * found.ci95[1]:+.2f})"
+    return f"{difference} ({100 * paired.ci95[0]:+.2f} … {100 * paired.ci95[1]:+.2f})"
