@@ -1,8 +1,6 @@
 """Measurement protocol: the role of every configuration leaf, fingerprints and differences.
 
-A leaf of the configuration either changes the measured number (its role is *protocol*), controls
-where services run and how they retry (*operation*), or only describes the run and its outputs
-(*recorded*). The role is part of the field's type, so the run's identity, the checks of ``plumb
+The role is part of the field's type, so the run's identity, the checks of ``plumb
 compare``, and the reference tables in the documents are derived from one declaration.
 """
 
@@ -11,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Self, TypeGuard, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.fields import FieldInfo
@@ -23,37 +21,30 @@ T = TypeVar("T")
 
 
 class Role(StrEnum):
-    """The effect of a change of a leaf on a run.
-
-    ``PROTOCOL``: the run becomes another measurement, so a run is not resumed with it.
-    ``OPERATION``: two sessions of one run may differ in it. ``RECORDED``: a label or an output.
-    """
+    """The effect of a change of a leaf on a run, and on a comparison of runs."""
 
     PROTOCOL = "protocol"
+    """The run becomes another measurement, so a run is not resumed with the change."""
+    SUBJECT = "subject"
+    """As ``PROTOCOL``, but compared runs are expected to differ in it: the model, or a seed."""
     OPERATION = "operation"
+    """Two sessions of one run may differ in it."""
+    NUMERICS = "numerics"
+    """As ``OPERATION``, but it can change low bits of greedy decoding; a comparison lists it."""
     RECORDED = "recorded"
+    """A label or an output."""
+
+    @property
+    def identifies(self) -> bool:
+        """Whether the leaf is part of the identity of the measurement."""
+        return self in (Role.PROTOCOL, Role.SUBJECT)
 
 
-@dataclass(frozen=True, slots=True)
-class LeafRole:
-    """The declared role of a leaf.
-
-    ``subject``: part of the protocol that compared runs are expected to differ in, such as the
-    model or a seed. A run is not resumed with another value; a comparison only lists the
-    difference. ``numerics``: an operational setting of the engine that can change low bits of
-    greedy decoding. A run is resumed with another value; a comparison lists the difference.
-    """
-
-    role: Role
-    subject: bool = False
-    numerics: bool = False
-
-
-InProtocol = Annotated[T, LeafRole(Role.PROTOCOL)]
-Subject = Annotated[T, LeafRole(Role.PROTOCOL, subject=True)]
-Operation = Annotated[T, LeafRole(Role.OPERATION)]
-Numerics = Annotated[T, LeafRole(Role.OPERATION, numerics=True)]
-Recorded = Annotated[T, LeafRole(Role.RECORDED)]
+InProtocol = Annotated[T, Role.PROTOCOL]
+Subject = Annotated[T, Role.SUBJECT]
+Operation = Annotated[T, Role.OPERATION]
+Numerics = Annotated[T, Role.NUMERICS]
+Recorded = Annotated[T, Role.RECORDED]
 
 
 class Section(BaseModel):
@@ -69,7 +60,7 @@ class Section(BaseModel):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 - pydantic's signature
         super().__pydantic_init_subclass__(**kwargs)
         for name, info in cls.model_fields.items():
-            if _declared(info) is None and _section_of(info) is None:
+            if _role(info) is None and _section_of(info) is None:
                 raise TypeError(
                     f"{cls.__name__}.{name}: a configuration leaf without a role; annotate it with "
                     "InProtocol, Subject, Operation, Numerics or Recorded (shared.protocol)"
@@ -81,7 +72,7 @@ class Leaf:
     """A leaf as declared; ``*`` in ``path`` stands for the keys of a mapping of sections."""
 
     path: str
-    declared: LeafRole
+    role: Role
     info: FieldInfo
 
 
@@ -89,8 +80,8 @@ def leaves(section: type[Section], prefix: str = "") -> Iterator[Leaf]:
     """Yield all leaves below a section in the order of their definition."""
     for name, info in section.model_fields.items():
         path = f"{prefix}{name}"
-        if declared := _declared(info):
-            yield Leaf(path, declared, info)
+        if role := _role(info):
+            yield Leaf(path, role, info)
         elif nested := _section_of(info):
             kind, is_mapping = nested
             yield from leaves(kind, f"{path}.*." if is_mapping else f"{path}.")
@@ -121,14 +112,11 @@ class Protocol(BaseModel):
     @classmethod
     def of(cls, section: Section) -> Self:
         """Collect the leaves; an address is without its secrets, which are no part of identity."""
-        found = values(section, lambda leaf: leaf.role is Role.PROTOCOL)
-        subjects = values(section, lambda leaf: leaf.subject)
-        shown = {
-            path: redact_address(value)
-            for path, value in subjects.items()
-            if isinstance(value, str) and "://" in value
+        subjects = {
+            path: redact_address(value) if _is_address(value) else value
+            for path, value in values(section, lambda role: role is Role.SUBJECT).items()
         }
-        return cls(leaves=found | shown)
+        return cls(leaves=values(section, lambda role: role.identifies) | subjects)
 
     @property
     def fingerprint(self) -> str:
@@ -151,12 +139,12 @@ def differences(
     ]
 
 
-def values(section: Section, wanted: Callable[[LeafRole], bool]) -> dict[str, JsonValue]:
+def values(section: Section, wanted: Callable[[Role], bool]) -> dict[str, JsonValue]:
     """The values of the wanted leaves as JSON, by path; mappings are flattened, None is omitted."""
     return {
         path: value
-        for place, declared, holder, name in _walk(type(section), section.model_dump(mode="json"))
-        if wanted(declared) and holder[name] is not None
+        for place, role, holder, name in _walk(type(section), section.model_dump(mode="json"))
+        if wanted(role) and holder[name] is not None
         for path, value in _flat(place, holder[name])
     }
 
@@ -168,11 +156,10 @@ def redacted_document(section: Section) -> dict[str, JsonValue]:
     address.
     """
     document: dict[str, JsonValue] = section.model_dump(mode="json")
-    for _, declared, holder, name in _walk(type(section), document):
+    for _, role, holder, name in _walk(type(section), document):
         value = holder[name]
         # The name of a model may have an @ that means nothing here.
-        is_address = isinstance(value, str) and "://" in value
-        if is_address if declared.subject else declared.role is not Role.PROTOCOL:
+        if _is_address(value) if role is Role.SUBJECT else role is not Role.PROTOCOL:
             holder[name] = redact_values(value)
     return document
 
@@ -184,20 +171,23 @@ def shown(value: JsonValue, longest: int = 60) -> str:
     return shorten_end(text, longest)
 
 
+def _is_address(value: JsonValue) -> TypeGuard[str]:
+    return isinstance(value, str) and "://" in value
+
+
 def _walk(
     section: type[Section], document: dict[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, LeafRole, dict[str, Any], str]]:
+) -> Iterator[tuple[str, Role, dict[str, Any], str]]:
     """Yield the leaves of a section's document: path, role, and the mapping and key to find it."""
     for name, info in section.model_fields.items():
-        if declared := _declared(info):
-            yield f"{prefix}{name}", declared, document, name
+        if role := _role(info):
+            yield f"{prefix}{name}", role, document, name
         elif nested := _section_of(info):
             kind, is_mapping = nested
-            parts = document[name] if is_mapping else {"": document[name]}
+            parts = document[name] if is_mapping else {None: document[name]}
             for key, part in parts.items():
-                yield from _walk(
-                    kind, part, f"{prefix}{name}.{key}." if key else f"{prefix}{name}."
-                )
+                place = name if key is None else f"{name}.{key}"
+                yield from _walk(kind, part, f"{prefix}{place}.")
 
 
 def _flat(path: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
@@ -210,8 +200,8 @@ def _flat(path: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
         yield path, value
 
 
-def _declared(info: FieldInfo) -> LeafRole | None:
-    return next((mark for mark in info.metadata if isinstance(mark, LeafRole)), None)
+def _role(info: FieldInfo) -> Role | None:
+    return next((mark for mark in info.metadata if isinstance(mark, Role)), None)
 
 
 def _section_of(info: FieldInfo) -> tuple[type[Section], bool] | None:

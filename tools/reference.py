@@ -30,7 +30,7 @@ from services.sandbox.settings import SandboxSettings
 from shared import artifacts
 from shared.analysis.catalogue import METRICS, Group, MetricInfo
 from shared.config import Config
-from shared.protocol import LeafRole, Section, leaves
+from shared.protocol import Section, leaves
 from shared.service.settings import RedisSettings
 from shared.verl_keys import MAPPED, RECORDED, REFUSED, SECTIONS
 
@@ -140,7 +140,7 @@ def config_keys() -> str:
                 f"`{leaf.path}`",
                 _kind(leaf.info),
                 _default(leaf.info),
-                role(leaf.declared),
+                leaf.role,
                 _described(leaf.info),
             )
             for leaf in leaves(Config)
@@ -163,13 +163,6 @@ def verl_keys() -> str:
             for (here, text), keys in grouped.items()
         ],
     )
-
-
-def role(declared: LeafRole) -> str:
-    """Name a role: subject and numerics are special cases of protocol and operation."""
-    if declared.subject:
-        return "subject"
-    return "numerics" if declared.numerics else declared.role.value
 
 
 def metrics() -> str:

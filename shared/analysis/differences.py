@@ -86,7 +86,7 @@ def protocol_on(config: Config, dataset: str) -> dict[str, JsonValue]:
             "data": config.data.model_copy(update={"templates": templates}),
         }
     )
-    return values(narrowed, lambda leaf: leaf.role is Role.PROTOCOL and not leaf.subject)
+    return values(narrowed, lambda role: role is Role.PROTOCOL)
 
 
 def compare_configs(first: Config, second: Config, datasets: Sequence[str]) -> ConfigDifferences:
@@ -94,8 +94,8 @@ def compare_configs(first: Config, second: Config, datasets: Sequence[str]) -> C
     configs = (first, second)
     return ConfigDifferences(
         protocol=list(_protocol_differences(first, second, datasets or [""])),
-        subject=differences(*(values(one, lambda leaf: leaf.subject) for one in configs)),
-        numerics=differences(*(values(one, lambda leaf: leaf.numerics) for one in configs)),
+        subject=differences(*(values(one, lambda role: role is Role.SUBJECT) for one in configs)),
+        numerics=differences(*(values(one, lambda role: role is Role.NUMERICS) for one in configs)),
     )
 
 

@@ -12,7 +12,6 @@ from shared.protocol import (
     Operation,
     Protocol,
     Recorded,
-    Role,
     Section,
     leaves,
     values,
@@ -65,7 +64,7 @@ def check_role(leaf: Leaf, data: st.DataObject) -> None:
         return  # the value that was there
     protocol = other.protocol()
     same = protocol.fingerprint == PROTOCOL.fingerprint
-    assert same is (leaf.declared.role is not Role.PROTOCOL)
+    assert same is (not leaf.role.identifies)
     differing = [each.path for each in PROTOCOL.diff(protocol)]
     assert bool(differing) is not same
     assert all(path.split(".")[0] == leaf.path.split(".")[0] for path in differing)
