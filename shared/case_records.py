@@ -5,6 +5,7 @@ sample. Who reads it adds the input and the expected output.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Self, TypeVar
 
 from shared.ledger.packing import pack, unpack
@@ -41,7 +42,8 @@ class SampleCases(Part):
     def packed(self) -> bytes:
         """Return the record for the ledger; the more its texts, the shorter each of them."""
         for most in _CHARS:
-            record = self._with_texts(most)
+            cases = tuple(case.model_copy(update=_texts(case, most)) for case in self.cases)
+            record = self.model_copy(update={"cases": cases})
             packed = pack(record.model_dump_json(exclude_none=True))
             if len(packed) <= MOST_BYTES:
                 break
@@ -59,19 +61,9 @@ class SampleCases(Part):
     def of(self, sample: SampleId, tests: GroundTruth | None) -> Iterator[CaseRecord]:
         """Yield the cases with what the problem's tests say of them, if they can be read."""
         for case in self.cases:
-            stdin, expected = _of_tests(tests, case.case_index)
-            found = {"input": _clean(stdin), "expected": _clean(expected)}
-            yield CaseRecord(
-                dataset=sample.dataset,
-                problem_id=sample.problem_id,
-                sample_index=sample.sample_index,
-                **{**dict(case), **found},
-            )
-
-    def _with_texts(self, most: int | None) -> Self:
-        """Return a copy whose texts have so many characters; None for as many as a verdict has."""
-        cases = tuple(case.model_copy(update=_texts(case, most)) for case in self.cases)
-        return self.model_copy(update={"cases": cases})
+            stdin, expected = map(_clean, _of_tests(tests, case.case_index))
+            fields = dict(case) | asdict(sample) | {"input": stdin, "expected": expected}
+            yield CaseRecord(**fields)
 
 
 def failed(case: CaseResult) -> bool:
@@ -85,6 +77,7 @@ def failing_first(cases: Sequence[CaseT]) -> list[CaseT]:
 
 
 def _texts(case: CaseResult, most: int | None) -> dict[str, str | None]:
+    """Return texts of at most ``most`` characters; None for as many as a verdict has."""
     texts = {name: getattr(case, name) for name in _TEXTS}
     if most is None:
         return {name: _clean(text) for name, text in texts.items()}

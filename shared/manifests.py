@@ -15,32 +15,28 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 
 import fsspec
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from shared.errors import data_error, reading
 from shared.json_lines import numbered_lines, parse_line
-from shared.schemas import describe
+from shared.schemas import Part, describe
 
 LOCK_NAME = "manifest.lock.json"
 _BLOCK = 1 << 20
 
 
-class LockedFile(BaseModel):
+class LockedFile(Part):
     """Hash and size of a file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sha256: str
     bytes: int
 
 
-class DataLock(BaseModel):
+class DataLock(Part):
     """Hashes of data files and manifests by file name, so that folders may be moved.
 
     ``canonical_version`` is the version of the canonical form of prompts that was hashed.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     canonical_version: str
     files: dict[str, LockedFile]
@@ -69,18 +65,15 @@ def load_lock(path: str) -> DataLock:
 
 def differences(lock: DataLock, paths: Iterable[str]) -> list[str]:
     """Compare files with the lock by hash; return one line per difference."""
-    found = (_difference(lock, path) for path in paths)
-    return [difference for difference in found if difference]
-
-
-def _difference(lock: DataLock, path: str) -> str:
-    locked = lock.files.get(PurePosixPath(path).name)
-    if locked is None:
-        return f"{path} is not in the lock"
-    found = hash_file(path)
-    if found == locked:
-        return ""
-    return f"{path} has SHA-256 {found.sha256[:12]}…, but the lock has {locked.sha256[:12]}…"
+    lines: list[str] = []
+    for path in paths:
+        locked = lock.files.get(PurePosixPath(path).name)
+        if locked is None:
+            lines.append(f"{path} is not in the lock")
+        elif (present := hash_file(path)) != locked:
+            ours, theirs = present.sha256[:12], locked.sha256[:12]
+            lines.append(f"{path} has SHA-256 {ours}…, but the lock has {theirs}…")
+    return lines
 
 
 MANIFESTS = "data_manifests"
@@ -95,10 +88,8 @@ class DataRole(StrEnum):
     EVAL = "eval"
 
 
-class _Line(BaseModel):
+class _Line(Part):
     """The part of a manifest's line that names the use of the data set."""
-
-    model_config = ConfigDict(frozen=True)
 
     dataset: str
     role: DataRole = DataRole.EVAL

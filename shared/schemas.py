@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal, Self
@@ -461,25 +461,23 @@ class Generation(_SampleRecord):
     @classmethod
     def missing(cls, sample: SampleId, why: str = "not generated") -> Self:
         """Create the record of a sample without a completion."""
-        return cls(
-            dataset=sample.dataset,
-            problem_id=sample.problem_id,
-            sample_index=sample.sample_index,
-            completion="",
-            completion_sha256="",
-            error=why,
-        )
+        return cls(**asdict(sample), completion="", completion_sha256="", error=why)
 
 
-class FailedCase(_Record):
-    """The first case that did not pass; long texts are shortened in the middle."""
+class _CaseTexts(_Record):
+    """Place of a case among the problem's tests, from 0, and its standard streams."""
 
-    case_index: int
-    status: FinalStatus
+    case_index: int = Field(ge=0)
     input: str | None = None
     expected: str | None = None
     actual: str | None = None
     stderr: str | None = None
+
+
+class FailedCase(_CaseTexts):
+    """The first case that did not pass; long texts are shortened in the middle."""
+
+    status: FinalStatus
 
     @property
     def denied(self) -> bool:
@@ -491,14 +489,11 @@ RecordedCases = Literal["none", "all", "failed", "first"]
 """Cases that a run records beside its verdicts: ``output.cases``."""
 
 
-class CaseResult(_Record):
+class CaseResult(_CaseTexts):
     """A case as the ledger keeps it: what its problem tells is missing.
 
     Attributes:
-        case_index: Place of the case among the problem's tests, from 0.
         status: Its status; ``not_run`` behind the last time-out that is allowed.
-        actual: Standard output.
-        stderr: Standard error.
         exit_code: Exit code of the program, a signal's number as -n. None if it is not known: it
             did not run, or its tests ended before it did.
         duration: Wall-clock seconds of the program, without compiling.
@@ -508,12 +503,7 @@ class CaseResult(_Record):
         compile_stderr: What the compiler said.
     """
 
-    case_index: int = Field(ge=0)
     status: FinalStatus | Literal["not_run"]
-    input: str | None = None
-    expected: str | None = None
-    actual: str | None = None
-    stderr: str | None = None
     exit_code: int | None = None
     duration: float | None = None
     cpu_time: float | None = None
