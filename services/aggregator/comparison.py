@@ -104,7 +104,9 @@ class Comparisons:
             report = self._gates.of(connection, baseline, run)
         except (DataError, OutputError) as error:
             return GateAnswer(self._policy.name, None, str(error), [])
-        findings = sorted(report.findings, key=lambda one: one.outcome is not report.outcome)
+        findings = sorted(
+            report.findings, key=lambda finding: finding.outcome is not report.outcome
+        )
         return GateAnswer(self._policy.name, report.outcome, None, findings[:_SHOWN_FINDINGS])
 
     def _pair(
@@ -120,7 +122,7 @@ class Comparisons:
         comparison = self._pairs.of(connection, baseline, run)
         present = {*comparison.first.verdicts, *comparison.second.verdicts}
         rules = self._policy.policy
-        own = {name: one for name, one in rules.datasets.items() if name in present}
+        own = {name: own_rules for name, own_rules in rules.datasets.items() if name in present}
         return evaluate(rules.model_copy(update={"datasets": own}), comparison)
 
 
@@ -181,10 +183,10 @@ def flip_page(
     Raises:
         DataError: The runs do not have the data set in common, or not the slice.
     """
-    datasets = {one.dataset: one for one in compared.datasets}
+    datasets = {data.dataset: data for data in compared.datasets}
     if (paired := datasets.get(query.dataset)) is None:
-        known = ", ".join(datasets)
-        raise DataError(f"dataset: {query.dataset!r} is not in both runs; {known} are")
+        names = ", ".join(datasets)
+        raise DataError(f"dataset: {query.dataset!r} is not in both runs; {names} are")
     places = _select_pairs(paired, query)
     end = query.offset + query.limit
 
@@ -231,8 +233,8 @@ def _select_pairs(paired: DatasetComparison, query: FlipsQuery) -> Ints:
 def _in_slice(paired: DatasetComparison, dimension: str, bucket: str | None) -> Bools:
     buckets = paired.buckets.get(dimension)
     if buckets is None:
-        known = ", ".join(paired.buckets)
-        raise DataError(f"dimension {dimension!r} does not exist; there are {known}")
+        names = ", ".join(paired.buckets)
+        raise DataError(f"dimension {dimension!r} does not exist; there are {names}")
     if bucket is None or bucket not in buckets:
         raise DataError(f"{dimension} has no bucket {bucket!r}; /api/compare lists them")
     chosen = np.zeros(len(paired.problem_ids), dtype=bool)

@@ -55,14 +55,14 @@ class Ingester:
         """Index all new entries; return whether there were any."""
         runs = {progress.run: progress for progress in runs_progress(self._redis)}
         self._writer.sweep()
-        known = self._writer.runs()
-        for run in known.values():
+        indexed = self._writer.runs()
+        for run in indexed.values():
             if run.folder is not None:
                 continue  # RunFolders keeps these
             if run.run not in runs or runs[run.run].incarnation != run.incarnation:
                 self._writer.drop_run(run)
-        found = [self._try_to_follow(progress, known.get(name)) for name, progress in runs.items()]
-        return any(found)
+        busy = [self._try_to_follow(progress, indexed.get(name)) for name, progress in runs.items()]
+        return any(busy)
 
     def unpublished(self) -> Iterator[Ledger]:
         """Yield the runs that are judged completely but not published yet."""
@@ -125,8 +125,8 @@ class Ingester:
         verdicts = list(ledger.verdicts(samples))
         return Batch(
             events,
-            {one.sample: one for one in verdicts},
-            {one.sample: one for one in ledger.completions(samples)},
+            {verdict.sample: verdict for verdict in verdicts},
+            {generation.sample: generation for generation in ledger.completions(samples)},
             self._new_outlines(ledger, run, verdicts),
         )
 
@@ -134,9 +134,9 @@ class Ingester:
         self, ledger: Ledger, run: KnownRun, verdicts: Sequence[Verdict]
     ) -> list[ProblemOutline]:
         """Outlines of the problems that are not in the index yet."""
-        problems = {(one.dataset, one.problem_id): one.sample for one in verdicts}
-        known = self._writer.known_problems(run, problems)
-        unknown = [sample for problem, sample in problems.items() if problem not in known]
+        problems = {(verdict.dataset, verdict.problem_id): verdict.sample for verdict in verdicts}
+        indexed = self._writer.known_problems(run, problems)
+        unknown = [sample for problem, sample in problems.items() if problem not in indexed]
         provenance = Provenance.read(ledger.meta_document()) if unknown else Provenance()
         return [ProblemOutline.of(problem, provenance) for problem in ledger.problems(unknown)]
 
@@ -154,8 +154,8 @@ def _report_unreadable(run: str, reason: str) -> None:
     log.error("a run's records in Redis cannot be read", run=run, reason=reason)
 
 
-def _before(one: str, other: str) -> bool:
-    return entry_order(one) < entry_order(other)
+def _before(first: str, second: str) -> bool:
+    return entry_order(first) < entry_order(second)
 
 
 def _datasets(ledger: Ledger) -> list[DatasetRecord]:
@@ -165,4 +165,4 @@ def _datasets(ledger: Ledger) -> list[DatasetRecord]:
     except OutputError as error:
         log.error("a plan cannot be read", run=ledger.run, reason=str(error))
         return []
-    return [DatasetRecord.of(one) for one in plan.datasets] if plan else []
+    return [DatasetRecord.of(dataset) for dataset in plan.datasets] if plan else []

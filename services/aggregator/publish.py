@@ -102,16 +102,19 @@ def _publish(
     slices: dict[str, dict[str, dict[str, Metrics]]] = {}
     choices: dict[str, SampleChoice] = {}
     for name, results in samples.results.items():
-        known = facts.get(name, {})
-        many_answers = {problem_id for problem_id, one in known.items() if one.many_answers}
+        facts_of = facts.get(name, {})
+        many_answers = {
+            problem_id for problem_id, problem in facts_of.items() if problem.many_answers
+        }
         metrics[name] = {
             **summarize(results, meta.active_seconds, many_answers),
             **certified_metrics(results, meta.tests_of(name)),
             "run_throughput": per_second,
         }
-        slices[name] = slice_summaries(results, known)
+        slices[name] = slice_summaries(results, facts_of)
         statuses = (
-            (SampleId(name, one.problem_id, one.sample_index), one.final_status) for one in results
+            (SampleId(name, result.problem_id, result.sample_index), result.final_status)
+            for result in results
         )
         choices[name] = choose(statuses, meta.config.qa_logs.quota(name), meta.seed)
     published = PublishedResults(metrics=metrics, slices=slices)
@@ -205,7 +208,7 @@ class PublishedSamples:
 
 def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> PublishedSamples:
     """Write completions and verdicts in chunks, so that few completions are in memory at once."""
-    found = PublishedSamples({dataset.name: [] for dataset in plan.datasets})
+    published = PublishedSamples({dataset.name: [] for dataset in plan.datasets})
     with (
         folder.replacing(artifacts.VERDICTS) as verdicts,
         folder.replacing(artifacts.GENERATIONS) as generations,  # errors name this one
@@ -215,8 +218,8 @@ def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> Publi
                 generations.write(generation.model_dump_json() + "\n")
             if verdict is not None:
                 verdicts.write(verdict.model_dump_json() + "\n")
-            found.add(sample, generation, verdict)
-    return found
+            published.add(sample, generation, verdict)
+    return published
 
 
 def _samples(
@@ -224,8 +227,8 @@ def _samples(
 ) -> Iterator[tuple[SampleId, Generation | None, Verdict | None]]:
     left = iter(samples)
     while chunk := list(islice(left, _AT_ONCE)):
-        generations = {one.sample: one for one in ledger.completions(chunk)}
-        verdicts = {one.sample: one for one in ledger.verdicts(chunk)}
+        generations = {generation.sample: generation for generation in ledger.completions(chunk)}
+        verdicts = {verdict.sample: verdict for verdict in ledger.verdicts(chunk)}
         for sample in chunk:
             yield sample, generations.get(sample), verdicts.get(sample)
 
@@ -272,9 +275,9 @@ def _write_cases(
         gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
     ):
         for sample, stored in ledger.cases(plan.samples()):
-            found = SampleCases.unpacked(stored)
-            samples[found.recorded] += 1
-            for case in found.of(sample, tests_of(sample.dataset, sample.problem_id)):
+            cases = SampleCases.unpacked(stored)
+            samples[cases.recorded] += 1
+            for case in cases.of(sample, tests_of(sample.dataset, sample.problem_id)):
                 packed.write(case.model_dump_json().encode() + b"\n")
                 lines += 1
     return CasesRecord(
@@ -288,4 +291,6 @@ def _write_cases(
 def _problems(ledger: Ledger, plan: RunPlan) -> Iterator[Problem]:
     for dataset in plan.datasets:
         problems = dict.fromkeys(problem_id for problem_id, _ in dataset.owed)
-        yield from ledger.problems([SampleId(dataset.name, one, 0) for one in problems])
+        yield from ledger.problems(
+            [SampleId(dataset.name, problem_id, 0) for problem_id in problems]
+        )

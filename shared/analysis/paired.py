@@ -74,7 +74,8 @@ def paired_differences(
     if not values or not len(differences[0]):
         return [PairedDifference(0) for _ in values]
     binary = [
-        _is_binary(*each) or not one.any() for each, one in zip(values, differences, strict=True)
+        _is_binary(*pair) or not difference.any()
+        for pair, difference in zip(values, differences, strict=True)
     ]
     apart = _intervals(differences, binary, None)
     hulls = apart
@@ -169,13 +170,13 @@ def _intervals(
     """The interval of each mean; those that are resampled share the draws."""
     n = len(differences[0])
     sizes = _cluster_sizes(n, clusters)
-    found: list[list[float] | None] = [None] * len(differences)
+    intervals: list[list[float] | None] = [None] * len(differences)
     resampled = []
     for place, (one, two_valued) in enumerate(zip(differences, binary, strict=True)):
         if two_valued:
-            found[place] = discordant_interval(int((one < 0).sum()), int((one > 0).sum()), n)
+            intervals[place] = discordant_interval(int((one < 0).sum()), int((one > 0).sum()), n)
         elif not one.any():  # in clusters: no spread to resample
-            found[place] = discordant_interval(0, 0, len(sizes))
+            intervals[place] = discordant_interval(0, 0, len(sizes))
         elif len(sizes) > 1:
             resampled.append(place)
     counts = sizes.tolist()
@@ -185,8 +186,8 @@ def _intervals(
     ]
     drawn = bootstrap_intervals(means, [math.fsum(differences[place]) / n for place in resampled])
     for place, interval in zip(resampled, drawn, strict=True):
-        found[place] = interval
-    return found
+        intervals[place] = interval
+    return intervals
 
 
 def _hull(apart: list[float] | None, together: list[float] | None) -> list[float] | None:
@@ -239,9 +240,9 @@ def sign_flip_ps(differences: Sequence[Floats]) -> list[float]:
     if not differences:
         return []
     columns = group_rows(np.array(differences).T)
-    found = np.abs(columns.sum(axis=0))
+    sums = np.abs(columns.sum(axis=0))
     tolerance = 1e-9 * np.abs(columns).sum(axis=0)
-    return [(1 + count) / (1 + FLIPS) for count in _at_least(columns, found - tolerance)]
+    return [(1 + count) / (1 + FLIPS) for count in _at_least(columns, sums - tolerance)]
 
 
 def _at_least(columns: Floats, thresholds: Floats) -> list[int]:
@@ -289,8 +290,8 @@ def contest(problem_id: str) -> str | None:
         ("atcoder", _ATCODER_TITLE),
         ("atcoder", _ATCODER_NUMBER),
     ):
-        if found := pattern.match(problem_id):
-            return f"{place} {found[1]}"
+        if match := pattern.match(problem_id):
+            return f"{place} {match[1]}"
     return None
 
 
@@ -302,8 +303,8 @@ def contest_clusters(problem_ids: Sequence[str]) -> Ints | None:
     """
     numbers: dict[tuple[str | None, str], int] = {}
     keys = ((contest(problem_id), problem_id) for problem_id in problem_ids)
-    found = [
+    clusters = [
         numbers.setdefault((None, problem_id) if held is None else (held, ""), len(numbers))
         for held, problem_id in keys
     ]
-    return np.array(found, dtype=np.int64) if len(numbers) < len(found) else None
+    return np.array(clusters, dtype=np.int64) if len(numbers) < len(clusters) else None

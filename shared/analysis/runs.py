@@ -175,8 +175,8 @@ class ComparedRun:
 
     def data_sha256(self, dataset: str) -> str | None:
         """SHA-256 over the problems of a data set; None if it is not recorded."""
-        found = (d.sha256 for d in self.record.datasets if d.dataset == dataset)
-        return next(found, None) or None
+        hashes = (d.sha256 for d in self.record.datasets if d.dataset == dataset)
+        return next(hashes, None) or None
 
     def note(self, dataset: str, problem_id: str) -> ProblemNote:
         return self.problems.get(dataset, {}).get(problem_id, UNKNOWN_PROBLEM)
@@ -231,14 +231,16 @@ def _read(name: str, run: FinishedRun) -> ComparedRun:
     for verdict in run.verdicts():
         columns.setdefault(verdict.dataset, Columns()).add(verdict)
     problems: dict[str, dict[str, ProblemNote]] = {}
-    for one in read_outlines(run.folder):
-        problems.setdefault(one.dataset, {})[one.problem_id] = ProblemNote(one.digest, one.facts)
+    for outline in read_outlines(run.folder):
+        problems.setdefault(outline.dataset, {})[outline.problem_id] = ProblemNote(
+            outline.digest, outline.facts
+        )
     return ComparedRun(
         label=name,
         name=run.name,
         place=run.folder.shown,
         record=run.record,
-        verdicts={dataset: found.sorted() for dataset, found in columns.items()},
+        verdicts={dataset: rows.sorted() for dataset, rows in columns.items()},
         problems=problems,
         summary=run.summary,
         skipped=run.skipped,
@@ -255,7 +257,7 @@ class Columns:
         """Add a verdict; a later one of the same sample takes its place."""
         values = (getattr(verdict, name) for name in VERDICT_COLUMNS)
         # Numbers that no column can hold are its largest.
-        row = [min(one, _MOST) if isinstance(one, int) else one for one in values]
+        row = [min(value, _MOST) if isinstance(value, int) else value for value in values]
         detail = None if verdict.detail is None else sys.intern(str(verdict.detail))
         self._rows[verdict.problem_id, verdict.sample_index] = row, detail
 

@@ -79,12 +79,12 @@ def _buckets(
     facts: Mapping[str, ProblemFacts],
     buckets_of: Callable[[ProblemFacts], Sequence[str]],
 ) -> dict[str, list[SampleResult]]:
-    found: dict[str, list[SampleResult]] = {}
+    buckets: dict[str, list[SampleResult]] = {}
     for problem_id, samples in by_problem(results).items():
-        known = facts.get(problem_id)
-        for bucket in buckets_of(known) if known else [UNKNOWN]:
-            found.setdefault(bucket, []).extend(samples)
-    return {bucket: found[bucket] for bucket in sorted(found, key=bucket_order)}
+        problem = facts.get(problem_id)
+        for bucket in buckets_of(problem) if problem else [UNKNOWN]:
+            buckets.setdefault(bucket, []).extend(samples)
+    return {bucket: buckets[bucket] for bucket in sorted(buckets, key=bucket_order)}
 
 
 def bucket_order(bucket: str) -> tuple[int, int, str]:

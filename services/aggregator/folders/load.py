@@ -28,11 +28,11 @@ def run_facts(run: FinishedRun, report: Report) -> JsonObject:
     """Metadata and results of a run as the index keeps them, of ``run.json`` and the figures."""
     facts: JsonObject = run.record.model_dump(mode="json", exclude=_OMITTED)
     try:
-        found = run.folder.read_json(artifacts.SLICES)
-        results = PublishedResults.model_validate({"metrics": run.summary, "slices": found or {}})
+        slices = run.folder.read_json(artifacts.SLICES)
+        results = PublishedResults.model_validate({"metrics": run.summary, "slices": slices or {}})
         facts["results"] = {
             **results.model_dump(mode="json"),
-            **({} if found else {"slices": None}),
+            **({} if slices else {"slices": None}),
         }
     except OutputError as error:
         report(error)
@@ -50,15 +50,15 @@ def add_run(
     """
     facts = run_facts(run, report)
     progress = RunProgress(name, "", run.record.state, "0", 0, 0)
-    known = writer.add_run(progress, run.record.datasets, folder)
-    writer.set_facts(known, progress, facts)
-    return known
+    indexed = writer.add_run(progress, run.record.datasets, folder)
+    writer.set_facts(indexed, progress, facts)
+    return indexed
 
 
 def load_samples(
     run: FinishedRun,
     writer: IndexWriter,
-    known: KnownRun,
+    indexed: KnownRun,
     report: Report,
     each: Callable[[Sequence[JudgedSample]], None] = lambda _batch: None,
 ) -> None:
@@ -71,10 +71,10 @@ def load_samples(
     """
     outlines = read_outlines(run.folder, report)
     while some := list(islice(outlines, _BATCH)):
-        writer.load_outlines(known, some)
+        writer.load_outlines(indexed, some)
     samples = run.judged_samples(report)
     while batch := list(islice(samples, _BATCH)):
-        for sample in writer.load(known, batch):
+        for sample in writer.load(indexed, batch):
             reason = "there is another verdict on it, or a number is too large; the line is skipped"
             path = run.path(artifacts.VERDICTS)
             report(LeftOutError(f"{path}: sample {sample.key}: {reason}"))

@@ -163,14 +163,16 @@ def put_outlines(
     *,
     searched: bool,
 ) -> None:
-    for one in outlines:
-        facts = one.facts
-        values = (one.digest, facts.difficulty, json.dumps(facts.tags), facts.num_tests,
-                  facts.prompt_length, pack(one.model_dump_json()))  # fmt: skip
-        row = connection.execute(_PUT_OUTLINE, (run_id, one.dataset, one.problem_id, *values))
+    for outline in outlines:
+        facts = outline.facts
+        values = (outline.digest, facts.difficulty, json.dumps(facts.tags), facts.num_tests,
+                  facts.prompt_length, pack(outline.model_dump_json()))  # fmt: skip
+        row = connection.execute(
+            _PUT_OUTLINE, (run_id, outline.dataset, outline.problem_id, *values)
+        )
         (number,) = row.fetchone()
         if searched:
-            put_prompt(connection, number, "\n".join(one.texts))
+            put_prompt(connection, number, "\n".join(outline.texts))
 
 
 def read_outline(
@@ -188,15 +190,15 @@ def read_facts(
     connection: sqlite3.Connection, run_id: int, problems: Iterable[ProblemKey]
 ) -> dict[ProblemKey, ProblemFacts]:
     """Facts of the problems whose outline is known."""
-    found = {}
+    facts = {}
     for problem in problems:
         row = connection.execute(
             f"SELECT {', '.join(_FACTS)} FROM problems {_OF_PROBLEM}",
             (run_id, *problem),
         ).fetchone()
         if row is not None:
-            found[problem] = _facts(*row)
-    return found
+            facts[problem] = _facts(*row)
+    return facts
 
 
 def read_problems(connection: sqlite3.Connection, run_id: int) -> dict[str, dict[str, ProblemNote]]:
@@ -204,13 +206,13 @@ def read_problems(connection: sqlite3.Connection, run_id: int) -> dict[str, dict
     cursor = connection.cursor()
     cursor.row_factory = None
     facts_of = cache(_facts)  # few are different
-    found: dict[str, dict[str, ProblemNote]] = {}
+    notes: dict[str, dict[str, ProblemNote]] = {}
     for dataset, problem_id, digest, *facts in cursor.execute(
         f"SELECT dataset, problem_id, digest, {', '.join(_FACTS)} FROM problems WHERE run_id = ?",
         (run_id,),
     ):
-        found.setdefault(dataset, {})[problem_id] = ProblemNote(digest, facts_of(*facts))
-    return found
+        notes.setdefault(dataset, {})[problem_id] = ProblemNote(digest, facts_of(*facts))
+    return notes
 
 
 def _facts(difficulty: str, tags: str, tests: int | None, length: int | None) -> ProblemFacts:

@@ -127,16 +127,16 @@ def _frame() -> tuple[str, str]:
     policy = _POLICY.format(script=_hash(script), style=_hash(style))
     meta = f'{_CHARSET}<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
     page = (_STATIC / "index.html").read_text("utf-8")
-    for found, replacement in (
+    for part, replacement in (
         (_CHARSET, meta),
         (_ICON, ""),
         (_STYLE, f"<style>{style}</style>\n"),
         (_SCRIPT, ""),
         (_API_HINT, "."),
     ):
-        if page.count(found) != 1:
-            raise ValueError(f"index.html must contain {found!r} once, for a report to replace")
-        page = page.replace(found, replacement)
+        if page.count(part) != 1:
+            raise ValueError(f"index.html must contain {part!r} once, for a report to replace")
+        page = page.replace(part, replacement)
     before, after = page.split("</body>")
     opening = f'{before}<script type="application/json" id="data">'
     return opening, f'</script>\n<script type="module">{script}</script>\n</body>{after}'
@@ -160,8 +160,8 @@ def bundle(modules: Mapping[str, str], entry: str) -> str:
             raise ValueError(f"{importers[-1:]} imports {name}.js, which is missing or imports it")
         if name in done:
             return
-        for found in _IMPORT.finditer(modules[name]):
-            add(found[3], (*importers, name))
+        for imported in _IMPORT.finditer(modules[name]):
+            add(imported[3], (*importers, name))
         parts.append(_wrapped(name, modules[name]))
         done.append(name)
 
@@ -170,7 +170,7 @@ def bundle(modules: Mapping[str, str], entry: str) -> str:
 
 
 def _wrapped(name: str, source: str) -> str:
-    exported = [found[2] for found in _EXPORT.finditer(source)]
+    exported = [match[2] for match in _EXPORT.finditer(source)]
     body = _EXPORT.sub(r"\1 \2", _IMPORT.sub(_constant, source))
     if left := _UNSUPPORTED.search(body):
         raise ValueError(f"{name}.js: {left[0].strip()!r} cannot be bundled into a report")
@@ -179,9 +179,9 @@ def _wrapped(name: str, source: str) -> str:
     return f"const {name}_js = (() => {{\n{body}return {{ {', '.join(exported)} }};\n}})();\n"
 
 
-def _constant(found: re.Match[str]) -> str:
-    names = found[1] or f"{{ {found[2].strip()} }}"
-    return f"const {names} = {found[3]}_js;\n"
+def _constant(match: re.Match[str]) -> str:
+    names = match[1] or f"{{ {match[2].strip()} }}"
+    return f"const {names} = {match[3]}_js;\n"
 
 
 # Data
