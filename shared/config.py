@@ -595,12 +595,3 @@ def _missing(value: object, key: str = "") -> list[str]:
     if isinstance(value, Mapping) and key != ".run.verl_keys":
         return [found for name, one in value.items() for found in _missing(one, f"{key}.{name}")]
     return [key.removeprefix(".")] if value == "???" else []
-
-
-def validate_config(document: object) -> Config:
-    """Validate a plain mapping.
-
-    Raises:
-        ConfigError: As :func:`load_config`.
-    """
-    return validate_document(Config, document)

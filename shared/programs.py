@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from shared.harness.wire import Text
+from shared.schemas import Part
 
 MAX_CODE = 256 * 1024
 """Characters of a program."""
@@ -25,15 +26,13 @@ Language = Literal[
 """Languages of SandboxFusion's ``/run_code``; a sandbox runs those that are installed in it."""
 
 
-class Program(BaseModel):
+class Program(Part):
     """A program to run once.
 
     Attributes:
         timeout: Wall-clock seconds that it may run, and that its compiler may take.
         memory_limit_mb: MiB of address space; None for the limit of the service's config.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     code: Text = Field(max_length=MAX_CODE)
     stdin: Text = Field(default="", max_length=MAX_STDIN)
@@ -55,7 +54,7 @@ class ProgramStatus(StrEnum):
     COMPILE_ERROR = "compile_error"
 
 
-class ProgramResult(BaseModel):
+class ProgramResult(Part):
     """What a program did.
 
     Attributes:
@@ -66,8 +65,6 @@ class ProgramResult(BaseModel):
         seconds: Wall-clock time of the program, or of the compiler.
         truncated: Whether an output was longer and has been cut to ``MAX_OUTPUT`` bytes.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     status: ProgramStatus
     stdout: str

@@ -27,8 +27,8 @@ from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
 from services.runner.sources import RecordedSource, has_tests, match_completions
 from shared.completions import RecordedCompletion
-from shared.config import RULES, Config, load_config, validate_config
-from shared.config_files import load_document, overridden_keys
+from shared.config import RULES, Config, load_config
+from shared.config_files import load_document, overridden_keys, validate_document
 from shared.errors import ConfigError, DataError
 from shared.finished_run import FinishedRun, open_run
 from shared.run_record import ParentRun, make_plan
@@ -177,7 +177,7 @@ def _config(parent: FinishedRun, output: str, overrides: Sequence[str]) -> Confi
     document["output"] |= {"dir": output}
     document["data"]["output_path"] = None  # the file there is the parent's
     document["judge"]["rules"] = RULES
-    return validate_config(load_document(document, overrides))
+    return validate_document(Config, load_document(document, overrides))
 
 
 def _check_data(parent: FinishedRun, loaded: LoadedProblems, names: set[tuple[str, str]]) -> None:

@@ -23,7 +23,8 @@ from services.judge.special_judge import CheckerFailedError
 from services.judge.verdict import Judgement, case_results, to_verdict
 from shared.address import Address
 from shared.case_records import SampleCases
-from shared.config import RULES, Config, validate_config
+from shared.config import RULES, Config
+from shared.config_files import validate_document
 from shared.errors import ConfigError, PlumblineError
 from shared.ledger import keys
 from shared.ledger.ledger import problem_key, text, unjudged_verdict, write_verdict
@@ -337,4 +338,4 @@ def _config_of(run: str, document: str | None) -> Config:
 
 @lru_cache(maxsize=16)
 def _parsed_config(document: str) -> Config:
-    return validate_config(json.loads(document))
+    return validate_document(Config, json.loads(document))

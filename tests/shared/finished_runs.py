@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shared.config import Config, validate_config
+from shared.config import Config
+from shared.config_files import validate_document
 from shared.errors import ConfigError
 from shared.outlines import ProblemOutline
 from shared.run_record import VERSION
@@ -108,7 +109,7 @@ def _document(
 def as_recorded(document: dict[str, Any]) -> dict[str, Any]:
     """Add the version, and the protocol of the config if that is valid."""
     try:
-        protocol = validate_config(document["config"]).protocol().model_dump(mode="json")
+        protocol = validate_document(Config, document["config"]).protocol().model_dump(mode="json")
     except (KeyError, ConfigError):
         protocol = None
     return {"version": VERSION, "protocol": protocol, **document}

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.config import Config, load_config, validate_config
+from shared.config import Config, load_config
+from shared.config_files import validate_document
 from shared.errors import ConfigError
 from shared.protocol import leaves
 from shared.verl_keys import MAPPED, RECORDED, REFUSED, SECTIONS, canonical, notices
@@ -144,7 +145,7 @@ reward:
 def test_the_record_of_a_run_is_read_as_it_is(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, GENERATION), ["rollout.load_format=auto"])
     document = config.model_dump(mode="json")
-    assert validate_config(document) == config
+    assert validate_document(Config, document) == config
     copied = tmp_path / "resolved.yaml"
     copied.write_text(json.dumps(document))
     assert load_config(copied) == config
