@@ -265,10 +265,7 @@ class RewardLedger:
 
     async def last_event(self) -> str:
         """The id of the newest entry of the stream of verdicts; ``0`` if it is empty."""
-        [newest] = await self._commands.send(
-            [("XREVRANGE", self._keys.events, "+", "-", "COUNT", 1)]
-        )
-        return text(newest[0][0]) if newest else "0"
+        return await asyncio.to_thread(self._jobs.last_event)
 
     async def events(self, after: str, block: float) -> tuple[str, list[str]]:
         """Wait up to ``block`` seconds for verdicts.
@@ -290,11 +287,6 @@ class RewardLedger:
         """Keys of the samples whose verdict is not settled; usually few."""
         [found] = await self._commands.send([("HKEYS", self._keys.verdicts)])
         return {text(key) for key in cast(list[bytes], found)}
-
-    async def in_flight(self) -> int:
-        """Number of samples in flight, of all replicas."""
-        [found] = await self._commands.send([("HLEN", self._keys.hashes)])
-        return int(found)
 
     async def tidy(self, *, now: Callable[[], float] = time.time) -> None:
         """Drop problems without use and old entries of the stream; let a left session expire."""

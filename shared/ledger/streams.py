@@ -54,28 +54,19 @@ def runs_progress(redis: Redis) -> list[RunProgress]:
         pipe.xlen(names.events)
         pipe.hlen(names.hashes)
         pipe.exists(names.lock)
-    replies = iter(pipe.execute())
-    rows = [_progress(run, *(next(replies) for _ in range(5))) for run in runs]
-    return [progress for progress in rows if progress is not None]
-
-
-def _progress(
-    run: str,
-    meta: list[bytes | None],
-    newest: list[tuple[bytes, Any]],
-    events: int,
-    hashes: int,
-    locked: int,
-) -> RunProgress | None:
-    incarnation, state = meta
-    if incarnation is None:
-        return None
-    return RunProgress(
-        run=run,
-        incarnation=str(json.loads(incarnation)),
-        state=None if state is None else RunState(json.loads(state)),
-        last_event=text(newest[0][0]) if newest else "0",
-        events=events,
-        completions=hashes,
-        locked=bool(locked),
-    )
+    replies: list[Any] = pipe.execute()
+    return [
+        RunProgress(
+            run=run,
+            incarnation=str(json.loads(incarnation)),
+            state=None if state is None else RunState(json.loads(state)),
+            last_event=text(newest[0][0]) if newest else "0",
+            events=events,
+            completions=completions,
+            locked=bool(locked),
+        )
+        for run, (incarnation, state), newest, events, completions, locked in zip(
+            runs, *(replies[part::5] for part in range(5)), strict=True
+        )
+        if incarnation is not None
+    ]
