@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from shared.address import Address
 from shared.errors import DataError, data_error
 from shared.redaction import redact
 from shared.service.settings import SandboxClientSettings, load_settings
+from shared.text import shorten_end
 
 PAGE = 100  # prompts per request
 Key = int | str
@@ -85,15 +85,6 @@ def rows(
 # Requests
 
 
-@dataclass(frozen=True, slots=True)
-class _Prompt:
-    """One problem in the response of ``get_prompts``."""
-
-    id: Key
-    text: str
-    labels: dict[str, object]
-
-
 class _RetryableError(Exception):
     """A failure that may be transient."""
 
@@ -119,7 +110,7 @@ class _Client:
     def place_of(self, key: Key) -> str:
         return f"{self.place} id {key!r}"
 
-    def prompts(self, offset: int, limit: int, language: Language | None = None) -> list[_Prompt]:
+    def prompts(self, offset: int, limit: int, language: Language | None = None) -> list[Prompt]:
         """Get problems in the order of their ids; ``language`` is inserted into some prompts."""
         config = sdk.TestConfig(
             dataset_type=self._class, is_fewshot=False, language=language, extra=self._extra
@@ -127,8 +118,7 @@ class _Client:
         request = sdk.GetPromptsRequest(
             dataset=self.dataset, config=config, offset=offset, limit=limit
         )
-        prompts = self._request(self.place, "/get_prompts", request, _prompts)
-        return [_Prompt(prompt.id, prompt.prompt, prompt.labels) for prompt in prompts]
+        return self._request(self.place, "/get_prompts", request, _prompts)
 
     def cases(self, key: Key) -> list[tuple[str, str]]:
         """Get input and output of all tests, from the verdict on a program without output."""
@@ -234,31 +224,28 @@ def _refusal(place: str, status: int, body: str) -> DataError | _RetryableError:
 
 def _shorten(what: object) -> str:
     text = redact(" ".join(str(what).split())) or type(what).__name__
-    return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}…"
+    return shorten_end(text, _DETAIL_CHARACTERS)
 
 
-# Layouts
+# Layouts, which validate the rows
 
 
-# The layout validates the rows.
-
-
-def _humaneval(_client: _Client, _place: str, prompt: _Prompt) -> Fields:
-    return prompt.labels | {"prompt": prompt.text}
+def _humaneval(_client: _Client, _place: str, prompt: Prompt) -> Fields:
+    return prompt.labels | {"prompt": prompt.prompt}
 
 
 _PREFIX = "You are an expert Python programmer, and here is your task: "
 _BEFORE_TESTS = " Your code should pass these tests:\n\n"
 
 
-def _mbpp(_client: _Client, place: str, prompt: _Prompt) -> Fields:
+def _mbpp(_client: _Client, place: str, prompt: Prompt) -> Fields:
     """Split MBPP's prompt into the text of the problem and its tests.
 
     Source of the format: SandboxFusion 469de08, ``sandbox/datasets/mbpp.py``, without few shots.
     """
-    text, sentence, joined = prompt.text.removeprefix(_PREFIX).rpartition(_BEFORE_TESTS)
+    text, sentence, joined = prompt.prompt.removeprefix(_PREFIX).rpartition(_BEFORE_TESTS)
     body = _statements(joined)
-    if not prompt.text.startswith(_PREFIX) or not sentence or not body:
+    if not prompt.prompt.startswith(_PREFIX) or not sentence or not body:
         cause = "the prompt does not have SandboxFusion's format for MBPP, with tests in Python"
         raise data_error(place, f"{cause}; use a server with the published MBPPDataset")
     tests = re.split(r"\n(?=assert\b)", joined)
@@ -278,7 +265,7 @@ def _statements(code: str) -> list[ast.stmt]:
         return []
 
 
-def _contest_page(client: _Client, offset: int, limit: int) -> list[_Prompt]:
+def _contest_page(client: _Client, offset: int, limit: int) -> list[Prompt]:
     """Get prompts without the final paragraph, which names the programming language.
 
     It is the paragraph that differs between two languages, so its wording does not matter.
@@ -289,17 +276,17 @@ def _contest_page(client: _Client, offset: int, limit: int) -> list[_Prompt]:
         raise data_error(client.place, "the data set changed while it was fetched; run again")
     prompts = []
     for python, other in zip(pythons, others, strict=True):
-        content, break_, sentence = python.text.rpartition("\n\n")
-        other_content, _, other_sentence = other.text.rpartition("\n\n")
+        content, break_, sentence = python.prompt.rpartition("\n\n")
+        other_content, _, other_sentence = other.prompt.rpartition("\n\n")
         if not break_ or content != other_content or sentence == other_sentence:
             cause = "the prompt does not end with a paragraph about the language"
             advice = "check that the table is a CommonOJDataset"
             raise data_error(client.place_of(python.id), f"{cause}; {advice}")
-        prompts.append(_Prompt(python.id, content, python.labels))
+        prompts.append(python.copy(update={"prompt": content}))
     return prompts
 
 
-def _contest(client: _Client, _place: str, prompt: _Prompt) -> Fields:
+def _contest(client: _Client, _place: str, prompt: Prompt) -> Fields:
     """Convert a contest problem; all tests count as private, because the server merges them.
 
     ``name`` includes the id, because names on the server are not unique.
@@ -311,7 +298,7 @@ def _contest(client: _Client, _place: str, prompt: _Prompt) -> Fields:
     return {
         "id": prompt.id,
         "name": f"{prompt.labels.get('name') or client.dataset} #{prompt.id}",
-        "description": prompt.text,
+        "description": prompt.prompt,
         "difficulty": difficulty,
         "public_tests": {"input": [], "output": []},
         "private_tests": {
@@ -321,8 +308,8 @@ def _contest(client: _Client, _place: str, prompt: _Prompt) -> Fields:
     }
 
 
-_Page = Callable[[_Client, int, int], list[_Prompt]]
-_Convert = Callable[[_Client, str, _Prompt], Fields]
+_Page = Callable[[_Client, int, int], list[Prompt]]
+_Convert = Callable[[_Client, str, Prompt], Fields]
 # The server's class of data sets, and how its prompts become rows.
 _LAYOUTS: dict[str, tuple[str, _Page, _Convert]] = {
     LayoutKind.HUMANEVAL: ("HumanEvalDataset", _Client.prompts, _humaneval),
