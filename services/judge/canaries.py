@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,11 +39,9 @@ _MIB = 1024 * 1024
 _OUTPUT_MIB = 1
 # Limits of canaries that try other limits: a run's own may be too small for any program.
 _SECONDS, _MEMORY, _PROCESSES = 10.0, 512, 16
-# Address space of an interpreter before it does anything, in MiB, generously.
-_INTERPRETER = 160
-# More MiB than this some machines refuse to any program.
-_MOST_BELOW = 2048
-_LONG_INPUT = 3 * _MIB // 2
+# Address space of an interpreter before it does anything, in MiB, generously. More than the second
+# figure some machines refuse to any program.
+_INTERPRETER, _MOST_SPACE = 160, 2048
 # A program is killed at 1.25 times the CPU limit, so work for 0.76 of it shows a limit that is
 # halved, or time that is counted twice.
 _LIMIT, _BELOW, _ABOVE, _WAIT = 0.25, 0.19, 3.0, 0.35
@@ -52,7 +50,7 @@ _MOST_CPU = 2.4
 # The same in wall-clock seconds, with a wide margin because load decides.
 _WALL_LIMIT, _WALL_ABOVE = 0.5, 5.0
 _SHOWN = 120
-# Attempts to judge a canary with a wrong time-out.
+# Attempts to judge a canary with a wrong time-out, of which load may be the cause.
 _ATTEMPTS = 3
 # A session that ends within these seconds has only the first round.
 _SHORT = 10.0
@@ -71,8 +69,7 @@ class CanaryProfile:
     @classmethod
     def of(cls, settings: JudgeConfig, problem: Problem) -> "CanaryProfile":
         """The profile of a problem's samples, under the settings for its data set."""
-        functions = not isinstance(problem.tests, StdioTests)
-        if not functions:
+        if isinstance(problem.tests, StdioTests):
             return cls(settings.method, settings.language, False)
         # Functions are judged in the same way by all methods but one.
         return cls("submit" if settings.method == "submit" else "batch", "python", True)
@@ -86,18 +83,12 @@ class CanaryProfile:
         return self.method == "batch"
 
 
-# The set of canaries
-
-
 @dataclass(frozen=True, slots=True)
 class CanaryCase:
     """A case of a canary, and the outcome that it must have.
 
     Attributes:
         fault: What a sandbox does that judges the case otherwise; a clause without a full stop.
-        stdin: Its input.
-        output: Its expected output.
-        code: The outcome.
         detail: The outcome's detail; None for any.
     """
 
@@ -122,15 +113,16 @@ class CanaryCase:
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """A program, its tests, the required outcomes, and its limits in seconds and MiB.
+    """A program, the required outcomes, and its limits in seconds and MiB.
 
-    Without a limit it has the run's, and at least one that is enough for any canary.
+    Without a limit it has the run's, and at least one that is enough for any canary. ``tests`` are
+    None for a program that reads the inputs of its cases.
     """
 
     name: str
     code: str
-    tests: Mapping[str, object]
     cases: Sequence[CanaryCase]
+    tests: Mapping[str, object] | None = None
     seconds: float | None = None
     memory: int | None = None
     language: str = "python"
@@ -141,8 +133,13 @@ class Canary:
 
     @property
     def problem(self) -> Problem:
-        tests = json.dumps(self.tests)
-        return Problem(dataset="canaries", problem_id=self.name, prompt="", ground_truth=tests)
+        tests = self.tests or {
+            "checker": "exact",  # which methods with a rule of their own ignore
+            "inputs": [case.stdin for case in self.cases],
+            "outputs": [case.output for case in self.cases],
+        }
+        text = json.dumps(tests)
+        return Problem(dataset="canaries", problem_id=self.name, prompt="", ground_truth=text)
 
     def findings(self, outcomes: Sequence[CaseOutcome]) -> list[str]:
         """Describe how the outcomes differ from the required ones; empty if they do not."""
@@ -151,13 +148,6 @@ class Canary:
         pairs = zip(self.cases, outcomes, strict=True)
         texts = [(case.fault, case.difference(outcome)) for case, outcome in pairs]
         return list(dict.fromkeys(f"{fault} ({text})" for fault, text in texts if text))
-
-    def late(self, outcomes: Sequence[CaseOutcome]) -> bool:
-        """Whether a case timed out that should not: load may be the cause, so it is tried again."""
-        return any(
-            outcome.code is CaseCode.TIMEOUT is not case.code
-            for case, outcome in zip(self.cases, outcomes, strict=False)
-        )
 
     def config(self, config: Config, method: str) -> Config:
         """Return a run's config with the canary's limits."""
@@ -184,128 +174,126 @@ class Canary:
         )
 
 
+# The set of canaries
+
+
 def canaries(profile: CanaryProfile, config: Config, *, limits: bool = True) -> list[Canary]:
-    """The canaries of a profile under a run's limits; none for languages without canaries.
+    """The canaries of a profile under a run's limits.
 
     Python programs try the limits of other languages and of functions, unless ``limits`` is false.
     The first and the last canary of Python programs are the same program with other input. So
     results that are remembered by the program alone, and files that it left behind, come to light.
     """
-    tried = list(_limits(profile, config.sandbox.memory_limit_mb))
+    tried = _limits(profile, config.sandbox.memory_limit_mb)
     if profile.functions:
-        tests = {"test": _CHECK, "entry_point": "total", "prompt": _PROMPT}
-        right = CanaryCase("a right function is not accepted")
-        asserted = {"test_list": ["assert total([2, 3])['sum'] == 6"]}
+        right = [CanaryCase("a right function is not accepted")]
         fault = "a wrong function is not judged a wrong answer"
-        wrong = CanaryCase(fault, code=CaseCode.WRONG_ANSWER)
+        wrong = [CanaryCase(fault, code=CaseCode.WRONG_ANSWER)]
+        check = {"test": _CHECK, "entry_point": "total", "prompt": _PROMPT}
+        assertion = {"test_list": ["assert total([2, 3])['sum'] == 6"]}
         functions = [
-            Canary("right", _FUNCTION, tests, [right]),
-            Canary("wrong", _FUNCTION, asserted, [wrong]),
+            Canary("right", _FUNCTION, right, check),
+            Canary("wrong", _FUNCTION, wrong, assertion),
         ]
         return functions + (tried if limits and profile.strict else [])
     if profile.language in _COMPILED:
-        title = LANGUAGES[profile.language].title
+        title, code = LANGUAGES[profile.language].title, _COMPILED[profile.language]
         case = CanaryCase(f"a right program in {title} is not accepted", "5\n", "12 35\n")
-        canary = _stdio(title, _COMPILED[profile.language], [case])
-        return [replace(canary, language=profile.language), *(tried if limits else ())]
-    return list(_programs(profile, tried)) if profile.language in PROGRAMS else []
-
-
-def _stdio(
-    name: str,
-    code: str,
-    cases: Sequence[CanaryCase],
-    seconds: float | None = None,
-    memory: int | None = None,
-) -> Canary:
-    tests = {
-        "checker": "exact",  # which methods with a rule of their own ignore
-        "inputs": [case.stdin for case in cases],
-        "outputs": [case.output for case in cases],
-    }
-    return Canary(name, code, tests, cases, seconds, memory)
-
-
-def _programs(profile: CanaryProfile, limits: Sequence[Canary]) -> Iterator[Canary]:
+        return [
+            Canary(title, code, [case], language=profile.language),
+            *(tried if limits else ()),
+        ]
     fault = (
         "a right program in Python 3.10 with Unicode text is not accepted, or finds files that "
         "another program left"
     )
-    inputs = ["\nžř漢🐍\n", "11\nb\n", "2 3 4\nc d\n"]
-    outputs = ["none\n🐍漢řž\n", "one 3\nb\n", "3 26\nd c\n"]
-    right = [CanaryCase(fault, *texts) for texts in zip(inputs, outputs, strict=True)]
-    yield _stdio("right", _RIGHT, right)
-    wrong = "a wrong output is not judged a wrong answer"
-    cases = [replace(case, fault=wrong, code=CaseCode.WRONG_ANSWER) for case in right]
-    yield _stdio("wrong", _WRONG, cases)
-    if profile.strict:
-        yield _stdio("bytes", _BYTES, list(_bytes()))
-    yield from limits
-    apart = "a right program with threads, processes and a shell is not accepted"
-    yield _stdio("processes", _PROCESSES_PROGRAM, [CanaryCase(apart, "6\n", "7 36 7 11\n")])
-    others = [("5\nx\n", "one 2\nx\n"), ("1 2 3\ny\n", "3 11\ny\n")]
-    yield _stdio("right again", _RIGHT, [CanaryCase(fault, *texts) for texts in others])
+    right = [
+        CanaryCase(fault, "\nžř漢🐍\n", "none\n🐍漢řž\n"),
+        CanaryCase(fault, "11\nb\n", "1 121\nb\n"),
+        CanaryCase(fault, "2 3 4\nc d\n", "3 26\nd c\n"),
+    ]
+    again = [CanaryCase(fault, "5\nx\n", "1 25\nx\n"), CanaryCase(fault, "1 2 3\ny\n", "3 11\ny\n")]
+    fault = "a wrong output is not judged a wrong answer"
+    wrong = [replace(case, fault=fault, code=CaseCode.WRONG_ANSWER) for case in right]
+    fault = "a right program with threads, processes and a shell is not accepted"
+    return [
+        Canary("right", _RIGHT, right),
+        Canary("wrong", _WRONG, wrong),
+        *([Canary("bytes", _BYTES, _bytes())] if profile.strict else []),
+        *tried,
+        Canary("processes", _FORKS, [CanaryCase(fault, "6\n", "7 36 7 11\n")]),
+        Canary("right again", _RIGHT, again),
+    ]
 
 
-def _bytes() -> Iterator[CanaryCase]:
+def _bytes() -> list[CanaryCase]:
     fault = "input or output is not passed on byte by byte"
     lines = "d\n\n \t\n"
-    for text in ("žluťoučký kůň 漢字 🐍\u2028\n", "a\r\nb\rc\r\n", "no newline", lines, "a\0b\n"):
-        yield CanaryCase(fault, text, f"{len(text.encode())}\n{text}")
-    long = "a line ž\n" * (_LONG_INPUT // 10)
+    texts = ("žluťoučký kůň 漢字 🐍\u2028\n", "a\r\nb\rc\r\n", "no newline", lines, "a\0b\n")
+    long = "a line ž\n" * (3 * _MIB // 20)
     size, checksum = len(long.encode()), zlib.crc32(long.encode())
-    yield CanaryCase(f"input is cut or changed: {size} bytes", long, f"{size} {checksum}")
+    return [
+        *(CanaryCase(fault, text, f"{len(text.encode())}\n{text}") for text in texts),
+        CanaryCase(f"input is cut or changed: {size} bytes", long, f"{size} {checksum}"),
+    ]
 
 
-def _limits(profile: CanaryProfile, memory: int) -> Iterator[Canary]:
-    failed = CaseCode.RUNTIME_ERROR
+def _limits(profile: CanaryProfile, memory: int) -> list[Canary]:
+    """Canaries below and above each limit; methods that are not strict have fewer limits."""
+    failed, strict = CaseCode.RUNTIME_ERROR, profile.strict
+    cases: list[CanaryCase] = []
+    below = min(_MOST_SPACE, int((memory - _INTERPRETER) * 0.8))
+    if profile.method != "submit":  # SandboxFusion's data-set API limits no memory
+        if below > 0:
+            fault = f"memory is refused: {below} MiB under a limit of {memory} MiB"
+            cases.append(CanaryCase(fault, f"space {below * _MIB}\n"))
+        above = memory + memory // 10 + 64
+        fault = f"memory limit not enforced: {above} MiB allocated under a limit of {memory} MiB"
+        refused = VerdictDetail.MEMORY_LIMIT if strict else None
+        cases.append(CanaryCase(fault, f"space {above * _MIB}\n", code=failed, detail=refused))
     fault = "an exit code is lost: a right output with exit code 3 is not a runtime error"
-    codes = [CanaryCase(fault, "exit 3\n", code=failed)]
+    cases.append(CanaryCase(fault, "exit 3\n", code=failed))
     fault = "a signal is lost: the end of a program that SIGSEGV killed is another one"
-    codes.append(
-        CanaryCase(fault, "signal 11\n", code=failed, detail="SIGSEGV" if profile.strict else None)
-    )
-    # SandboxFusion's data-set API limits no memory.
-    spaces = [] if profile.method == "submit" else list(_spaces(profile, memory))
-    if profile.strict:
-        cases = [*spaces, *codes, *_outputs(), *_times()]
-        yield _stdio("limits", _LIMITS, cases, _LIMIT, memory)
-        return
-    yield _stdio("limits", _LIMITS, [*spaces, *codes], None, memory)
-    fault = f"time limit not enforced: {_WALL_ABOVE} s asleep under a limit of {_WALL_LIMIT} s"
-    late = CanaryCase(fault, f"wait {_WALL_ABOVE}\n", code=CaseCode.TIMEOUT)
-    yield _stdio("time limit", _LIMITS, [late], _WALL_LIMIT)
-
-
-def _spaces(profile: CanaryProfile, limit: int) -> Iterator[CanaryCase]:
-    below = min(_MOST_BELOW, int((limit - _INTERPRETER) * 0.8))
-    if below > 0:
-        fault = f"memory is refused: {below} MiB under a limit of {limit} MiB"
-        yield CanaryCase(fault, f"space {below * _MIB}\n")
-    above = limit + limit // 10 + 64
-    fault = f"memory limit not enforced: {above} MiB allocated under a limit of {limit} MiB"
-    detail = VerdictDetail.MEMORY_LIMIT if profile.strict else None
-    yield CanaryCase(fault, f"space {above * _MIB}\n", code=CaseCode.RUNTIME_ERROR, detail=detail)
-
-
-def _outputs() -> Iterator[CanaryCase]:
-    limit = _OUTPUT_MIB * _MIB
-    line, below, above = "x" * 63 + "\n", limit - 4096, limit + 65536
-    fault = f"output is cut or refused: {below} bytes under a limit of {limit}"
-    yield CanaryCase(fault, f"print {below}\n", line * (below // 64))
-    fault = f"output limit not enforced: {above} bytes under a limit of {limit}"
-    code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.OUTPUT_LIMIT
-    yield CanaryCase(fault, f"print {above}\n", line * (above // 64), code, detail)
-
-
-def _times() -> Iterator[CanaryCase]:
-    fault = f"waiting is counted as work: {_WAIT} s asleep under a limit of {_LIMIT} s"
-    yield CanaryCase(fault, f"wait {_WAIT}\n")
-    fault = f"time is miscounted: {_BELOW} s of work fails under a limit of {_LIMIT} s"
-    yield CanaryCase(fault, f"work {_BELOW}\n")
-    # The last one, because a run may allow a single time-out.
-    fault = f"time limit not enforced: {_ABOVE} s of work under a limit of {_LIMIT} s"
-    yield CanaryCase(fault, f"work {_ABOVE}\n", code=CaseCode.TIMEOUT)
+    detail = "SIGSEGV" if strict else None
+    cases.append(CanaryCase(fault, "signal 11\n", code=failed, detail=detail))
+    if not strict:
+        fault = f"time limit not enforced: {_WALL_ABOVE} s asleep under a limit of {_WALL_LIMIT} s"
+        late = CanaryCase(fault, f"wait {_WALL_ABOVE}\n", code=CaseCode.TIMEOUT)
+        return [
+            Canary("limits", _LIMITS, cases, memory=memory),
+            Canary("time limit", _LIMITS, [late], seconds=_WALL_LIMIT),
+        ]
+    limit, line = _OUTPUT_MIB * _MIB, "x" * 63 + "\n"
+    less, more = limit - 4096, limit + 65536
+    cases += [
+        CanaryCase(
+            f"output is cut or refused: {less} bytes under a limit of {limit}",
+            f"print {less}\n",
+            line * (less // 64),
+        ),
+        CanaryCase(
+            f"output limit not enforced: {more} bytes under a limit of {limit}",
+            f"print {more}\n",
+            line * (more // 64),
+            failed,
+            VerdictDetail.OUTPUT_LIMIT,
+        ),
+        CanaryCase(
+            f"waiting is counted as work: {_WAIT} s asleep under a limit of {_LIMIT} s",
+            f"wait {_WAIT}\n",
+        ),
+        CanaryCase(
+            f"time is miscounted: {_BELOW} s of work fails under a limit of {_LIMIT} s",
+            f"work {_BELOW}\n",
+        ),
+        # The last one, because a run may allow a single time-out.
+        CanaryCase(
+            f"time limit not enforced: {_ABOVE} s of work under a limit of {_LIMIT} s",
+            f"work {_ABOVE}\n",
+            code=CaseCode.TIMEOUT,
+        ),
+    ]
+    return [Canary("limits", _LIMITS, cases, seconds=_LIMIT, memory=memory)]
 
 
 # Judging of a set
@@ -364,7 +352,8 @@ async def _judged(canary: Canary, judge: Judge) -> tuple[str, list[str]]:
             return "unable" if no_compiler else "unjudged", [str(error)]
         except ConfigError as error:
             return "unable", [str(error)]
-        if not canary.late(judgement.cases):
+        pairs = zip(canary.cases, judgement.cases, strict=False)
+        if not any(outcome.code is CaseCode.TIMEOUT is not case.code for case, outcome in pairs):
             break
     if any(case.code is CaseCode.API_ERROR for case in judgement.cases):
         return "unjudged", ["no usable result"]
@@ -463,24 +452,17 @@ class CanaryRounds:
 
 # Programs
 
-# Needs Python 3.10 (``match``, ``bit_count``, ``zip(strict=)``) and UTF-8; writes to both streams,
-# and leaves files behind, which no other program may find.
+# Needs Python 3.10 (``match``, ``zip(strict=)``) and UTF-8; writes to both streams, and leaves
+# files behind, which no other program may find.
 _RIGHT = """\
 import os, sys
-
-def describe(values):
-    match values:
-        case []:
-            return "none"
-        case [int(number)]:
-            return f"one {number.bit_count()}"
-        case [head, *rest]:
-            total = sum(a * b for a, b in zip(values, rest + [head], strict=True))
-            return f"{len(values)} {total}"
-
 print("working", file=sys.stderr, flush=True)
 values = [int(word) for word in input().split()]
-print(describe(values))
+match values:
+    case []:
+        print("none")
+    case [head, *rest]:
+        print(len(values), sum(a * b for a, b in zip(values, rest + [head], strict=True)))
 print(input()[::-1])
 for folder in "/tmp", "/dev/shm", ".":
     place = os.path.join(folder, f"plumbline-canary-{len(values)}")
@@ -492,9 +474,7 @@ for folder in "/tmp", "/dev/shm", ".":
         pass
 """
 
-_WRONG = """\
-print(len(input().split()))
-"""
+_WRONG = "print(len(input().split()))\n"
 
 # The length and the bytes themselves, or the length and a checksum of a long input.
 _BYTES = """\
@@ -529,7 +509,7 @@ if kind == "signal":
     time.sleep(1)
 """
 
-_PROCESSES_PROGRAM = """\
+_FORKS = """\
 import multiprocessing, os, subprocess, threading
 
 number, results = int(input()), []
