@@ -2,7 +2,7 @@
 
 PREFIX = "plumbline"
 RUNS = f"{PREFIX}:runs"
-# Channel with the id of each run that was judged.
+# RQ's queues; the one for rewards is served first.
 JUDGE_QUEUE = "judge"
 REWARD_QUEUE = "reward"
 # Hash: the largest version of records in the ledger, and the release that wrote it.

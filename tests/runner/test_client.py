@@ -259,6 +259,16 @@ async def test_a_dead_server_does_not_slow_down_another(servers: Servers) -> Non
     assert (await first).requests == 2
 
 
+async def test_a_busy_servers_request_goes_to_another(servers: Servers) -> None:
+    # The first server asks for a minute; the second one answers at once.
+    urls = [await servers.replay("503:60", once=False), await servers.replay()]
+    client = await servers.client(*urls)
+    async with asyncio.timeout(5):
+        generations = [await ask(client) for _ in range(4)]
+    assert [generation.requests for generation in generations] == [2, 1, 1, 1]
+    assert {generation.replica for generation in generations} == {urls[1].removeprefix("http://")}
+
+
 async def test_concurrency_is_bounded_and_urls_share_the_load(servers: Servers) -> None:
     in_flight: dict[str, int] = {"a": 0, "b": 0}
     seen: list[tuple[int, int]] = []
