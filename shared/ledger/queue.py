@@ -41,7 +41,8 @@ _FUNCTION = "services.judge.worker.judge_batch"
 # What is read of a stored job. Callbacks, webhooks, groups and the like are not.
 _FIELDS = frozenset(
     b"data status origin description created_at enqueued_at started_at ended_at last_heartbeat"
-    b" worker_name timeout result_ttl failure_ttl retries_left retry_intervals".split()
+    b" worker_name timeout result_ttl failure_ttl retries_left retry_intervals"
+    b" enqueue_at_front_on_retry".split()
 )
 
 
@@ -156,7 +157,8 @@ class JudgeQueue(Queue):
             description=f"{len(named)} of {run}",
             result_ttl=0,
             failure_ttl=_FAILURE_TTL,
-            retry=Retry(max=JOB_RETRIES),
+            # What a killed judge had in hand has waited already.
+            retry=Retry(max=JOB_RETRIES, enqueue_at_front=True),
         )
         self.enqueue_job(job, pipeline=pipeline)
         return job.id

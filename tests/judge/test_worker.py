@@ -236,6 +236,19 @@ def test_rq_recovers_the_jobs_of_a_killed_judge(
     assert (ledger.meta().jobs_redelivered, ledger.meta().verdicts_written) == (16, 16)
 
 
+def test_the_job_of_a_killed_judge_goes_before_those_that_wait(
+    ledger: Ledger, redis: Redis, redis_server: RedisServer
+) -> None:
+    record(ledger, *NAMES[:8], completion="wait")
+    with judging(redis_server.url, lease_ttl=1):
+        until(lambda: counted(redis, WAITING) == 8)
+    started = ledger.queue.started_job_registry
+    [lost] = started.get_job_ids(cleanup=False)
+    record(ledger, *NAMES[8:])
+    until(lambda: started.cleanup() or len(ledger.queue) == 2)
+    assert ledger.queue.get_job_ids()[0] == lost
+
+
 def test_leases_of_a_long_job_are_renewed(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
