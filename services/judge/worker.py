@@ -262,6 +262,9 @@ class JudgeProcess:
             if not drained.done():  # Redis hangs: neither verdicts nor failures can be stored
                 log.error("Redis does not answer, stopping without it")
                 give_up(self._redis)
+                while not drained.done():  # a cancelled call first returns its permit, by Redis
+                    judge.cancel()
+                    await asyncio.wait({drained}, timeout=_PAUSE)
             await drained
             ended.set()
             await beating

@@ -219,6 +219,18 @@ def test_after_the_drain_limit_or_a_second_signal_rq_retries_the_jobs(
     assert ledger.meta().jobs_redelivered == len(NAMES)
 
 
+def test_a_judge_ends_although_redis_is_gone(own_redis_server: RedisServer) -> None:
+    redis = Redis.from_url(own_redis_server.url)
+    ledger = Ledger(redis, RUN)
+    enter(ledger, [problem(name) for name in NAMES])
+    record(ledger, *NAMES, completion="hold")
+    with judging(own_redis_server.url, drain=0.5) as process:
+        until(lambda: counted(redis, WAITING) == len(NAMES))
+        own_redis_server.kill()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
 def test_rq_recovers_the_jobs_of_a_killed_judge(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:

@@ -1,7 +1,8 @@
 """A judge as a process of its own; its judge does as each completion says.
 
 ``kill`` kills the process. ``raise`` raises. ``wait`` counts in ``tests:waiting`` and waits until
-the key ``tests:go`` exists. Any other completion is accepted at once.
+the key ``tests:go`` exists. ``hold`` waits until it is cancelled, and then asks Redis once more.
+Any other completion is accepted at once.
 """
 
 import asyncio
@@ -9,11 +10,10 @@ import os
 import signal
 import sys
 
-from redis import Redis
-
 from services.judge.jobs import SampleJudge
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeProcess
+from shared.ledger import connect
 from shared.schemas import Generation, Verdict
 from tests.shared.ledgers import verdict
 
@@ -22,12 +22,16 @@ WAITING, GO = "tests:waiting", "tests:go"
 
 def main() -> None:
     url, name, concurrency, lease_ttl, drain = sys.argv[1:]
-    redis = Redis.from_url(url)
+    redis = connect(url)
 
     async def judge(
-        _self: SampleJudge, _run: str, generation: Generation, *_: object
+        self: SampleJudge, _run: str, generation: Generation, *_: object
     ) -> tuple[Verdict, None]:
-        await obey(generation.completion)
+        try:
+            await obey(generation.completion)
+        finally:
+            if generation.completion == "hold":
+                await self._commands.send([("PING",)])
         return verdict(generation), None
 
     async def obey(completion: str) -> None:
@@ -35,6 +39,9 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         elif completion == "raise":
             raise ZeroDivisionError("as the test wants it")
+        elif completion == "hold":
+            redis.incr(WAITING)
+            await asyncio.Event().wait()
         elif completion == "wait":
             redis.incr(WAITING)
             while not redis.exists(GO):
