@@ -38,8 +38,8 @@ class PairedDifference:
         ci95: 95 % confidence interval of the difference.
         p_value: Two-sided, under the hypothesis that both runs are equally good.
         detectable: The smallest difference that is detected with a power of 80 %.
-        clusters: The number of clusters, if the interval is over clusters of problems
-            (:mod:`shared.analysis.paired`); None if every problem is a cluster of its own.
+        clusters: The number of clusters of problems, such as contests, over which the interval is;
+            None if each problem counts by itself.
     """
 
     problems: int

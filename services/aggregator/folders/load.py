@@ -46,7 +46,7 @@ def add_run(
 ) -> KnownRun:
     """Put a run into the index under a name, still without samples.
 
-    ``folder`` is its URL if the run is to be read again when the folder changes.
+    ``folder`` is the URL of a folder that is watched: when it changes, the run is read again.
     """
     facts = run_facts(run, report)
     progress = RunProgress(name, "", run.record.state, "0", 0, 0)
