@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 
 from services.judge.methods.base import Task, compute
 from services.judge.programs import failure_detail
-from services.judge.requests import RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
 from services.judge.verdict import (
     BORDERLINE,
@@ -19,6 +18,7 @@ from services.judge.verdict import (
     was_killed,
 )
 from shared.checkers import Checker
+from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
 from shared.harness.wire import MAX_INPUTS, CaseLimits, CaseRun, RunCasesRequest
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
@@ -232,13 +232,13 @@ async def run_singles(
     slots = asyncio.Semaphore(1 if task.alone else _AT_ONCE)
 
     async def run(place: int) -> RunCodeResponse:
-        request = RunCode(
+        request = RunCodeRequest(
             code=program,
             language=task.settings.language,
             stdin=inputs[place],
             compile_timeout=limits.timeout,
             run_timeout=limits.timeout,
-            memory_limit_mb=limits.memory_limit_mb,
+            memory_limit_MB=limits.memory_limit_mb,
         )
         async with slots:
             return await task.sandbox.run_code(request, task.attempts, alone=task.alone)

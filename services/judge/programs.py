@@ -9,7 +9,7 @@ import signal
 from collections.abc import Sequence
 from string import Template
 
-from services.judge.harness.call import source
+from services.judge.requests import source
 from shared.extraction import Extraction, future_imports
 from shared.function_plan import with_prompt
 from shared.harness.languages import LANGUAGES

@@ -1,110 +1,27 @@
-"""Calls of SandboxFusion with their limits, and the results of ``/run_code`` and ``/submit``."""
+"""Attempts of requests, and the call that runs cases in any SandboxFusion.
+
+There the harness travels in ``/run_code``.
+"""
 
 import base64
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+import marshal
+import secrets
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Protocol
 
-from pydantic import BaseModel, Field
-
+from shared.harness import wire
+from shared.harness.confinement import AUDIT_ARCHITECTURES, COMMON, LOCAL_SOCKETS, compile_filter
+from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
+from shared.harness.sources import harness_sources, module_source
+from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import InfraFailure
+from shared.service.logs import get_logger
 
-# Cases of one submit that SandboxFusion runs at once (its dataset.max_runner_concurrency).
-_SUBMIT_CONCURRENCY = 3
+log = get_logger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class RunCode:
-    """Call that runs a program; memory in MiB."""
-
-    code: str
-    language: str
-    stdin: str | None
-    compile_timeout: float
-    run_timeout: float
-    memory_limit_mb: int
-    files: Mapping[str, str] = field(default_factory=dict)
-    fetch_files: Sequence[str] = ()
-
-    @property
-    def longest(self) -> float:
-        """Longest execution time by the request's own limits."""
-        return self.compile_timeout + self.run_timeout
-
-    @property
-    def body(self) -> bytes:
-        fields = asdict(self)
-        fields["memory_limit_MB"] = fields.pop("memory_limit_mb")
-        return json.dumps(fields).encode()
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """Call of the data-set API; ``timeout`` applies to compiling and to running each case.
-
-    ``id`` is that of the record in the server's data set, if none comes with ``config``.
-    """
-
-    dataset: str
-    id: int | str
-    completion: str
-    config: Mapping[str, Any]
-    cases: int
-    timeout: float
-
-    @property
-    def longest(self) -> float:
-        """Longest execution time of all cases by their own limits."""
-        rounds = -(-self.cases // _SUBMIT_CONCURRENCY)
-        return 2 * self.timeout * rounds
-
-    @property
-    def body(self) -> bytes:
-        names = ("dataset", "id", "completion", "config")
-        return json.dumps({name: getattr(self, name) for name in names}).encode()
-
-
-class CommandResult(BaseModel):
-    """Result of one command; seconds. A negative ``return_code`` is a signal."""
-
-    status: Literal["Finished", "Error", "TimeLimitExceeded"]
-    execution_time: float | None = None
-    return_code: int | None = None
-    stdout: str | None = None
-    stderr: str | None = None
-
-
-class RunCodeResponse(BaseModel):
-    """Response of ``/run_code``; ``files`` are base64."""
-
-    status: Literal["Success", "Failed", "SandboxError"]
-    message: str = ""
-    compile_result: CommandResult | None = None
-    run_result: CommandResult | None = None
-    files: dict[str, str] = Field(default_factory=dict)
-
-    def file(self, name: str) -> bytes:
-        """Return a fetched file; empty if it is missing."""
-        try:
-            return base64.b64decode(self.files.get(name, ""))
-        except ValueError:
-            return b""
-
-
-class SubmitCase(BaseModel):
-    """Result of one case, with the test as the server has it."""
-
-    passed: bool
-    exec_info: RunCodeResponse
-    test_info: dict[str, Any] | None = None
-
-
-class SubmitResponse(BaseModel):
-    """Response of ``/submit``."""
-
-    accepted: bool
-    tests: list[SubmitCase]
+# The oldest format of marshal that all versions read.
+_ANY_VERSION = 2
 
 
 @dataclass
@@ -113,3 +30,66 @@ class Attempts:
 
     requests: int = 0
     failures: list[InfraFailure] = field(default_factory=list)
+
+
+class RunsCode(Protocol):
+    async def run_code(
+        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
+    ) -> RunCodeResponse: ...
+
+
+async def run_with_harness(
+    sandbox: RunsCode, request: RunCasesRequest, attempts: Attempts, *, alone: bool
+) -> CallResult:
+    """Run a program on all inputs.
+
+    Raises:
+        SandboxUnavailableError: The sandbox gave no usable response.
+    """
+    key = secrets.token_bytes(32)
+    functions = request.language == wire.FUNCTIONS
+    call = base64.b64encode(wire.encode_call(request)).decode()
+    response = await sandbox.run_code(
+        RunCodeRequest(
+            code=source("boot"),
+            language="python",
+            stdin="\n".join((key.hex(), "".join(request.inputs))),
+            run_timeout=request.limits.call,
+            # The harness limits each case; it has no limit itself.
+            files={**harness_files(functions=functions), wire.CALL: call},
+            fetch_files=[wire.RESULTS],
+        ),
+        attempts,
+        alone=alone,
+    )
+    result = wire.decode_results(wire.verified(response.file(wire.RESULTS), key))
+    if result.end is None:
+        run = response.run_result
+        log.info(
+            "harness did not finish",
+            cases=len(result.cases),
+            of=len(request.inputs),
+            return_code=run.return_code if run else None,
+            stderr=(run.stderr or "")[-500:] if run else None,
+        )
+    return result
+
+
+def source(name: str) -> str:
+    """Return the source text of a module that runs in the sandbox."""
+    return module_source("services.judge.harness", name)
+
+
+@cache
+def harness_files(*, functions: bool = False) -> dict[str, str]:
+    """Return the files of the harness, which ``boot.py`` loads, in base64.
+
+    They are its modules' sources, and a filter of system calls for each kind of machine.
+
+    Args:
+        functions: Whether the call is one of function tests.
+    """
+    parts = {"harness": marshal.dumps(harness_sources(functions=functions), _ANY_VERSION)}
+    for machine in AUDIT_ARCHITECTURES:
+        parts[f"filter-{machine}"] = compile_filter(COMMON, LOCAL_SOCKETS, machine=machine)
+    return {name: base64.b64encode(part).decode() for name, part in parts.items()}

@@ -1,4 +1,4 @@
-"""HTTP client for SandboxFusion: retries with backoff within a budget, one permit per attempt.
+"""HTTP client for sandboxes: retries with backoff within a budget, one permit per attempt.
 
 Times are seconds.
 """
@@ -12,23 +12,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import aiohttp
 from pydantic import ValidationError
 
-from services.judge.harness.call import run_with_harness
 from services.judge.permits import Permit
-from services.judge.requests import (
-    Attempts,
-    RunCode,
-    RunCodeResponse,
-    Submit,
-    SubmitResponse,
-)
+from services.judge.requests import Attempts, run_with_harness
 from shared.address import Address
 from shared.canaries import PROGRAM, SandboxEnvironment
 from shared.function_plan import IMPORT_SECONDS, failed_imports, import_program
+from shared.harness.sandbox_api import (
+    EvalResult,
+    RunCodeRequest,
+    RunCodeResponse,
+    RunStatus,
+    SubmitRequest,
+)
 from shared.harness.wire import (
     CALL_RESULT,
     RUN_CASES_VERSION,
@@ -204,7 +204,7 @@ class SandboxClient:
         return f"{names}: {self._outage.reason[:_MOST_SHOWN]}"
 
     async def run_code(
-        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
     ) -> RunCodeResponse:
         """Run a program; failed attempts are retried with jittered backoff.
 
@@ -217,9 +217,9 @@ class SandboxClient:
             SandboxUnavailableError: No usable response within the budget, or the sandbox rejects
                 the request.
         """
+        longest = request.compile_timeout + request.run_timeout
         parse = RunCodeResponse.model_validate_json
-        call = _Call("/run_code", request.body, request.longest, parse, alone)
-        return await self._call(call, attempts)
+        return await self._call("/run_code", request.body, longest, parse, attempts, alone)
 
     async def run_cases(
         self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
@@ -233,9 +233,9 @@ class SandboxClient:
         """
         if await self._all_offer_cases():
             body, longest = request.model_dump_json().encode(), request.limits.call
-            call = _Call("/run_cases", body, longest, CALL_RESULT.validate_json, alone)
+            parse = CALL_RESULT.validate_json
             try:
-                return await self._call(call, attempts)
+                return await self._call("/run_cases", body, longest, parse, attempts, alone)
             except SandboxUnavailableError as error:
                 if error.failures[-1].kind != "http_404":
                     raise
@@ -299,31 +299,36 @@ class SandboxClient:
             return None
 
     async def submit(
-        self, request: Submit, attempts: Attempts, *, alone: bool = False
-    ) -> SubmitResponse:
-        """Judge a completion by the data-set API.
+        self, request: SubmitRequest, longest: float, attempts: Attempts, *, alone: bool = False
+    ) -> EvalResult:
+        """Judge a completion by the data-set API, in at most ``longest`` seconds of execution.
 
         Raises:
             SandboxUnavailableError: As ``run_code``.
         """
-        parse = SubmitResponse.model_validate_json
-        call = _Call("/submit", request.body, request.longest, parse, alone)
-        return await self._call(call, attempts)
+        parse = EvalResult.model_validate_json
+        return await self._call("/submit", request.body, longest, parse, attempts, alone)
 
-    async def _call(self, call: "_Call[Response]", attempts: Attempts) -> Response:
+    async def _call(
+        self,
+        path: str,
+        body: bytes,
+        longest: float,
+        parse: Callable[[bytes], Response],
+        attempts: Attempts,
+        alone: bool,
+    ) -> Response:
         # The budget starts at the first failure: before that the call only waited for a permit.
         give_up_at: float | None = None
         failures: list[InfraFailure] = []
         broken = slow = 0
         avoid: str | None = None
         while True:
-            async with self.pool.permit(
-                exclusive=call.alone, avoid=avoid, only=self._only
-            ) as permit:
+            async with self.pool.permit(exclusive=alone, avoid=avoid, only=self._only) as permit:
                 attempts.requests += 1
                 try:
                     with self._outage.request():
-                        return await self._attempt(permit.url, call)
+                        return _parsed(await self._post(permit.url, path, body, longest), parse)
                 except _AttemptFailedError as error:
                     failed = error
                     permit.paused = error.pause
@@ -347,17 +352,17 @@ class SandboxClient:
             log.warning("sandbox call failed, trying again", reason=str(failed), delay=delay)
             await asyncio.sleep(delay)
 
-    async def _attempt(self, url: str, call: "_Call[Response]") -> Response:
-        deadline = call.longest + self._timings.queueing
+    async def _post(self, url: str, path: str, body: bytes, longest: float) -> bytes:
+        deadline = longest + self._timings.queueing
         headers = {"Content-Type": "application/json", **self._headers(url)}
         try:
             async with (
                 asyncio.timeout(deadline),
                 self._session.post(
-                    f"{url}{call.path}", data=call.body, headers=headers, allow_redirects=False
+                    f"{url}{path}", data=body, headers=headers, allow_redirects=False
                 ) as response,
             ):
-                body = await read_answer(response, _MAX_ANSWER)
+                answer = await read_answer(response, _MAX_ANSWER)
         except AnswerTooLargeError as error:
             raise _AttemptFailedError(_unusable(str(error))) from None
         except aiohttp.ClientError as error:  # before TimeoutError: some of aiohttp's are both
@@ -366,24 +371,19 @@ class SandboxClient:
         except TimeoutError:
             failure = InfraFailure(kind=FailureKind.READ_TIMEOUT, text=f"{deadline:.0f} s")
             raise _AttemptFailedError(failure, pause=0.0) from None
-        _check_status(response.status, response.headers.get("Retry-After"), body)
-        try:
-            answer = call.parse(body)
-        except ValidationError:
-            raise _AttemptFailedError(_unusable(_excerpt(body))) from None
-        if isinstance(answer, RunCodeResponse) and answer.status == "SandboxError":
-            text = redact(answer.message[-1000:])[-200:]
-            raise _AttemptFailedError(InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=text))
+        _check_status(response.status, response.headers.get("Retry-After"), answer)
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class _Call(Generic[Response]):
-    path: str
-    body: bytes
-    longest: float
-    parse: Callable[[bytes], Response]
-    alone: bool
+def _parsed(body: bytes, parse: Callable[[bytes], Response]) -> Response:
+    try:
+        answer = parse(body)
+    except ValidationError:
+        raise _AttemptFailedError(_unusable(_excerpt(body))) from None
+    if isinstance(answer, RunCodeResponse) and answer.status is RunStatus.SANDBOX_ERROR:
+        text = redact(answer.message[-1000:])[-200:]
+        raise _AttemptFailedError(InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=text))
+    return answer
 
 
 def _unusable(text: str) -> InfraFailure:

@@ -18,8 +18,8 @@ from importlib.resources import files
 from weakref import WeakKeyDictionary
 
 from services.judge import calls
-from services.judge.harness.call import source
 from services.judge.methods.base import Task, compute
+from services.judge.requests import source
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, Outcomes
 from shared.checkers import CheckerFault, CheckerStyle

@@ -3,9 +3,10 @@
 from http import HTTPStatus
 
 from services.judge.calls import single_outcome
-from services.judge.requests import Attempts, RunCode, RunCodeResponse
+from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.config import SandboxConfig
+from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
 from shared.programs import Program, ProgramAnswer, ProgramResult, ProgramStatus, cut_output
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
@@ -31,13 +32,13 @@ async def run_program(
     program: Program, limits: SandboxConfig, sandbox: SandboxClient
 ) -> ProgramAnswer:
     """Run a program; a failure of the infrastructure is in the answer, never in the output."""
-    request = RunCode(
+    request = RunCodeRequest(
         code=program.code,
         language=program.language,
         stdin=program.stdin,
         compile_timeout=program.timeout,
         run_timeout=program.timeout,
-        memory_limit_mb=program.memory_limit_mb or limits.memory_limit_mb,
+        memory_limit_MB=program.memory_limit_mb or limits.memory_limit_mb,
     )
     try:
         response = await sandbox.run_code(request, Attempts())

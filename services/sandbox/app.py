@@ -21,14 +21,14 @@ from services.sandbox.requests import (
     respond,
 )
 from services.sandbox.runner import Execution
-from services.sandbox.schemas import (
+from services.sandbox.settings import IsolationChoice, SandboxSettings
+from services.sandbox.submit import DATASETS, judge, make_plan
+from services.sandbox.workspace import DiskFullError, claim, remove_trees, require_space
+from shared.harness.sandbox_api import (
     RunCodeRequest,
     RunStatus,
     SubmitRequest,
 )
-from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.submit import DATASETS, judge, make_plan
-from services.sandbox.workspace import DiskFullError, claim, remove_trees, require_space
 from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, RunCasesRequest
 from shared.service.access import Access
 from shared.service.bodies import read_body

@@ -3,7 +3,7 @@
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict
 
-from services.sandbox.schemas import (
+from shared.harness.sandbox_api import (
     EvalResult,
     RunCodeRequest,
     RunCodeResponse,

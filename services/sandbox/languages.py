@@ -8,8 +8,8 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.sandbox.schemas import Language
 from shared.harness.languages import DEFAULT_HEAP, LANGUAGES, MIB
+from shared.harness.sandbox_api import Language
 
 # Endings of programs whose file may have any name.
 _ANY_NAME = {"python": "py", "bash": "sh", "cpp": "cpp"}

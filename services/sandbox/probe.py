@@ -15,12 +15,12 @@ from services.sandbox.isolation import FileSystemView, Identity, Isolation
 from services.sandbox.languages import installed
 from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
-from services.sandbox.schemas import RunCodeRequest, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.slots import search_path
 from services.sandbox.workspace import DiskFullError, Workspace, claim
 from shared.canaries import PACKAGES, SandboxEnvironment
 from shared.errors import PlumblineError, ServiceError
+from shared.harness.sandbox_api import RunCodeRequest, RunStatus
 from shared.service.logs import configure_logging, get_logger
 from shared.service.settings import load_settings
 

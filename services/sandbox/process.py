@@ -15,11 +15,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 from services.sandbox.isolation import Identity
-from services.sandbox.schemas import CommandResult, CommandStatus
 from services.sandbox.slots import EndReason, Order, Slot, environment
 from shared.harness import wire
 from shared.harness.cases.folders import write_all
 from shared.harness.functions import MAX_REPORT
+from shared.harness.sandbox_api import CommandResult, CommandStatus
 from shared.harness.wire import CallResult, RunCasesRequest
 
 MIB = 1024 * 1024

@@ -14,12 +14,6 @@ from services.sandbox.languages import commands_of, file_name, installed, refusa
 from services.sandbox.metrics import SandboxMetrics
 from services.sandbox.process import MIB, command_order, run_cases, run_command
 from services.sandbox.reaper import Reaper
-from services.sandbox.schemas import (
-    RunCodeRequest,
-    RunCodeResponse,
-    RunStatus,
-    overall_status,
-)
 from services.sandbox.settings import SandboxSettings
 from services.sandbox.slots import Slot, SlotLostError, search_path
 from services.sandbox.workspace import (
@@ -27,6 +21,12 @@ from services.sandbox.workspace import (
     LAST_UID,
     WorkspaceError,
     relative_parts,
+)
+from shared.harness.sandbox_api import (
+    RunCodeRequest,
+    RunCodeResponse,
+    RunStatus,
+    overall_status,
 )
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.service.logs import get_logger

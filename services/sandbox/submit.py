@@ -14,7 +14,10 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
 from services.sandbox.runner import Execution
-from services.sandbox.schemas import (
+from services.sandbox.submit_extraction import first_block, in_language
+from shared.checkers import lines
+from shared.foreign_json import first_errors
+from shared.harness.sandbox_api import (
     CommandResult,
     EvalResult,
     EvalTest,
@@ -26,9 +29,6 @@ from services.sandbox.schemas import (
     SubmitRequest,
     Text,
 )
-from services.sandbox.submit_extraction import first_block, in_language
-from shared.checkers import lines
-from shared.foreign_json import first_errors
 from shared.text import shorten_end
 
 DETAIL_LIMIT = 500
@@ -367,7 +367,7 @@ async def _run_cases(plan: StdioRuns, execution: Execution) -> list[EvalTest]:
 def _test(plan: StdioRuns, case: StdioCase, answer: RunCodeResponse) -> EvalTest:
     passed = answer.status is RunStatus.SUCCESS and lines(answer.stdout, case.output["stdout"])
     shown = _shortened(case) if passed and plan.shorten else case
-    return EvalTest(passed=passed, exec_info=answer, test_info=shown)
+    return EvalTest(passed=passed, exec_info=answer, test_info=shown.model_dump())
 
 
 def _characters(answer: RunCodeResponse) -> int:

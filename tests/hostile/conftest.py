@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.requests import Attempts, RunCode
+from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
+from shared.harness.sandbox_api import RunCodeRequest
 from tests.hostile.machine import SLOTS, Machine
 from tests.judge.conftest import sandbox_url as own_sandbox_url  # noqa: F401
 from tests.judge.pools import OpenPool
@@ -42,7 +43,7 @@ async def sandbox(url: str) -> AsyncIterator[SandboxClient]:
 
 
 async def run(sandbox: SandboxClient, script: str) -> str:
-    request = RunCode(script, "bash", None, 10, 10, -1)
+    request = RunCodeRequest(code=script, language="bash")
     response = await sandbox.run_code(request, Attempts())
     assert response.run_result is not None
     return response.run_result.stdout or ""

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from services.judge.harness.call import harness_files, source
 from services.judge.programs import codes_of, exit_detail, reported_codes
+from services.judge.requests import harness_files, source
 from shared.harness import wire
 from shared.harness.wire import CallResult, CaseLimits, RunCasesRequest
 from shared.statuses import CaseCode

@@ -3,14 +3,14 @@
 import base64
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from services.judge.harness.call import RunsCode, run_with_harness
-from services.judge.requests import Attempts, CommandResult, RunCode, RunCodeResponse
+from services.judge.requests import Attempts, RunsCode, run_with_harness
 from services.judge.sandbox import SandboxClient
 from shared.harness import wire
 from shared.harness.cases.records import CallSpec
+from shared.harness.sandbox_api import CommandResult, RunCodeRequest, RunCodeResponse
 from shared.harness.wire import CallResult, RunCasesRequest
 
 _SPIKE = """\
@@ -41,7 +41,7 @@ class Spiked(HarnessOnly):
     calls: list[bool] = field(default_factory=list)
 
     async def run_code(
-        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
     ) -> RunCodeResponse:
         self.calls.append(alone)
         if not alone:
@@ -50,7 +50,8 @@ class Spiked(HarnessOnly):
             words = head.split()
             words[10] = b"%d" % len(program)
             crowded = base64.b64encode(b" ".join(words) + b"\n" + program).decode()
-            request = replace(request, files={**request.files, wire.CALL: crowded})
+            files = {**request.files, wire.CALL: crowded}
+            request = request.model_copy(update={"files": files})
         return await self.real.run_code(request, attempts, alone=alone)
 
 
@@ -60,10 +61,10 @@ class Damaged(HarnessOnly):
 
     real: SandboxClient
     damage: Callable[[bytes], bytes]
-    singles: list[RunCode] = field(default_factory=list)
+    singles: list[RunCodeRequest] = field(default_factory=list)
 
     async def run_code(
-        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
     ) -> RunCodeResponse:
         if wire.RESULTS not in request.fetch_files:
             self.singles.append(request)
@@ -80,11 +81,11 @@ class Scripted(HarnessOnly):
     """Gives each call the next list of records, the last one for ever; keeps what it was asked."""
 
     records: list[Sequence[tuple[object, ...]]]
-    asked: list[RunCode] = field(default_factory=list)
+    asked: list[RunCodeRequest] = field(default_factory=list)
     alone: list[bool] = field(default_factory=list)
 
     async def run_code(
-        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
     ) -> RunCodeResponse:
         attempts.requests += 1
         self.asked.append(request)
@@ -113,13 +114,13 @@ def case(
     return ("case", place, code, *times, 9000, limit, out, b"")
 
 
-def signed(request: RunCode, records: bytes) -> bytes:
+def signed(request: RunCodeRequest, records: bytes) -> bytes:
     """Return the results file of a call with these records."""
     key = bytes.fromhex((request.stdin or "").partition("\n")[0])
     return b"%s\n%s" % (blake2b(records, key=key, digest_size=16).hexdigest().encode(), records)
 
 
-def _results(request: RunCode, script: Sequence[tuple[object, ...]]) -> bytes:
+def _results(request: RunCodeRequest, script: Sequence[tuple[object, ...]]) -> bytes:
     records = b""
     for record in script:
         *words, out, err = record if record[0] != "end" else (*record, b"", b"")
@@ -143,14 +144,14 @@ class Simulated(HarnessOnly):
     ran: list[str] = field(default_factory=list)
 
     async def run_code(
-        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
     ) -> RunCodeResponse:
         if wire.RESULTS in request.fetch_files:
             return await Scripted([list(self._harness(request, alone))]).run_code(request, attempts)
         self.ran.append(request.stdin or "")
         return self._single(_behaviour(request.stdin or ""), alone)
 
-    def _harness(self, request: RunCode, alone: bool) -> Iterator[tuple[object, ...]]:
+    def _harness(self, request: RunCodeRequest, alone: bool) -> Iterator[tuple[object, ...]]:
         spec = CallSpec(base64.b64decode(request.files[wire.CALL] or "").partition(b"\n")[0])
         texts = io.BytesIO((request.stdin or "").encode())
         texts.readline()

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from services.judge.calls import single_outcome
-from services.judge.requests import CommandResult, RunCode, RunCodeResponse
 from services.judge.sandbox import SandboxClient
 from shared.checkers import exact
+from shared.harness.sandbox_api import CommandResult, RunCodeRequest, RunCodeResponse
 from shared.schemas import Verdict
 from shared.statuses import FinalStatus
 from tests.judge.tasks import fenced, make_task, stdio, together, verdict_of
@@ -43,7 +43,9 @@ async def test_a_time_out_that_does_not_happen_again_does_not_count() -> None:
     class Crowded:
         alone: list[bool] = []  # noqa: RUF012
 
-        async def run_code(self, request: RunCode, *_: object, alone: bool) -> RunCodeResponse:
+        async def run_code(
+            self, request: RunCodeRequest, *_: object, alone: bool
+        ) -> RunCodeResponse:
             self.alone.append(alone)
             if request.stdin == "hangs" or (request.stdin == "slow" and not alone):
                 return late

@@ -3,8 +3,9 @@
 import json
 
 from services.judge.judging import judge_answer
-from services.judge.requests import Attempts, RunCode, RunCodeResponse
+from services.judge.requests import Attempts
 from shared.extraction import Extraction, extract, extract_verl
+from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import Problem, Verdict, sha256
 from tests.judge.tasks import as_verdict, make_task, stdio
@@ -31,7 +32,7 @@ class Failing:
     """Gives every program an outcome, and none of the harness's records."""
 
     async def run_code(
-        self, request: RunCode, attempts: Attempts, *, alone: bool = False
+        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
     ) -> RunCodeResponse:
         return RunCodeResponse(message="", status="Failed")
 

@@ -8,23 +8,24 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.judge.requests import (
-    Attempts,
-    RunCode,
-    RunCodeResponse,
-    Submit,
-)
+from services.judge.requests import Attempts
 from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
+from shared.harness.sandbox_api import (
+    RunCodeRequest,
+    RunCodeResponse,
+    SubmitConfig,
+    SubmitRequest,
+)
 from shared.schemas import InfraFailure
 from tests.judge.pools import OpenPool
 
-REQUEST = RunCode(
+REQUEST = RunCodeRequest(
     code="print(1)",
     language="python",
     stdin="in",
     compile_timeout=3.0,
     run_timeout=2.0,
-    memory_limit_mb=64,
+    memory_limit_MB=64,
 )
 GOOD: dict[str, Any] = {
     "status": "Success",
@@ -278,9 +279,7 @@ async def test_a_permit_is_held_while_the_sandbox_works_and_not_between_attempts
 # The data-set API
 
 
-SUBMIT = Submit(
-    dataset="d", id=0, completion="c", config={"language": "python"}, cases=7, timeout=2.0
-)
+SUBMIT = SubmitRequest(dataset="d", id=0, completion="c", config=SubmitConfig(language="python"))
 
 
 async def test_a_submit_and_its_answer(start: Start, client: Client, pool: OpenPool) -> None:
@@ -288,7 +287,7 @@ async def test_a_submit_and_its_answer(start: Start, client: Client, pool: OpenP
     body = {"id": 0, "accepted": True, "extracted_code": "x", "tests": [test], "full_code": None}
     server = await start(said(503), said(200, body))
     attempts = Attempts()
-    answer = await (await client(server.url)).submit(SUBMIT, attempts, alone=True)
+    answer = await (await client(server.url)).submit(SUBMIT, 12.0, attempts, alone=True)
     assert answer.accepted
     assert answer.tests[0].passed
     assert answer.tests[0].exec_info == RunCodeResponse.model_validate(GOOD)

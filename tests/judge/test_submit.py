@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.judge.requests import (
-    Attempts,
-    RunCodeResponse,
-    Submit,
-    SubmitCase,
-    SubmitResponse,
-)
+from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
+from shared.harness.sandbox_api import EvalResult, EvalTest, RunCodeResponse, SubmitRequest
 from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus
 from tests.judge.tasks import HUMANEVAL, fenced, make_task, stdio, verdict_of
@@ -93,8 +88,8 @@ def ran(status: str = "Finished", code: int | None = 0, stderr: str = "") -> Run
     return RunCodeResponse.model_validate({"status": status, "run_result": {**run, "stdout": ""}})
 
 
-def result(passed: bool = True, info: RunCodeResponse | None = None) -> SubmitCase:
-    return SubmitCase(passed=passed, exec_info=info or ran())
+def result(passed: bool = True, info: RunCodeResponse | None = None) -> EvalTest:
+    return EvalTest(passed=passed, exec_info=info or ran())
 
 
 BROKEN = RunCodeResponse(status="SandboxError", message="")
@@ -105,18 +100,18 @@ LATE = result(False, ran("TimeLimitExceeded", None))
 class Scripted:
     """Gives each submit the next list of tests, the last one for ever."""
 
-    answers: list[list[SubmitCase]]
-    asked: list[Submit] = field(default_factory=list)
+    answers: list[list[EvalTest]]
+    asked: list[SubmitRequest] = field(default_factory=list)
     alone: list[bool] = field(default_factory=list)
 
     async def submit(
-        self, request: Submit, attempts: Attempts, *, alone: bool = False
-    ) -> SubmitResponse:
+        self, request: SubmitRequest, _longest: float, attempts: Attempts, *, alone: bool = False
+    ) -> EvalResult:
         attempts.requests += 1
         self.asked.append(request)
         self.alone.append(alone)
         tests = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return SubmitResponse(accepted=all(test.passed for test in tests), tests=tests)
+        return EvalResult(accepted=all(test.passed for test in tests), tests=tests)
 
 
 async def judged(sandbox: Scripted, given: Problem, *overrides: str) -> Verdict:
@@ -186,7 +181,7 @@ async def test_a_time_out_that_does_not_happen_again() -> None:
     ],
 )
 async def test_results_that_are_too_few_or_too_many(
-    tests: list[SubmitCase], status: FinalStatus | None, codes: list[int]
+    tests: list[EvalTest], status: FinalStatus | None, codes: list[int]
 ) -> None:
     """What nothing was said of has not passed, and is no fault of the answer."""
     verdict = await judged(Scripted([tests]), TWO)

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.judge.calls import single_outcome
-from services.judge.requests import RunCodeResponse
 from services.judge.sandbox import SandboxUnavailableError
 from shared.checkers import exact
 from shared.extraction import extract_verl
+from shared.harness.sandbox_api import RunCodeResponse
 from shared.schemas import Verdict
 from shared.statuses import CASE_STATUS, CaseCode, FinalStatus, aggregate_cases
 from tests.bench.judges import client

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.harness.call import run_with_harness
-from services.judge.requests import Attempts, RunCode
+from services.judge.requests import Attempts, run_with_harness
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.errors import ServiceError
 from shared.harness.confinement import landlock_abi
+from shared.harness.sandbox_api import RunCodeRequest
 from shared.harness.wire import CaseLimits, RunCasesRequest
 from tests.judge.pools import OpenPool
 from tests.sandbox.conftest import needs_cpp, unavailable
@@ -41,13 +41,13 @@ Outcome = tuple[int | None, str]
 async def run(client: SandboxClient, way: Way, program: Program) -> Outcome:
     attempts = Attempts()
     if way == "run_code":
-        request = RunCode(
+        request = RunCodeRequest(
             code=program.code,
             language=program.language,
             stdin=program.stdin,
             compile_timeout=30,
             run_timeout=30,
-            memory_limit_mb=2048,
+            memory_limit_MB=2048,
         )
         answer = (await client.run_code(request, attempts)).run_result
         assert answer is not None

@@ -21,10 +21,10 @@ from services.sandbox.isolation import Isolation
 from services.sandbox.probe import ChosenIsolation, IsolationError, choose_isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.runner import Runner
-from services.sandbox.schemas import RunCodeRequest, RunCodeResponse, RunStatus
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.slots import Slot, SlotLostError
 from services.sandbox.workspace import Workspace
+from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse, RunStatus
 from shared.harness.sources import harness_sources
 from shared.harness.wire import CaseLimits, FunctionTests, RunCasesRequest
 from tests.sandbox.conftest import alive, next_user, unavailable, until
@@ -188,7 +188,7 @@ SERVER = """
 import asyncio, sys
 from services.sandbox.probe import choose_isolation
 from services.sandbox.reaper import Reaper
-from services.sandbox.schemas import RunCodeRequest
+from shared.harness.sandbox_api import RunCodeRequest
 from services.sandbox.settings import SandboxSettings
 async def main():
     settings = SandboxSettings(isolation=sys.argv[1], concurrency=1, temp_root=sys.argv[2])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.sandbox.schemas import SubmitRequest
 from services.sandbox.submit import HEADER, make_plan
+from shared.harness.sandbox_api import SubmitRequest
 from tests.sandbox.conftest import Sandbox, StartSandbox
 
 HUMANEVAL = {

@@ -5,16 +5,16 @@ extracts the code, compares the output and accepts the answer. It does not detec
 limits are wall-clock seconds, and it does not search for the best block.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from services.judge.calls import single_outcome
 from services.judge.methods.base import Method, Task
 from services.judge.programs import last_line
-from services.judge.requests import Submit, SubmitCase, SubmitResponse
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes
 from shared.errors import ConfigError
+from shared.harness.sandbox_api import EvalTest, SubmitConfig, SubmitRequest
 from shared.schemas import (
     GroundTruth,
     HumanEvalTests,
@@ -26,8 +26,8 @@ from shared.statuses import CaseCode, JudgeMethod
 
 # Cases of a problem whose number only the server knows, for the time that a call may take.
 _MOST_CASES = 300
-# The server calls the tests of HumanEval only under its own name of the set.
-_SERVERS_NAMES = {"humaneval": "humaneval_python"}
+# Cases of one submit that SandboxFusion runs at once (its dataset.max_runner_concurrency).
+_AT_ONCE = 3
 
 
 class SubmitMethod(Method):
@@ -39,52 +39,47 @@ class SubmitMethod(Method):
         self._tests = tests
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
-        response = await _submit(task, self._tests)
-        return dict(enumerate(_outcomes(response.tests, self._tests, alone=task.alone)))
+        name, config = _config(task, self._tests)
+        by_id, timeout = isinstance(self._tests, SandboxFusionTests), task.limits.timeout
+        config.compile_timeout = config.run_timeout = timeout
+        request = SubmitRequest(
+            dataset=name,  # HumanEval gets the server's own name
+            id=self._tests.sandbox_id if isinstance(self._tests, SandboxFusionTests) else 0,
+            completion=task.completion,
+            config=config,
+        )
+        rounds = -(-(_MOST_CASES if by_id else self._tests.cases) // _AT_ONCE)
+        # The limit applies to compiling and to running each case.
+        longest = 2 * timeout * rounds
+        answer = await task.sandbox.submit(request, longest, task.attempts, alone=task.alone)
+        return dict(enumerate(_outcomes(answer.tests, self._tests, alone=task.alone)))
 
 
-async def _submit(task: Task, tests: GroundTruth) -> SubmitResponse:
-    name, record, config = _record(task, tests)
-    if record is not None:
-        config["provided_data"] = record
-    config |= {"compile_timeout": task.limits.timeout, "run_timeout": task.limits.timeout}
-    request = Submit(
-        dataset=name,
-        id=tests.sandbox_id if isinstance(tests, SandboxFusionTests) else 0,
-        completion=task.completion,
-        config=config,
-        cases=_MOST_CASES if record is None else tests.cases,
-        timeout=task.limits.timeout,
-    )
-    return await task.sandbox.submit(request, task.attempts, alone=task.alone)
-
-
-def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
-    """Return the data set name that selects SandboxFusion's class, the record, and the config."""
+def _config(task: Task, tests: GroundTruth) -> tuple[str, SubmitConfig]:
+    """Return the data set's name, which selects SandboxFusion's class, and the config."""
     problem = task.problem
+    language: Any = task.settings.language
     if isinstance(tests, SandboxFusionTests):
         extra = {"is_freeform": True, "run_all_cases": True, "return_full_case": True}
-        name = _SERVERS_NAMES.get(tests.sandbox_dataset, tests.sandbox_dataset)
-        return name, None, {"language": task.settings.language, "extra": extra}
+        return tests.sandbox_dataset, SubmitConfig(language=language, extra=extra)
     if isinstance(tests, StdioTests):
         cases = zip(tests.inputs, tests.outputs, strict=True)
         test = [{"input": {"stdin": i}, "output": {"stdout": o}} for i, o in cases]
-        record = {"id": 0, "content": problem.prompt, "labels": {}, "test": test}
-        config: Mapping[str, Any] = {
-            "dataset_type": "CommonOJDataset",
-            "language": task.settings.language,
-            "extra": {"run_all_cases": True},
-        }
-        return "plumbline_stdio", record, dict(config)
+        return "plumbline_stdio", SubmitConfig(
+            dataset_type="CommonOJDataset",
+            language=language,
+            extra={"run_all_cases": True},
+            provided_data={"id": 0, "content": problem.prompt, "labels": {}, "test": test},
+        )
     if isinstance(tests, HumanEvalTests):
-        record = {
+        record: dict[str, Any] = {
             "task_id": problem.problem_id,
             "prompt": tests.prompt,
             "entry_point": tests.entry_point,
             "test": tests.test,
             "canonical_solution": "",
         }
-        return _SERVERS_NAMES["humaneval"], record, {"extra": {"is_freeform": True}}
+        return "humaneval", SubmitConfig(extra={"is_freeform": True}, provided_data=record)
     if isinstance(tests, ProgramTests):
         raise ConfigError("the method submit cannot judge tests of MultiPL-E; use batch")
     record = {
@@ -93,12 +88,10 @@ def _record(task: Task, tests: GroundTruth) -> tuple[str, dict[str, Any] | None,
         "labels": {"test_setup_code": tests.test_setup_code},
         "test_list": tests.test_list,
     }
-    return "mbpp", record, {}
+    return "mbpp", SubmitConfig(provided_data=record)
 
 
-def _outcomes(
-    results: Sequence[SubmitCase], tests: GroundTruth, *, alone: bool
-) -> list[CaseOutcome]:
+def _outcomes(results: Sequence[EvalTest], tests: GroundTruth, *, alone: bool) -> list[CaseOutcome]:
     if isinstance(tests, StdioTests):
         cases = zip(results, tests.inputs, tests.outputs, strict=False)
         return [_outcome(result, stdin, expected, alone=alone) for result, stdin, expected in cases]
@@ -110,12 +103,12 @@ def _outcomes(
     return ran + rest * (tests.cases - 1)
 
 
-def _outcome(result: SubmitCase, stdin: str, expected: str, *, alone: bool) -> CaseOutcome:
+def _outcome(result: EvalTest, stdin: str, expected: str, *, alone: bool) -> CaseOutcome:
     # SandboxFusion has already compared the output.
     return single_outcome(result.exec_info, stdin, expected, lambda *_: result.passed, alone=alone)
 
 
-def _texts(result: SubmitCase) -> tuple[str, str]:
+def _texts(result: EvalTest) -> tuple[str, str]:
     """Input and expected output of a case, as far as the server tells them."""
     match result.test_info:
         case {"input": {"stdin": str() as stdin}, "output": {"stdout": str() as stdout}}:

@@ -1,8 +1,10 @@
-"""Wire format of SandboxFusion's API: ``/run_code``, ``/submit``.
+"""Wire format of SandboxFusion's API, ``/run_code`` and ``/submit``, for both sides.
 
 Requests are validated in pydantic's lax mode and unknown fields are ignored, as in the original.
 """
 
+import base64
+import json
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -47,6 +49,14 @@ DatasetName = Annotated[Text, AfterValidator(lambda name: _OTHER_NAMES.get(name,
 """The registered name of a data set."""
 
 
+class Call(BaseModel):
+    """A request; fields without a value are not sent."""
+
+    @property
+    def body(self) -> bytes:
+        return json.dumps(self.model_dump(exclude_none=True)).encode()
+
+
 # /run_code
 
 
@@ -62,7 +72,7 @@ class CommandStatus(StrEnum):
     TIME_LIMIT_EXCEEDED = "TimeLimitExceeded"
 
 
-class RunCodeRequest(BaseModel):
+class RunCodeRequest(Call):
     code: str
     language: Language
     compile_timeout: Timeout = 10
@@ -74,7 +84,7 @@ class RunCodeRequest(BaseModel):
 
 
 class CommandResult(BaseModel):
-    """Result of one command; a negative ``return_code`` is the signal that killed it."""
+    """Result of one command; seconds. A negative ``return_code`` is the signal that killed it."""
 
     status: CommandStatus
     execution_time: float | None = None
@@ -88,6 +98,8 @@ class CommandResult(BaseModel):
 
 
 class RunCodeResponse(BaseModel):
+    """Response of ``/run_code``; ``files`` are base64."""
+
     status: RunStatus
     message: str = ""
     compile_result: CommandResult | None = None
@@ -99,6 +111,13 @@ class RunCodeResponse(BaseModel):
     def stdout(self) -> str:
         """Standard output of the program; empty if it did not run."""
         return (self.run_result.stdout or "") if self.run_result else ""
+
+    def file(self, name: str) -> bytes:
+        """Return a fetched file; empty if it is missing."""
+        try:
+            return base64.b64decode(self.files.get(name, ""))
+        except ValueError:
+            return b""
 
 
 def overall_status(results: list[CommandResult]) -> tuple[RunStatus, str]:
@@ -126,7 +145,7 @@ class SubmitConfig(BaseModel):
     extra: Record = Field(default_factory=dict)
 
 
-class SubmitRequest(BaseModel):
+class SubmitRequest(Call):
     dataset: DatasetName
     id: Key
     completion: Text
@@ -141,17 +160,19 @@ class StdioCase(BaseModel):
 
 
 class EvalTest(BaseModel):
+    """Result of one case, with the test as the server has it."""
+
     passed: bool
     exec_info: RunCodeResponse
-    test_info: StdioCase | None = None
+    test_info: Record | None = None
 
 
 class EvalResult(BaseModel):
     """``test_code`` and ``extracted_type`` are always null, as in the original."""
 
-    id: int | str
+    id: int | str = 0
     accepted: bool
-    extracted_code: str
+    extracted_code: str = ""
     full_code: str | None = None
     test_code: None = None
     tests: list[EvalTest]
