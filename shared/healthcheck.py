@@ -4,7 +4,7 @@ import http.client
 import os
 import sys
 
-from shared.service.tokens import authorization, token_from
+from shared.service.access import authorization, token_from
 
 _TIMEOUT = 4.0
 _SHOWN = 500

@@ -17,9 +17,8 @@ from shared.errors import OutputError
 from shared.ledger import list_runs, wait_for_redis
 from shared.service.access import Access
 from shared.service.logs import get_logger
-from shared.service.main import run_service
+from shared.service.processes import run_service, with_watch
 from shared.service.server import serve
-from shared.service.tasks import with_watch
 
 log = get_logger(__name__)
 

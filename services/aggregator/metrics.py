@@ -21,8 +21,8 @@ from shared.analysis.statistics import ratio
 from shared.ledger import JudgeQueue, VerdictEvent, fail_fast, keys, runs_progress
 from shared.ledger.queue import live_workers
 from shared.run_record import RunState
-from shared.service.labels import OTHER, LabelValues
 from shared.service.logs import get_logger
+from shared.service.server import OTHER, LabelValues
 from shared.statuses import FinalStatus
 
 log = get_logger(__name__)

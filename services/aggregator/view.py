@@ -20,8 +20,8 @@ from shared.errors import OutputError
 from shared.files import cache_folder
 from shared.service.access import Access
 from shared.service.logs import get_logger
+from shared.service.processes import with_watch
 from shared.service.server import serve
-from shared.service.tasks import with_watch
 
 log = get_logger(__name__)
 

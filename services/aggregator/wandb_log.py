@@ -27,8 +27,8 @@ from shared.process_environment import PROXY_VARIABLES
 from shared.redaction import redact, without_secrets
 from shared.run_record import RunRecord, WandbRecord
 from shared.schemas import sha256
+from shared.service.access import read_token
 from shared.service.logs import get_logger
-from shared.service.tokens import read_token
 
 log = get_logger(__name__)
 _KEY = "WANDB_API_KEY"

@@ -42,8 +42,8 @@ from shared.ledger import Ledger, connect, ping_error
 from shared.prompts import prompt_facts
 from shared.run_record import JsonObject, Provenance, RunPlan, RunRecord, RunState, SandboxFacts
 from shared.schemas import Problem, SampleId
-from shared.service.tasks import with_watch
-from shared.service.tokens import token_from
+from shared.service.access import token_from
+from shared.service.processes import with_watch
 from shared.text import split_urls
 
 if TYPE_CHECKING:

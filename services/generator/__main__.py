@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from services.generator.settings import GeneratorSettings
-from shared.service.main import run_service
+from shared.service.processes import run_service
 
 
 def main() -> int:

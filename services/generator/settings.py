@@ -2,12 +2,12 @@
 
 import logging
 import shlex
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AliasGenerator, Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from shared.service.settings import ServiceSettings, Token, TokenFile, token_setting
+from shared.service.settings import ServiceSettings, Token, TokenFile
 
 PREFIX = "PLUMBLINE_GENERATOR_"
 
@@ -34,9 +34,10 @@ class GeneratorSettings(ServiceSettings):
     model: str = "replay"
     """Model name to serve. For ``verl`` the default is that of the configuration or of the model
     folder."""
-    api_key: Token = None
+    token_variable: ClassVar[str] = PREFIX + "API_KEY"
+    token: Token = Field(default=None, validation_alias=PREFIX + "API_KEY")
     """Bearer token that clients must send."""
-    api_key_file: TokenFile = None
+    token_file: TokenFile = Field(default=None, validation_alias=PREFIX + "API_KEY_FILE")
     """File with that token."""
     replay_completions: str = ""
     """JSON lines file with recorded completions."""
@@ -57,9 +58,6 @@ class GeneratorSettings(ServiceSettings):
     """Seconds until a new replica has produced its first token."""
     router_grace: float = Field(default=20, ge=0, allow_inf_nan=False)
     """Seconds for requests in flight when the service shuts down."""
-
-    def given_token(self) -> str | None:
-        return token_setting(self.api_key, self.api_key_file, PREFIX + "API_KEY")
 
     @field_validator("overrides", mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeProcess
 from shared.ledger import ping_error, wait_for_redis
 from shared.service.logs import get_logger
-from shared.service.main import run_service
+from shared.service.processes import announce_port, run_service
 from shared.service.server import HealthServer, Readiness
 
 
@@ -31,7 +31,11 @@ def _work(settings: JudgeSettings) -> None:
     readiness = Readiness(
         partial(ping_error, redis), lambda: watch.failure, metrics.failure, details=metrics.details
     )
-    with HealthServer(settings.host, settings.port, readiness, metrics.registry, settings=settings):
+    health = HealthServer(
+        settings.host, settings.port, readiness, metrics.registry, settings=settings
+    )
+    with health:
+        announce_port(health.port)
         log.info("ready", worker=name, concurrency=metrics.concurrency)
         uvloop.run(judge.serve_until_signal())
     log.info("stopped", worker=name, judged=metrics.judged)

@@ -14,7 +14,7 @@ from shared.canaries import CanaryReport
 from shared.process_environment import open_directly
 from shared.redaction import redact
 from shared.schemas import Verdict
-from shared.service.labels import LabelValues
+from shared.service.server import LabelValues
 
 # Runs name their sandboxes, and a judge may see any number in its life.
 _MAX_SANDBOXES = 100

@@ -36,7 +36,7 @@ from shared.ledger.connection import give_up
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.queue import JOB_RETRIES, JudgeJob, JudgeQueue
 from shared.service.logs import get_logger
-from shared.service.tasks import cancel_and_wait
+from shared.service.processes import cancel_and_wait
 
 log = get_logger(__name__)
 

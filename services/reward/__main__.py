@@ -9,7 +9,7 @@ from services.reward.service import RewardService
 from services.reward.settings import RewardSettings
 from shared.ledger import wait_for_redis
 from shared.service.access import Access
-from shared.service.main import run_service
+from shared.service.processes import run_service
 from shared.service.server import serve
 
 

@@ -11,8 +11,8 @@ from services.reward.models import ScoreResult
 from shared.analysis.hacking import GUARDED, LIMITS, Sign
 from shared.programs import ProgramStatus
 from shared.schemas import InfraFailure
-from shared.service.labels import OTHER, LabelValues
 from shared.service.logs import get_logger
+from shared.service.server import OTHER, LabelValues
 from shared.statuses import FailureKind, FinalStatus
 from shared.text import shorten_end
 

@@ -27,7 +27,7 @@ from shared.ledger.connection import claim_ledger
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.rewards import RewardLedger
 from shared.service.logs import get_logger
-from shared.service.tasks import cancel_and_wait
+from shared.service.processes import cancel_and_wait
 from shared.verl_keys import notices
 from shared.versions import release
 

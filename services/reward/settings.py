@@ -1,7 +1,7 @@
 """Settings of the reward service, from environment variables."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,6 @@ from shared.service.settings import (
     ServiceSettings,
     Token,
     TokenFile,
-    token_setting,
 )
 from shared.text import split_urls
 
@@ -27,6 +26,7 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     config: str = Field(default="", validation_alias="PLUMBLINE_REWARD_CONFIG")
     """YAML file of a run, whose sections ``judge`` and ``sandbox`` say how completions are judged;
     by default those of a run without a file."""
+    token_variable: ClassVar[str] = "PLUMBLINE_REWARD_TOKEN"
     token: Token = Field(default=None, validation_alias="PLUMBLINE_REWARD_TOKEN")
     """Token that clients must send, as ``Authorization: Bearer …``. By default none is required."""
     token_file: TokenFile = Field(default=None, validation_alias="PLUMBLINE_REWARD_TOKEN_FILE")
@@ -67,6 +67,3 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     def data_paths(self) -> list[str]:
         """The parquet files and folders."""
         return split_urls(self.data)
-
-    def given_token(self) -> str | None:
-        return token_setting(self.token, self.token_file, "PLUMBLINE_REWARD_TOKEN")

@@ -28,8 +28,8 @@ from shared.process_environment import uses_proxies
 from shared.redaction import redact, remember_secrets
 from shared.run_record import JsonObject
 from shared.schemas import Generation, SampleId, sha256
+from shared.service.access import authorization
 from shared.service.processes import raise_file_limit
-from shared.service.tokens import authorization
 
 # Bytes of an answer, and of all that are read at once. A completion of a million tokens has 4 MiB.
 _MAX_ANSWER = 64 * 2**20

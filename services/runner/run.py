@@ -11,7 +11,7 @@ from shared.errors import OutputError, ServiceError
 from shared.ledger import CanaryLedger
 from shared.run_record import OutageReport, RunnerReport, RunPlan, RunState
 from shared.schemas import Generation, SampleId
-from shared.service.tasks import with_watch
+from shared.service.processes import with_watch
 from shared.statuses import FinalStatus, JudgeMethod
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
-from shared.service.main import run_service
+from shared.service.processes import run_service
 from shared.service.server import serve
 
 

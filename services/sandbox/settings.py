@@ -4,12 +4,13 @@ import os
 import tempfile
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.sandbox import programs
-from shared.service.settings import ServiceSettings, Token, TokenFile, token_setting
+from shared.service.settings import ServiceSettings, Token, TokenFile
 
 MIB = 1024 * 1024
 
@@ -33,6 +34,7 @@ class SandboxSettings(ServiceSettings):
     port: int = Field(default=8080, validation_alias="PORT", ge=0, le=65535)
     """Port to listen on; 0 for a free one."""
 
+    token_variable: ClassVar[str] = "PLUMBLINE_SANDBOX_TOKEN"
     token: Token = None
     """Token that clients must send, as ``Authorization: Bearer …``; by default none is required."""
     token_file: TokenFile = None
@@ -70,9 +72,6 @@ class SandboxSettings(ServiceSettings):
     """Largest request body. The judge sends about 16 MiB of inputs per call, or one input."""
     shutdown_seconds: float = Field(30.0, ge=0)
     """Seconds for running requests after SIGTERM."""
-
-    def given_token(self) -> str | None:
-        return token_setting(self.token, self.token_file, "PLUMBLINE_SANDBOX_TOKEN")
 
     def extra_readonly_paths(self) -> tuple[Path, ...]:
         return tuple(Path(part) for part in self.readonly_paths.split(":") if part)

@@ -153,7 +153,7 @@ def wait_for_redis(
                 first, reason = not reason, str(error)
             readiness.failure()
             if first:
-                server = HealthServer(host, port, readiness, settings=settings, announce=False)
+                server = HealthServer(host, port, readiness, settings=settings)
                 stack.enter_context(server)
             time.sleep(poll)
 

@@ -1,16 +1,62 @@
-"""Processes: limit of open files, parent death signal, free port, announcement of the port."""
+"""Process of a service: main function, open files, death of the parent, port, background tasks."""
 
+import asyncio
 import ctypes
 import os
 import resource
 import signal
 import socket
-from collections.abc import Callable
+import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
+from shared.errors import PlumblineError, ServiceError
 from shared.files import write_text
+from shared.process_environment import adapt_process
+from shared.service.logs import configure_logging
+from shared.service.settings import ServiceSettings, load_settings
 
+Settings = TypeVar("Settings", bound=ServiceSettings)
+_MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of malloc.h
 _PR_SET_PDEATHSIG = 1
+_CANCEL_AGAIN = 0.1
+
+
+def run_service(name: str, kind: type[Settings], serve: Callable[[Settings], object]) -> int:
+    """Read the settings, configure the logs and serve; returns the exit code.
+
+    An expected error, or one of the operating system, is printed in one line. Every other exception
+    is a bug and keeps its traceback.
+
+    Args:
+        name: The service's name in logs and messages.
+        kind: Its settings.
+        serve: Serves until a signal; it may raise ``PlumblineError`` and ``OSError``.
+    """
+    _return_large_blocks()
+    adapt_process()
+    configure_logging(name)
+    try:
+        settings = load_settings(kind)
+        configure_logging(name, settings.log_level)
+        serve(settings)
+    except (PlumblineError, OSError) as caught:
+        error = caught if isinstance(caught, PlumblineError) else ServiceError(str(caught))
+        print(f"{name}: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _return_large_blocks() -> None:
+    """Fix the size from which malloc maps a block, and unmaps it as soon as it is freed.
+
+    The C library raises it, up to 32 MiB, when such a block is freed. Bodies of megabytes then lie
+    on the heap, which cannot shrink: a service kept more than twice its memory after one burst of
+    large answers.
+    """
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # glibc only
+        mallopt(_MMAP_THRESHOLD, 128 * 1024)
 
 
 def raise_file_limit(wanted: int) -> int:
@@ -26,24 +72,16 @@ def raise_file_limit(wanted: int) -> int:
     return limit
 
 
-def die_with_parent(sign: signal.Signals) -> Callable[[], None]:
+def die_with_parent(sign: signal.Signals, parent: int | None = None) -> Callable[[], None]:
     """A ``preexec_fn`` that makes the kernel send ``sign`` to the child when its parent dies.
 
     The parent is the thread that starts the child; it must live as long as the child should.
+    ``parent`` is its process id, by default that of this process.
     """
-    parent = os.getpid()
-    set_death_signal = death_signal_setter()
-    return lambda: set_death_signal(sign, parent)
+    parent = parent or os.getpid()
+    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork
 
-
-def death_signal_setter() -> Callable[[signal.Signals, int], None]:
-    """Load the C library before a fork; the returned function is called in the child.
-
-    Its arguments are the signal to get when the parent dies, and the parent's process id.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def set_death_signal(sign: signal.Signals, parent: int) -> None:
+    def set_death_signal() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, sign)
         if os.getppid() != parent:
             os.kill(os.getpid(), sign)
@@ -62,3 +100,34 @@ def announce_port(port: int) -> None:
     """Write the bound port to the file that ``PLUMBLINE_PORT_FILE`` names."""
     if port_file := os.environ.get("PLUMBLINE_PORT_FILE"):
         write_text(Path(port_file), f"{port}\n")
+
+
+# Background tasks
+
+
+async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until all are done; their results and errors are left to the caller.
+
+    Before Python 3.12 a Redis command may swallow a cancellation, so it is repeated.
+    """
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN)
+
+
+async def with_watch(
+    work: Callable[[], Awaitable[None]], watch: Callable[[], Awaitable[None]]
+) -> None:
+    """Run ``work`` until it ends, or until ``watch`` raises."""
+    working, watching = asyncio.ensure_future(work()), asyncio.ensure_future(watch())
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
+        await working
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)

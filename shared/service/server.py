@@ -9,9 +9,11 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Self
+from http import HTTPStatus
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -20,7 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from shared.errors import ServiceError
 from shared.redaction import redact
-from shared.service.access import Access, ErrorFormat, guard
+from shared.service.access import COOKIE, OPEN_PATHS, Access, BearerToken
 from shared.service.logs import get_logger
 from shared.service.processes import announce_port
 from shared.service.settings import ServiceSettings, load_settings
@@ -28,6 +30,8 @@ from shared.service.settings import ServiceSettings, load_settings
 log = get_logger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+# Makes an error response from status, message and headers, in the format of the service's API.
+ErrorFormat = Callable[[int, str, Mapping[str, str]], web.StreamResponse]
 # Returns the reason why the service cannot work, None if it can.
 Check = Callable[[], str | None]
 
@@ -39,6 +43,10 @@ _BACKLOG = 4096
 # Seconds after which a request may be tried again while a service waits for a dependency.
 _RETRY_AFTER = "2"
 _ACCESS = web.AppKey("access", Access)
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="plumbline"'}
+T = TypeVar("T")
+OTHER = "other"
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -49,32 +57,45 @@ def _is_ours(record: logging.LogRecord) -> bool:
 logging.getLogger("aiohttp.server").addFilter(_is_ours)
 
 
-# Errors
+# Errors, and requests that are refused by their header alone, before their body is read
 
 
 def json_error(
-    status: int,
-    message: object,
-    *,
-    field: str = "error",
-    headers: Mapping[str, str] | None = None,
+    status: int, message: object, headers: Mapping[str, str] | None = None, *, field: str = "error"
 ) -> web.Response:
     """Error response ``{"error": message}``; ``field`` renames the key for a foreign API."""
     return web.json_response({field: message}, status=status, headers=headers)
 
 
-def _json_format(status: int, message: str, headers: Mapping[str, str]) -> web.StreamResponse:
-    return json_error(status, message, headers=headers)
+def guard(access: Access, errors: ErrorFormat) -> Middleware:
+    """Middleware that applies the access rules, and has the errors in the service's format.
 
-
-def _json_http_errors(errors: ErrorFormat) -> Middleware:
-    """Middleware that answers aiohttp's own errors (404, 405, 413 …) in the service's format.
-
-    An error that already has a JSON body passes through.
+    Those are aiohttp's own (404, 405, 413 …); one that already has a JSON body passes through.
     """
+    hint = ", or open /?token=… in a browser" if access.page else ""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        host = request.headers.get("Host", "")
+        if not access.hosts.admits(host):
+            message = (
+                f"the host name {host[:80]!r} is not one of this service's; if it is meant to be, "
+                "add it to PLUMBLINE_ALLOWED_HOSTS"
+            )
+            return errors(HTTPStatus.MISDIRECTED_REQUEST, message, {})
+        if request.method not in _SAFE and not _same_host(request.headers.get("Origin"), host):
+            return errors(
+                HTTPStatus.FORBIDDEN, "requests from pages of other sites are refused", {}
+            )
+        if access.page and access.token and request.path == "/" and "token" in request.query:
+            if access.token.matches(request.query["token"]):
+                return _login(request, access.token)
+            message = "the token in the address is wrong"
+            return errors(HTTPStatus.UNAUTHORIZED, message, _CHALLENGE)
+        is_open = request.path in OPEN_PATHS or request.path in access.without_token
+        if not is_open and not access.admits(request):
+            message = f"the token is missing or wrong; send it as 'Authorization: Bearer …'{hint}"
+            return errors(HTTPStatus.UNAUTHORIZED, message, _CHALLENGE)
         try:
             return await handler(request)
         except web.HTTPException as error:
@@ -87,11 +108,32 @@ def _json_http_errors(errors: ErrorFormat) -> Middleware:
     return middleware
 
 
+def _same_host(origin: str | None, host: str) -> bool:
+    """Whether a page of this service sends the request; only browsers send ``Origin``."""
+    if origin is None:
+        return True
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower() != ""
+    except ValueError:
+        return False
+
+
+def _login(request: web.Request, token: BearerToken) -> web.Response:
+    """Exchange ``/?token=…`` for a cookie, and remove the token from the address."""
+    # A relative address, because a proxy may serve the page below a prefix.
+    rest = request.rel_url.without_query_params("token").raw_query_string
+    headers = {"Location": f"./?{rest}" if rest else "./", "Referrer-Policy": "no-referrer"}
+    response = web.Response(status=303, headers=headers)
+    secure = request.headers.get("X-Forwarded-Proto", "").lower() == "https"
+    response.set_cookie(COOKIE, token.cookie, httponly=True, samesite="Strict", secure=secure)
+    return response
+
+
 # Serving
 
 
 def make_application(
-    access: Access, *, errors: ErrorFormat = _json_format, client_max_size: int = 1024**2
+    access: Access, *, errors: ErrorFormat = json_error, client_max_size: int = 1024**2
 ) -> web.Application:
     """Create the application of a service, which has the access rules before everything else.
 
@@ -99,7 +141,7 @@ def make_application(
     """
     app = web.Application(
         client_max_size=client_max_size,
-        middlewares=[guard(access, errors), _json_http_errors(errors)],
+        middlewares=[guard(access, errors)],
         # Nothing is inflated: a small body must not become a large one.
         handler_args={"auto_decompress": False},
     )
@@ -142,16 +184,9 @@ async def serve(
 
 @asynccontextmanager
 async def listening(
-    app: web.Application,
-    host: str,
-    port: int,
-    shutdown_timeout: float = 10.0,
-    *,
-    bound: socket.socket | None = None,
+    app: web.Application, host: str, port: int, shutdown_timeout: float = 10.0
 ) -> AsyncIterator[int]:
     """Serve an application in the block, on a free port for port 0; yields the port.
-
-    ``bound`` is a socket that is bound already, instead of ``host`` and ``port``.
 
     Raises:
         ServiceError: The address cannot be bound.
@@ -167,25 +202,17 @@ async def listening(
     )
     await runner.setup()
     try:
-        bound = bound or _bind(host, port)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            raise ServiceError(
+                f"cannot serve on {host}:{port}: {error.strerror or error}; set HOST and PORT"
+            ) from None
         await web.SockSite(runner, bound, backlog=_BACKLOG).start()
-        yield _port(bound)
+        yield int(bound.getsockname()[1])
     finally:
         await runner.cleanup()
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise ServiceError(
-            f"cannot serve on {host}:{port}: {error.strerror or error}; set HOST and PORT"
-        ) from None
-
-
-def _port(bound: socket.socket) -> int:
-    return int(bound.getsockname()[1])
 
 
 # Health checks and metrics
@@ -216,12 +243,6 @@ class Readiness:
             self._last = reason
         return reason
 
-    def answer(self, failure: str | None) -> tuple[int, dict[str, object]]:
-        """Status and body of ``/readyz`` after :meth:`failure`."""
-        if failure:
-            return 503, {"ready": False, "reason": failure, **self.details()}
-        return 200, {"ready": True, **self.details()}
-
 
 def add_operations(
     app: web.Application,
@@ -240,10 +261,12 @@ def add_operations(
         return web.json_response({"status": "alive"})
 
     async def readyz(request: web.Request) -> web.Response:
-        status, body = readiness.answer(await asyncio.to_thread(readiness.failure))
-        if not access.admits(request):
-            body = {"ready": body["ready"]}
-        return web.json_response(body, status=status)
+        failure = await asyncio.to_thread(readiness.failure)
+        body: dict[str, object] = {"ready": failure is None}
+        if access.admits(request):
+            reason = {"reason": failure} if failure else {}
+            body |= {**reason, **readiness.details()}
+        return web.json_response(body, status=503 if failure else 200)
 
     async def expose(_request: web.Request) -> web.Response:
         if callable(metrics):
@@ -266,12 +289,13 @@ class HealthServer:
 
     Args:
         settings: Allowed hosts and token; by default those of the environment, without a token.
-        announce: Announce the port to the parent process; not for the time before a service starts.
 
     Raises:
-        ServiceError: The address cannot be bound.
         ConfigError: The environment is invalid.
     """
+
+    port: int
+    """The port in use, in the block."""
 
     def __init__(
         self,
@@ -281,42 +305,58 @@ class HealthServer:
         registry: CollectorRegistry | None = None,
         *,
         settings: ServiceSettings | None = None,
-        announce: bool = True,
     ) -> None:
         settings = settings or load_settings(ServiceSettings)
-        self._access = Access(settings.hosts, settings.bearer)
         self._readiness = readiness
-        self._registry = registry
-        self._announce = announce
-        self._socket = _bind(host, port)
-        self.port = _port(self._socket)
+        app = make_application(Access(settings.hosts, settings.bearer))
+        add_operations(app, readiness, registry)
+        # Every method: a client of a service that starts takes a 405 for a final answer.
+        app.router.add_route("*", "/{path:.*}", self._other)
+        self._listening = listening(app, host, port)
         self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def __enter__(self) -> Self:
+        """Listen.
+
+        Raises:
+            ServiceError: The address cannot be bound.
+        """
         self._thread.start()
-        if self._announce:
-            announce_port(self.port)
+        self.port = self._run(self._listening.__aenter__())
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self._run(self._listening.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        app = make_application(self._access)
-        add_operations(app, self._readiness, self._registry)
-        # Every method: a client of a service that starts takes a 405 for a final answer.
-        app.router.add_route("*", "/{path:.*}", self._other)
-        async with listening(app, "", self.port, bound=self._socket):
-            await self._stop.wait()
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _other(self, _request: web.Request) -> web.Response:
         if reason := await asyncio.to_thread(self._readiness.failure):
             return json_error(503, reason, headers={"Retry-After": _RETRY_AFTER})
         return json_error(404, "not found")
+
+
+class LabelValues:
+    """Values of a metric's label that others choose: a bounded number of them.
+
+    The first ``limit`` values; every other one is ``other``. Thread-safe.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+
+    def admit(self, value: str) -> str:
+        """The label of a value."""
+        with self._lock:
+            if value not in self._known and len(self._known) >= self._limit:
+                return OTHER
+            if value != OTHER:
+                self._known.add(value)
+            return value

@@ -1,7 +1,7 @@
 """Service settings from the environment: address, access, Redis URL and user."""
 
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import (
@@ -16,8 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from shared.errors import ConfigError
 from shared.schemas import describe
-from shared.service.hosts import AllowedHosts
-from shared.service.tokens import BearerToken, authorization, read_secret, read_token
+from shared.service.access import AllowedHosts, BearerToken, authorization, read_secret, read_token
 from shared.text import split_urls
 
 # A compose file passes an unset variable as an empty one.
@@ -28,7 +27,13 @@ Settings = TypeVar("Settings", bound=BaseSettings)
 
 
 class ServiceSettings(BaseSettings):
-    """Address, log level and allowed hosts; services add settings of their own."""
+    """Address, log level and allowed hosts; services add settings of their own.
+
+    A service whose clients must send a token has the fields ``token`` and ``token_file``, and the
+    name of the first one's variable.
+    """
+
+    token_variable: ClassVar[str] = ""
 
     model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
 
@@ -49,23 +54,17 @@ class ServiceSettings(BaseSettings):
     @field_validator("allowed_hosts", mode="before")
     @classmethod
     def _host_names(cls, value: object) -> object:
-        names = _split(value)
-        if isinstance(names, tuple):
-            AllowedHosts(names)
-        return names
+        if isinstance(value, str):
+            value = tuple(part.strip() for part in value.split(",") if part.strip())
+            AllowedHosts(value)
+        return value
 
     @model_validator(mode="after")
     def _read_token(self) -> Self:
-        self._token = self.given_token()
+        if self.token_variable:
+            value, file = (getattr(self, name) for name in ("token", "token_file"))
+            self._token = token_setting(value, file, self.token_variable)
         return self
-
-    def given_token(self) -> str | None:
-        """Read the token that clients of the service must send.
-
-        Raises:
-            ValueError: It cannot be read, or is unusable.
-        """
-        return None
 
     @property
     def bearer(self) -> BearerToken | None:
@@ -160,7 +159,7 @@ def token_setting(value: SecretStr | None, file: Path | None, name: str) -> str 
     """Read the token that two settings give, the variables ``name`` and ``<name>_FILE``.
 
     Raises:
-        ValueError: As :func:`shared.service.tokens.read_token`.
+        ValueError: As :func:`shared.service.access.read_token`.
     """
     return read_token(value.get_secret_value() if value else None, file, name)
 
@@ -175,12 +174,6 @@ def load_settings(kind: type[Settings], **values: Any) -> Settings:  # noqa: ANN
         return kind(**values)
     except ValidationError as error:
         raise ConfigError(describe(error)) from None
-
-
-def _split(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
 
 
 def _add_credentials(url: str, username: str, password: str) -> str:

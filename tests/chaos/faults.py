@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from shared.service.processes import death_signal_setter
+from shared.service.processes import die_with_parent
 from tests.chaos.schedule import Fault, Kind, Session
 from tests.redis_files import latest_writes
 
@@ -40,7 +40,7 @@ def end_with_parent() -> None:
     """Get SIGTERM when the parent dies, unless a hang-up is ignored, as by ``nohup``."""
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-        death_signal_setter()(signal.SIGTERM, os.getppid())
+        die_with_parent(signal.SIGTERM, os.getppid())()
 
 
 def kill_all() -> None:

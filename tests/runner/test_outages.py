@@ -21,8 +21,7 @@ from shared.errors import ServiceError
 from shared.ledger import keys
 from shared.ledger.queue import TROUBLE
 from shared.schemas import Generation
-from shared.service.processes import free_port
-from shared.service.tasks import with_watch
+from shared.service.processes import free_port, with_watch
 from tests.runner.generators import FIELDS, SAMPLE, Notes, Servers, answer, until
 
 

@@ -20,7 +20,7 @@ from services.runner.outages import watch_outages
 from services.runner.responses import RejectedError, RetryableError, read_completion
 from shared.errors import IncompleteRunError, ServiceError
 from shared.schemas import Generation
-from shared.service.tasks import with_watch
+from shared.service.processes import with_watch
 from tests.runner.generators import Notes, Servers, ask
 
 CODE = "print(1 + 1)"

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import ConfigError
-from shared.service.access import COOKIE, Access
-from shared.service.hosts import AllowedHosts
+from shared.service.access import COOKIE, Access, AllowedHosts, BearerToken, read_token
 from shared.service.settings import ServiceSettings, load_settings
-from shared.service.tokens import BearerToken, read_token
 from tests.shared.http_clients import JSON, ask, post, request, server, status_of
 
 TOKEN = "s3cret-token"

@@ -10,7 +10,7 @@ import pytest
 
 _BURST = """
 import json
-from shared.service.main import run_service
+from shared.service.processes import run_service
 from shared.service.settings import ServiceSettings
 
 def resident():

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from shared.service.tasks import cancel_and_wait
+from shared.service.processes import cancel_and_wait
 
 
 async def test_a_swallowed_cancellation_is_repeated() -> None:

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 from services.generator.router import supervisor
 from services.generator.router.app import Router
 from services.generator.settings import GeneratorSettings
-from shared.service.tokens import authorization
+from shared.service.access import authorization
 from tests.generator.router.engines import FakeFactory
 
 FAST = {
@@ -33,7 +33,7 @@ class Service:
         token: str | None,
     ) -> None:
         self.server, self.client, self.failed = server, client, failed
-        self._token = token
+        self._token = token and token.strip()
 
     def post(
         self, path: str = "/v1/chat/completions", *, headers: Any = None, **fields: Any
@@ -108,7 +108,7 @@ async def start(factory: FakeFactory) -> AsyncIterator[Start]:
         server = TestServer(router.application())
         await server.start_server(shutdown_timeout=shutdown_timeout)
         client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        opened.append(Service(server, client, router.pool.failed, values.given_token()))
+        opened.append(Service(server, client, router.pool.failed, settings.get("token")))
         if wait:
             await opened[-1].are(*["healthy"] * replicas)
         return opened[-1]

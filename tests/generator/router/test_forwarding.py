@@ -88,7 +88,7 @@ async def test_unusable_request_id_is_replaced(
 async def test_the_routers_token_does_not_go_to_the_engine(
     start: Start, factory: FakeFactory
 ) -> None:
-    service = await start(api_key="s3cret")
+    service = await start(token="s3cret")
     headers = {"Authorization": "Bearer s3cret", "traceparent": "00-1-2-01", "Cookie": "a=b"}
     async with service.post(headers=headers) as response:
         assert response.status == 200
@@ -192,7 +192,7 @@ async def test_too_large_a_body_is_413(start: Start, factory: FakeFactory) -> No
 
 
 async def test_bearer_token(start: Start) -> None:
-    service = await start(api_key="s3cret\n")
+    service = await start(token="s3cret\n")
     for token in ("", "Bearer wrong", "s3cret"):
         headers = {"Authorization": token}
         async with service.post(headers=headers) as response:

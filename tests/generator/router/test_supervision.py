@@ -56,7 +56,7 @@ async def test_health_is_200_while_at_least_one_replica_is_ready(
             return response.status, await response.read()
 
     factory.gates = {(0, 1): asyncio.Event(), (1, 1): asyncio.Event()}
-    service = await start(2, api_key="secret", **PROBING)  # and without the key, as vLLM's
+    service = await start(2, token="secret", **PROBING)  # and without the key, as vLLM's
     assert await health() == (200, b"")
     factory.engine(0).behave_to_probes = hang
     await service.are("starting", "healthy")
