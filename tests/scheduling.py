@@ -2,7 +2,8 @@
 
 A process takes one unit of work at a time: a file, or a part of a file that takes longer than
 ``_PART`` seconds, unless its tests share a run that is dear to make. The longest files come first.
-Files that look at every process of the machine are one unit: they would see each other's.
+Files that look at every process of the machine are one unit: they would see each other's. So are
+those about Kubernetes: each process would render all manifests anew.
 ``make durations`` writes ``tests/durations.json``: seconds by file.
 """
 
@@ -19,6 +20,7 @@ DURATIONS = Path(__file__).with_name("durations.json")
 _PART = 20.0
 _WHOLE = ("tests/e2e/", "tests/page/", "tests/parity/")
 _LOOKS_AROUND = {"tests/sandbox/test_channels.py", "tests/sandbox/test_cases_apart.py"}
+_ONE_UNIT = "tests/k8s/"
 _SHORTEST = 0.5  # files that take less are not recorded
 
 
@@ -44,6 +46,9 @@ def units_of(nodeids: Sequence[str], durations: Mapping[str, float]) -> dict[str
         file = file_of(nodeid)
         if file in _LOOKS_AROUND:
             units[nodeid] = "looks around"
+            continue
+        if file.startswith(_ONE_UNIT):
+            units[nodeid] = _ONE_UNIT
             continue
         seconds = 0.0 if file.startswith(_WHOLE) else durations.get(file, 0.0)
         parts = max(1, math.ceil(seconds / _PART))

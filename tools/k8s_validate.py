@@ -95,7 +95,8 @@ def _kustomize(folder: Path, name: str) -> list[Document]:
         raise ServiceError(f"cannot run kubectl ({error}); install it to render k8s/") from None
     if done.returncode:
         raise ServiceError(f"{name}: kubectl kustomize failed: {done.stderr.strip()}")
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    # libyaml parses several times as fast as the loader in Python.
+    return [document for document in yaml.load_all(done.stdout, yaml.CSafeLoader) if document]
 
 
 # Schemas; unknown fields are errors
