@@ -35,12 +35,12 @@ class Login:
 def forms(secret: str) -> set[bytes]:
     """A secret in the encodings in which it might be written."""
     data = secret.encode()
-    found = {data, quote(secret).encode(), quote(secret, safe="").encode()}
-    found |= {json.dumps(secret)[1:-1].encode(), repr(secret)[1:-1].encode()}
+    encodings = {data, quote(secret).encode(), quote(secret, safe="").encode()}
+    encodings |= {json.dumps(secret)[1:-1].encode(), repr(secret)[1:-1].encode()}
     for before in range(3):  # wherever it begins in a longer text
         encoded = base64.b64encode(b"\0" * before + data)
-        found.add(encoded[4 if before else 0 : -4])
-    return {form for form in found if len(form) >= 6}
+        encodings.add(encoded[4 if before else 0 : -4])
+    return {form for form in encodings if len(form) >= 6}
 
 
 class Search:

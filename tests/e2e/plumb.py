@@ -90,7 +90,7 @@ def wait_until_gone(processes: Iterable[psutil.Process]) -> None:
     container, takes no orphans.
     """
     for process in processes:
-        wait_for(lambda one=process: not _runs(one), f"the end of {process}")
+        wait_for(lambda process=process: not _runs(process), f"the end of {process}")
 
 
 def _runs(process: psutil.Process) -> bool:

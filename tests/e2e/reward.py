@@ -55,9 +55,9 @@ def reward_service(
             )
         try:
             plumb.wait_for(lambda: _said(process, log), "the address of the reward service")
-            found = _ADDRESS.search(log.read_text())
-            assert found, log.read_text()[-2000:]
-            yield RewardService(found.group(), process, Path(folder))
+            address = _ADDRESS.search(log.read_text())
+            assert address, log.read_text()[-2000:]
+            yield RewardService(address.group(), process, Path(folder))
         finally:
             process.terminate()
             try:

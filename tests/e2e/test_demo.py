@@ -31,11 +31,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_completion_gets_the_status_written_beside_it(demo: Path) -> None:
     recorded = plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
     expected = {(r["dataset"], r["problem_id"]): r["expected_status"] for r in recorded}
-    found = {
+    statuses = {
         (v["dataset"], v["problem_id"]): v["final_status"]
         for v in plumb.read_jsonl(demo / "verdicts.jsonl")
     }
-    assert found == expected
+    assert statuses == expected
     assert set(expected.values()) >= {
         "success",
         "wrong_answer",
@@ -97,17 +97,17 @@ def test_python_and_another_language_in_one_run(tmp_path: Path, language: str) -
         pytest.skip(f"this machine has no {language}")
     recorded = plumb.read_jsonl(plumb.DEMO / f"completions_{language}.jsonl")
     python = plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
-    recorded += [one for one in python if one["dataset"] == "codecontests_test"][:4]
+    recorded += [answer for answer in python if answer["dataset"] == "codecontests_test"][:4]
     answers = tmp_path / "answers.jsonl"
-    answers.write_text("".join(json.dumps(one) + "\n" for one in recorded))
+    answers.write_text("".join(json.dumps(answer) + "\n" for answer in recorded))
     judge = ["judge", "--data", str(plumb.DEMO / "data"), "--completions", str(answers)]
     own = [f"judge.datasets={{codecontests_valid: {{language: {language}}}}}", "sandbox.timeout=2"]
     output = str(tmp_path / "out")
     done = plumb.plumb(plumb.command(*judge, "--output", output, "--embedded", *own))
     assert done.returncode == 0, done.stderr
     verdicts = plumb.read_jsonl(tmp_path / "out" / "verdicts.jsonl")
-    found = {(v["dataset"], v["problem_id"]): v["final_status"] for v in verdicts}
-    assert found == {(r["dataset"], r["problem_id"]): r["expected_status"] for r in recorded}
+    statuses = {(v["dataset"], v["problem_id"]): v["final_status"] for v in verdicts}
+    assert statuses == {(r["dataset"], r["problem_id"]): r["expected_status"] for r in recorded}
 
 
 @pytest.mark.nightly
@@ -136,7 +136,7 @@ _BLOCK = re.compile(r"^```(sh|python|text)\n(.*?)^```$", re.DOTALL | re.MULTILIN
 def notebook(name: str = "notebook.md") -> list[tuple[str, str]]:
     """The blocks of a page with their language."""
     page = plumb.REPOSITORY / "docs" / name
-    return [(found[1], found[2]) for found in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
+    return [(block[1], block[2]) for block in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
 
 
 @pytest.fixture(scope="module")
@@ -147,11 +147,11 @@ def outputs(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(demo, folder / "demo", ignore=shutil.ignore_patterns(".*"))
     commands = next(text for kind, text in notebook() if kind == "sh").splitlines()
     assert commands[0] == "make demo"
-    given = shlex.split(commands[1])
-    place = given.index("--output") + 1
-    given[place] = str(folder.parent / given[place])
+    arguments = shlex.split(commands[1])
+    place = arguments.index("--output") + 1
+    arguments[place] = str(folder.parent / arguments[place])
     table = f"data.output_path={folder.parent}/verl/responses.parquet"
-    done = plumb.plumb([*plumb.command(*given[1:]), table])
+    done = plumb.plumb([*plumb.command(*arguments[1:]), table])
     assert done.returncode == 0, done.stderr
     assert "58 completions of 58 problems in" in done.stdout
     return folder

@@ -45,7 +45,7 @@ def command(server: str, tmp_path: Path) -> Command:
 
     def run(*arguments: str, **changed: str) -> Outcome:
         kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
-        given = {
+        environment = {
             **kept,
             "HOME": str(tmp_path),
             "AWS_ACCESS_KEY_ID": "test",
@@ -56,8 +56,10 @@ def command(server: str, tmp_path: Path) -> Command:
             # Nothing listens there: what is on loopback is reached without a proxy.
             "http_proxy": "http://127.0.0.1:9",
         }
-        found = fork_server().run(list(arguments), plumb.REPOSITORY, given | changed, seconds=240)
-        return Outcome(*found)
+        outcome = fork_server().run(
+            list(arguments), plumb.REPOSITORY, environment | changed, seconds=240
+        )
+        return Outcome(*outcome)
 
     return run
 
@@ -83,13 +85,13 @@ def test_a_run_and_the_commands_on_it(storage: s3fs.S3FileSystem, command: Comma
     # Nothing is beside the user's folder.
     assert storage.ls("bucket/runs", detail=False) == ["bucket/runs/one"]
 
-    one = f"{RUNS}/one"
+    run = f"{RUNS}/one"
     for arguments, said in [
-        (("show", one), "4 of 4 samples judged"),
+        (("show", run), "4 of 4 samples judged"),
         (("runs", RUNS), "4/4"),
-        (("compare", one, one), "accepted@1"),
-        (("report", one, "--out", f"{RUNS}/page.html"), f"{RUNS}/page.html"),
-        (("export", one, "--format", "hf-parquet", "--output", f"{RUNS}/table"), f"{RUNS}/table/"),
+        (("compare", run, run), "accepted@1"),
+        (("report", run, "--out", f"{RUNS}/page.html"), f"{RUNS}/page.html"),
+        (("export", run, "--format", "hf-parquet", "--output", f"{RUNS}/table"), f"{RUNS}/table/"),
     ]:
         done = command(*arguments)
         assert done.code == 0, (arguments, done.stderr)
@@ -132,7 +134,7 @@ def test_wrong_credentials_are_one_line(
             for arguments in [demo("two"), ["show", f"{RUNS}/two"], ["runs", RUNS]]:
                 done = command(*arguments, **changed)
                 assert done.code == 2, (arguments, changed, done.stderr)
-                assert any(one in done.line for one in reasons), (arguments, done.line)
+                assert any(reason in done.line for reason in reasons), (arguments, done.line)
                 assert "s3://bucket/" in done.line, (arguments, changed)
     finally:
         authenticated(server, False)

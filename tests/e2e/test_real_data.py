@@ -120,10 +120,10 @@ def test_codecontests_answers_pass_the_tests_that_the_oracle_says(
     # As the oracle, which ran no more than four cases into their time limit.
     limits = ["sandbox.timeout=5", "judge.max_timeouts=4", _MEMORY]
     verdicts = judged(contest, completions, tmp_path, *limits)
-    found = {v["sample_index"]: on_generated_tests(v, oracle_of(recorded, v)) for v in verdicts}
-    passed = {index: codes.count(1) for index, codes in found.items()}
+    correct = {v["sample_index"]: on_generated_tests(v, oracle_of(recorded, v)) for v in verdicts}
+    passed = {index: codes.count(1) for index, codes in correct.items()}
     assert passed == {index: r["oracle"]["tokens"] for index, r in enumerate(recorded)}
-    accepted = {index for index, codes in found.items() if set(codes) == {1}}
+    accepted = {index for index, codes in correct.items() if set(codes) == {1}}
     right = {i for i, r in enumerate(recorded) if r["oracle"]["tokens"] == r["oracle"]["n"]}
     assert accepted == right
     assert 0 < len(right) < len(recorded)

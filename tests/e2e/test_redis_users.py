@@ -58,9 +58,11 @@ def plumb(server: RedisWithUsers, sandbox: str, *arguments: str) -> str:
 def test_a_whole_run_with_a_user_per_service(server: RedisWithUsers, tmp_path: Path) -> None:
     output = tmp_path / "output"
     recorded = demo_completions()
-    kept = [one for one in recorded if one["expected_status"] == "wrong_answer"][:4]
+    kept = [
+        completion for completion in recorded if completion["expected_status"] == "wrong_answer"
+    ][:4]
     completions = tmp_path / "completions.jsonl"
-    completions.write_text("".join(json.dumps(one) + "\n" for one in kept))
+    completions.write_text("".join(json.dumps(completion) + "\n" for completion in kept))
     run = (
         *("judge", "--config", "configs/demo.yaml", "--completions", str(completions)),
         *("--data", "demo/data", "--output", str(output)),
@@ -85,8 +87,12 @@ def test_scores_and_programs_with_a_user_per_service(
     data = {"PLUMBLINE_REWARD_DATA": str(REPOSITORY / "demo" / "data"), **EVERYTHING}
     reward = server.environment("reward") | data
     names = ("dataset", "problem_id", "completion")
-    recorded = [one for one in demo_completions() if one["expected_status"] != "timeout"][:6]
-    items = [{name: one[name] for name in names} for one in recorded]
+    recorded = [
+        completion
+        for completion in demo_completions()
+        if completion["expected_status"] != "timeout"
+    ][:6]
+    items = [{name: completion[name] for name in names} for completion in recorded]
     with (
         own_sandbox(tmp_path) as sandbox,
         process("reward", "services.reward", tmp_path, **reward, SANDBOX_URLS=sandbox) as (

@@ -73,10 +73,10 @@ def answers(problems: list[Problem]) -> list[Answer]:
 
 def test_every_part_is_killed(data: Path, answers: list[Answer]) -> None:
     victims = ["services.reward", "services.judge", "services.sandbox", "redis"]
-    given: dict[str, Any] = {"allow_eval": True, **SHORT_LEASE}
-    with reward_service(data, "judge.workers=2", **given) as service:
-        found = _rewards(service, answers, lambda done: _kill(service, victims, done))
-    assert found == [answer.score for answer in answers]
+    settings: dict[str, Any] = {"allow_eval": True, **SHORT_LEASE}
+    with reward_service(data, "judge.workers=2", **settings) as service:
+        scores = _rewards(service, answers, lambda done: _kill(service, victims, done))
+    assert scores == [answer.score for answer in answers]
 
 
 @pytest.mark.nightly
@@ -84,8 +84,8 @@ def test_a_storm_of_503(data: Path, answers: list[Answer], tmp_path: Path) -> No
     with own_sandbox(tmp_path) as sandbox, _storm(sandbox) as url:
         settings = ["judge.workers=2", "judge.retry_budget=30"]
         with reward_service(data, *settings, allow_eval=True, SANDBOX_URLS=url) as service:
-            found = _rewards(service, answers, lambda _done: None)
-    assert found == [answer.score for answer in answers]
+            scores = _rewards(service, answers, lambda _done: None)
+    assert scores == [answer.score for answer in answers]
 
 
 def _rewards(

@@ -47,7 +47,7 @@ KEYS = {
 IN_FILE = "iN-a-fIle-14QQ"
 TOKEN = {"Authorization": f"Bearer {KEYS['PLUMBLINE_AGGREGATOR_TOKEN']}"}
 SECRETS = (
-    *(one for login in (GENERATOR, SANDBOX, DATA) for one in (login.user, login.password)),
+    *(secret for login in (GENERATOR, SANDBOX, DATA) for secret in (login.user, login.password)),
     *(DATA_TOKEN, REDIS.password, IN_FILE, *KEYS.values()),
 )
 
@@ -76,18 +76,18 @@ class Desk:
 def desk(tmp_path: Path) -> Iterator[Desk]:
     """What is written and said until the end of the test has no secret."""
     folder, temporary, secret = (tmp_path / name for name in ("desk", "tmp", "secret"))
-    for one in (folder, temporary):
-        one.mkdir()
+    for path in (folder, temporary):
+        path.mkdir()
     secret.write_text(IN_FILE + "\n")
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    given = {
+    settings = {
         "PYTHONPATH": str(ROOT),
         "TMPDIR": str(temporary),
         "LOG_LEVEL": "DEBUG",
         "PLUMBLINE_REWARD_TOKEN_FILE": str(secret),
     }
     search = Search(SECRETS)
-    yield Desk(folder, {**kept, **KEYS, **given}, search)
+    yield Desk(folder, {**kept, **KEYS, **settings}, search)
     search.look_below(folder)
     search.look_below(temporary)
     assert search.found == set()
@@ -125,12 +125,14 @@ def test_a_run_leaves_no_secret(desk: Desk, tmp_path: Path) -> None:
     assert models.refused == boxes.refused == 0
     out = desk.folder / "out"
     generations = plumb.read_jsonl(out / "generations.jsonl")
-    assert {one["replica"] for one in generations} == {generator.removeprefix("http://")}
+    assert {generation["replica"] for generation in generations} == {
+        generator.removeprefix("http://")
+    }
     run = json.loads((out / "run.json").read_text())
     assert run["sessions"] == 2
     assert "wrong key ***" in run["wandb"]["online_error"]
     assert run["config"]["generation"]["base_urls"] == [generator.replace("://", "://***@")]
-    assert [one["sandbox"] for one in run["canaries"]["sandboxes"]] == [boxed]
+    assert [entry["sandbox"] for entry in run["canaries"]["sandboxes"]] == [boxed]
     for command in (["show", "out"], ["report", "out"], ["compare", "out", "out"], ["runs", "."]):
         assert b"Traceback" not in desk.plumb(*command).stderr
 
@@ -210,8 +212,11 @@ def test_failures_show_no_secret(
             (["doctor", f"sandbox.url={SANDBOX.at(refusing)}"], {"REDIS_URL": REDIS.at(redis)}),
         ]
         with ThreadPoolExecutor(2) as threads:
-            begun = [threads.submit(desk.plumb, *one, **given) for one, given in commands[share]]
-    for failed in (one.result() for one in begun):
+            begun = [
+                threads.submit(desk.plumb, *arguments, **environment)
+                for arguments, environment in commands[share]
+            ]
+    for failed in (command.result() for command in begun):
         assert failed.returncode in (1, 2), failed
         assert b"Traceback" not in failed.stderr
 
@@ -220,12 +225,12 @@ def test_a_service_has_only_its_own_secrets(monkeypatch: pytest.MonkeyPatch) -> 
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PLUMBLINE_REWARD_TOKEN_FILE", "/run/secrets/reward")
-    found = {
+    secrets = {
         service: {name for name in base_environment(*own) if name in KEYS or "REWARD" in name}
         for service, own in OWN_SECRETS.items()
     }
     storage = {"AWS_SECRET_ACCESS_KEY", "HF_TOKEN"}
-    assert found == {
+    assert secrets == {
         "sandbox": {"PLUMBLINE_SANDBOX_TOKEN"},
         "judge": {"PLUMBLINE_SANDBOX_TOKEN"},
         "generator": {"PLUMBLINE_GENERATOR_API_KEY", *storage},
@@ -242,7 +247,7 @@ def test_a_service_that_cannot_work_shows_no_secret(
     log = desk.folder / "log"
     started = time.monotonic()
     free = refused_url().rpartition(":")[2]
-    given = {
+    settings = {
         "REDIS_URL": redis,
         "REDIS_PASSWORD": REDIS.password,
         "PORT": free,
@@ -252,7 +257,7 @@ def test_a_service_that_cannot_work_shows_no_secret(
     with log.open("wb") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", f"services.{service}"],
-            env={**desk.environment, **given}, stdout=out, stderr=out, cwd=desk.folder,
+            env={**desk.environment, **settings}, stdout=out, stderr=out, cwd=desk.folder,
         )  # fmt: skip
     try:
         answer = b""

@@ -40,7 +40,7 @@ def test_every_service_survives_the_loss_of_the_master(tmp_path: Path) -> None:
     )
     data = {"PLUMBLINE_REWARD_DATA": str(REPOSITORY / "demo" / "data"), **EVERYTHING}
     names = ("dataset", "problem_id", "completion")
-    items = [{name: one[name] for name in names} for one in demo_completions()[:6]]
+    items = [{name: completion[name] for name in names} for completion in demo_completions()[:6]]
     with sentinels(tmp_path / "servers") as servers, own_sandbox(tmp_path) as sandbox:
         redis = {"REDIS_URL": servers.url}
         index = {"PLUMBLINE_INDEX_DIR": str(tmp_path / "index")}
@@ -67,8 +67,8 @@ def test_every_service_survives_the_loss_of_the_master(tmp_path: Path) -> None:
             asking.join(120)
             assert run.returncode == 0, errors
             assert len(scored) == len(items)
-            assert all(one["judged"] for one in scored)
-            assert all(one["judged"] for one in score(reward, items))
+            assert all(result["judged"] for result in scored)
+            assert all(result["judged"] for result in score(reward, items))
     record = json.loads((output / "run.json").read_text())
     assert (record["state"], record["samples_unjudged"]) == ("complete", 0)
 

@@ -121,8 +121,10 @@ def assert_our_count_is_the_engines(samples: list[dict[str, Any]], tokenizer: Pa
     counter = open_counter(load_config(CONFIG, [f"data.tokenizer={tokenizer}"]))
     assert counter is not None
     made = [Generation.model_validate(sample) for sample in samples]
-    found = counter.count([one.model_copy(update={"output_tokens": None}) for one in made])
-    equal = [a.output_tokens == b.output_tokens for a, b in zip(made, found, strict=True)]
+    counted = counter.count(
+        [generation.model_copy(update={"output_tokens": None}) for generation in made]
+    )
+    equal = [a.output_tokens == b.output_tokens for a, b in zip(made, counted, strict=True)]
     # A model may split a text otherwise than its tokenizer does; the end token is in every answer.
     assert sum(equal) > len(equal) / 2
 
@@ -147,9 +149,9 @@ def test_a_prompt_that_is_too_long_costs_that_sample_alone(
     done = plumb.plumb(command(service, output, f"data.eval_files=[{data}]", "data.lock=null"))
     assert done.returncode == 1
     verdicts = [json.loads(x) for x in (output / "verdicts.jsonl").read_text().splitlines()]
-    ours = [one for one in verdicts if one["final_status"] == "api_error"]
+    ours = [verdict for verdict in verdicts if verdict["final_status"] == "api_error"]
     assert len(verdicts) == 3
-    assert [one["problem_id"] for one in ours] == [rows[1]["problem_id"]]
+    assert [verdict["problem_id"] for verdict in ours] == [rows[1]["problem_id"]]
     assert ours[0]["detail"].startswith("prompt_too_long: ")
     # The two lengths.
     assert (

@@ -33,9 +33,9 @@ def test_answers_get_the_status_written_beside_them(tmp_path: Path) -> None:
     demo = ("--config", str(plumb.REPOSITORY / "configs/demo.yaml"))
     run("data", "export", "--validation", DATA, "--output", str(tmp_path / "rl"), *demo)
     recorded = {
-        one["problem_id"]: one
-        for one in plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
-        if one["dataset"] == DATASET
+        answer["problem_id"]: answer
+        for answer in plumb.read_jsonl(plumb.DEMO / "completions.jsonl")
+        if answer["dataset"] == DATASET
     }
     # As main_generation_server does: pandas adds a column with a list of n answers, here two.
     frame = pd.read_parquet(tmp_path / "rl" / "validation.parquet")
@@ -45,17 +45,17 @@ def test_answers_get_the_status_written_beside_them(tmp_path: Path) -> None:
     frame.to_parquet(table)
     config, output = tmp_path / "evaluation.yaml", tmp_path / "out"
     config.write_text(CONFIG.replace("RESPONSES", str(table)))
-    given = ("--config", str(config), "--data", DATA, "--output_dir", str(output))
-    printed = run("judge", "--embedded", *given)
+    options = ("--config", str(config), "--data", DATA, "--output_dir", str(output))
+    printed = run("judge", "--embedded", *options)
     assert "data.path is read as data.completions" in printed
     assert "ray_kwargs.ray_init: no effect here" in printed
-    found = {
-        (one["problem_id"], one["sample_index"]): one["final_status"]
-        for one in plumb.read_jsonl(output / "verdicts.jsonl")
+    statuses = {
+        (verdict["problem_id"], verdict["sample_index"]): verdict["final_status"]
+        for verdict in plumb.read_jsonl(output / "verdicts.jsonl")
     }
-    expected = {(name, 0): one["expected_status"] for name, one in recorded.items()}
+    expected = {(name, 0): verdict["expected_status"] for name, verdict in recorded.items()}
     expected |= {(name, 1): "syntax_error" for name in recorded}
-    assert found == expected
+    assert statuses == expected
     record = json.loads((output / "run.json").read_text())
     assert record["config"]["data"]["completions"] == str(table)
     assert record["config"]["run"]["verl_keys"]["ray_kwargs.ray_init.num_cpus"] == 8

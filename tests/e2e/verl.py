@@ -129,11 +129,11 @@ class Generator:
 
         def healthy() -> bool:
             assert self.running(), self.tail()
-            found = self.replicas()
-            new = {one["replica"] for one in found if one["generation"]}
+            replicas = self.replicas()
+            new = {replica["replica"] for replica in replicas if replica["generation"]}
             return (
-                len(found) == count
-                and {one["state"] for one in found} == {"healthy"}
+                len(replicas) == count
+                and {replica["state"] for replica in replicas} == {"healthy"}
                 and new >= {*again}
             )
 
@@ -155,7 +155,9 @@ class Generator:
 
     def engine(self, rank: int) -> psutil.Process:
         """The process in which a replica's engine runs."""
-        (tag,) = (one["facts"]["tag"] for one in self.replicas() if one["replica"] == rank)
+        (tag,) = (
+            replica["facts"]["tag"] for replica in self.replicas() if replica["replica"] == rank
+        )
         for process in psutil.process_iter(["cmdline"]):
             if "EngineCore" in " ".join(process.info["cmdline"] or ()) and tag_of(process) == tag:
                 return process

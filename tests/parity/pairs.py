@@ -30,7 +30,7 @@ def pairs(count: int) -> list[Pair]:
     The others are answers to other problems of the same kind, and answers that were cut, wrapped or
     broken; the same in every process.
     """
-    problems = {one.problem_id: one for one in read_datasets([str(DEMO / "data")])}
+    problems = {problem.problem_id: problem for problem in read_datasets([str(DEMO / "data")])}
     lines = (DEMO / "completions.jsonl").read_text().splitlines()
     recorded = [(problems[row["problem_id"]], row["completion"]) for row in map(json.loads, lines)]
     known = [*recorded, *_against_verl()]

@@ -88,8 +88,8 @@ async def _judge_all(scorer: Scorer, url: str, answers: Mapping[str, Answer]) ->
     async with client(url) as sandbox:
 
         async def both(name: str) -> Pair:
-            found = await asyncio.to_thread(scorer.score, url, answers[name])
-            return Pair(found, await judge(sandbox, answers[name]))
+            theirs = await asyncio.to_thread(scorer.score, url, answers[name])
+            return Pair(theirs, await judge(sandbox, answers[name]))
 
         pairs = await together([name for name in answers if name not in _ALONE], both, 4)
         for name in _ALONE:
@@ -148,8 +148,8 @@ async def test_the_same_verdict_on_cpp(scorer: Scorer, sandbox_url: str) -> None
         async def both(number: int) -> Pair:
             code, tests = compiled()[number]
             answer = Answer("cpp", f"```cpp\n{code}\n```", tests)
-            found = await asyncio.to_thread(scorer.check, sandbox_url, code, tests, "cpp")
-            return Pair(found, await judge(sandbox, answer, "judge.language=cpp"))
+            theirs = await asyncio.to_thread(scorer.check, sandbox_url, code, tests, "cpp")
+            return Pair(theirs, await judge(sandbox, answer, "judge.language=cpp"))
 
         pairs = await together(range(len(compiled())), both, 4)
     assert _differing({f"program {number}": pair for number, pair in pairs.items()}) == {}
@@ -211,10 +211,10 @@ async def test_a_compile_error_spreads_in_the_same_way(scorer: Scorer) -> None:
         seen: set[int] = set()
         for tests in scripts(20, names):
             answer = Answer("script", fenced(ECHO), tests)
-            found = await asyncio.to_thread(scorer.score, url, answer)
-            if not _agree(Pair(found, await judge(sandbox, answer))):
+            theirs = await asyncio.to_thread(scorer.score, url, answer)
+            if not _agree(Pair(theirs, await judge(sandbox, answer))):
                 differing.append(tests.inputs)
-            seen |= set(found.codes)
+            seen |= set(theirs.codes)
     assert differing == []
     assert seen == {1, 0, -1, -2, -3, -4}
 
@@ -222,7 +222,7 @@ async def test_a_compile_error_spreads_in_the_same_way(scorer: Scorer) -> None:
 async def test_a_failing_sandbox_gives_no_verdict(scorer: Scorer) -> None:
     """With verl the case is -1 and counts as failed; here the call is made again, and in the end
     there is no verdict: infrastructure errors never count against an answer."""
-    found: dict[str, object] = {}
+    outcomes: dict[str, object] = {}
     async with (
         stand_in() as url,
         client(url, max_attempts=1, retry_budget=0) as sandbox,
@@ -235,9 +235,9 @@ async def test_a_failing_sandbox_gives_no_verdict(scorer: Scorer) -> None:
                 ours: object = await judge(sandbox, answer)
             except SandboxUnavailableError as error:
                 ours = type(error)
-            found[name] = (ours, theirs.codes, theirs.score)
+            outcomes[name] = (ours, theirs.codes, theirs.score)
     expected = (SandboxUnavailableError, [1, -1, 0], pytest.approx(1 / 3))
-    assert found == dict.fromkeys(FAILURES, expected)
+    assert outcomes == dict.fromkeys(FAILURES, expected)
 
 
 async def test_a_gateway_that_timed_out_is_asked_again(scorer: Scorer) -> None:
@@ -246,9 +246,9 @@ async def test_a_gateway_that_timed_out_is_asked_again(scorer: Scorer) -> None:
         stand_in() as url,
         client(url) as sandbox,
     ):
-        found = await asyncio.to_thread(scorer.score, url, answer)
-        assert _agree(Pair(found, await judge(sandbox, answer)))
-    assert found.codes == [1, 0]
+        theirs = await asyncio.to_thread(scorer.score, url, answer)
+        assert _agree(Pair(theirs, await judge(sandbox, answer)))
+    assert theirs.codes == [1, 0]
 
 
 def _responses() -> list[dict[str, Any]]:

@@ -28,15 +28,15 @@ SETTINGS = ["sandbox.timeout=2", "judge.workers=2"]
     scope="module",
     params=[pytest.param(1, marks=pytest.mark.nightly, id="all"), pytest.param(10, id="a tenth")],
 )
-def known(request: pytest.FixtureRequest) -> list[Pair]:
+def chosen(request: pytest.FixtureRequest) -> list[Pair]:
     """Every pair, or every tenth one."""
     return pairs(PAIRS)[:: request.param]
 
 
 @pytest.fixture(scope="module")
-def data(known: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(chosen: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    problems = {(one.problem.dataset, one.problem.problem_id): one.problem for one in known}
+    problems = {(pair.problem.dataset, pair.problem.problem_id): pair.problem for pair in chosen}
     for dataset in {dataset for dataset, _ in problems}:
         own = [problem for key, problem in problems.items() if key[0] == dataset]
         write_dataset(str(folder / f"{dataset}.parquet"), own)
@@ -45,7 +45,7 @@ def data(known: list[Pair], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def judged(
-    known: list[Pair], data: Path, tmp_path_factory: pytest.TempPathFactory
+    chosen: list[Pair], data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, Any]]:
     """The verdicts of `plumb judge`, in the order of the pairs."""
     folder = tmp_path_factory.mktemp("judged")
@@ -56,7 +56,7 @@ def judged(
             "sample_index": pair.index,
             "completion": pair.completion,
         }
-        for pair in known
+        for pair in chosen
     ]
     completions = folder / "completions.jsonl"
     completions.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -64,11 +64,11 @@ def judged(
     output = folder / "run"
     done = plumb.plumb(plumb.command(*arguments, "--output", str(output), *SETTINGS), timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = {
+    verdicts = {
         (row["dataset"], row["problem_id"], row["sample_index"]): row
         for row in plumb.read_jsonl(output / "verdicts.jsonl")
     }
-    return [found[pair.problem.dataset, pair.problem.problem_id, pair.index] for pair in known]
+    return [verdicts[pair.problem.dataset, pair.problem.problem_id, pair.index] for pair in chosen]
 
 
 @pytest.fixture(scope="module")
@@ -84,33 +84,33 @@ def test_the_pairs_have_every_outcome(judged: list[dict[str, Any]]) -> None:
 
 
 def test_the_service_gives_the_same_verdicts(
-    known: list[Pair], judged: list[dict[str, Any]], service: str
+    chosen: list[Pair], judged: list[dict[str, Any]], service: str
 ) -> None:
-    _assert_same(judged, asyncio.run(_scored(service, known)))
+    _assert_same(judged, asyncio.run(_scored(service, chosen)))
 
 
 def test_a_trainers_reward_gives_the_same_verdicts(
-    known: list[Pair],
+    chosen: list[Pair],
     judged: list[dict[str, Any]],
     service: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PLUMBLINE_REWARD_URL", service)
-    rewards = asyncio.run(_rewarded(known))
-    for pair, verdict, reward in zip(known, judged, rewards, strict=True):
+    rewards = asyncio.run(_rewarded(chosen))
+    for pair, verdict, reward in zip(chosen, judged, rewards, strict=True):
         place = pair.problem.problem_id, pair.index, verdict["final_status"]
         assert reward["score"] == verdict["pass_ratio"], place
         assert reward["acc"] == float(verdict["accepted"]), place
 
 
-async def _scored(url: str, known: list[Pair]) -> list[dict[str, Any]]:
+async def _scored(url: str, chosen: list[Pair]) -> list[dict[str, Any]]:
     items = [
         {
             "dataset": pair.problem.dataset,
             "problem_id": pair.problem.problem_id,
             "completion": pair.completion,
         }
-        for pair in known
+        for pair in chosen
     ]
     async with (
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(900)) as session,
@@ -121,7 +121,7 @@ async def _scored(url: str, known: list[Pair]) -> list[dict[str, Any]]:
         return results
 
 
-async def _rewarded(known: list[Pair]) -> list[dict[str, Any]]:
+async def _rewarded(chosen: list[Pair]) -> list[dict[str, Any]]:
     calls = (
         plumbline_reward.compute_score(
             data_source=pair.problem.data_source,
@@ -129,26 +129,26 @@ async def _rewarded(known: list[Pair]) -> list[dict[str, Any]]:
             ground_truth=reference_of(pair.problem).text,
             extra_info={"index": pair.index},
         )
-        for pair in known
+        for pair in chosen
     )
     return await asyncio.gather(*calls)
 
 
 def _assert_same(judged: list[dict[str, Any]], scored: list[dict[str, Any]]) -> None:
     differing = [
-        (verdict["problem_id"], verdict["sample_index"], verdict["final_status"], found)
-        for verdict, found in zip(judged, scored, strict=True)
-        if not _is_same(verdict, found)
+        (verdict["problem_id"], verdict["sample_index"], verdict["final_status"], result)
+        for verdict, result in zip(judged, scored, strict=True)
+        if not _is_same(verdict, result)
     ]
     assert differing == []
 
 
-def _is_same(verdict: dict[str, Any], found: dict[str, Any]) -> bool:
+def _is_same(verdict: dict[str, Any], result: dict[str, Any]) -> bool:
     return bool(
-        found["judged"]
-        and found["status"] == verdict["final_status"]
-        and found["accepted"] == verdict["accepted"]
-        and found["score"] == found["pass_ratio"] == verdict["pass_ratio"]
-        and found["cases_passed"] == verdict["cases_passed"]
-        and found["cases_total"] == verdict["cases_total"]
+        result["judged"]
+        and result["status"] == verdict["final_status"]
+        and result["accepted"] == verdict["accepted"]
+        and result["score"] == result["pass_ratio"] == verdict["pass_ratio"]
+        and result["cases_passed"] == verdict["cases_passed"]
+        and result["cases_total"] == verdict["cases_total"]
     )
