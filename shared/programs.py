@@ -1,6 +1,5 @@
 """Programs that a tool of a model runs: one program, its input and limits, and what it did."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -72,18 +71,6 @@ class ProgramResult(Part):
     exit_code: int | None = None
     seconds: float = 0.0
     truncated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramAnswer:
-    """The result of a program, or why it could not be run.
-
-    ``refused``: the sandbox does not accept the request, so that a repetition is useless.
-    """
-
-    result: ProgramResult | None = None
-    failure: str | None = None
-    refused: bool = False
 
 
 def cut_output(text: str | None) -> tuple[str, bool]:

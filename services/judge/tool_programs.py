@@ -6,8 +6,9 @@ from services.judge.calls import single_outcome
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from shared.config import SandboxConfig
+from shared.errors import ServiceError
 from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
-from shared.programs import Program, ProgramAnswer, ProgramResult, ProgramStatus, cut_output
+from shared.programs import Program, ProgramResult, ProgramStatus, cut_output
 from shared.schemas import InfraFailure
 from shared.statuses import CaseCode, FailureKind, VerdictDetail
 
@@ -28,10 +29,19 @@ _STATUSES = {
 }
 
 
+class ProgramRefusedError(ServiceError):
+    """The sandbox does not accept the request, so that a repetition is useless."""
+
+
 async def run_program(
     program: Program, limits: SandboxConfig, sandbox: SandboxClient
-) -> ProgramAnswer:
-    """Run a program; a failure of the infrastructure is in the answer, never in the output."""
+) -> ProgramResult:
+    """Run a program.
+
+    Raises:
+        ProgramRefusedError: The sandbox does not accept it.
+        ServiceError: It could not be run.
+    """
     request = RunCodeRequest(
         code=program.code,
         language=program.language,
@@ -43,22 +53,21 @@ async def run_program(
     try:
         response = await sandbox.run_code(request, Attempts())
     except SandboxUnavailableError as error:
-        failure = error.failures[-1]
-        return ProgramAnswer(failure=str(failure), refused=failure.kind in _REFUSALS)
-    return answer_of(response)
+        refused = error.failures[-1].kind in _REFUSALS
+        raise (ProgramRefusedError if refused else ServiceError)(str(error)) from None
+    return _result(response)
 
 
-def answer_of(response: RunCodeResponse) -> ProgramAnswer:
-    """Convert the response to a call."""
+def _result(response: RunCodeResponse) -> ProgramResult:
     outcome = single_outcome(response, "", "", lambda *_: True)
     if outcome.code is CaseCode.API_ERROR:
         failure = InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=str(outcome.detail))
-        return ProgramAnswer(failure=str(failure))
+        raise ServiceError(str(failure))
     no_memory = outcome.detail is VerdictDetail.MEMORY_LIMIT
     stdout, more = cut_output(outcome.actual)
     stderr, more_errors = cut_output(outcome.stderr)
     run = response.run_result or response.compile_result
-    result = ProgramResult(
+    return ProgramResult(
         status=ProgramStatus.MEMORY if no_memory else _STATUSES[outcome.code],
         stdout=stdout,
         stderr=stderr,
@@ -66,4 +75,3 @@ def answer_of(response: RunCodeResponse) -> ProgramAnswer:
         seconds=(run and run.execution_time) or 0.0,
         truncated=more or more_errors,
     )
-    return ProgramAnswer(result=result)

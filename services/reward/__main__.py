@@ -1,6 +1,7 @@
 """Entry point of the reward service (``python -m services.reward``)."""
 
 import asyncio
+from functools import partial
 
 from redis import Redis
 
@@ -9,7 +10,7 @@ from services.reward.service import RewardService
 from services.reward.settings import RewardSettings
 from shared.ledger import wait_for_redis
 from shared.service.access import Access
-from shared.service.processes import run_service
+from shared.service.processes import run_service, with_watch
 from shared.service.server import serve
 
 
@@ -25,7 +26,8 @@ def _run(settings: RewardSettings) -> None:
 async def _serve(settings: RewardSettings, redis: Redis) -> None:
     async with RewardService.opened(settings, redis) as service:
         access = Access(settings.hosts, settings.bearer)
-        await serve(make_app(service, redis, access=access), settings, stop=service.stop)
+        app = make_app(service, redis, access=access)
+        await with_watch(partial(serve, app, settings), lambda: asyncio.shield(service.work))
 
 
 if __name__ == "__main__":

@@ -101,7 +101,8 @@ class _Handlers:
         try:
             [result] = await self._service.scorer.score([body], body)
         except RefusedError as error:
-            raise error.at(None) from None
+            error.index = None  # no batch
+            raise
         if result.judged:
             return _json(json.dumps(result.document()))
         status, text = HTTPStatus.SERVICE_UNAVAILABLE, f"not judged: {result.reason}"
@@ -134,7 +135,7 @@ class _Handlers:
     async def run(self, request: web.Request) -> web.Response:
         body = await _body_of(request, RunRequest.model_validate, limit=MAX_RUN_BODY)
         result = await self._service.programs.run(body, body.deadline)
-        self._service.metrics.count_program(result.status)
+        self._service.metrics.programs.labels(result.status.value).inc()
         return _json(result.model_dump_json())
 
 
@@ -196,9 +197,6 @@ def _counted(route: str, metrics: RewardMetrics, handler: _Handler) -> _Handler:
                 document["items"] = [{"index": error.index, "error": error.message}]
             headers = _retry_after(error.retry_after)
             return web.json_response(document, status=code, headers=headers)
-        except web.HTTPException as error:
-            code = error.status
-            raise
         except (asyncio.CancelledError, ConnectionResetError):
             code = _CLIENT_GONE
             raise

@@ -56,30 +56,24 @@ class RewardMetrics:
         self._logged: dict[int, float] = {}  # when the latest refusal with a code was logged
         text = "Requests by route and status code; 499 is a client that went away."
         self._requests = counter("requests", text, "route", "code")
-        text = "Requests refused before anything was judged, by status code."
-        self._refused = counter("refused", text, "code")
-        text = "Completions answered, by data set and status."
-        self._results = counter("results", text, "dataset", "status")
-        text = "Completions that could not be judged, by the kind of the reason."
-        self._unjudged = counter("unjudged", text, "reason")
+        self._refused = counter("refused", "Requests refused as a whole, by status code.", "code")
+        self._results = counter("results", "Completions answered.", "dataset", "status")
+        self._unjudged = counter("unjudged", "Completions without a verdict, by reason.", "reason")
         text = "Completions in which a guard of the judge stopped something, by kind."
         self._guarded = counter("guarded", text, "kind")
-        text = "Judged completions with a sign of reward hacking."
-        self._signs = counter("hacking_signs", text, "sign")
+        self._signs = counter("hacking_signs", "Completions with a sign of hacking.", "sign")
         text = "Judged completions in which a sign could be found."
         self._measured = counter("hacking_measured", text, "sign")
         self._characters = counter("characters", "Characters of judged completions.")
-        text = "Share of completions with a sign, above which there is an alarm."
-        limits = gauge("hacking_limit", text, "sign")
+        limits = gauge("hacking_limit", "Share of completions with a sign that alarms.", "sign")
         self._cache_hits = counter("cache_hits", "Completions with a remembered answer.")
-        self._programs = counter("programs", "Programs run for tools, by status.", "status")
-        text = "Rewards of judged completions, by the rule of each request."
-        self._scores = histogram("score", text, _SCORES)
+        self.programs = counter("programs", "Programs run for tools, by status.", "status")
+        self._scores = histogram("score", "Rewards, by the rule of each request.", _SCORES)
         text = "Seconds that a judged completion waited beside being judged, remembered ones not."
         self._queue = histogram("queue_seconds", text, _SECONDS)
         text = "Seconds of all cases of a judged completion, remembered ones not."
         self._judge = histogram("judge_seconds", text, _SECONDS)
-        self._pending = gauge("pending", "Completions that requests wait for.")
+        self.pending = gauge("pending", "Completions that requests wait for.")
         # From the start, so that an increase from nothing is one: an alert would miss the first.
         for code in _USUAL_REFUSALS:
             self._refused.labels(str(code))
@@ -92,7 +86,7 @@ class RewardMetrics:
             self._measured.labels(sign.value)
             limits.labels(sign.value).set(limit)
         for status in ProgramStatus:
-            self._programs.labels(status.value)
+            self.programs.labels(status.value)
 
     def count_request(self, route: str, code: int, reason: str = "") -> None:
         """Count a response; a request that its client broke off has the code 499."""
@@ -132,14 +126,6 @@ class RewardMetrics:
         for sign, present in signs.items():
             self._measured.labels(sign.value).inc()
             self._signs.labels(sign.value).inc(present)
-
-    def count_program(self, status: ProgramStatus) -> None:
-        """Count a program that was run."""
-        self._programs.labels(status.value).inc()
-
-    def set_pending(self, pending: int) -> None:
-        """Set the number of completions that requests wait for."""
-        self._pending.set(pending)
 
 
 def kind_of(reason: str | None) -> str:

@@ -1,5 +1,6 @@
 """Requests, results and refusals of the reward service's API."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Annotated, Literal, Self
@@ -28,6 +29,7 @@ RETRY_AFTER = 5
 """Seconds after which a client may try again."""
 
 
+@dataclass(eq=False)
 class RefusedError(Exception):
     """A request that is refused before anything of it is judged.
 
@@ -37,23 +39,13 @@ class RefusedError(Exception):
         retry_after: Seconds after which to try again; None where that cannot help.
     """
 
-    def __init__(
-        self,
-        status: HTTPStatus,
-        message: str,
-        *,
-        index: int | None = None,
-        retry_after: int | None = None,
-    ) -> None:
-        super().__init__(message if index is None else f"items[{index}]: {message}")
-        self.message = message
-        self.status = status
-        self.index = index
-        self.retry_after = retry_after
+    status: HTTPStatus
+    message: str
+    index: int | None = None
+    retry_after: int | None = None
 
-    def at(self, index: int | None) -> "RefusedError":
-        """The same refusal, about an item of a batch; None for a request without a batch."""
-        return RefusedError(self.status, self.message, index=index, retry_after=self.retry_after)
+    def __str__(self) -> str:
+        return self.message if self.index is None else f"items[{self.index}]: {self.message}"
 
 
 class Purpose(StrEnum):

@@ -80,10 +80,10 @@ class PendingAnswers:
         """Number of different samples that requests wait for."""
         return len(self._waiting)
 
-    def start(self) -> list[asyncio.Task[None]]:
-        """Start the tasks that follow the session; they work until they are cancelled."""
+    async def run(self) -> None:
+        """Follow the session until cancelled."""
         works = ((self._submit, 0.0), (self._follow, 0.0), (self._look, _LOOK_EVERY))
-        return [asyncio.create_task(_repeat(work, every)) for work, every in works]
+        await asyncio.gather(*(_repeat(work, every) for work, every in works))
 
     def ask(self, sample: RewardSample, problem: KnownProblem, listener: Listener) -> None:
         """Call ``listener`` once, later, with the answer on a sample."""

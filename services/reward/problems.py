@@ -172,7 +172,8 @@ class ProblemStore:
                         self._check_role(dataset, purpose, allow_eval)
                     problems.append(self._inline_of(dataset, truth))
         except RefusedError as error:
-            raise error.at(len(problems)) from None
+            error.index = len(problems)
+            raise
         return problems
 
     def _add(self, file: str) -> None:

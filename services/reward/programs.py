@@ -8,13 +8,13 @@ from uuid import uuid4
 
 from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
-from services.judge.tool_programs import run_program
+from services.judge.tool_programs import ProgramRefusedError, run_program
 from services.reward.models import RETRY_AFTER, RefusedError
 from shared.address import Address
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.ledger.pipelined import PipelinedRedis
-from shared.programs import Program, ProgramAnswer, ProgramResult
+from shared.programs import Program, ProgramResult
 from shared.service.settings import SandboxClientSettings
 
 MAX_PENDING = 256
@@ -32,7 +32,7 @@ class Programs:
     def __init__(self, config: Config, sandbox: SandboxClient) -> None:
         self._limits = config.sandbox
         self._sandbox = sandbox
-        self._work: set[asyncio.Task[ProgramAnswer]] = set()
+        self._work: set[asyncio.Task[ProgramResult]] = set()
         self.pending = 0
 
     async def run(self, program: Program, deadline: float) -> ProgramResult:
@@ -54,20 +54,17 @@ class Programs:
             if not work.done():
                 message = f"the program was not run within {deadline:g} s"
                 raise RefusedError(HTTPStatus.GATEWAY_TIMEOUT, message, retry_after=RETRY_AFTER)
-            answer = work.result()
+            return work.result()
+        except ProgramRefusedError as error:
+            message = f"the sandbox refuses the program: {error}"
+            raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, message) from None
         except ServiceError as error:
-            answer = ProgramAnswer(failure=str(error))
+            message = f"the program could not be run: {error}"
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            raise RefusedError(status, message, retry_after=RETRY_AFTER) from None
         finally:
             work.cancel()  # not awaited: it returns its permit, which an outage of Redis delays
             self.pending -= 1
-        if answer.result is not None:
-            return answer.result
-        reason = answer.failure or "no reason given"
-        if answer.refused:
-            message = f"the sandbox refuses the program: {reason}"
-            raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, message)
-        message = f"the program could not be run: {reason}"
-        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, message, retry_after=RETRY_AFTER)
 
 
 @asynccontextmanager

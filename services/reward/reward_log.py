@@ -41,23 +41,19 @@ class RewardLog:
         every: Of how many completions one is chosen.
     """
 
-    def __init__(self, folder: Path | None, session: str, *, every: int) -> None:
+    def __init__(self, folder: Path | str | None, session: str, *, every: int) -> None:
         self._session = session
         self._every = every
         self._file: RotatingFileHandler | None = None
-        if folder is not None:
+        if folder:
+            file = Path(folder).expanduser() / f"rewards-{socket.gethostname()}.jsonl"
             try:
-                folder.mkdir(parents=True, exist_ok=True)
+                file.parent.mkdir(parents=True, exist_ok=True)
             except OSError:
                 log.exception("rewards are not logged")
                 return
             self._file = _File(
-                folder / f"rewards-{socket.gethostname()}.jsonl",
-                maxBytes=_MAX_BYTES,
-                backupCount=_OLD_FILES,
-                encoding="utf-8",
-                errors="replace",
-                delay=True,
+                file, "a", _MAX_BYTES, _OLD_FILES, "utf-8", delay=True, errors="replace"
             )
 
     def record(

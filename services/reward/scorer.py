@@ -197,4 +197,4 @@ class Scorer:
 
     def _hold(self, count: int) -> None:
         self._held += count
-        self._metrics.set_pending(self._held)
+        self._metrics.pending.set(self._held)

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +28,7 @@ from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.rewards import RewardLedger
 from shared.service.logs import get_logger
 from shared.service.processes import cancel_and_wait
+from shared.text import split_urls
 from shared.verl_keys import notices
 from shared.versions import release
 
@@ -72,25 +73,18 @@ class RewardSession:
 
 @dataclass
 class RewardService:
-    """A reward service: what its routes need.
+    """The parts of a reward service that its routes need.
 
     Attributes:
-        settings: Its settings.
-        session: Its protocol and identity.
-        problems: The problems that it knows.
-        metrics: Its metrics.
-        scorer: Scores completions.
-        programs: Runs programs of tools.
-        stop: Set when a task of the service has ended, which only a bug can cause.
+        work: The task that follows the session; it ends before the service only by a bug.
     """
 
-    settings: RewardSettings
     session: RewardSession
     problems: ProblemStore
     metrics: RewardMetrics
     scorer: Scorer
     programs: Programs
-    stop: asyncio.Event
+    work: asyncio.Task[None]
     _pending: PendingAnswers
     _janitor: Janitor
 
@@ -120,51 +114,30 @@ class RewardService:
             _log.warning(notice)
         session = RewardSession(config, settings.environment)
         async with AsyncExitStack() as opened:
-            log = RewardLog(settings.samples_folder, session.run, every=settings.sample_every)
+            log = RewardLog(settings.samples, session.run, every=settings.sample_every)
             opened.callback(log.close)
-            problems = await asyncio.to_thread(
-                ProblemStore, settings.data_paths, settings.certificates
-            )
+            paths = split_urls(settings.data)
+            problems = await asyncio.to_thread(ProblemStore, paths, settings.certificates)
             opened.callback(problems.close)
             await asyncio.to_thread(claim_ledger, redis)
-            waiting = await connect_async(settings.redis_url)
-            opened.push_async_callback(waiting.aclose)
-            shared = await connect_async(settings.redis_url)
-            opened.push_async_callback(shared.aclose)
-            upkeep = opened.enter_context(fail_fast(redis))
+            waiting, shared = [
+                await opened.enter_async_context(await connect_async(settings.redis_url))
+                for _ in range(2)
+            ]
             commands = PipelinedRedis(shared)
             sandbox = await opened.enter_async_context(sandbox_client(config, settings, commands))
             ledger = RewardLedger(waiting, commands, redis, session.run, remember=settings.remember)
             await ledger.open(session.document)
             pending = PendingAnswers(ledger, problems, session.document)
             metrics = RewardMetrics()
-            service = cls(
-                settings,
-                session,
-                problems,
-                metrics,
-                Scorer(settings, problems, pending, metrics, log),
-                Programs(config, sandbox),
-                asyncio.Event(),
-                pending,
-                Janitor(ledger, upkeep, every=upkeep_every),
-            )
-            async with service._running():
-                yield service
-
-    @asynccontextmanager
-    async def _running(self) -> AsyncIterator[None]:
-        tasks = [*self._pending.start(), asyncio.create_task(self._janitor.run())]
-        for task in tasks:
-            task.add_done_callback(lambda _task: self.stop.set())
-        try:
-            yield
-            for task in tasks:
-                if task.done():
-                    task.result()
-        finally:
-            await cancel_and_wait(*tasks)
-            await asyncio.to_thread(self._janitor.leave)
+            upkeep = opened.enter_context(fail_fast(redis))
+            janitor = Janitor(ledger, upkeep, every=upkeep_every)
+            opened.push_async_callback(asyncio.to_thread, janitor.leave)
+            work = asyncio.create_task(_all(pending.run(), janitor.run()))
+            opened.push_async_callback(cancel_and_wait, work)
+            scorer = Scorer(settings, problems, pending, metrics, log)
+            programs = Programs(config, sandbox)
+            yield cls(session, problems, metrics, scorer, programs, work, pending, janitor)
 
     async def distrust(self) -> list[str] | None:
         """As :meth:`Janitor.distrust`; None while Redis is unavailable."""
@@ -176,3 +149,7 @@ class RewardService:
     def details(self) -> Mapping[str, object]:
         """Further fields of ``/readyz``."""
         return {"session": self.session.run, "pending": self._pending.count}
+
+
+async def _all(*works: Awaitable[None]) -> None:
+    await asyncio.gather(*works)

@@ -1,6 +1,5 @@
 """Settings of the reward service, from environment variables."""
 
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -12,7 +11,6 @@ from shared.service.settings import (
     Token,
     TokenFile,
 )
-from shared.text import split_urls
 
 
 class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
@@ -57,13 +55,3 @@ class RewardSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
     """Folder for a log of rewarded completions, for reading; by default none is kept."""
     sample_every: int = Field(default=100, ge=1, validation_alias="PLUMBLINE_REWARD_SAMPLE_EVERY")
     """Of how many completions one is kept there."""
-
-    @property
-    def samples_folder(self) -> Path | None:
-        """The folder of the log of rewards."""
-        return Path(self.samples).expanduser() if self.samples else None
-
-    @property
-    def data_paths(self) -> list[str]:
-        """The parquet files and folders."""
-        return split_urls(self.data)

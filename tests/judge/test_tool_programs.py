@@ -4,22 +4,24 @@ import pytest
 
 from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
-from services.judge.tool_programs import run_program
+from services.judge.tool_programs import ProgramRefusedError, run_program
 from shared.config import SandboxConfig
+from shared.errors import ServiceError
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
-from shared.programs import Program, ProgramAnswer
+from shared.programs import Program, ProgramResult
 from tests.conftest import RedisServer
 from tests.sandbox.conftest import needs_cpp
 
 
-async def run(redis_server: RedisServer, program: Program, url: str) -> ProgramAnswer:
+async def run(redis_server: RedisServer, program: Program, url: str) -> ProgramResult:
     async with await connect_async(redis_server.url) as redis:
         pool = SandboxPool(PipelinedRedis(redis), [url], "w", max_concurrency=1)
-        async with SandboxClient(pool, max_attempts=1, retry_budget=0.1) as sandbox:
-            answer = await run_program(program, SandboxConfig(), sandbox)
-        await pool.close()
-    return answer
+        try:
+            async with SandboxClient(pool, max_attempts=1, retry_budget=0.1) as sandbox:
+                return await run_program(program, SandboxConfig(), sandbox)
+        finally:
+            await pool.close()
 
 
 BASH = "read x; echo $x; exit 3"
@@ -58,9 +60,7 @@ async def test_what_a_program_did(
     stderr: str,
     exit_code: int | None,
 ) -> None:
-    answer = await run(redis_server, program, sandbox_url)
-    result = answer.result
-    assert result is not None, answer
+    result = await run(redis_server, program, sandbox_url)
     assert (result.status, result.stdout, result.exit_code) == (status, stdout, exit_code)
     assert stderr in result.stderr
     assert 0 < result.seconds < 30
@@ -68,14 +68,14 @@ async def test_what_a_program_did(
 
 
 async def test_a_sandbox_that_is_away_is_no_output(redis_server: RedisServer) -> None:
-    answer = await run(redis_server, Program(code="1"), "http://127.0.0.1:9")
-    assert answer.result is None and not answer.refused
-    assert answer.failure
+    with pytest.raises(ServiceError) as caught:
+        await run(redis_server, Program(code="1"), "http://127.0.0.1:9")
+    assert not isinstance(caught.value, ProgramRefusedError)
+    assert str(caught.value)
 
 
 async def test_a_language_that_is_not_installed_is_no_output(
     redis_server: RedisServer, sandbox_url: str
 ) -> None:
-    answer = await run(redis_server, Program(code="1", language="lean"), sandbox_url)
-    assert answer.result is None
-    assert "does not run 'lean'" in (answer.failure or "")
+    with pytest.raises(ServiceError, match="does not run 'lean'"):
+        await run(redis_server, Program(code="1", language="lean"), sandbox_url)
