@@ -5,6 +5,7 @@ import sys
 
 from services.generator.settings import GeneratorSettings
 from shared.service.processes import run_service
+from shared.service.server import serve
 
 
 def main() -> int:
@@ -14,9 +15,9 @@ def main() -> int:
 def _serve(settings: GeneratorSettings) -> None:
     """Serve a backend; only its own modules are imported, because the demo starts the small one."""
     if settings.backend == "replay":
-        from services.generator.backends.replay import serve_replay
+        from services.generator.backends.replay import build_app
 
-        asyncio.run(serve_replay(settings))
+        asyncio.run(serve(build_app(settings), settings))
         return
     import uvloop
 

@@ -44,14 +44,7 @@ class Client:
         purpose: str | None = None,
         on_unjudged: str | None = None,
     ) -> None:
-        self.settings = load_settings(
-            url=url,
-            token=token,
-            timeout=timeout,
-            score=score,
-            purpose=purpose,
-            on_unjudged=on_unjudged,
-        )
+        self.settings = load_settings(url, token, timeout, score, purpose, on_unjudged)
 
     def score(self, items: Iterable[Mapping[str, object]]) -> list[Verdict | None]:
         """Score completions; the verdicts are in the order of the items.
@@ -92,12 +85,9 @@ class Client:
         program = {"code": code, "stdin": stdin, "language": language, "timeout": timeout}
         return call(self.settings, "POST", "/v1/run", program, parse_program_result)
 
-    async def run_async(
-        self, code: str, *, stdin: str = "", language: str = "python", timeout: float = 10.0
-    ) -> ProgramResult:
+    async def run_async(self, code: str, **options: Any) -> ProgramResult:
         """Run a program in the sandbox, as :meth:`run`."""
-        run = partial(self.run, code, stdin=stdin, language=language, timeout=timeout)
-        return await asyncio.wrap_future(in_thread(run))
+        return await asyncio.wrap_future(in_thread(partial(self.run, code, **options)))
 
     def info(self) -> dict[str, object]:
         """Return the service's version, data sets and judge settings.
@@ -117,8 +107,7 @@ class Client:
         return self._submit_all([item])[0]
 
     def _submit_all(self, items: Iterable[Mapping[str, object]]) -> "list[Future[Verdict]]":
-        bodies = [_encode(item) for item in items]
-        return submit(bodies, self.settings)
+        return submit([_encode(item) for item in items], self.settings)
 
     def _outcome(self, future: "Future[Verdict]") -> Verdict | None:
         try:

@@ -71,11 +71,10 @@ def call(
 
     def attempt() -> Answer:
         body = fields and json.dumps({**fields, "deadline": _deadline(expires)}).encode()
-        with _exchange(settings, expires, method, path, body or None) as reply:
-            answer = reply.body()
-        if reply.status != 200:
-            raise _refused(settings, failure(reply.status, reply.retry_after, answer))
-        return parse(parse_object(answer))
+        with _exchange(settings, expires, method, path, body or None) as (answer, chunks):
+            if answer.status != 200:
+                raise _refused(settings, _failure(answer, chunks))
+            return parse(parse_object(_body(answer, chunks)))
 
     return _retry(attempt, settings, expires)
 
@@ -206,11 +205,11 @@ def _request_scores(items: Sequence[_Item], settings: Settings, expires: float) 
     listed = b",".join(item.body for item in items)
     body = json.dumps(head).encode()[:-1] + b', "items": [' + listed + b"]}"
     unjudged: list[RetryableError] = []
-    with _exchange(settings, expires, "POST", "/v1/score", body) as reply:
-        if reply.status != 200:
-            _refuse(items, settings, failure(reply.status, reply.retry_after, reply.body()))
+    with _exchange(settings, expires, "POST", "/v1/score", body) as (answer, chunks):
+        if answer.status != 200:
+            _refuse(items, settings, _failure(answer, chunks))
             return
-        for index, outcome in parse_stream(reply.lines(), len(items)):
+        for index, outcome in parse_stream(_lines(chunks), len(items)):
             if isinstance(outcome, RetryableError):
                 unjudged.append(outcome)
             else:
@@ -297,53 +296,45 @@ def delay(attempts: int, retry_after: float | None) -> float:
 # One exchange
 
 
-@dataclass
-class _Reply:
-    """The answer to a request. Reading it fails at ``expires`` on the monotonic clock."""
+def _chunks(
+    answer: http.client.HTTPResponse, sock: socket.socket, expires: float
+) -> Iterator[bytes]:
+    """Yield the body as it arrives; reading fails at ``expires`` on the monotonic clock."""
+    while True:
+        with _failures():
+            sock.settimeout(_left(expires))
+            data = answer.read1(65536)
+        if not data:
+            return
+        yield data
 
-    response: http.client.HTTPResponse
-    socket: socket.socket
-    expires: float
 
-    @property
-    def status(self) -> int:
-        return self.response.status
+def _body(answer: http.client.HTTPResponse, chunks: Iterator[bytes]) -> bytes:
+    data = b"".join(chunks)
+    if answer.length:
+        raise RetryableError("the connection broke within an answer")
+    return data
 
-    @property
-    def retry_after(self) -> str | None:
-        return self.response.headers.get("Retry-After")
 
-    def body(self) -> bytes:
-        """Read the whole body."""
-        data = b"".join(self._chunks())
-        if self.response.length:
-            raise RetryableError("the connection broke within an answer")
-        return data
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a body as they arrive, but no empty ones."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in lines if line.strip())
+    if rest.strip():
+        yield rest
 
-    def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the body as they arrive, but no empty ones."""
-        rest = b""
-        for chunk in self._chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from (line for line in lines if line.strip())
-        if rest.strip():
-            yield rest
 
-    def _chunks(self) -> Iterator[bytes]:
-        while True:
-            with _failures():
-                self.socket.settimeout(_left(self.expires))
-                data = self.response.read1(65536)
-            if not data:
-                return
-            yield data
+def _failure(answer: http.client.HTTPResponse, chunks: Iterator[bytes]) -> Refusal:
+    return failure(answer.status, answer.headers.get("Retry-After"), _body(answer, chunks))
 
 
 @contextlib.contextmanager
 def _exchange(
     settings: Settings, expires: float, method: str, path: str, body: bytes | None
-) -> Iterator[_Reply]:
-    """Send a request with a JSON body and yield the head of its answer."""
+) -> Iterator[tuple[http.client.HTTPResponse, Iterator[bytes]]]:
+    """Send a request with a JSON body; yield the head of its answer, and the chunks of its body."""
     parts = urlsplit(settings.url)
     headers = {
         "User-Agent": f"plumbline-reward/{VERSION}",
@@ -371,7 +362,7 @@ def _exchange(
             connection.request(method, parts.path + path, body, headers)
             response = connection.getresponse()
         with contextlib.closing(response):
-            yield _Reply(response, sock, expires)
+            yield response, _chunks(response, sock, expires)
 
 
 def _left(expires: float) -> float:

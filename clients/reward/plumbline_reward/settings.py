@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 DEFAULT_URL = "http://127.0.0.1:8090"
 DEFAULT_TIMEOUT = 600.0
 
+_ALLOWED = {"purpose": ("train", "validation"), "on_unjudged": ("raise", "none")}
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -30,7 +31,6 @@ class Settings:
 
 
 def load_settings(
-    *,
     url: str | None = None,
     token: str | None = None,
     timeout: float | str | None = None,
@@ -54,18 +54,19 @@ def load_settings(
         seconds = math.nan
     if not 0 < seconds < math.inf:
         raise ValueError(f"timeout: {limit!r} is not a number of seconds above 0")
-    rule = score if score is not None else variable("SCORE") or "pass_ratio"
-    wire_rule(rule)
-    return Settings(
+    settings = Settings(
         url=service_url(url or variable("URL") or DEFAULT_URL),
         token=_token(token or variable("TOKEN"), variable("TOKEN_FILE")),
         timeout=seconds,
-        score=rule,
-        purpose=_one_of("purpose", purpose or "train", "train", "validation"),
-        on_unjudged=_one_of(
-            "on_unjudged", on_unjudged or variable("ON_UNJUDGED") or "raise", "raise", "none"
-        ),
+        score=score if score is not None else variable("SCORE") or "pass_ratio",
+        purpose=purpose or "train",
+        on_unjudged=on_unjudged or variable("ON_UNJUDGED") or "raise",
     )
+    wire_rule(settings.score)
+    for name, allowed in _ALLOWED.items():
+        if (value := getattr(settings, name)) not in allowed:
+            raise ValueError(f"{name}: {value!r} is none of {', '.join(allowed)}")
+    return settings
 
 
 def service_url(text: str) -> str:
@@ -120,9 +121,3 @@ def _token(value: str | None, file: str | None) -> str | None:
     if not _TOKEN.fullmatch(token):  # never shown: a message ends up in a log
         raise ValueError(f"{name}: a token has only visible ASCII characters and no blanks")
     return token
-
-
-def _one_of(name: str, value: str, *allowed: str) -> str:
-    if value not in allowed:
-        raise ValueError(f"{name}: {value!r} is none of {', '.join(allowed)}")
-    return value

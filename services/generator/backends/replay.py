@@ -25,7 +25,7 @@ from shared.errors import ConfigError, DataError
 from shared.schemas import SampleId
 from shared.service.access import Access
 from shared.service.logs import get_logger
-from shared.service.server import Readiness, add_operations, make_application, serve
+from shared.service.server import Readiness, add_operations, make_application
 from shared.statuses import TokenSource
 
 log = get_logger(__name__)
@@ -75,15 +75,6 @@ class Recordings:
                 return recorded
         message = f"no completion is recorded for the sample {sample.key}"
         raise RequestError(404, message, code="completion_not_recorded")
-
-
-async def serve_replay(settings: GeneratorSettings) -> None:
-    """Serve until SIGTERM or SIGINT.
-
-    Raises:
-        PlumblineError: As :func:`build_app`, or the address cannot be bound.
-    """
-    await serve(build_app(settings), settings)
 
 
 def build_app(settings: GeneratorSettings) -> web.Application:

@@ -13,10 +13,8 @@ from services.generator.protocol import (
     read_request,
     refused,
 )
-from services.generator.router.balancer import Balancer
 from services.generator.router.forwarder import Forwarder, open_session
-from services.generator.router.health import HealthCheck
-from services.generator.router.metrics import RouterMetrics, scrape
+from services.generator.router.metrics import scrape
 from services.generator.router.replica import ReplicaFactory
 from services.generator.router.supervisor import ReplicaPool
 from services.generator.settings import GeneratorSettings
@@ -70,21 +68,9 @@ class Router:
         self._settings = settings
         self._info = info
         self._started = int(time.time())
-        self._balancer = Balancer(
-            slots=settings.router_max_in_flight, queue_size=settings.router_queue_size
-        )
-        self._metrics = RouterMetrics()
-        self._metrics.queued.set_function(lambda: self._balancer.queued)
+        self.pool = ReplicaPool(settings, factory, n_replicas)
+        self._balancer, self._metrics = self.pool.balancer, self.pool.metrics
         self._forwarder = Forwarder(self._balancer, self._metrics)
-        self._health_check = HealthCheck(settings)
-        self.pool = ReplicaPool(
-            n_replicas,
-            settings.router_start_timeout,
-            factory,
-            self._balancer,
-            self._health_check,
-            self._metrics,
-        )
 
     def application(self) -> web.Application:
         app = make_application(
@@ -103,7 +89,7 @@ class Router:
 
     async def _running(self, _app: web.Application) -> AsyncIterator[None]:
         async with open_session() as session:
-            self._session = self._forwarder.session = self._health_check.session = session
+            self._session = self._forwarder.session = self.pool.health.session = session
             self.pool.start()
             yield
             await self.pool.close()

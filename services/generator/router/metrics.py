@@ -29,49 +29,31 @@ class RouterMetrics:
     """Metrics in a separate registry; the gauges' functions are set by the router."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "plumbline_generator_requests_total",
-            "Completion requests by outcome: answered, http_<status>, cancelled.",
-            ["outcome"],
-            registry=self.registry,
-        )
-        self.tokens = Counter(
-            "plumbline_generator_tokens_total",
-            "Tokens of answered requests, as the engines report them in usage.",
-            ["kind"],
-            registry=self.registry,
-        )
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+
+        def counter(name: str, text: str, label: str) -> Counter:
+            return Counter(f"plumbline_generator_{name}", text, [label], registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"plumbline_generator_{name}", text, labels, registry=registry)
+
+        text = "Completion requests by outcome: answered, http_<status>, cancelled."
+        self.requests = counter("requests_total", text, "outcome")
+        text = "Tokens of answered requests, as the engines report them in usage."
+        self.tokens = counter("tokens_total", text, "kind")
+        self.restarts = counter("replica_restarts_total", "Restarts of a replica.", _LABEL)
         self.duration = Histogram(
             "plumbline_generator_request_duration_seconds",
             "From the arrival of an answered request to the end of its answer.",
             buckets=_DURATION,
-            registry=self.registry,
+            registry=registry,
         )
-        self.restarts = Counter(
-            "plumbline_generator_replica_restarts_total",
-            "Restarts of a replica.",
-            [_LABEL],
-            registry=self.registry,
-        )
-        self.queued = Gauge(
-            "plumbline_generator_requests_queued",
-            "Completion requests that wait for a slot on a replica.",
-            registry=self.registry,
-        )
-        self.in_flight = Gauge(
-            "plumbline_generator_requests_in_flight",
-            "Completion requests in flight on a replica.",
-            [_LABEL],
-            registry=self.registry,
-        )
-        self.healthy = Gauge(
-            "plumbline_generator_replica_healthy",
-            "1 while a replica gets requests.",
-            [_LABEL],
-            registry=self.registry,
-        )
+        text = "Completion requests that wait for a slot on a replica."
+        self.queued = gauge("requests_queued", text)
+        text = "Completion requests in flight on a replica."
+        self.in_flight = gauge("requests_in_flight", text, _LABEL)
+        self.healthy = gauge("replica_healthy", "1 while a replica gets requests.", _LABEL)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
@@ -112,9 +94,7 @@ def merge(texts: Mapping[str, str]) -> bytes:
                 family.samples = samples
             else:
                 first.samples.extend(samples)
-    registry = CollectorRegistry()
-    registry.register(_Parsed(metric for metric in merged.values() if metric.samples))
-    return generate_latest(registry)
+    return generate_latest(_Parsed(metric for metric in merged.values() if metric.samples))
 
 
 def count_tokens(text: str) -> float | None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 
 from services.generator.router.balancer import Balancer
@@ -14,8 +13,10 @@ from services.generator.router.replica import (
     ReplicaFactory,
     ReplicaState,
 )
+from services.generator.settings import GeneratorSettings
 from shared.errors import PlumblineError, ServiceError
 from shared.service.logs import get_logger
+from shared.service.processes import cancel_and_wait
 
 log = get_logger(__name__)
 RESTARTS_PER_HOUR = 10
@@ -26,25 +27,20 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0
 
 
 class RestartBudget:
-    """Limit of restarts per hour, with exponential backoff between them.
-
-    Restarts older than an hour count neither for the limit nor for the backoff.
-    """
+    """Limit of restarts per hour, with exponential backoff; older restarts count for neither."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._times: deque[float] = deque()
+        self._times: list[float] = []
 
     def next_pause(self) -> float | None:
         """Spend one restart; returns the seconds before it, None if the budget is exhausted."""
         now = self._clock()
-        while self._times and self._times[0] <= now - 3600:
-            self._times.popleft()
+        self._times = [moment for moment in self._times if moment > now - 3600]
         if len(self._times) >= RESTARTS_PER_HOUR:
             return None
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** len(self._times))
         self._times.append(now)
-        return pause
+        return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (len(self._times) - 1))
 
 
 class ReplicaSupervisor:
@@ -142,7 +138,17 @@ class ReplicaSupervisor:
             self._pool.start_failed(self)
             return
         self._unplaced = False
-        self._serve(engine, time.monotonic() - began)
+        self._state = ReplicaState.HEALTHY
+        self.was_ready = True
+        self._pool.balancer.add(engine)
+        self._log.info(
+            "ready",
+            generation=self.generation,
+            seconds=round(time.monotonic() - began, 1),
+            name=engine.name,
+            url=engine.url,
+            facts=dict(engine.replica.describe()),
+        )
         self.error = await _first(self._pool.health.until_unhealthy(engine), engine.replica.ended())
         self._state = ReplicaState.EJECTED
         evicted = self._withdraw()
@@ -160,19 +166,6 @@ class ReplicaSupervisor:
             raise ServiceError(f"replica {self.rank} was not ready within {limit:g} s") from None
         return self.engine
 
-    def _serve(self, engine: Engine, seconds: float) -> None:
-        self._state = ReplicaState.HEALTHY
-        self.was_ready = True
-        self._pool.balancer.add(engine)
-        self._log.info(
-            "ready",
-            generation=self.generation,
-            seconds=round(seconds, 1),
-            name=engine.name,
-            url=engine.url,
-            facts=dict(engine.replica.describe()),
-        )
-
     def _withdraw(self) -> int:
         """Remove the engine from load balancing, and evict its requests; returns their number."""
         if self.engine is None:
@@ -188,40 +181,28 @@ async def _first(*reasons: Coroutine[None, None, str]) -> str:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
 
 
 class ReplicaPool:
     """All replicas of the service, started and stopped concurrently.
 
-    Args:
-        n_replicas: Number of replicas.
-        start_timeout: Seconds until a new replica has produced its first token.
-        factory: Starts the replicas.
-        balancer: Assigns requests to replicas while they are healthy.
-        health: Checks them.
-        metrics: Counts their restarts.
-
     Attributes:
+        balancer: Assigns requests to replicas while they are healthy.
         failed: Set when no replica is left; ``error`` is then the reason.
     """
 
     def __init__(
-        self,
-        n_replicas: int,
-        start_timeout: float,
-        factory: ReplicaFactory,
-        balancer: Balancer,
-        health: HealthCheck,
-        metrics: RouterMetrics,
+        self, settings: GeneratorSettings, factory: ReplicaFactory, n_replicas: int
     ) -> None:
-        self.start_timeout = start_timeout
+        self.start_timeout = settings.router_start_timeout
         self.factory = factory
-        self.balancer = balancer
-        self.health = health
-        self.metrics = metrics
+        self.balancer = Balancer(
+            slots=settings.router_max_in_flight, queue_size=settings.router_queue_size
+        )
+        self.health = HealthCheck(settings)
+        self.metrics = RouterMetrics()
+        self.metrics.queued.set_function(lambda: self.balancer.queued)
         self.failed = asyncio.Event()
         self.error: BaseException | None = None
         self._supervisors = [ReplicaSupervisor(rank, self) for rank in range(n_replicas)]

@@ -17,7 +17,6 @@ from pathlib import Path
 from services.generator.backends.verl import cleanup, engine_config
 from services.generator.backends.verl.child import Child
 from services.generator.backends.verl.messages import (
-    HostSpec,
     ReplicaFacts,
     ReplicaReady,
     ReplicaSpec,
@@ -182,13 +181,10 @@ class VerlReplicaFactory:
         shm: list[str] = []
         try:
             await child.start()
-            await child.send(HostSpec(config=self._config))
+            await child.send(self._config)
             # The cluster starts while the child imports its libraries, which takes longer.
             cluster = await self._cluster.join()
-            spec = ReplicaSpec(
-                rank=rank, generation=generation, name=tag[:8], tag=tag, cluster=cluster
-            )
-            await child.send(spec)
+            await child.send(ReplicaSpec(rank=rank, name=tag[:8], tag=tag, cluster=cluster))
             ready = await child.next_event()
             if not isinstance(ready, ReplicaReady):
                 raise ServiceError(f"replica {rank} sent {ready.kind!r} instead of its address")

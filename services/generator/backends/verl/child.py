@@ -4,15 +4,13 @@ Other output is buffered, so that an error can name the cause of a failure.
 """
 
 import asyncio
-import contextlib
 import os
 import re
 import signal
 import sys
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from contextlib import ExitStack, suppress
 
 from pydantic import BaseModel
 
@@ -20,7 +18,7 @@ from services.generator.backends.verl.messages import Event, Failed, Phase, read
 from services.generator.router.replica import NoPlacementError
 from shared.errors import ConfigError, ServiceError
 from shared.service.logs import get_logger
-from shared.service.processes import die_with_parent
+from shared.service.processes import cancel_and_wait, die_with_parent
 from shared.text import one_line
 
 log = get_logger(__name__)
@@ -38,24 +36,6 @@ _GENERIC_ERRORS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pipe:
-    """A pipe that can be closed at any time; asyncio's stays open while a descendant holds it."""
-
-    lines: asyncio.StreamReader
-    transport: asyncio.ReadTransport
-    write_end: int
-
-    @classmethod
-    async def open(cls) -> Self:
-        read_end, write_end = os.pipe()
-        lines = asyncio.StreamReader(limit=_LONGEST_LINE)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(read_end, "rb", buffering=0)
-        )
-        return cls(lines, transport, write_end)
-
-
 class Child:
     """One child process.
 
@@ -67,11 +47,7 @@ class Child:
     """
 
     def __init__(
-        self,
-        module: str,
-        name: str,
-        environment: Mapping[str, str],
-        **labels: object,
+        self, module: str, name: str, environment: Mapping[str, str], **labels: object
     ) -> None:
         self._module = module
         self._name = name
@@ -80,7 +56,7 @@ class Child:
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._pipes: list[_Pipe] = []
+        self._pipes: list[asyncio.ReadTransport] = []
         self._events = asyncio.StreamReader()
 
     @property
@@ -98,33 +74,39 @@ class Child:
             ServiceError: The system has no room for it (descriptors, memory, processes).
         """
         try:
-            await self._spawn()
+            with ExitStack() as write_ends:
+                events, event_end = await self._pipe(write_ends)
+                output, output_end = await self._pipe(write_ends)
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    self._module,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=event_end,
+                    stderr=output_end,
+                    env=dict(self._environment),
+                    start_new_session=True,  # Ctrl-C reaches the parent, which stops its children
+                    preexec_fn=die_with_parent(signal.SIGTERM),
+                )
         except OSError as error:
             self._close_pipes()
             raise ServiceError(f"{self._name} cannot be started: {error}") from None
+        self._events = events
+        self._reader = asyncio.create_task(self._read_output(output))
 
-    async def _spawn(self) -> None:
-        self._pipes = []
-        try:
-            for _ in range(2):
-                self._pipes.append(await _Pipe.open())
-            out, err = self._pipes
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                self._module,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=out.write_end,
-                stderr=err.write_end,
-                env=dict(self._environment),
-                start_new_session=True,  # Ctrl-C reaches only the parent, which stops its children
-                preexec_fn=die_with_parent(signal.SIGTERM),
-            )
-        finally:
-            for pipe in self._pipes:
-                os.close(pipe.write_end)
-        self._events = out.lines
-        self._reader = asyncio.create_task(self._read_output(err.lines))
+    async def _pipe(self, write_ends: ExitStack) -> tuple[asyncio.StreamReader, int]:
+        """Open a pipe, whose read end can be closed at any time.
+
+        asyncio's own stays open while a descendant of the child holds it.
+        """
+        read_end, write_end = os.pipe()
+        write_ends.callback(os.close, write_end)
+        lines = asyncio.StreamReader(limit=_LONGEST_LINE)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(read_end, "rb", buffering=0)
+        )
+        self._pipes.append(transport)
+        return lines, write_end
 
     async def send(self, message: BaseModel) -> None:
         """Send one message; if the child has exited, the next :meth:`next_event` raises."""
@@ -132,7 +114,7 @@ class Child:
         assert self._process.stdin is not None
         if self._process.stdin.is_closing():
             return
-        with contextlib.suppress(ConnectionError):
+        with suppress(ConnectionError):
             self._process.stdin.write(message.model_dump_json().encode() + b"\n")
             await self._process.stdin.drain()
 
@@ -183,24 +165,23 @@ class Child:
         process = self._process
         if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):
             process.terminate()
         try:
             async with asyncio.timeout(grace):
                 await process.wait()
         except TimeoutError:
             self._log.warning("killed after timeout", process=self._name, seconds=grace)
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
         if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.gather(self._reader, return_exceptions=True)
+            await cancel_and_wait(self._reader)
         self._close_pipes()
 
     def _close_pipes(self) -> None:
         for pipe in self._pipes:
-            pipe.transport.close()
+            pipe.close()
 
     def _failure(self, event: Failed) -> ConfigError | ServiceError:
         if event.refused:

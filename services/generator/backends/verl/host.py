@@ -1,9 +1,9 @@
 """Host process of one verl replica, run with ``python -m``.
 
-It reads a ``HostSpec``, imports its libraries, reads a ``ReplicaSpec``, which may come much later,
-reports phases and ``ReplicaReady``, and exits when its standard input is closed or a process of the
-replica has ended. It is the Ray driver of its
-replica: whenever it exits, Ray kills the actors and frees their placement.
+It reads the run's ``Config``, imports its libraries, reads a ``ReplicaSpec``, which may come much
+later, reports phases and ``ReplicaReady``, and exits when its standard input is closed or a process
+of the replica has ended. It is the Ray driver of its replica: whenever it exits, Ray kills the
+actors and frees their placement.
 """
 
 import asyncio
@@ -27,7 +27,6 @@ from services.generator.backends.verl.messages import (
     Cluster,
     EventWriter,
     Failed,
-    HostSpec,
     Phase,
     ReplicaReady,
     ReplicaSpec,
@@ -58,8 +57,8 @@ def main() -> int:
     events = EventWriter()
     _on_sigterm()
     try:
-        spec = HostSpec.model_validate_json(sys.stdin.readline())
-        Host(spec.config, events).run()
+        config = Config.model_validate_json(sys.stdin.readline())
+        Host(config, events).run()
     except _StopError:
         return 0
     except PlumblineError as error:
@@ -91,7 +90,10 @@ class Host:
             self._import()
         with self._phase("checks"):
             model = self._model()
-            self._check_engine(model)
+            if self._config.actor_rollout_ref.rollout.name == "sglang":
+                self._check_sglang(model)
+            else:
+                self._check_architecture(model)
         if not (line := sys.stdin.readline()):
             return  # the service has ended
         self._spec = ReplicaSpec.model_validate_json(line)
@@ -130,12 +132,6 @@ class Host:
         model = read_model_folder(folder)
         check_fits(model, self._config)
         return model
-
-    def _check_engine(self, model: ModelFolder) -> None:
-        if self._config.actor_rollout_ref.rollout.name == "sglang":
-            self._check_sglang(model)
-        else:
-            self._check_architecture(model)
 
     def _check_sglang(self, model: ModelFolder) -> None:
         from sglang.srt.parser.conversation import get_conv_template_by_model_path

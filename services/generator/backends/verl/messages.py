@@ -5,14 +5,7 @@ import os
 import sys
 from typing import Annotated, Literal, TextIO
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-)
-
-from shared.config import Config
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 
 class _Message(BaseModel):
@@ -35,12 +28,6 @@ class ClusterSpec(_Message):
     needed: int
 
 
-class HostSpec(_Message):
-    """What a host process needs for its imports and checks, before it has a replica."""
-
-    config: Config
-
-
 class Cluster(_Message):
     """Ray cluster to join; ``placement_timeout`` is seconds for a replica's placement."""
 
@@ -52,7 +39,6 @@ class ReplicaSpec(_Message):
     """Replica to start; ``name`` distinguishes it in Ray's lists, ``tag`` marks its processes."""
 
     rank: int
-    generation: int
     name: str
     tag: str
     cluster: Cluster

@@ -10,6 +10,7 @@ that knows only which tokens are frequent, or whose output layer favours some, g
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -144,7 +145,7 @@ def describe(facts: SelfCheckFacts) -> str:
 async def _vllm_scores(
     session: aiohttp.ClientSession, url: str, prompt: str | Sequence[int]
 ) -> ScoredTokens:
-    models = await _get(session, f"{url}/v1/models")
+    models = await _answer(session.get(f"{url}/v1/models"))
     request = {
         "model": models["data"][0]["id"],
         "prompt": prompt,
@@ -153,13 +154,11 @@ async def _vllm_scores(
         "prompt_logprobs": 0,
         "return_token_ids": True,
     }
-    choice = (await _post(session, f"{url}/v1/completions", request))["choices"][0]
+    answer = await _answer(session.post(f"{url}/v1/completions", json=request))
+    choice = answer["choices"][0]
     ids = [int(token) for token in choice["prompt_token_ids"]]
-    found = choice["prompt_logprobs"]
-    logprobs = [
-        None if of is None else float(of[str(token)]["logprob"])
-        for token, of in zip(ids, found, strict=True)
-    ]
+    scored = zip(ids, choice["prompt_logprobs"], strict=True)
+    logprobs = [None if of is None else float(of[str(token)]["logprob"]) for token, of in scored]
     return ScoredTokens(ids, logprobs)
 
 
@@ -172,20 +171,15 @@ async def _sglang_scores(
         "return_logprob": True,
         "logprob_start_len": 0,
     }
-    found = (await _post(session, f"{url}/generate", request))["meta_info"]["input_token_logprobs"]
-    logprobs = [None if value is None else float(value) for value, *_ in found]
-    return ScoredTokens([int(token) for _, token, *_ in found], logprobs)
+    answer = await _answer(session.post(f"{url}/generate", json=request))
+    tokens = answer["meta_info"]["input_token_logprobs"]
+    logprobs = [None if value is None else float(value) for value, *_ in tokens]
+    return ScoredTokens([int(token) for _, token, *_ in tokens], logprobs)
 
 
-async def _get(session: aiohttp.ClientSession, url: str) -> Mapping[str, Any]:
-    async with session.get(url) as response:
-        document: Mapping[str, Any] = await response.json()
-        return document
-
-
-async def _post(
-    session: aiohttp.ClientSession, url: str, request: Mapping[str, object]
+async def _answer(
+    request: AbstractAsyncContextManager[aiohttp.ClientResponse],
 ) -> Mapping[str, Any]:
-    async with session.post(url, json=request) as response:
+    async with request as response:
         document: Mapping[str, Any] = await response.json()
         return document
