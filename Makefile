@@ -124,7 +124,7 @@ client-dist: $(CLIENT_STAMP) # build plumbline-reward's wheel and source distrib
 test-client: client-dist # test the built distribution plumbline-reward on Python 3.10, with nothing of Plumbline beside it
 	$(CLIENT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall dist/*.whl
 	$(CLIENT_VENV)/bin/python -m pytest -c clients/reward/pyproject.toml --rootdir . --confcutdir tests/clients \
-		--timeout 120 -m 'not nightly' --ignore tests/clients/test_service.py --ignore tests/clients/test_verl.py tests/clients
+		--timeout 120 -m 'not nightly' --ignore tests/clients/test_verl.py tests/clients
 
 $(EXPORTS_STAMP): packaging/exports.lock
 	$(PYTHON) -m venv --clear $(EXPORTS_VENV)

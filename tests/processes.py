@@ -1,6 +1,8 @@
 """A service of this project as a process: started, ready, stopped."""
 
+import json
 import os
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,3 +59,34 @@ def _is_ready(url: str) -> bool:
             return bool(response.status == 200)
     except OSError:
         return False
+
+
+_MAINS = """
+import importlib, json, os, sys
+module = importlib.import_module(sys.argv[1] + ".__main__")
+for environment in json.load(sys.stdin):
+    os.environ.clear()
+    os.environ.update(environment)
+    code = module.main()
+    print(json.dumps(code), file=sys.stderr)
+"""
+
+
+def run_mains(module: str, environments: Sequence[Mapping[str, str]]) -> list[tuple[int, str]]:
+    """Exit code and stderr of a service's main function in each environment, in one process."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MAINS, module],
+        input=json.dumps(environments),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=True,
+    )
+    results, lines = [], ""
+    for line in done.stderr.splitlines(keepends=True):
+        if line.strip().isdecimal():
+            results.append((int(line), lines))
+            lines = ""
+        else:
+            lines += line
+    return results

@@ -8,6 +8,8 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from tests.processes import run_mains
+
 PREFIX = "PLUMBLINE_GENERATOR_"
 COMMAND = [sys.executable, "-m", "services.generator"]
 
@@ -58,34 +60,9 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(recorded: Path, tmp_path: Pat
                     for name, value, _ in cases]  # fmt: skip
     failures = [
         (name, value, code, lines)
-        for (name, value, named), (code, lines) in zip(cases, ended(environments), strict=True)
+        for (name, value, named), (code, lines) in zip(
+            cases, run_mains("services.generator", environments), strict=True
+        )
         if code != 2 or lines.count("\n") != 1 or named not in lines
     ]
     assert failures == []
-
-
-_PROGRAM = """
-import json, os, sys
-from services.generator.__main__ import main
-for environment in json.load(sys.stdin):
-    os.environ.clear()
-    os.environ.update(environment)
-    code = main()
-    print(json.dumps(code), file=sys.stderr)
-"""
-
-
-def ended(environments: list[dict[str, str]]) -> list[tuple[int, str]]:
-    """Exit code and stderr of the service's main function in each environment, in one process."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], input=json.dumps(environments), env=environment(),
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    results, lines = [], ""
-    for line in done.stderr.splitlines(keepends=True):
-        if line.strip().isdecimal():
-            results.append((int(line), lines))
-            lines = ""
-        else:
-            lines += line
-    return results

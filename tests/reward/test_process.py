@@ -19,7 +19,8 @@ from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.judge.workers import Worker
-from tests.reward.servers import DEMO, demo_completions, eventually, judge_process, process
+from tests.processes import run_mains
+from tests.reward.servers import DEMO, eventually, process
 from tests.shared.ledgers import verdict
 
 QUEUE = "rq:queue:reward"
@@ -30,11 +31,6 @@ def ask(url: str, body: object, timeout: float = 60) -> dict[str, object]:
     data = json.dumps(body).encode()
     request = urllib.request.Request(f"{url}/v1/score", data, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=timeout) as response:
-        return dict(json.load(response))
-
-
-def facts(url: str) -> dict[str, object]:
-    with urllib.request.urlopen(f"{url}/v1/info", timeout=30) as response:
         return dict(json.load(response))
 
 
@@ -73,55 +69,21 @@ async def test_killed_and_asked_again(
             worker.rq.stop()
             await judging
             await eventually(lambda: not redis.keys("plumbline:reward:*:hashes"))
-
-
-async def test_canaries_are_sent_and_judged(
-    redis: Redis, redis_server: RedisServer, sandbox_url: str, tmp_path: Path
-) -> None:
-    config = tmp_path / "config.yaml"
-    config.write_text("sandbox: {timeout: 2}\n")
-    environment = {
-        "REDIS_URL": redis_server.url,
-        "PLUMBLINE_REWARD_CONFIG": str(config),
-        "PLUMBLINE_REWARD_DATA": str(DEMO / "data"),
-        "PLUMBLINE_REWARD_ALLOW_EVAL": "true",
-    }
-    given = demo_completions()[0]
-    named = {name: given[name] for name in ("dataset", "problem_id", "completion")}
-    with (
-        judge_process(redis_server.url, sandbox_url, tmp_path),
-        process("reward", "services.reward", tmp_path, **environment) as (_, url),
-    ):
-        assert (await asyncio.to_thread(ask, url, named))["status"] == given["expected_status"]
-        await eventually(lambda: redis.keys("plumbline:reward:*:canaries"), 60)
-        [reports] = redis.keys("plumbline:reward:*:canaries")
-        await eventually(lambda: all(one.startswith(b"{") for one in redis.hvals(reports)), 60)
-        for stored in redis.hvals(reports):
-            report = json.loads(stored)
-            assert report["sent"] > 0 and not report["wrong"]
-        assert facts(url)["distrust"] == []
-        report["wrong"] = [{"canary": "sum", "text": "accepted a wrong answer"}]
-        redis.hset(reports, "another", json.dumps(report))
-        [found] = facts(url)["distrust"]
-        assert "accepted a wrong answer" in found
-    assert "Traceback" not in (tmp_path / "reward.log").read_text()
+    assert "Traceback" not in (tmp_path / "two.log").read_text()
 
 
 def test_wrong_settings_end_the_process(redis_server: RedisServer, tmp_path: Path) -> None:
-    for wrong, said in (
-        ({"PLUMBLINE_REWARD_DATA": str(tmp_path / "none.parquet")}, "none.parquet"),
-        ({"PLUMBLINE_REWARD_MAX_PENDING": "0"}, "MAX_PENDING"),
-        ({"PLUMBLINE_REWARD_CONFIG": str(tmp_path / "none.yaml")}, "none.yaml"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "services.reward"],
-            env={**os.environ, "PORT": "0", "REDIS_URL": redis_server.url, **wrong},
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
-        assert done.returncode == 2
-        assert said in done.stderr and "Traceback" not in done.stderr
+    cases = (
+        ("DATA", str(tmp_path / "none.parquet"), "none.parquet"),
+        ("MAX_PENDING", "0", "MAX_PENDING"),
+        ("CONFIG", str(tmp_path / "none.yaml"), "none.yaml"),
+    )
+    usual = {**os.environ, "PORT": "0", "REDIS_URL": redis_server.url}
+    environments = [{**usual, f"PLUMBLINE_REWARD_{name}": value} for name, value, _ in cases]
+    ended = run_mains("services.reward", environments)
+    for (code, error), (_, _, said) in zip(ended, cases, strict=True):
+        assert code == 2
+        assert said in error and "Traceback" not in error
 
 
 @pytest.mark.e2e

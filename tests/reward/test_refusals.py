@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from services.reward.app import make_app
 from services.reward.problems import ProblemStore
 from shared.datasets import read_datasets
 from shared.reference import reference_of
 from shared.schemas import Problem
+from shared.service.access import Access
 from tests.conftest import RedisServer
 from tests.reward.servers import DEMO, Served, demo_completions, served
+from tests.shared.test_service_openapi import described
+from tests.shared.test_service_openapi import served as routes_of
 
 QUEUE = "rq:queue:reward"
 RIGHT = demo_completions()[0]
@@ -123,3 +127,9 @@ def test_data_that_differ_from_their_lock_are_refused(tmp_path: Path) -> None:
         file.write(b"x")
     with pytest.raises(Exception, match="SHA-256"):
         ProblemStore([str(tmp_path)])
+
+
+async def test_every_route_is_described_and_no_other(service: Served, redis: Redis) -> None:
+    async with service.client.get(f"{service.url}/openapi.json") as response:
+        description = await response.json()
+    assert described(description) == routes_of(make_app(service.service, redis, access=Access()))

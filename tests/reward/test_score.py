@@ -1,17 +1,24 @@
-"""Scores through the real queue, judge and sandbox."""
+"""Scores and programs through the real queue, judge and sandbox."""
 
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
+from plumbline_reward import Client, RefusedError, compute_score
 from redis import Redis
 
+from shared.config import load_config
+from shared.datasets import read_datasets
+from shared.reference import reference_of
 from tests.conftest import RedisServer
-from tests.reward.servers import Served, demo_completions, served
+from tests.reward.servers import DEMO, Served, demo_completions, eventually, served
 
 
 async def test_batch_has_the_statuses_of_the_demo(service: Served) -> None:
-    given = demo_completions()
+    kinds = {(c["dataset"], c["expected_status"]): c for c in demo_completions()}
+    given = list(kinds.values())
     items = [
         {"dataset": c["dataset"], "problem_id": c["problem_id"], "completion": c["completion"]}
         for c in given
@@ -64,3 +71,68 @@ async def test_nothing_is_left_in_redis_but_answers(service: Served, redis: Redi
     [answer] = redis.keys(f"{base}:answer:*")
     assert 0 < redis.ttl(answer) <= 86_400
     assert redis.llen("rq:queue:reward") == 0
+
+
+async def test_canaries_are_sent_and_judged(
+    judge: None, redis: Redis, redis_server: RedisServer
+) -> None:
+    given = demo_completions()[0]
+    named = {name: given[name] for name in ("dataset", "problem_id", "completion")}
+    config = load_config(None, ["sandbox.timeout=2"])
+    async with served(redis, redis_server.url, config=config) as service:
+        assert (await service.score(**named))[1]["status"] == given["expected_status"]
+        await eventually(lambda: redis.keys("plumbline:reward:*:canaries"))
+        [reports] = redis.keys("plumbline:reward:*:canaries")
+        await eventually(lambda: all(one.startswith(b"{") for one in redis.hvals(reports)))
+        for stored in redis.hvals(reports):
+            report = json.loads(stored)
+            assert report["sent"] > 0 and not report["wrong"]
+        assert (await facts(service))["distrust"] == []
+        report["wrong"] = [{"canary": "sum", "text": "accepted a wrong answer"}]
+        redis.hset(reports, "another", json.dumps(report))
+        [found] = (await facts(service))["distrust"]
+        assert "accepted a wrong answer" in found
+
+
+async def facts(service: Served) -> dict[str, Any]:
+    async with service.client.get(f"{service.url}/v1/info") as response:
+        return dict(await response.json())
+
+
+# Through the client
+
+
+async def test_refusals_have_the_services_words_and_hit_nobody_else(service: Served) -> None:
+    problem = read_datasets([str(DEMO / "data")])[0]
+    reference = reference_of(problem).text
+    wrong = {
+        "409": reference[:-16] + "0" * 16,
+        "404": "plumbline:nowhere/1#0123456789abcdef",
+        "422": "neither a reference nor JSON",
+    }
+    calls = [
+        compute_score(problem.dataset, "```python\nprint(1)\n```", truth, {}, url=service.url)
+        for truth in (reference, *wrong.values(), reference)
+    ]
+    first, *refused, last = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(first, dict)
+    assert isinstance(last, dict)
+    assert first["score"] == last["score"]
+    for status, error in zip(wrong, refused, strict=True):
+        assert isinstance(error, RefusedError)
+        assert str(error.status) == status
+        assert "items[" not in str(error)
+
+
+async def test_programs_run_in_the_sandbox(service: Served) -> None:
+    client = Client(service.url, timeout=60)
+    run = client.run_async
+    assert (await run("print(int(input()) * 6)", stdin="7\n")).stdout == "42\n"
+    failed = await run("print('before')\nraise SystemExit(3)")
+    assert (failed.status, failed.exit_code, failed.stdout) == ("error", 3, "before\n")
+    assert (await run("while True: pass", timeout=1)).status == "timeout"
+    long = await run("print('x' * 200_000)")
+    assert long.truncated
+    assert 0 < len(long.stdout) < 200_000
+    with pytest.raises(RefusedError):
+        await run("1", language="cobol")

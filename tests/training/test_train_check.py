@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ ray_kwargs: {ray_init: {num_cpus: 16}}
 class Desk:
     """A run, exported data of two other sets, and the config of a trainer."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, exported: Path) -> None:
         self.folder = folder
         config = load_config(CONFIG, BASELINE)
         problems = read_datasets([str(ROOT / "demo/data/humaneval.parquet")])
@@ -78,26 +79,10 @@ class Desk:
         self.run.mkdir()
         (self.run / "run.json").write_text(json.dumps(record.document()))
         (self.run / "phase0_summary.json").write_text("{}")
-        self.export()
+        shutil.copytree(exported, folder / "rl")
         self.trainer = copy.deepcopy(TRAINER)
         self.set("data.train_files", [str(folder / "rl" / "train.parquet")])
         self.set("data.val_files", str(folder / "rl" / "validation.parquet"))
-
-    def export(self, *options: str, train: str = "mbpp_reg") -> None:
-        demo = ROOT / "demo/data"
-        arguments = [
-            *("export", "--config", str(CONFIG), "--output", str(self.folder / "rl")),
-            *("--train", str(demo / f"{train}.parquet"), "--allow-eval", "--force"),
-            *(
-                "--validation",
-                str(demo / "humaneval.parquet"),
-                "--allow-unlocked",
-                "data.lock=null",
-            ),
-            *options,
-        ]
-        result = CliRunner().invoke(data_app, arguments)
-        assert result.exit_code == 0, result.exception
 
     def set(self, path: str, value: Any) -> None:
         *parents, leaf = path.split(".")
@@ -126,9 +111,28 @@ class Desk:
         return {name: one["kind"] for name, one in found.items() if one["kind"] != "expected"}
 
 
+def export(folder: Path, *options: str) -> None:
+    demo = ROOT / "demo/data"
+    arguments = [
+        *("export", "--config", str(CONFIG), "--output", str(folder)),
+        *("--train", str(demo / "mbpp_reg.parquet"), "--allow-eval", "--force"),
+        *("--validation", str(demo / "humaneval.parquet"), "--allow-unlocked", "data.lock=null"),
+        *options,
+    ]
+    result = CliRunner().invoke(data_app, arguments)
+    assert result.exit_code == 0, result.exception
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "rl"
+    export(folder)
+    return folder
+
+
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path, exported: Path) -> Desk:
+    return Desk(tmp_path, exported)
 
 
 def test_a_right_config_has_neither_mistake_nor_difference(desk: Desk) -> None:
@@ -195,7 +199,7 @@ def test_tools(desk: Desk) -> None:
 
 
 def test_rows_of_a_tool_agent_need_tools(desk: Desk) -> None:
-    desk.export("--agent-name", "tool_agent")
+    export(desk.folder / "rl", "--agent-name", "tool_agent")
     subjects = list(desk.weighty())
     assert len(subjects) == 2
     assert all("parquet" in subject for subject in subjects)
@@ -212,7 +216,8 @@ def test_training_on_what_the_run_measured(desk: Desk) -> None:
 
 
 def test_another_prompt(desk: Desk) -> None:
-    desk.export("data.templates.humaneval=Solve {prompt}", "data.system_prompt=Think.")
+    options = ("data.templates.humaneval=Solve {prompt}", "data.system_prompt=Think.")
+    export(desk.folder / "rl", *options)
     validation = desk.folder / "rl" / "validation.parquet"
     train = desk.folder / "rl" / "train.parquet"
     assert desk.weighty() == {

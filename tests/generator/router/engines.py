@@ -143,45 +143,32 @@ def body(received: Received, finish_reason: str = "stop", tokens: int = 2) -> di
     }
 
 
-async def answer(
-    _engine: FakeEngine, _request: web.Request, received: Received
-) -> web.StreamResponse:
+async def answer(_e: FakeEngine, _q: web.Request, received: Received) -> web.StreamResponse:
     return web.json_response(body(received))
 
 
-async def hang(
-    _engine: FakeEngine, _request: web.Request, _received: Received
-) -> web.StreamResponse:
+async def hang(*_: object) -> web.StreamResponse:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def abort(
-    _engine: FakeEngine, _request: web.Request, received: Received
-) -> web.StreamResponse:
+async def abort(_e: FakeEngine, _q: web.Request, received: Received) -> web.StreamResponse:
     return web.json_response(body(received, "abort", 0))
 
 
-async def break_connection(
-    _engine: FakeEngine, request: web.Request, _received: Received
-) -> web.StreamResponse:
+async def break_connection(_e: FakeEngine, request: web.Request, _: object) -> web.StreamResponse:
     reset(request.transport)
-    await asyncio.Event().wait()
-    raise AssertionError
+    return await hang()
 
 
-async def wait_for_gate(
-    engine: FakeEngine, _request: web.Request, received: Received
-) -> web.StreamResponse:
+async def wait_for_gate(e: FakeEngine, _q: web.Request, received: Received) -> web.StreamResponse:
     """Answers when the test says so."""
-    await engine.gate.wait()
+    await e.gate.wait()
     return web.json_response(body(received))
 
 
 def with_status(status: int, text: str = '{"error": {"message": "no"}}') -> Behaviour:
-    async def behave(
-        _engine: FakeEngine, _request: web.Request, _received: Received
-    ) -> web.StreamResponse:
+    async def behave(*_: object) -> web.StreamResponse:
         return web.Response(status=status, text=text, content_type="application/json")
 
     return behave

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.generator.router.conftest import PROBING, Service, Start
+from tests.generator.router.conftest import PROBING, Start
 from tests.generator.router.engines import (
     Behaviour,
     FakeEngine,
@@ -28,35 +28,34 @@ async def no_json(_e: FakeEngine, _q: web.Request, _r: Received) -> web.StreamRe
     return web.Response(text="<html>")
 
 
-async def healthy_again(service: Service, factory: FakeFactory) -> None:
-    await service.are("healthy")
-    assert (await service.ask())[2] == "replica-0.1"
-    assert factory.replicas[0, 0].stops == 1
+NO_TOKEN: list[tuple[Behaviour, str]] = [
+    (hang, "no token within 0.3 s"),
+    (with_status(500), "HTTP 500"),
+    (with_status(404), "HTTP 404"),
+    (abort, "aborted"),
+    (no_choice, "no choice"),
+    (no_json, "not JSON"),
+    (break_connection, "reset"),
+]
 
 
-@pytest.mark.parametrize(
-    ("behave", "said"),
-    [
-        (hang, "no token within 0.3 s"),
-        (with_status(500), "HTTP 500"),
-        (with_status(404), "HTTP 404"),
-        (abort, "aborted"),
-        (no_choice, "no choice"),
-        (no_json, "not JSON"),
-        (break_connection, "reset"),
-    ],
-)
-async def test_a_replica_that_gives_no_token_is_started_again(
-    start: Start, factory: FakeFactory, behave: Behaviour, said: str
+async def test_replicas_that_give_no_token_are_started_again(
+    start: Start, factory: FakeFactory
 ) -> None:
-    """Its /health says 200 throughout."""
-    factory.gates[0, 1] = asyncio.Event()
-    service = await start(**PROBING)
-    factory.engine(0).behave_to_probes = behave
-    await service.are("starting")
-    assert said in (await service.state())["replicas"][0]["error"]
-    factory.gates[0, 1].set()
-    await healthy_again(service, factory)
+    """Their /health says 200 throughout."""
+    count = len(NO_TOKEN)
+    factory.gates = {(rank, 1): asyncio.Event() for rank in range(count)}
+    service = await start(count, **PROBING)
+    for rank, (behave, _) in enumerate(NO_TOKEN):
+        factory.engine(rank).behave_to_probes = behave
+    await service.are(*["starting"] * count)
+    for replica, (_, said) in zip((await service.state())["replicas"], NO_TOKEN, strict=True):
+        assert said in replica["error"]
+    for gate in factory.gates.values():
+        gate.set()
+    await service.are(*["healthy"] * count)
+    assert (await service.ask())[2].endswith(".1")
+    assert all(factory.replicas[rank, 0].stops == 1 for rank in range(count))
     assert 'replica_restarts_total{replica="0"} 1.0' in await service.metrics()
 
 

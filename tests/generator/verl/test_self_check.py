@@ -138,7 +138,7 @@ def scored(logprobs: Sequence[float]) -> ScoredTokens:
     return ScoredTokens(range(len(logprobs) + 1), [None, *logprobs])
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(values, values)
 def test_the_preference_is_the_share_of_comparisons_won(
     one: list[float], other: list[float]

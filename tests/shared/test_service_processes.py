@@ -1,5 +1,6 @@
-"""Memory of a service after a burst of large blocks."""
+"""Process of a service: its memory after a burst of large blocks, and the end of its tasks."""
 
+import asyncio
 import json
 import os
 import platform
@@ -7,6 +8,8 @@ import subprocess
 import sys
 
 import pytest
+
+from shared.service.processes import cancel_and_wait
 
 _BURST = """
 import json
@@ -41,3 +44,26 @@ def test_what_a_burst_took_is_returned() -> None:
     most, left = json.loads(done.stdout)
     assert most > 90
     assert left < 10
+
+
+async def test_a_swallowed_cancellation_is_repeated() -> None:
+    swallowed = 0
+
+    async def stubborn() -> None:
+        nonlocal swallowed
+        while swallowed < 2:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                swallowed += 1
+        await asyncio.Event().wait()
+
+    async def ended() -> None:
+        return
+
+    tasks = [asyncio.create_task(stubborn()), asyncio.create_task(ended())]
+    await tasks[1]
+    await asyncio.sleep(0)
+    await cancel_and_wait(*tasks)
+    assert [task.cancelled() for task in tasks] == [True, False]
+    assert swallowed == 2
