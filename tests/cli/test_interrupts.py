@@ -45,6 +45,12 @@ def test_the_exit_code_after_sigterm_is_the_command_s(body: str) -> None:
     assert _ends(body) == (130, "shut down\n", "")
 
 
+def test_a_second_sigterm_at_once_does_not_interrupt_the_shutdown() -> None:
+    closing = "stop(); print('closed', flush=True)"
+    body = f"try: stop()\n        finally: {closing}"
+    assert _ends(body) == (130, "closed\nshut down\n", "")
+
+
 _START = """
 import os, signal, sys
 
