@@ -265,13 +265,13 @@ class GenerationConfig(Section):
     """Upper limit of requests in flight. The limit in use adapts below it (AIMD)."""
     # A client that times out discards work in progress and requests it again at the end of the
     # queue, so with a short timeout a busy engine makes no progress.
-    request_timeout: Operation[float] = Field(default=3600, gt=0, allow_inf_nan=False)
+    request_timeout: Operation[float] = Field(default=3600, gt=0)
     """Seconds for one request."""
     max_attempts: Operation[int] = Field(default=5, ge=1)
     """Failed attempts per sample. A failure counts if other requests have succeeded meanwhile, or
     if the server sent an unusable answer."""
     # A generator that is started again loads its model first, which takes minutes.
-    retry_budget: Operation[float] = Field(default=600, ge=0, allow_inf_nan=False)
+    retry_budget: Operation[float] = Field(default=600, ge=0)
     """Seconds without an answer to any request, after which the run ends; the same command resumes
     it."""
     finish_reasons: InProtocol[list[str]] = Field(default_factory=list)

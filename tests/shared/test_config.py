@@ -77,6 +77,8 @@ def test_an_unknown_key_is_named_with_the_nearest(
         ("judge.workers=many", "judge.workers"),
         ("sandbox.timeout=[1]", "sandbox.timeout"),
         ("generation.retry_budget=inf", "generation.retry_budget"),
+        ("sandbox.timeout=.inf", "sandbox.timeout"),
+        ("actor_rollout_ref.rollout.temperature=.inf", "actor_rollout_ref.rollout.temperature"),
         ("generation.extra_body={n: 2}", "generation.extra_body"),
         ("generation.stop=['']", "generation.stop.0"),
         ("data=5", "data"),
