@@ -27,7 +27,6 @@ from services.generator.settings import GeneratorSettings
 from services.judge.settings import JudgeSettings
 from services.reward.settings import RewardSettings
 from services.sandbox.settings import SandboxSettings
-from shared import artifacts
 from shared.analysis.catalogue import METRICS, Group, MetricInfo
 from shared.config import Config
 from shared.protocol import Section, leaves
@@ -83,24 +82,6 @@ def _docstrings(model: type) -> Iterator[tuple[str, str]]:
 
 
 _describe_fields([*SETTINGS.values(), *_with_subclasses(Section)])
-ARTIFACTS: Mapping[str, str] = {
-    artifacts.SUMMARY: "`{dataset: {metric: value}}`: rates with 95 % intervals, pass ratios, "
-    "costs, coverage",
-    artifacts.RUN: "resolved config, versions, git commit, hashes of the data, times, state, "
-    "what failed",
-    artifacts.GENERATIONS: "one line per sample: completion, its SHA-256, tokens, seconds, "
-    "finish reason",
-    artifacts.VERDICTS: "one line per sample: final status, cases passed, first failed case, "
-    "judging time",
-    artifacts.PROBLEMS: "one line per problem: prompt, messages sent, difficulty, tags, number of "
-    "tests, digest of its content; no test content",
-    artifacts.CASES: "one line per case, if `output.cases` is set: status, input, outputs, exit "
-    "code, times, memory",
-    artifacts.SLICES: "metrics by difficulty, tag, number of tests and prompt length",
-    artifacts.REPORT: "the run as one HTML page that needs no server and no network",
-    f"{artifacts.QA_LOGS}/": "completions with their verdicts, sampled by status, for reading",
-    f"{artifacts.WANDB}/": "offline files of Weights & Biases, if `wandb.enabled` is set",
-}
 _BLOCK = re.compile(
     r"(?P<start><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- /generated -->)", re.DOTALL
 )
@@ -121,13 +102,6 @@ def environment() -> str:
     return _table(
         ("variable", "read by", "default", "description"),
         [(f"`{variable}`", who, default, text) for variable, who, default, text in rows],
-    )
-
-
-def artifact_files() -> str:
-    """Files of a finished run."""
-    return _table(
-        ("file", "content"), [(f"`{name}`", content) for name, content in ARTIFACTS.items()]
     )
 
 
@@ -182,7 +156,6 @@ def _metric_row(metric: MetricInfo) -> tuple[str, ...]:
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "environment": environment,
-    "artifacts": artifact_files,
     "config-keys": config_keys,
     "verl-keys": verl_keys,
     "metrics": metrics,

@@ -1,5 +1,7 @@
 """One Chromium for all modules; one aggregator and one empty ledger per module."""
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -11,8 +13,8 @@ from redis import Redis
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page.watch import Watch
-from tools.screenshots import find_chromium, launch
 
+_EXECUTABLES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _PATIENCE_MS = 60_000  # a machine at work on other things is slow
 # Pages poll every two seconds; tests wait for the next answer a tenth of that.
 _POLL_OFTEN = """(() => {
@@ -25,10 +27,18 @@ Visit = Callable[..., tuple[Page, Watch]]
 
 
 def chromium() -> Path:
-    executable = find_chromium()
+    executable = next(filter(None, map(shutil.which, _EXECUTABLES)), None)
     if executable is None:
         pytest.skip("no Chromium on the PATH (Debian: apt-get install chromium)")
-    return executable
+    return Path(executable)
+
+
+def launch(playwright: Playwright, *options: str) -> Browser:
+    """Launch Chromium headless; its own sandbox does not work for root."""
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    return playwright.chromium.launch(
+        executable_path=chromium(), args=[*flags, "--disable-dev-shm-usage", *options]
+    )
 
 
 # Playwright keeps an event loop running, which asynchronous tests of other folders cannot have, and
@@ -42,7 +52,7 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="package")
 def browser(playwright: Playwright) -> Iterator[Browser]:
-    browser = launch(playwright, chromium())
+    browser = launch(playwright)
     yield browser
     browser.close()
 

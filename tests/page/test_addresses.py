@@ -13,8 +13,7 @@ from shared.service.access import COOKIE
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page import plain
-from tests.page.conftest import chromium, new_page
-from tools.screenshots import launch
+from tests.page.conftest import launch, new_page
 
 pytestmark = pytest.mark.browser
 
@@ -26,7 +25,7 @@ BELOW = "user/ada/proxy/8070/"
 def browser(playwright: Playwright) -> Iterator[Browser]:
     """A Chromium for which both names are this machine."""
     resolve = f"MAP {NAME} 127.0.0.1, MAP {FOREIGN} 127.0.0.1"
-    browser = launch(playwright, chromium(), f"--host-resolver-rules={resolve}")
+    browser = launch(playwright, f"--host-resolver-rules={resolve}")
     yield browser
     browser.close()
 
