@@ -88,10 +88,11 @@ class DataRole(StrEnum):
     EVAL = "eval"
 
 
-class _Line(Part):
-    """The part of a manifest's line that names the use of the data set."""
+class ManifestRow(Part):
+    """The part of a manifest's line that names a problem and the use of its data set."""
 
     dataset: str
+    problem_id: str = ""
     role: DataRole = DataRole.EVAL
 
 
@@ -126,7 +127,7 @@ def dataset_roles(path: str) -> dict[str, DataRole]:
         for number, content in numbered_lines(name, lines):
             place = f"{name}:{number}"
             try:
-                line = _Line.model_validate(parse_line(place, content))
+                line = ManifestRow.model_validate(parse_line(place, content))
             except ValidationError as error:
                 cause = f"not a line of a manifest ({describe(error)}); prepare the data again"
                 raise data_error(place, cause) from None

@@ -13,8 +13,8 @@ import hypothesis
 import pytest
 from redis import Redis
 
-from services.cli.embedded.services import start_redis
 from tests import scheduling, verl_environment
+from tests.processes import start_redis
 
 # No test depends on how fast the machine is. The same examples each time; `make test-all` looks for
 # others.

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from services.cli.embedded.services import redis_server, wait_for_redis
 from services.cli.embedded.supervisor import ChildProcess, wait_until
 
 
@@ -90,3 +91,13 @@ def run_mains(module: str, environments: Sequence[Mapping[str, str]]) -> list[tu
         else:
             lines += line
     return results
+
+
+def start_redis(
+    folder: Path, log: Path, environment: dict[str, str], lock: int
+) -> tuple[ChildProcess, str]:
+    """Start a Redis server and wait until it answers; returns it with its URL."""
+    child, url = redis_server(folder, log, environment, lock)
+    child.start()
+    wait_for_redis(child, url)
+    return child, url

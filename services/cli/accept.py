@@ -1,6 +1,7 @@
 """`plumb accept`: check a run as a baseline; the warnings at the end of every run."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, TypeVar
 
@@ -11,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.compare import JsonFile, write_json
-from services.cli.console import say, shown, stdout_console
+from services.cli.console import JsonFile, say, shown, stdout_console, write_json
 from services.cli.options import RunFolder
 from shared.analysis.acceptance import SIGNS, AcceptanceReport, report, silent_failures
 from shared.analysis.evidence import (
@@ -27,7 +27,14 @@ from shared.datasets import check_exists
 from shared.errors import DataError, FindingsError, OutputError, UndecidedError, data_error, reading
 from shared.finished_run import FinishedRun, open_run
 from shared.json_lines import read_json_lines
-from shared.manifests import LOCK_NAME, DataLock, DataRole, differences, load_lock, manifest_folder
+from shared.manifests import (
+    LOCK_NAME,
+    DataRole,
+    ManifestRow,
+    differences,
+    load_lock,
+    manifest_folder,
+)
 from shared.redaction import redact_address
 from shared.run_record import RunRecord
 from shared.schemas import describe
@@ -91,15 +98,19 @@ def print_warnings(console: Console, run: FinishedRun) -> None:
 
 
 def _evidence(run: FinishedRun, data: Sequence[str], size: float | None) -> Evidence:
-    """Collect what is known of a run."""
+    """Collect the evidence about a run."""
     answers, unreadable = _answers(run)
+    try:
+        prepared: PreparedData | str = _read_prepared(_manifest_folder(run.record, data))
+    except DataError as error:
+        prepared = str(error)
     return Evidence(
         record=run.record,
         summary=run.summary,
         answers=answers,
         unreadable=unreadable,
         qa_records={log.file: _records(run, log.file) for log in run.record.qa_logs.values()},
-        data=_prepared_data(run.record, data),
+        data=prepared,
         size=size,
     )
 
@@ -118,20 +129,10 @@ def _answers(run: FinishedRun) -> tuple[dict[str, AnswerCounts], list[str]]:
 def _records(run: FinishedRun, file: str) -> int:
     """Count the records of a QA log that have a prompt and an answer."""
     count = 0
-    try:
+    with suppress(DataError):  # the records up to here count
         for _, record in read_json_lines(f"{run.folder.url.rstrip('/')}/{file}"):
             count += "prompt" in record and "response" in record
-    except DataError:
-        pass  # the records up to here count
     return count
-
-
-class _ManifestLine(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    dataset: str
-    problem_id: str
-    role: DataRole = DataRole.EVAL
 
 
 class _Overlap(BaseModel):
@@ -142,26 +143,14 @@ class _Overlap(BaseModel):
     reviewed: str | None = None
 
 
-def _prepared_data(record: RunRecord, places: Sequence[str]) -> PreparedData | str:
-    """Read manifests and audit; returns the reason if they are not at hand."""
-    try:
-        folder = _manifest_folder(record, places)
-        return _read_prepared(folder)
-    except DataError as error:
-        return str(error)
-
-
 def _manifest_folder(record: RunRecord, named: Sequence[str]) -> str:
     """Find the folder with the lock: beside the given data, or where the run had lock or data."""
     places = list(named or record.data_files or record.config.data.eval_files)
     if not named and record.data_lock and record.data_lock.path:
         places.insert(0, record.data_lock.path.rpartition("/")[0] or ".")
-    # The name of a file in a folder; only its manifests are looked for.
-    files = [
-        place if place.endswith(".parquet") else f"{place.rstrip('/')}/set.parquet"
-        for place in places
-    ]
-    for file in files:
+    for place in places:
+        # The name of a file in a folder; only its manifests are looked for.
+        file = place if place.endswith(".parquet") else f"{place.rstrip('/')}/set.parquet"
         if folder := manifest_folder(file):
             with reading(file):
                 fs, _ = fsspec.core.url_to_fs(file)
@@ -177,18 +166,19 @@ def _read_prepared(folder: str) -> PreparedData:
         DataError: The lock, or a file that it lists, cannot be used.
     """
     lock = load_lock(f"{folder}/{LOCK_NAME}")
+    listed = [name for name in lock.files if not name.endswith(".parquet")]
     problems: dict[str, set[str]] = {}
     training: dict[str, None] = {}
-    for name in _manifests(lock):
-        for line in _lines(f"{folder}/{name}", _ManifestLine):
-            problems.setdefault(line.dataset, set()).add(line.problem_id)
-            if line.role is DataRole.TRAIN:
-                training[line.dataset] = None
-    overlaps = list(_lines(f"{folder}/{_OVERLAPS}", _Overlap)) if _OVERLAPS in lock.files else []
+    for name in listed:
+        if f"{name.removesuffix('.jsonl')}.parquet" in lock.files:  # the manifest of a data file
+            for line in _lines(f"{folder}/{name}", ManifestRow):
+                problems.setdefault(line.dataset, set()).add(line.problem_id)
+                if line.role is DataRole.TRAIN:
+                    training[line.dataset] = None
+    overlaps = list(_lines(f"{folder}/{_OVERLAPS}", _Overlap)) if _OVERLAPS in listed else []
     unreviewed = [
         f"{overlap.a} and {overlap.b}" for overlap in overlaps if overlap.reviewed is None
     ]
-    listed = [f"{folder}/{name}" for name in lock.files if not name.endswith(".parquet")]
     with reading(folder):
         fs, path = fsspec.core.url_to_fs(f"{folder}/{_REPORT}")
         has_report = bool(fs.exists(path))
@@ -199,16 +189,8 @@ def _read_prepared(folder: str) -> PreparedData:
         open_overlaps=unreviewed,
         reviewed_overlaps=len(overlaps) - len(unreviewed),
         has_report=has_report,
-        differences=differences(lock, listed),
+        differences=differences(lock, (f"{folder}/{name}" for name in listed)),
     )
-
-
-def _manifests(lock: DataLock) -> Iterator[str]:
-    """The manifests in a lock: they are named after the data files."""
-    for name in lock.files:
-        manifest = f"{name.removesuffix('.parquet')}.jsonl"
-        if name.endswith(".parquet") and manifest in lock.files:
-            yield manifest
 
 
 LineT = TypeVar("LineT", bound=BaseModel)
@@ -240,21 +222,15 @@ def _print_report(console: Console, run: FinishedRun, result: AcceptanceReport) 
         if not silent and check in SIGNS:
             silent = True
             table.add_row()
-        rows = [finding for finding in result.findings if finding.check is check]
-        for mark in (Mark.FAILURE, Mark.WARNING, Mark.PASS):
-            if marked := [finding for finding in rows if finding.mark is mark]:
-                cell = Text(mark, style=_STYLES[mark])
-                table.add_row(cell, check, _cell(marked))
+        for mark, style in reversed(_STYLES.items()):
+            marked = [f for f in result.findings if f.check is check and f.mark is mark]
+            steps = dict.fromkeys(f.next_step for f in marked if f.next_step)
+            cell = shown(("\n" if steps else "; ").join(_figures(marked)))
+            for step in steps:
+                cell.append_text(shown(f"\n→ {step}", "dim"))
+            if marked:
+                table.add_row(Text(mark, style=style), check, cell)
     console.print(table)
-
-
-def _cell(findings: Sequence[AcceptanceFinding]) -> Text:
-    """The figures of findings with the same mark, and their next steps on lines of their own."""
-    steps = list(dict.fromkeys(finding.next_step for finding in findings if finding.next_step))
-    text = shown(("\n" if steps else "; ").join(_figures(findings)))
-    for step in steps:
-        text.append_text(shown(f"\n→ {step}", "dim"))
-    return text
 
 
 def _figures(findings: Sequence[AcceptanceFinding]) -> list[str]:

@@ -55,7 +55,7 @@ COMMANDS = {
         "Compare runs with the first one: differences, confidence intervals, detectable effects.",
     ),
     "gate": LazyCommand(
-        "gate:gate",
+        "compare:gate",
         "Check a run against rules; exit code 0: go, 1: no-go, 4: inconclusive.",
     ),
     "accept": LazyCommand(

@@ -1,13 +1,21 @@
 """Output on a terminal or into a file: texts of others without control characters, plain tables."""
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from shared.errors import OutputError
+from shared.files import write_text
 from shared.redaction import redact
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="File for the results as JSON.")]
 
 _ENDLESS = 10**9  # columns
 
@@ -52,3 +60,18 @@ def plain_table(
         at_left = left is None or heading in left
         table.add_column(heading, justify="left" if at_left else "right", overflow="fold")
     return table
+
+
+def write_json(path: Path, document: Mapping[str, object]) -> None:
+    """Write results as JSON.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
+    try:
+        write_text(path, text + "\n")
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}; name a file in a folder that exists"
+        ) from None

@@ -10,8 +10,9 @@ import typer
 
 from services.cli.console import say, stdout_console
 from services.cli.options import AllowUnlocked, ConfigFile, Overrides
-from services.data.config import LayoutKind, parse_dates
+from services.data.config import LayoutKind, parse_dates, parse_ids
 from services.data.importer import import_dataset
+from services.data.layouts.base import Options
 from services.runner.problems import load_problems
 from services.training.verl_tables import (
     RECORD,
@@ -31,6 +32,8 @@ from shared.prompts import chat_messages, check_templates, prompt_facts
 from shared.schemas import Problem
 from shared.verl_keys import notices
 
+# Reference solutions kept per problem, for the check of contamination.
+_SOLUTIONS = 3
 _NOT_FOR_TRAINING = (
     "is evaluation data, and training on it would spoil every later measurement; prepare training "
     "data with role: train (plumb data import --role train), or accept it with --allow-eval"
@@ -58,17 +61,10 @@ def import_(
     ] = DataRole.EVAL,
 ) -> None:
     """Read a public file into DATASET.parquet."""
-    result = import_dataset(
-        kind,
-        source,
-        output,
-        name=name,
-        split=split,
-        ids=ids,
-        include_generated=include_generated,
-        contest_dates=parse_dates(since, until),
-        role=role,
-    )
+    numbers = None if ids is None else parse_ids(ids)
+    dates = parse_dates(since, until)
+    options = Options(name, split, numbers, dates, include_generated, _SOLUTIONS)
+    result = import_dataset(kind, source, output, options, role)
     console = stdout_console()
     say(console, f"{result.path}: {result.problems} problems of {result.dataset}")
     for row in result.dropped:

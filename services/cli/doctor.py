@@ -1,33 +1,28 @@
 """`plumb doctor`: check what a run needs, and the sandboxes with the canaries of a run."""
 
 import asyncio
+import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from pydantic import BaseModel, ValidationError
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from services.cli import options
 from services.cli.console import printable, stdout_console
+from services.cli.embedded.services import redis_binary
 from services.cli.embedded.stack import open_stack
-from services.cli.machine import CheckLine, Mark, check_machine
-from services.cli.options import (
-    BaseUrl,
-    ConfigFile,
-    DataPaths,
-    Embedded,
-    Model,
-    Overrides,
-    default_data,
-    server_and_data,
-    with_model,
-)
 from services.judge.canaries import CanaryProfile, judge_canaries
 from services.judge.permits import Permit
 from services.judge.sandbox import SandboxClient
@@ -39,26 +34,51 @@ from shared.canaries import CanaryReport
 from shared.config import Config, load_config
 from shared.datasets import parquet_files, read_datasets
 from shared.errors import FindingsError, PlumblineError
-from shared.harness.languages import PROGRAMS
+from shared.harness.languages import LANGUAGES, PROGRAMS, installation
 from shared.ledger import connect
 from shared.manifests import differences, load_lock
 from shared.redaction import redact, redact_address
 from shared.service.settings import RedisSettings, SandboxClientSettings, load_settings
 from shared.text import split_urls
 from shared.verl_keys import notices
+from shared.versions import versions_of
 
 _LEAST_DISK = 1 << 30
 # A sandbox that is away is found at once, and not waited for.
 _ATTEMPTS, _RETRY_BUDGET = 3, 10.0
+_PROGRAM_SECONDS = 30.0
+_VERL_VENV = Path(".venv-verl/bin/python")
+_VERSIONS = (
+    "from importlib.metadata import version as v; print('verl', v('verl'), 'vLLM', v('vllm'))"
+)
+
+
+class Mark(StrEnum):
+    """Outcome of a check."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAILED = "FAILED"
+
+
+_STYLES = {Mark.OK: "green", Mark.NOTE: "yellow", Mark.FAILED: "bold red"}
+
+
+class CheckLine(NamedTuple):
+    """A line of the report; ``subject`` is what was checked."""
+
+    mark: Mark
+    subject: str
+    text: str
 
 
 def doctor(
-    overrides: Overrides = None,
-    config: ConfigFile = None,
-    base_url: BaseUrl = None,
-    model: Model = None,
-    data: DataPaths = None,
-    embedded: Embedded = False,
+    overrides: options.Overrides = None,
+    config: options.ConfigFile = None,
+    base_url: options.BaseUrl = None,
+    model: options.Model = None,
+    data: options.DataPaths = None,
+    embedded: options.Embedded = False,
 ) -> None:
     """Check machine, services, sandboxes, data; exit code 0: all is well, 1: something is not.
 
@@ -66,10 +86,8 @@ def doctor(
     """
     console = stdout_console()
     keys = overrides or []
-    if base_url is None and not embedded:
-        base_url = split_urls(os.environ.get("GENERATOR_URLS", "")) or None
-    options = server_and_data(base_url, data)
-    resolved = with_model(load_config(config, [*options, *keys]), model, keys)
+    flagged = options.server_and_data(options.named_servers(base_url, embedded), data)
+    resolved = options.with_model(load_config(config, [*flagged, *keys]), model, keys)
     failed = 0
     named = config is not None or bool(keys)
     for line in _checks(resolved, embedded=embedded, named=named):
@@ -80,7 +98,6 @@ def doctor(
 
 
 def _print(console: Console, line: CheckLine) -> None:
-    style = {Mark.OK: "green", Mark.NOTE: "yellow", Mark.FAILED: "bold red"}[line.mark]
     words = f"{line.subject}: {line.text}".split()
     text = printable(redact(" ".join(words)))
     if not console.is_terminal:
@@ -89,7 +106,7 @@ def _print(console: Console, line: CheckLine) -> None:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=6)
     grid.add_column(overflow="fold")
-    grid.add_row(Text(line.mark, style=style), Text(text))
+    grid.add_row(Text(line.mark, style=_STYLES[line.mark]), Text(text))
     console.print(grid)
 
 
@@ -97,7 +114,7 @@ def _checks(config: Config, *, embedded: bool, named: bool) -> Iterator[CheckLin
     for notice in notices(config.run.verl_keys):
         subject, _, text = notice.partition(": ")
         yield CheckLine(Mark.NOTE, subject, text)
-    yield from check_machine(config, embedded=embedded)
+    yield from _machine(config, Mark.FAILED if embedded else Mark.NOTE)
     yield from _disk(config)
     yield from _data(config)
     yield from _generator(config)
@@ -120,7 +137,7 @@ def _unless(named: bool, variable: str, lines: Iterator[CheckLine]) -> Iterator[
     """Turn failures into notes for a service at its default address, unless somebody named one."""
     lenient = not (named or os.environ.get(variable))
     for line in lines:
-        yield replace(line, mark=Mark.NOTE) if lenient and line.mark is Mark.FAILED else line
+        yield line._replace(mark=Mark.NOTE) if lenient and line.mark is Mark.FAILED else line
 
 
 def _urls(config: Config) -> list[str]:
@@ -129,7 +146,109 @@ def _urls(config: Config) -> list[str]:
     return urls or config.sandbox_urls
 
 
-# Checks
+# The machine
+
+
+class _Isolation(BaseModel):
+    kind: str
+    identity: str
+    missing: list[str]
+    python: str
+    languages: list[str]
+    lacking: list[str]
+
+
+def _machine(config: Config, lacking: Mark) -> Iterator[CheckLine]:
+    """Check interpreter, isolation, languages, Redis and verl.
+
+    ``lacking`` is the outcome for a missing part, which an embedded run cannot do without.
+    """
+    versions = versions_of(["plumbline"])
+    version = f"Python {versions['python']}, plumbline {versions.get('plumbline', 'not installed')}"
+    yield CheckLine(Mark.OK, "interpreter", f"{version}, {sys.executable}")
+    yield from _isolation(lacking)
+    yield _redis_server(lacking)
+    yield _verl(config, lacking if config.generation.backend == "verl" else Mark.NOTE)
+
+
+def _isolation(lacking: Mark) -> Iterator[CheckLine]:
+    if importlib.util.find_spec("services.sandbox") is None:
+        text = "no sandbox in this installation; SANDBOX_URLS or sandbox.url name one elsewhere"
+        yield CheckLine(Mark.NOTE, "isolation", text)
+        return
+    _, lines = _output([sys.executable, "-m", "services.sandbox.probe"])
+    try:
+        probe = _Isolation.model_validate_json(lines[-1])
+    except ValidationError:
+        remedy = "install bubblewrap, or allow user namespaces (docs/troubleshooting.md)"
+        yield CheckLine(lacking, "isolation", f"none works here: {lines[-1]}; {remedy}")
+        return
+    text = f"{probe.kind}, programs run as {probe.identity}"
+    if probe.missing:
+        text += f"; missing: {', '.join(probe.missing)}; install bubblewrap for more"
+    yield CheckLine(Mark.NOTE if probe.missing else Mark.OK, "isolation", text)
+    absent = installation(
+        LANGUAGES[language] for language in PROGRAMS if language not in probe.languages
+    )
+    missing = f"; packages of others: {absent}" if absent else ""
+    text = f"{', '.join(probe.languages)}{missing}; Python is {probe.python}"
+    mark = Mark.OK if "cpp" in probe.languages else Mark.NOTE
+    yield CheckLine(mark, "languages", text)
+    if not probe.lacking:
+        text = "programs can import what docs/judging.md promises"
+        yield CheckLine(Mark.OK, "modules", text)
+        return
+    text = f"programs cannot import {', '.join(probe.lacking)}; unset PLUMBLINE_SANDBOX_PYTHON"
+    # Tests of public sets import numpy.
+    yield CheckLine(Mark.FAILED if "numpy" in probe.lacking else Mark.NOTE, "modules", text)
+
+
+def _redis_server(lacking: Mark) -> CheckLine:
+    try:
+        binary = redis_binary()
+    except PlumblineError as error:
+        return CheckLine(lacking, "redis-server", f"{error}; --embedded needs it")
+    succeeded, lines = _output([binary, "--version"])
+    if not succeeded:
+        return CheckLine(lacking, "redis-server", f"{binary} does not run: {lines[-1]}")
+    version = lines[-1].partition(" sha=")[0]
+    return CheckLine(Mark.OK, "redis-server", f"{version}, {binary}")
+
+
+def _verl(config: Config, lacking: Mark) -> CheckLine:
+    configured = config.generation.verl.python
+    python = configured or (str(_VERL_VENV) if _VERL_VENV.exists() else sys.executable)
+    succeeded, lines = _output([python, "-c", _VERSIONS])
+    if succeeded:
+        return CheckLine(Mark.OK, "verl", f"{lines[-1]}, {python}")
+    remedy = "make install-verl (CPU), or the generator's image; generation.verl.python names it"
+    return CheckLine(lacking, "verl", f"not installed for {python}; {remedy}")
+
+
+def _output(command: Sequence[str]) -> tuple[bool, list[str]]:
+    """Run a program with a time limit.
+
+    Returns whether it succeeded, and the lines that it printed; of a failure those on stderr, if
+    there are any. There is at least one line.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PROGRAM_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return False, [str(error)]
+    succeeded = done.returncode == 0
+    text = done.stdout if succeeded else done.stderr.strip() or done.stdout
+    lines = [line.strip()[:300] for line in text.splitlines() if line.strip()]
+    return succeeded, lines or [f"exit code {done.returncode}, no output"]
+
+
+# Services and data
 
 
 def _attempt(subject: str, good: str, check: Callable[[], object]) -> CheckLine:
@@ -157,7 +276,7 @@ def _disk(config: Config) -> Iterator[CheckLine]:
 
 def _data(config: Config) -> Iterator[CheckLine]:
     try:
-        places = config.data.eval_files or default_data()
+        places = config.data.eval_files or options.default_data()
     except PlumblineError as error:
         yield CheckLine(Mark.NOTE, "data", str(error))
         return

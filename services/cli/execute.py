@@ -15,8 +15,7 @@ from rich.console import Console
 
 from services.cli.console import say, stdout_console
 from services.cli.display import ProgressDisplay, print_summary
-from services.cli.embedded.background import while_restarted
-from services.cli.embedded.stack import EmbeddedStack, open_stack
+from services.cli.embedded.stack import EmbeddedStack, open_stack, while_restarted
 from services.runner.outages import Check, JudgesCheck, watch_outages
 from services.runner.preflight import Needs, check_judges, needs_of
 from services.runner.run import Run, Source

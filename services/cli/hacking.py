@@ -9,8 +9,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.console import Console
 
-from services.cli.compare import JsonFile, write_json
-from services.cli.console import plain_table, say, shown, stdout_console
+from services.cli.console import JsonFile, plain_table, say, shown, stdout_console, write_json
 from services.cli.options import run_folder
 from services.runner.problems import load_problems
 from shared.analysis.hacking import (

@@ -6,23 +6,8 @@ from typing import Annotated
 
 import typer
 
+from services.cli import options
 from services.cli.execute import RunRequest, execute
-from services.cli.options import (
-    AllowUnlocked,
-    ConfigFile,
-    Embedded,
-    Force,
-    MethodName,
-    Overrides,
-    RunFolder,
-    UseComputeScore,
-    UseSubmit,
-    default_data,
-    key_options,
-    own_sandboxes,
-    with_method,
-    with_name,
-)
 from services.runner.preflight import check_judging
 from services.runner.problems import LoadedProblems, load_problems
 from services.runner.sources import RecordedSource, has_tests, match_completions
@@ -37,9 +22,9 @@ from shared.verl_keys import notices
 _MAX_NAMES = 5
 
 
-@key_options("name", "output", "output_dir", "sandbox_url")
+@options.key_options("name", "output", "output_dir", "sandbox_url")
 def judge(
-    overrides: Overrides = None,
+    overrides: options.Overrides = None,
     data: Annotated[
         list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
     ] = None,
@@ -50,26 +35,27 @@ def judge(
             help="JSONL with problem_id, completion (or task_id, solution); or verl's parquet.",
         ),
     ] = "",
-    config: ConfigFile = None,
-    embedded: Embedded = False,
-    force: Force = False,
-    method: MethodName = None,
-    use_submit_api: UseSubmit = False,
-    use_compute_score: UseComputeScore = False,
-    allow_unlocked: AllowUnlocked = False,
+    config: options.ConfigFile = None,
+    embedded: options.Embedded = False,
+    force: options.Force = False,
+    method: options.MethodName = None,
+    use_submit_api: options.UseSubmit = False,
+    use_compute_score: options.UseComputeScore = False,
+    allow_unlocked: options.AllowUnlocked = False,
     flags: Sequence[str] = (),
 ) -> None:
     """Judge recorded completions; the artifacts are those of a run."""
     chosen = [*flags, *(overrides or [])]
     folder = ["output.dir=outputs/judge"] if config is None else []
-    resolved = with_name(load_config(config, [*folder, *chosen]), overridden_keys(chosen))
-    resolved = with_method(resolved, method, use_submit_api, use_compute_score, overrides or [])
+    resolved = options.with_name(load_config(config, [*folder, *chosen]), overridden_keys(chosen))
+    methods = (method, use_submit_api, use_compute_score)
+    resolved = options.with_method(resolved, *methods, overrides or [])
     completions = completions or resolved.data.completions
     if not completions:
         raise ConfigError("no completions: give --completions FILE")
     paths = data or resolved.data.eval_files
     if not paths:  # verl's table may have the tests beside the responses
-        paths = [completions] if has_tests(completions) else default_data()
+        paths = [completions] if has_tests(completions) else options.default_data()
     loaded = load_problems(resolved.data, paths, allow_unlocked=allow_unlocked)
     matched = match_completions(completions, loaded.problems, resolved)
     notes = [*notices(resolved.run.verl_keys), *loaded.notes]
@@ -86,12 +72,12 @@ def judge(
         "problems_without_completion": len(matched.missing),
     }
     request = _request(resolved, loaded, matched, notes, provenance, embedded, force)
-    execute(replace(request, sandboxes=own_sandboxes(resolved, chosen)))
+    execute(replace(request, sandboxes=options.own_sandboxes(resolved, chosen)))
 
 
-@key_options("output")
+@options.key_options("output")
 def rejudge(
-    run: RunFolder,
+    run: options.RunFolder,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys that change.")
     ] = None,
@@ -105,11 +91,11 @@ def rejudge(
             help="Start Redis, sandbox, judges and aggregator for this run (the default).",
         ),
     ] = True,
-    force: Force = False,
-    method: MethodName = None,
-    use_submit_api: UseSubmit = False,
-    use_compute_score: UseComputeScore = False,
-    allow_unlocked: AllowUnlocked = False,
+    force: options.Force = False,
+    method: options.MethodName = None,
+    use_submit_api: options.UseSubmit = False,
+    use_compute_score: options.UseComputeScore = False,
+    allow_unlocked: options.AllowUnlocked = False,
     flags: Sequence[str] = (),
 ) -> None:
     """Judge the completions of a run again, with another method or other limits."""
@@ -120,7 +106,7 @@ def rejudge(
             f"{parent.folder.shown} {record.stopped.described}; rejudge a run of all problems"
         )
     config = _config(parent, f"{run.rstrip('/')}_rejudged", [*flags, *(overrides or [])])
-    config = with_method(config, method, use_submit_api, use_compute_score, overrides or [])
+    config = options.with_method(config, method, use_submit_api, use_compute_score, overrides or [])
     paths = data or record.data_files or config.data.eval_files
     loaded = load_problems(config.data, paths, allow_unlocked=allow_unlocked)
     names: set[tuple[str, str]] = set()

@@ -17,6 +17,7 @@ from shared.errors import ConfigError
 from shared.protocol import leaves
 from shared.redaction import remember_address
 from shared.schemas import describe
+from shared.text import split_urls
 from shared.verl_keys import canonical
 
 if TYPE_CHECKING:
@@ -222,6 +223,13 @@ def default_data() -> list[str]:
         f"no data sets: `plumb data prepare --config configs/data.yaml` writes some to {_DATA}, "
         "where they are found; or give --data PATH, plumb run also --dataset NAME"
     )
+
+
+def named_servers(base_url: list[str] | None, embedded: bool) -> list[str] | None:
+    """The servers of ``--base-url``, or of GENERATOR_URLS unless the run starts its own."""
+    if base_url is None and not embedded:
+        return split_urls(os.environ.get("GENERATOR_URLS", "")) or None
+    return base_url
 
 
 def server_and_data(base_url: list[str] | None, data: list[str] | None) -> list[str]:

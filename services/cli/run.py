@@ -1,6 +1,5 @@
 """`plumb run`: generate completions, judge them, write the artifacts."""
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -10,29 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from services.cli import options
 from services.cli.execute import RunRequest, execute
-from services.cli.options import (
-    AllowUnlocked,
-    BaseUrl,
-    ConfigFile,
-    DataPaths,
-    Embedded,
-    Force,
-    MethodName,
-    Model,
-    Overrides,
-    UseComputeScore,
-    UseSubmit,
-    default_data,
-    key_options,
-    own_sandboxes,
-    run_folder,
-    server_and_data,
-    with_method,
-    with_model,
-    with_name,
-    yaml_string,
-)
 from services.runner.preflight import check_judging
 from services.runner.problems import load_problems
 from shared.config import Config, load_config
@@ -42,7 +20,6 @@ from shared.manifests import hash_file
 from shared.prompts import check_templates
 from shared.run_record import RunPlan, make_plan
 from shared.schemas import Problem
-from shared.text import split_urls
 from shared.verl_keys import notices
 
 if TYPE_CHECKING:
@@ -51,13 +28,13 @@ if TYPE_CHECKING:
 _ROLLOUT = "actor_rollout_ref.rollout"
 
 
-@key_options()
+@options.key_options()
 def run(
-    overrides: Overrides = None,
-    config: ConfigFile = None,
-    base_url: BaseUrl = None,
-    model: Model = None,
-    data: DataPaths = None,
+    overrides: options.Overrides = None,
+    config: options.ConfigFile = None,
+    base_url: options.BaseUrl = None,
+    model: options.Model = None,
+    data: options.DataPaths = None,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,12 +46,12 @@ def run(
         str | None,
         typer.Option("--data-config", help="Data sets of --dataset, as for plumb data prepare."),
     ] = None,
-    embedded: Embedded = False,
-    force: Force = False,
-    method: MethodName = None,
-    use_submit_api: UseSubmit = False,
-    use_compute_score: UseComputeScore = False,
-    allow_unlocked: AllowUnlocked = False,
+    embedded: options.Embedded = False,
+    force: options.Force = False,
+    method: options.MethodName = None,
+    use_submit_api: options.UseSubmit = False,
+    use_compute_score: options.UseComputeScore = False,
+    allow_unlocked: options.AllowUnlocked = False,
     until_decided: Annotated[
         Path | None,
         typer.Option("--until-decided", help="Stop when this policy is decided (YAML)."),
@@ -85,29 +62,28 @@ def run(
     flags: Sequence[str] = (),
 ) -> None:
     """Generate completions for every problem, judge them and write the artifacts."""
-    if base_url is None and not embedded:
-        base_url = split_urls(os.environ.get("GENERATOR_URLS", "")) or None
+    base_url = options.named_servers(base_url, embedded)
     keys = overrides or []
     fetched, locks = _known(dataset or [], data_config)
-    options = [*server_and_data(base_url, [*(data or []), *fetched]), *locks]
-    resolved = load_config(config, [*options, *flags, *keys])
+    flagged = [*options.server_and_data(base_url, [*(data or []), *fetched]), *locks]
+    resolved = load_config(config, [*flagged, *flags, *keys])
     if (
         f"{_ROLLOUT}.name" in overridden_keys(flags)
         and resolved.generation.backend == "openai"
         and not (resolved.generation.base_urls or "generation.backend" in overridden_keys(keys))
     ):
         resolved, embedded = _with_verl(resolved), True
-    resolved = with_model(resolved, model, keys)
+    resolved = options.with_model(resolved, model, keys)
     overridden = overridden_keys([*flags, *keys])
-    resolved = _named_as_part(with_name(resolved, overridden), overridden)
-    resolved = with_method(resolved, method, use_submit_api, use_compute_score, keys)
+    resolved = _named_as_part(options.with_name(resolved, overridden), overridden)
+    resolved = options.with_method(resolved, method, use_submit_api, use_compute_score, keys)
     if resolved.data.completions:
         raise ConfigError(
             f"data.completions names completions to judge ({resolved.data.completions}), and plumb "
             "run generates its own; give the config to plumb judge"
         )
     if not resolved.data.eval_files:
-        prepared = resolved.data.model_copy(update={"eval_files": default_data()})
+        prepared = resolved.data.model_copy(update={"eval_files": options.default_data()})
         resolved = resolved.model_copy(update={"data": prepared})
     _check_generation(resolved, embedded=embedded)
     check_templates(resolved.data)
@@ -130,7 +106,7 @@ def run(
             *loaded.notes,
             *(early_stop.notes if early_stop else ()),
         ],
-        sandboxes=own_sandboxes(resolved, [*flags, *keys]),
+        sandboxes=options.own_sandboxes(resolved, [*flags, *keys]),
         early_stop=early_stop,
     )
     execute(request)
@@ -153,7 +129,7 @@ def _early_stop(
     from shared.analysis.gate_policy import NamedPolicy, read_policy
     from shared.analysis.runs import read_runs
 
-    (compared,) = read_runs([run_folder(baseline)])
+    (compared,) = read_runs([options.run_folder(baseline)])
     return UntilDecided(NamedPolicy(policy.name, read_policy(policy)), compared, plan, seed)
 
 
@@ -169,7 +145,7 @@ def _known(names: list[str], config: str | None) -> tuple[list[str], list[str]]:
     sets = known_sets(names, config)
     locks = {prepared.lock for prepared in sets}
     # A run has one lock. Each file was just compared with its own.
-    lock = yaml_string(locks.pop()) if len(locks) == 1 else "null"
+    lock = options.yaml_string(locks.pop()) if len(locks) == 1 else "null"
     return [prepared.file for prepared in sets], [f"data.lock={lock}"]
 
 

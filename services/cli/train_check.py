@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from services.cli.compare import JsonFile, write_json
-from services.cli.console import printable, stdout_console
+from services.cli.console import JsonFile, printable, stdout_console, write_json
 from services.cli.options import run_folder
 from services.training.comparison import (
     compare,

@@ -118,15 +118,11 @@ class HubSource(_Section):
 
 
 class SandboxSource(_Section):
-    """A data set on a SandboxFusion server; ``dataset`` is its name there.
-
-    ``split`` is sent as ``extra.split``, which SandboxFusion itself ignores.
-    """
+    """A data set on a SandboxFusion server; ``dataset`` is its name there."""
 
     kind: Literal["sandbox_fusion"]
     url: str = "http://localhost:8080"
     dataset: str = Field(min_length=1)
-    split: str | None = None
 
 
 AnySource = Annotated[LocalSource | HubSource | SandboxSource, Field(discriminator="kind")]

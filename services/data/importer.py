@@ -4,12 +4,12 @@ A training set gets a manifest too, because its role is read from there.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import fsspec
 
-from services.data.config import DateRange, LayoutKind, check_name, parse_ids
+from services.data.config import LayoutKind, check_name
 from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Dropped, Options, Record
 from services.data.manifests import manifest_line, write_manifest
@@ -34,17 +34,7 @@ class ImportResult:
 
 
 def import_dataset(
-    kind: str,
-    source: str,
-    output: str | Path,
-    *,
-    name: str | None = None,
-    split: str | None = None,
-    ids: str | None = None,
-    include_generated: bool = False,
-    contest_dates: DateRange | None = None,
-    role: DataRole = DataRole.EVAL,
-    solutions: int = 3,
+    kind: str, source: str, output: str | Path, options: Options, role: DataRole = DataRole.EVAL
 ) -> ImportResult:
     """Read a data set in one of the public layouts and write it as parquet.
 
@@ -54,26 +44,13 @@ def import_dataset(
         kind: A ``LayoutKind``.
         source: The file or folder to read; see ``services.data.rows.local``.
         output: Folder for ``<dataset>.parquet``, or the file itself if it ends in ``.parquet``.
-        name: Name of the data set, overriding the layout's.
-        split: Split, overriding the layout's.
-        ids: Numbers to select, such as ``11-210`` (MBPP).
-        include_generated: Add the generated tests (CodeContests).
-        contest_dates: Days of the contests to keep (LiveCodeBench).
-        solutions: Number of reference solutions kept per problem, for the check of contamination.
+        options: Overrides of the layout's defaults.
         role: ``TRAIN`` if models may be trained on it; said by a manifest beside the file.
 
     Raises:
         DataError: Source, options or output cannot be used; one line with place and cause.
     """
-    options = Options(
-        name=name,
-        split=split,
-        ids=None if ids is None else parse_ids(ids),
-        contest_dates=contest_dates,
-        include_generated=include_generated,
-        solutions=solutions,
-        source=source,
-    )
+    options = replace(options, source=source)
     layout = LAYOUTS[LayoutKind(kind)]
     rows = local.rows(source, layout.columns(options))
     records, dropped = collect(source, layout.read(rows, options))

@@ -20,7 +20,6 @@ from typing import Any
 import psutil
 from redis import Redis
 
-from services.cli.embedded.services import start_redis
 from shared.analysis.metrics import SampleResult, run_throughput, summarize
 from shared.analysis.slices import slice_summaries
 from shared.finished_run import FinishedRun, open_run
@@ -32,6 +31,7 @@ from shared.run_record import RunState
 from shared.schemas import Generation, SampleId
 from tests.chaos.faults import alive
 from tests.e2e import plumb
+from tests.processes import start_redis
 
 # Not that of an exception that Python ignores, as in the clean-up of what was interrupted.
 _TRACEBACK = re.compile(r"(?<!:\n)^Traceback", re.MULTILINE)

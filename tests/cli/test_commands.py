@@ -1,23 +1,18 @@
 """Commands that are imported when they run: the list in the help, and what the help imports."""
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from services.cli.commands import COMMANDS, DATA_COMMANDS, LazyCommand
+from services.cli.commands import COMMANDS, DATA_COMMANDS, LazyCommand, app
 
 ROOT = Path(__file__).resolve().parents[2]
 # Each of them takes longer to import than the help takes as a whole.
 _HEAVY = ("aiohttp", "numpy", "pyarrow", "pydantic", "redis", "rq", "structlog", "fsspec")
-
-
-def plumb(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "services.cli", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("command", [*COMMANDS.values(), *DATA_COMMANDS.values()])
@@ -41,13 +36,13 @@ def test_the_help_imports_no_command() -> None:
 
 
 def test_a_misspelt_command_gets_a_suggestion() -> None:
-    done = plumb("jude")
-    assert done.returncode == 2
+    done = CliRunner().invoke(app, ["jude"])
+    assert done.exit_code == 2
     assert "No such command 'jude'. Did you mean 'judge', 'rejudge'?" in done.stderr
 
 
 def test_the_version() -> None:
-    done = plumb("--version")
+    done = CliRunner().invoke(app, ["--version"])
     assert re.fullmatch(r"plumb \d+\.\d+\.\d+ \(Python 3\.\d+\.\d+(, commit \S+)?\)\n", done.stdout)
 
 
@@ -62,21 +57,8 @@ def test_the_version() -> None:
     ],
 )
 def test_completion(typed: str, wanted: set[str]) -> None:
-    assert set(completed("bash", typed).split()) == wanted
-
-
-def completed(shell: str, typed: str) -> str:
-    """What a shell is given for a command line; its last word is being typed."""
-    words = typed.split()
-    line = {"COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
-    line |= {"_TYPER_COMPLETE_ARGS": typed, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    # Typer names the variable after the program.
-    program = "import sys; sys.argv = ['plumb']; from services.cli.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env={**os.environ, **line, "_PLUMB_COMPLETE": f"complete_{shell}"},
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout
+    """Bash gets the completions of the last word, which is being typed."""
+    line = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    environment = {**line, "_PLUMB_COMPLETE": "complete_bash"}
+    done = CliRunner().invoke(app, [], env=environment, prog_name="plumb")
+    assert set(done.stdout.split()) == wanted

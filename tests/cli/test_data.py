@@ -121,16 +121,15 @@ def test_wrong_solutions_and_checkers_are_found(desk):
         row(0, ground_truth=tests, reference_solution=other),
         row(1, ground_truth={**tests, "checker_source": strict}, reference_solution=other),
         row(3, ground_truth={**tests, "checker_source": fine}, reference_solution=right),
+        row(2, reference_solution="print(4)"),
     ])  # fmt: skip
-    desk.source("test", [row(2, reference_solution="print(4)")])
+    desk.source("test", [row(4, prompt="Print how many of the letters of a poem are capitals.")])
     done = data(desk, "prepare", "--verify-solutions")
     assert done.code == 0, done.stderr
     assert [line["quality"] for line in desk.listed("train")] == [
-        "rejected_solution,many_answers", "broken_checker", "ok",
+        "rejected_solution,many_answers", "broken_checker", "ok", "rejected_solution",
     ]  # fmt: skip
     reasons = [entry["reason"] for entry in desk.listed("quality_train")]
     assert 'solution 1 prints "2 1" where test 1 expects "1 2"' in reasons
     assert "the problem's checker failed: rejects the expected output" in reasons
-    assert [line["quality"] for line in desk.listed("test")] == ["rejected_solution"]
-    (finding,) = desk.listed("quality_test")
-    assert finding["reason"] == "solution 1: wrong_answer, 0 of 1 tests passed"
+    assert "solution 1: wrong_answer, 0 of 1 tests passed" in reasons

@@ -79,9 +79,3 @@ def test_sets_of_a_hub_and_of_a_sandbox(hub, tmp_path):
     assert again.code == 2
     assert "mbpp_reg: 1 rows" in again.stdout
     assert "offline, and rows of a server are not cached" in again.line
-    empty = tmp_path / "elsewhere"
-    empty.mkdir()
-    (empty / "data.yaml").write_text((tmp_path / "data.yaml").read_text())
-    nothing = plumb(*prepare, "--offline", folder=empty, HF_HOME=str(empty))
-    assert nothing.code == 2
-    assert "offline" in nothing.line

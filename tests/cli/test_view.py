@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands import plumb
 from tests.shared.finished_runs import write_run
 
 _SECONDS = 60
@@ -112,41 +113,30 @@ def test_the_second_time_nothing_is_read(views: Callable[..., View], tmp_path: P
     assert (kept / "index.sqlite").stat().st_mtime_ns == before
 
 
-def test_the_address_on_a_hub(views: Callable[..., View], tmp_path: Path) -> None:
+def test_access_and_addresses(views: Callable[..., View], tmp_path: Path) -> None:
     prefix, public = "/user/ada/", "https://hub.example.org/user/ada/"
-    view = views(str(tmp_path), JUPYTERHUB_SERVICE_PREFIX=prefix, JUPYTERHUB_PUBLIC_URL="")
-    port = view.url.rpartition(":")[2]
-    assert view.line == f"on JupyterHub: /user/ada/proxy/{port}"
-    view = views(str(tmp_path), JUPYTERHUB_SERVICE_PREFIX=prefix, JUPYTERHUB_PUBLIC_URL=public)
-    assert view.line.startswith(f"on JupyterHub: {public}proxy/")
-
-
-def test_access_is_that_of_the_aggregator(views: Callable[..., View], tmp_path: Path) -> None:
-    view = views(str(tmp_path), PLUMBLINE_AGGREGATOR_TOKEN="a-long-secret-token")
-    assert view.line == "it asks for the token: add ?token=… to the address once"
+    hub = {"JUPYTERHUB_SERVICE_PREFIX": prefix, "JUPYTERHUB_PUBLIC_URL": ""}
+    view = views(str(tmp_path), **hub, PLUMBLINE_AGGREGATOR_TOKEN="a-long-secret-token")
+    assert view.line == f"on JupyterHub: /user/ada/proxy/{view.url.rpartition(':')[2]}"
+    assert view.process.stdout is not None
+    token = "it asks for the token: add ?token=… to the address once"
+    assert view.process.stdout.readline().strip() == token
     assert view.ask("api/runs")[0] == 401
     assert view.ask("api/runs", Authorization="Bearer a-long-secret-token")[0] == 200
     assert view.ask("healthz")[0] == 200
-    open_view = views(str(tmp_path))
+    open_view = views(str(tmp_path), **hub | {"JUPYTERHUB_PUBLIC_URL": public})
+    assert open_view.line.startswith(f"on JupyterHub: {public}proxy/")
     assert open_view.ask("api/runs", Host="evil.example")[0] == 421
     with urllib.request.urlopen(open_view.url, timeout=30) as page:
         assert "default-src 'none'; script-src 'self'" in page.headers["Content-Security-Policy"]
 
 
 def test_what_cannot_be_served(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "services.cli", "view"]
     for arguments, message in (
         (["nothing://x"], "nothing"),
         ([str(tmp_path), "--port", "70000"], "--port"),
         ([str(tmp_path), "--host", "192.0.2.1"], "192.0.2.1"),
     ):
-        done = subprocess.run(
-            [*command, *arguments],
-            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-        )
-        assert done.returncode == 2
-        assert message in done.stderr
+        done = plumb("view", *arguments, folder=tmp_path, XDG_CACHE_HOME=str(tmp_path))
+        assert (done.code, message in done.stderr) == (2, True)
         assert "Traceback" not in done.stderr

@@ -5,7 +5,9 @@ import json
 
 import pytest
 
-from services.data.importer import import_dataset
+from services.data.config import parse_ids
+from services.data.importer import ImportResult, import_dataset
+from services.data.layouts.base import Options
 from shared.datasets import read_dataset
 from shared.errors import DataError
 
@@ -18,9 +20,14 @@ def write_lines(path, rows):
     return str(path)
 
 
+def import_rows(kind, source, output, ids=None, **options) -> ImportResult:
+    """Import a source with options that are written as on the command line."""
+    return import_dataset(kind, source, output, Options(ids=ids and parse_ids(ids), **options))
+
+
 def import_failure(kind, source, output, **options):
     with pytest.raises(DataError) as caught:
-        import_dataset(kind, source, output, **options)
+        import_rows(kind, source, output, **options)
     message = str(caught.value)
     assert len(message.splitlines()) == 1
     return message
@@ -29,4 +36,4 @@ def import_failure(kind, source, output, **options):
 def imported(kind, folder, *rows, **options):
     """The problems that the importer makes of these rows."""
     source = write_lines(folder / "source.jsonl", rows)
-    return read_dataset(str(import_dataset(kind, source, folder, **options).path))
+    return read_dataset(str(import_rows(kind, source, folder, **options).path))

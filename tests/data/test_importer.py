@@ -6,25 +6,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.data.config import LayoutKind
-from services.data.importer import import_dataset
 from shared.datasets import read_dataset
 from shared.errors import DataError
 from tests.data.layouts.rows import humaneval
-from tests.data.support import import_failure, write_lines
+from tests.data.support import import_failure, import_rows, write_lines
 
 ROW = humaneval()
 
 
 def test_an_output_that_ends_in_parquet_is_the_file(tmp_path):
     source = write_lines(tmp_path / "h.jsonl", [ROW])
-    result = import_dataset("humaneval", source, tmp_path / "deep" / "my.parquet")
+    result = import_rows("humaneval", source, tmp_path / "deep" / "my.parquet")
     assert result.path == str(tmp_path / "deep" / "my.parquet")
     assert len(read_dataset(result.path)) == 1
 
 
 def test_a_failure_leaves_the_earlier_output(tmp_path):
     source = write_lines(tmp_path / "h.jsonl", [ROW])
-    result = import_dataset("humaneval", source, tmp_path / "out")
+    result = import_rows("humaneval", source, tmp_path / "out")
     before = Path(result.path).read_bytes()
     for line, cause in (
         (b"nonsense\n", ":2: not JSON"),
@@ -66,7 +65,7 @@ def test_a_name_that_is_no_file_name_is_refused(tmp_path):
 
 def _attempt(kind, path, output):
     try:
-        import_dataset(kind, str(path), output)
+        import_rows(kind, str(path), output)
     except DataError as error:
         assert str(path) in str(error)
         assert len(str(error).splitlines()) == 1

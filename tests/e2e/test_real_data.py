@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from services.data.importer import import_dataset
+from services.data.layouts.base import Options
 from tests.e2e import plumb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_data, pytest.mark.timeout(900)]
@@ -55,7 +56,9 @@ def judged(
 def test_humaneval_answers_are_judged_as_the_official_test_does(
     answers: str, real_data: Path, tmp_path: Path
 ) -> None:
-    data = import_dataset("humaneval", str(real_data / "HumanEval.jsonl.gz"), tmp_path).path
+    data = import_dataset(
+        "humaneval", str(real_data / "HumanEval.jsonl.gz"), tmp_path, Options()
+    ).path
     recorded = read(real_data / f"humaneval_completions_{answers}.jsonl.gz")
     completions = [{"problem_id": r["task_id"], "completion": r["response"]} for r in recorded]
     passed = {r["task_id"]: r["passed"] for r in recorded}
@@ -67,7 +70,7 @@ def test_humaneval_answers_are_judged_as_the_official_test_does(
 @pytest.mark.nightly
 def test_canonical_solutions_of_humaneval_are_accepted(real_data: Path, tmp_path: Path) -> None:
     source = real_data / "HumanEval.jsonl.gz"
-    data = import_dataset("humaneval", str(source), tmp_path).path
+    data = import_dataset("humaneval", str(source), tmp_path, Options()).path
     completions = [
         {"problem_id": r["task_id"], "completion": r["canonical_solution"]} for r in read(source)
     ]
@@ -78,7 +81,7 @@ def test_canonical_solutions_of_humaneval_are_accepted(real_data: Path, tmp_path
 @pytest.mark.nightly
 def test_reference_solutions_of_mbpp_are_accepted(real_data: Path, tmp_path: Path) -> None:
     source = real_data / "mbpp.jsonl"
-    data = import_dataset("mbpp", str(source), tmp_path).path
+    data = import_dataset("mbpp", str(source), tmp_path, Options()).path
     completions = [
         {"problem_id": f"mbpp_{r['task_id']}", "completion": f"```python\n{r['code']}\n```"}
         for r in plumb.read_jsonl(source)
@@ -99,7 +102,7 @@ def as_the_oracle_read_it(recorded: dict[str, Any]) -> str:
 @pytest.fixture
 def contest(real_data: Path, tmp_path: Path) -> Path:
     source = str(real_data / "code_contests_test_40.jsonl.gz")
-    return import_dataset("code_contests", source, tmp_path, include_generated=True).path
+    return import_dataset("code_contests", source, tmp_path, Options(include_generated=True)).path
 
 
 def on_generated_tests(verdict: dict[str, Any], oracle: dict[str, Any]) -> list[int]:

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from services.data.importer import import_dataset
+from services.data.layouts.base import Options
 from shared.errors import DataError
 from shared.manifests import LOCK_NAME, DataRole, dataset_roles, manifest_folder
 from tests.data.prepare.support import Desk, row
@@ -34,10 +35,10 @@ def test_role_of_an_imported_set(tmp_path):
     source = Desk(tmp_path).source("rows", [row(0)])
     # The manifest must not replace the source, even if both lie in one folder.
     output, text = tmp_path / "rows.parquet", source.read_text()
-    path = import_dataset("jsonl", str(source), output, role=TRAIN).path
+    path = import_dataset("jsonl", str(source), output, Options(), TRAIN).path
     assert dataset_roles(str(path)) == {"set": TRAIN}
     assert source.read_text() == text
-    import_dataset("jsonl", str(source), output)
+    import_dataset("jsonl", str(source), output, Options())
     assert dataset_roles(str(path)) == {}
 
 

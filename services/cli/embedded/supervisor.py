@@ -27,19 +27,14 @@ class ChildProcess:
     """A child process and its launch settings.
 
     Attributes:
-        name: Name in messages.
-        command: Command line.
         log: File that the output is appended to.
         environment: The complete environment.
         stdin: Text written to standard input.
         port_file: File in which a service writes the port that it listens on.
-        inherited_fds: File descriptors that the child inherits.
         death_signal: Signal that the kernel sends the child when this process dies.
         grace: Seconds between SIGTERM and SIGKILL.
         ready_timeout: Seconds until a service must be ready.
         max_restarts: Number of restarts within five minutes after which another crash is an error.
-        restarts: Number of restarts so far.
-        process: The running process.
         port: The port that the child has written; a restarted child listens on it again.
     """
 
@@ -68,27 +63,24 @@ class ChildProcess:
         if self.port_file is not None:
             self.port_file.unlink(missing_ok=True)
         if not self.running:
-            self.process = self._execute()
+            try:
+                with self.log.open("ab") as log:
+                    self.process = subprocess.Popen(
+                        self.command,
+                        stdin=subprocess.PIPE,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        env=self.launch_environment(),
+                        pass_fds=self.inherited_fds,
+                        start_new_session=True,
+                        preexec_fn=die_with_parent(self.death_signal),
+                    )
+            except OSError as error:
+                raise ServiceError(f"cannot start {self.name}: {error}") from None
         assert self.process is not None and self.process.stdin is not None
         # A process that has died is noticed by the supervisor.
         with suppress(BrokenPipeError), self.process.stdin as stdin:
             stdin.write(self.stdin.encode())
-
-    def _execute(self) -> subprocess.Popen[bytes]:
-        try:
-            with self.log.open("ab") as log:
-                return subprocess.Popen(
-                    self.command,
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=self.launch_environment(),
-                    pass_fds=self.inherited_fds,
-                    start_new_session=True,
-                    preexec_fn=die_with_parent(self.death_signal),
-                )
-        except OSError as error:
-            raise ServiceError(f"cannot start {self.name}: {error}") from None
 
     def launch_environment(self) -> dict[str, str]:
         """The environment of a start, with the port of the start before."""
@@ -217,12 +209,11 @@ class Supervisor:
 
     def stop(self) -> None:
         """Shut all children down gracefully and in parallel, the first one after the others."""
-        first, others = self.children[:1], self.children[1:]
-        for child in others:
+        for child in self.children[1:]:
             if child.running and child.process is not None:
                 child.process.terminate()
         began = time.monotonic()
-        for child in reversed(others):
+        for child in reversed(self.children[1:]):
             child.stop(max(0.1, began + child.grace - time.monotonic()))
-        for child in first:
+        for child in self.children[:1]:
             child.stop(child.grace)

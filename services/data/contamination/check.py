@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import accumulate
 
 from services.data.contamination.corpus import (
     DEFAULT_SIZES,
@@ -17,8 +18,7 @@ from services.data.contamination.corpus import (
     read_chunks,
     read_documents,
 )
-from services.data.contamination.index import Index, build_index
-from services.data.contamination.matching import Matcher, Tally
+from services.data.contamination.index import Index, Tally
 from services.data.contamination.report import ContaminationReport, ReportLimits, make_report
 from services.data.records import ProblemText
 from shared.errors import DataError, data_error
@@ -32,7 +32,6 @@ def check_contamination(
     *,
     size: int = 13,
     min_share: float = 0.3,
-    min_solution_share: float = 0.6,
     max_problems: int = 10,
     processes: int = 1,
     progress: ProgressCallback | None = None,
@@ -47,9 +46,8 @@ def check_contamination(
         corpora: Files, folders and globs, local or any fsspec URL: JSONL, parquet or plain text.
         size: Words per n-gram. A text with fewer is one n-gram as a whole, if it is specific.
         min_share: A problem is contaminated if one document has this share of its statement's
-            n-grams,
-        min_solution_share: or this share of a solution's n-grams. Of a short text,
-            nearly all n-grams are necessary, see `ReportLimits`.
+            n-grams, or 0.6 of a solution's. Of a short text, nearly all n-grams are necessary, see
+            `ReportLimits`.
         max_problems: N-grams in more problems than this are common phrases and do not count.
         processes: Number of worker processes.
         progress: Called after each chunk with the bytes read so far and the total.
@@ -62,10 +60,10 @@ def check_contamination(
     if not problems:
         raise DataError("no evaluation problems given; name at least one prepared data set")
     files, skipped = find_corpus(corpora)
-    index = build_index(problems, size, max_problems)
+    index = Index(problems, size, max_problems)
     chunks = (chunk for file in files for chunk in read_chunks(file, sizes))
     tally = _merge(files, _scan(index, sizes, chunks, processes), progress)
-    limits = ReportLimits(size, min_share, min_solution_share, max_problems)
+    limits = ReportLimits(size, min_share, max_problems)
     return make_report(problems, limits, files, skipped, index, tally)
 
 
@@ -75,8 +73,8 @@ def _merge(
     progress: ProgressCallback | None,
 ) -> Tally:
     total = Tally()
-    total_size = sum(file.size for file in files)
-    before = dict(zip(files, _starts(files), strict=True))
+    *starts, total_size = accumulate((file.size for file in files), initial=0)
+    before = dict(zip(files, starts, strict=True))
     texts = Counter[CorpusFile]()
     hits: dict[CorpusFile, set[int]] = {}
     for chunk, tally in results:
@@ -100,20 +98,12 @@ def _merge(
     return total
 
 
-def _starts(files: Sequence[CorpusFile]) -> Iterator[int]:
-    start = 0
-    for file in files:
-        yield start
-        start += file.size
-
-
 def _scan(
     index: Index, sizes: BufferSizes, chunks: Iterator[Chunk], processes: int
 ) -> Iterator[tuple[Chunk, Tally]]:
     """Yield the results in the order of the chunks; few chunks are in memory at a time."""
     if processes <= 1:
-        matcher = Matcher(index)
-        yield from ((chunk, _tally(matcher, chunk, sizes)) for chunk in chunks)
+        yield from ((chunk, _tally(index, sizes, chunk)) for chunk in chunks)
         return
     # Spawned, not forked: this process may have threads. Each worker receives the index once.
     context = multiprocessing.get_context("spawn")
@@ -135,20 +125,19 @@ def _scan(
         pool.shutdown(cancel_futures=True)
 
 
-def _tally(matcher: Matcher, chunk: Chunk, sizes: BufferSizes) -> Tally:
-    return matcher.tally(chunk.file.path, read_documents(chunk, sizes))
+def _tally(index: Index, sizes: BufferSizes, chunk: Chunk) -> Tally:
+    return index.tally(chunk.file.path, read_documents(chunk, sizes))
 
 
-_worker: tuple[Matcher, BufferSizes]
+_worker: tuple[Index, BufferSizes]
 
 
 def _init_worker(index: Index, sizes: BufferSizes) -> None:
     global _worker
     # A keyboard interrupt reaches every process; only the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _worker = Matcher(index), sizes
+    _worker = index, sizes
 
 
 def _tally_in_worker(chunk: Chunk) -> Tally:
-    matcher, sizes = _worker
-    return _tally(matcher, chunk, sizes)
+    return _tally(*_worker, chunk)

@@ -1,14 +1,21 @@
-"""N-gram index of evaluation problems, for the search in a corpus."""
+"""N-gram index of evaluation problems, and the search of documents for its n-grams."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 
-from services.data.contamination.texts import token_bits, unescape, word_bits, words_of
+from services.data.contamination.corpus import Document
+from services.data.contamination.texts import (
+    may_have_code,
+    token_bits,
+    unescape,
+    word_bits,
+    words_of,
+)
 from services.data.names import own_names
 from services.data.ngrams import Hashes, ngram_hashes, word_hashes
 from services.data.records import ProblemText
@@ -22,6 +29,9 @@ PHRASE, _MIN_PHRASES, _MIN_PHRASES_BITS = 4, 4, 40.0
 PATTERN, _MIN_PATTERN_BITS, _MIN_BODY_BITS, _MIN_CODE_BITS = 12, 9.0, 40.0, 17.0
 # Tokens of a program that is searched for with its own names.
 _SHORTEST, _LONGEST = 7, 40
+# Between two texts of a document; no problem has it as a word or token.
+_SEAM = "\n\0\n"
+_SLOT_BITS = 20
 # Programs that are in any large code base.
 _IDIOMS = (
     "def gcd(a, b):\n while b:\n  a, b = b, a % b\n return a",
@@ -55,9 +65,9 @@ class View(StrEnum):
 class EvalText:
     """A text of a problem in one view.
 
-    ``problem`` counts from 0; ``name`` is that in reports. ``keys`` are the n-grams in the order of
-    the text, ``beginnings`` hashes of their first items, ``starts`` the words at which they begin.
-    Without n-grams the text is not specific enough to check.
+    ``problem`` counts from 0; ``name`` is that in reports. ``ngrams`` of ``length`` items have
+    their key and the hash of their first items, by the word at which they begin. Without n-grams
+    the text is not specific enough to check.
     """
 
     problem: int
@@ -66,9 +76,7 @@ class EvalText:
     view: View
     words: tuple[str, ...]
     length: int = 0
-    starts: tuple[int, ...] = ()
-    keys: tuple[bytes, ...] = ()
-    beginnings: tuple[int, ...] = ()
+    ngrams: Mapping[int, tuple[bytes, int]] = field(default_factory=dict)
 
     @property
     def span(self) -> int:
@@ -76,30 +84,33 @@ class EvalText:
         return 4 * len(self.words) + 50
 
 
-def sieve_length(view: View, size: int) -> int:
+def _sieve_length(view: View, size: int) -> int:
     """Words or tokens by which n-grams of a view are found."""
     lengths = {View.WORDS: min(MIN_WORDS, size), View.PHRASES: PHRASE, View.PATTERNS: PATTERN}
     return lengths.get(view, _SHORTEST)
 
 
-def eval_texts(number: int, problem: ProblemText, size: int) -> Iterator[EvalText]:
+def _ngrams(
+    items: Hashes, first: int, keys: Iterable[tuple[int, bytes]]
+) -> dict[int, tuple[bytes, int]]:
+    hashes = ngram_hashes(items, first)
+    return {at: (key, int(hashes[at])) for at, key in keys}
+
+
+def _eval_texts(number: int, problem: ProblemText, size: int) -> Iterator[EvalText]:
     """Yield the texts of a problem; n-grams of words have ``size`` words."""
     statement = unescape(problem.statement)
-    yield _statement(number, words_of(statement), size)
+    words = words_of(statement)
+    length = min(size, len(words))
+    least = min(MIN_WORDS, size)
+    specific = len(words) >= size or (len(words) >= least and word_bits(words) >= MIN_BITS)
+    starts = range(len(words) - length + 1) if specific else ()
+    yield _of_words(number, View.WORDS, words, length, starts, size)
     if names := own_names(statement):
-        yield _phrases(number, words_of(statement), names, size)
+        yield _phrases(number, words, names, size)
     shown = {pattern for text in (statement, *_IDIOMS) for pattern in _patterns(text)}
     for at, code in enumerate(problem.solutions, start=1):
-        yield from _program(number, f"solution {at}", code, shown, size)
-
-
-def _statement(number: int, words: list[bytes], size: int) -> EvalText:
-    length = min(size, len(words))
-    specific = len(words) >= size or word_bits(words) >= MIN_BITS
-    starts = (
-        range(len(words) - length + 1) if len(words) >= min(MIN_WORDS, size) and specific else ()
-    )
-    return _of_words(number, View.WORDS, words, length, starts, size)
+        yield from _program(number, f"solution {at}", code, shown)
 
 
 def _phrases(number: int, words: list[bytes], names: frozenset[str], size: int) -> EvalText:
@@ -119,15 +130,9 @@ def _of_words(
 ) -> EvalText:
     hashes = word_hashes(words)
     texts = tuple(word.decode("utf-8", "surrogatepass") for word in words)
-    keys = tuple(hashes[at : at + length].tobytes() for at in starts)
-    first = _beginnings(hashes, starts, sieve_length(view, size))
-    part = Part.STATEMENT
-    return EvalText(number, part, part, view, texts, length, tuple(starts), keys, first)
-
-
-def _beginnings(items: Hashes, starts: Sequence[int], length: int) -> tuple[int, ...]:
-    hashes = ngram_hashes(items, length)
-    return tuple(int(hashes[at]) for at in starts)
+    keys = ((at, hashes[at : at + length].tobytes()) for at in starts)
+    ngrams = _ngrams(hashes, _sieve_length(view, size), keys)
+    return EvalText(number, Part.STATEMENT, Part.STATEMENT, view, texts, length, ngrams)
 
 
 def _patterns(text: str) -> Iterator[bytes]:
@@ -135,30 +140,30 @@ def _patterns(text: str) -> Iterator[bytes]:
     return (tokens.pattern(at, PATTERN) for at in range(len(tokens.numbers) - PATTERN + 1))
 
 
-def _program(number: int, name: str, code: str, shown: set[bytes], size: int) -> Iterator[EvalText]:
-    """Yield the patterns of a program, or one that says little with its names."""
+def _program(number: int, name: str, code: str, shown: set[bytes]) -> Iterator[EvalText]:
+    """Yield the patterns of a program, or a program that says little with its names."""
     tokens = tokenize_code(plain_code(unescape(code)), words=True)
+    words = tokens.words
     patterns = {
         at: pattern
-        for at in range(len(tokens.words) - PATTERN + 1)
+        for at in range(len(words) - PATTERN + 1)
         if (pattern := tokens.pattern(at, PATTERN)) not in shown
-        and token_bits(tokens.words[at : at + PATTERN]) >= _MIN_PATTERN_BITS
+        and token_bits(words[at : at + PATTERN]) >= _MIN_PATTERN_BITS
     }
     # A copy may lack the header, or have another one; but a body that says little needs it.
-    header = _headers(tokens.words)
+    header = _headers(words)
     body = [at for at in patterns if header.isdisjoint(range(at, at + PATTERN))]
     for starts, least in ((body, _MIN_BODY_BITS), (list(patterns), _MIN_CODE_BITS)):
         covered = sorted({at + step for at in starts for step in range(PATTERN)})
-        if token_bits([tokens.words[at] for at in covered]) >= least:
-            first = _beginnings(tokens.nameless, starts, PATTERN)
-            keys = tuple(patterns[at] for at in starts)
-            yield EvalText(
-                number, Part.SOLUTIONS, name, View.PATTERNS, tokens.words, PATTERN, tuple(starts),
-                keys, first,
-            )  # fmt: skip
+        if token_bits([words[at] for at in covered]) >= least:
+            ngrams = _ngrams(tokens.nameless, PATTERN, ((at, patterns[at]) for at in starts))
+            yield EvalText(number, Part.SOLUTIONS, name, View.PATTERNS, words, PATTERN, ngrams)
             return
-    yield EvalText(number, Part.SOLUTIONS, name, View.PATTERNS, tokens.words)
-    yield from _named_program(number, name, tokens, code)
+    yield EvalText(number, Part.SOLUTIONS, name, View.PATTERNS, words)
+    length = len(words)
+    if _SHORTEST <= length <= _LONGEST and word_bits(words_of(plain_code(code))) >= MIN_BITS:
+        ngrams = _ngrams(tokens.numbers, _SHORTEST, [(0, tokens.numbers.tobytes())])
+        yield EvalText(number, Part.SOLUTIONS, name, View.PROGRAM, words, length, ngrams)
 
 
 def _headers(words: Sequence[str]) -> set[int]:
@@ -173,26 +178,13 @@ def _headers(words: Sequence[str]) -> set[int]:
     return positions
 
 
-def _named_program(number: int, name: str, tokens: CodeTokens, code: str) -> Iterator[EvalText]:
-    length = len(tokens.words)
-    if _SHORTEST <= length <= _LONGEST and word_bits(words_of(plain_code(code))) >= MIN_BITS:
-        first = _beginnings(tokens.numbers, [0], _SHORTEST)
-        keys = (tokens.numbers.tobytes(),)
-        yield EvalText(
-            number, Part.SOLUTIONS, name, View.PROGRAM, tokens.words, length, (0,), keys, first
-        )
-
-
 # Index
-
-_SLOT_BITS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sieve:
+class _Sieve:
     """N-grams of one view, by length and key, with a filter by their first items."""
 
-    view: View
     first: int
     slots: npt.NDArray[np.bool_]
     beginnings: Hashes
@@ -206,48 +198,132 @@ class Sieve:
         places[places == len(self.beginnings)] = 0
         return list(at[self.beginnings[places] == hashes[at]].tolist())
 
+    def of_items(self, items: Hashes) -> Iterator[tuple[int, int, bytes]]:
+        """Yield (position, number, key) of the n-grams whose keys are their items."""
+        for at in self.candidates(items):
+            for length, ngrams in self.ngrams.items():
+                key = items[at : at + length].tobytes()
+                if key in ngrams:
+                    yield at, ngrams[key], key
+
 
 @dataclass(frozen=True, slots=True)
-class Index:
-    """Searchable n-grams; ``postings`` has the texts of each, ``counts`` the n-grams of each text.
+class Match:
+    """N-grams of a problem's text in one document; ``share`` is relative to its indexed n-grams.
 
-    ``words`` has the numbers of all words of the problems.
+    ``positions`` are the words of the text at which the n-grams begin.
     """
 
-    texts: tuple[EvalText, ...]
-    counts: tuple[int, ...]
-    postings: tuple[tuple[int, ...], ...]
-    sieves: tuple[Sieve, ...]
-    words: dict[bytes, int]
+    share: float
+    text: int
+    path: str
+    row: int
+    positions: tuple[int, ...]
 
 
-def build_index(problems: Sequence[ProblemText], size: int, max_problems: int) -> Index:
-    """Build the index, without n-grams that are in more than ``max_problems`` problems."""
-    texts = tuple(
-        text
-        for number, problem in enumerate(problems)
-        for text in eval_texts(number, problem, size)
-    )
-    holders: dict[tuple[View, int, bytes], dict[int, int]] = defaultdict(dict)
-    for number, text in enumerate(texts):
-        for key, beginning in zip(text.keys, text.beginnings, strict=True):
-            holders[text.view, text.length, key][number] = beginning
-    kept = {
-        ngram: owners
-        for ngram, owners in holders.items()
-        if len({texts[number].problem for number in owners}) <= max_problems
-    }
-    counts = [0] * len(texts)
-    for number in (number for owners in kept.values() for number in owners):
-        counts[number] += 1
-    own = (text for text in texts if text.view in (View.WORDS, View.PHRASES))
-    words = sorted({word.encode("utf-8", "surrogatepass") for text in own for word in text.words})
-    numbers = dict(zip(words, word_hashes(words).tolist(), strict=True))
-    postings = tuple(tuple(owners) for owners in kept.values())
-    return Index(texts, tuple(counts), postings, tuple(_sieves(kept, size)), numbers)
+@dataclass(slots=True)
+class Tally:
+    """Sums over documents; ``texts`` is the number of documents that are not blank.
+
+    ``best`` has the document with the highest share for each text of a problem, ``hits`` the number
+    of documents with any n-gram of a problem.
+    """
+
+    documents: int = 0
+    texts: int = 0
+    best: dict[int, Match] = field(default_factory=dict)
+    hits: Counter[int] = field(default_factory=Counter)
+
+    def add(self, match: Match) -> None:
+        """Keep the match with the highest share; on a tie, the first one."""
+        known = self.best.get(match.text)
+        if known is None or match.share > known.share:
+            self.best[match.text] = match
 
 
-def _sieves(kept: dict[tuple[View, int, bytes], dict[int, int]], size: int) -> Iterator[Sieve]:
+class Index:
+    """Searchable n-grams of problems, without those in more than ``max_problems`` problems.
+
+    Attributes:
+        texts: The texts of all problems.
+        counts: The number of searchable n-grams of each text.
+    """
+
+    def __init__(self, problems: Sequence[ProblemText], size: int, max_problems: int) -> None:
+        self.texts = [
+            text
+            for number, problem in enumerate(problems)
+            for text in _eval_texts(number, problem, size)
+        ]
+        self._positions = [{key: at for at, (key, _) in text.ngrams.items()} for text in self.texts]
+        holders: dict[tuple[View, int, bytes], dict[int, int]] = defaultdict(dict)
+        for number, text in enumerate(self.texts):
+            for key, beginning in text.ngrams.values():
+                holders[text.view, text.length, key][number] = beginning
+        kept = {
+            ngram: owners
+            for ngram, owners in holders.items()
+            if len({self.texts[number].problem for number in owners}) <= max_problems
+        }
+        self._postings = [tuple(owners) for owners in kept.values()]
+        counts = Counter(number for owners in self._postings for number in owners)
+        self.counts = [counts[number] for number in range(len(self.texts))]
+        own = (text for text in self.texts if text.view in (View.WORDS, View.PHRASES))
+        words = sorted({word.encode("utf-8", "surrogatepass") for t in own for word in t.words})
+        self._words = dict(zip(words, word_hashes(words).tolist(), strict=True))
+        self._sieves = dict(_sieves(kept, size))
+
+    def tally(self, path: str, documents: Iterator[Document]) -> Tally:
+        """Search documents of one file."""
+        tally = Tally()
+        for document in documents:
+            texts = [unescape(text) for text in document.texts]
+            tally.documents += 1
+            tally.texts += any(text and not text.isspace() for text in texts)
+            matches = list(self._matches(path, document.row, texts))
+            for match in matches:
+                tally.add(match)
+            tally.hits.update({self.texts[match.text].problem for match in matches})
+        return tally
+
+    def _matches(self, path: str, row: int, texts: Sequence[str]) -> Iterator[Match]:
+        places: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for at, number, key in self._found(texts):
+            for text in self._postings[number]:
+                places[text].append((at, self._positions[text][key]))
+        for number, hits in places.items():
+            chosen = _densest(sorted(hits), self.texts[number].span)
+            share = len(chosen) / self.counts[number]
+            yield Match(share, number, path, row, tuple(sorted(chosen)))
+
+    def _found(self, texts: Sequence[str]) -> Iterator[tuple[int, int, bytes]]:
+        """Yield (position in the document, number, key) of every n-gram."""
+        words = [word for text in texts for word in (*words_of(text), b"\0")]
+        items = np.array([self._words.get(word, 0) for word in words], np.uint64)
+        for view in (View.WORDS, View.PHRASES):
+            if sieve := self._sieves.get(view):
+                yield from sieve.of_items(items)
+        code = _SEAM.join(plain_code(text) for text in texts if may_have_code(text))
+        if code and (View.PATTERNS in self._sieves or View.PROGRAM in self._sieves):
+            yield from self._of_code(tokenize_code(code))
+
+    def _of_code(self, tokens: CodeTokens) -> Iterator[tuple[int, int, bytes]]:
+        if sieve := self._sieves.get(View.PATTERNS):
+            for length, ngrams in sieve.ngrams.items():
+                for at in sieve.candidates(tokens.nameless):
+                    key = tokens.pattern(at, length)
+                    if key in ngrams:
+                        yield at, ngrams[key], key
+        if sieve := self._sieves.get(View.PROGRAM):
+            for at, number, key in sieve.of_items(tokens.numbers):
+                # A longer program may begin with the same tokens.
+                if tokens.ends[at + len(key) // 8 - 1]:
+                    yield at, number, key
+
+
+def _sieves(
+    kept: Mapping[tuple[View, int, bytes], Mapping[int, int]], size: int
+) -> Iterator[tuple[View, _Sieve]]:
     for view in View:
         ngrams: dict[int, dict[bytes, int]] = defaultdict(dict)
         first: set[int] = set()
@@ -259,4 +335,25 @@ def _sieves(kept: dict[tuple[View, int, bytes], dict[int, int]], size: int) -> I
             beginnings = np.array(sorted(first), np.uint64)
             slots = np.zeros(1 << _SLOT_BITS, np.bool_)
             slots[(beginnings >> np.uint64(64 - _SLOT_BITS)).astype(np.intp)] = True
-            yield Sieve(view, sieve_length(view, size), slots, beginnings, dict(ngrams))
+            yield view, _Sieve(_sieve_length(view, size), slots, beginnings, dict(ngrams))
+
+
+def _densest(hits: Sequence[tuple[int, int]], span: int) -> set[int]:
+    """Select the most different n-grams within ``span`` words of a document.
+
+    The common n-grams of a large document may be most of a text that is not in it.
+    """
+    best: set[int] = set()
+    counts: Counter[int] = Counter()
+    first = 0
+    for at, ngram in hits:
+        counts[ngram] += 1
+        while hits[first][0] < at - span:
+            old = hits[first][1]
+            counts[old] -= 1
+            if not counts[old]:
+                del counts[old]
+            first += 1
+        if len(counts) > len(best):
+            best = set(counts)
+    return best

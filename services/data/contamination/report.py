@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 
 from services.data.contamination.corpus import CorpusFile
-from services.data.contamination.index import EvalText, Index, Part, View
-from services.data.contamination.matching import Match, Tally
+from services.data.contamination.index import EvalText, Index, Match, Part, Tally, View
 from services.data.records import ProblemText
 
-NEARLY_ALL = 0.95
-ENOUGH_NGRAMS = 100
+_NEARLY_ALL = 0.95
+_ENOUGH_NGRAMS = 100
+_EXCERPT_WORDS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class ReportLimits:
 
     size: int
     min_share: float
-    min_solution_share: float
     max_problems: int
+    min_solution_share: float = 0.6
 
     def is_enough(self, text: EvalText, match: Match) -> bool:
         """Whether a document has so much of a text that its problem is contaminated.
@@ -31,9 +31,9 @@ class ReportLimits:
         """
         statement = text.part is Part.STATEMENT
         min_share = self.min_share if statement else self.min_solution_share
-        enough = self.size if text.view is View.WORDS and statement else ENOUGH_NGRAMS
+        enough = self.size if text.view is View.WORDS and statement else _ENOUGH_NGRAMS
         many = len(match.positions) >= enough and text.view is not View.PHRASES
-        return match.share >= (min_share if many else max(min_share, NEARLY_ALL))
+        return match.share >= (min_share if many else max(min_share, _NEARLY_ALL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,6 @@ class ContaminationReport:
 
 # Computation
 
-_EXCERPT_WORDS = 40
-
 
 def make_report(
     problems: Sequence[ProblemText],
@@ -206,7 +204,7 @@ def _unchecked(
         count = f"{name}: {len(index.texts[numbers[0]].words)} words"
         if searched == {View.PROGRAM}:
             yield f"{count}, only searched for with its own names"
-        elif not searched and any(index.texts[number].keys for number in numbers):
+        elif not searched and any(index.texts[number].ngrams for number in numbers):
             yield f"{name}: only phrases of more than {limits.max_problems} problems"
         elif not searched:
             yield f"{count}, not specific enough to check"

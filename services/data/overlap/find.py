@@ -4,8 +4,10 @@ Near duplicates: MinHash LSH finds candidates, the exact Jaccard index confirms.
 counted through one inverted index.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
 
@@ -14,7 +16,8 @@ import numpy.typing as npt
 import pandas as pd
 from datasketch import MinHash, MinHashLSH
 
-from services.data.ngrams import Hashes, ngram_hashes
+from services.data.names import without_names
+from services.data.ngrams import Hashes, ngram_hashes, word_hashes, words
 from services.data.overlap.pairs import (
     MAX_PAIRS,
     Overlap,
@@ -22,9 +25,9 @@ from services.data.overlap.pairs import (
     Similarities,
     check_number,
 )
-from services.data.overlap.views import Views, views_of
 from services.data.records import ProblemText
 from services.data.tokens import plain_code, tokenize_code
+from shared.datasets import canonicalize
 
 # Words per n-gram, and n-grams that a text needs to be compared.
 SIZE, _MIN_NGRAMS = 13, 20
@@ -50,7 +53,7 @@ def find_overlaps(texts: Sequence[ProblemText], max_pairs: int = MAX_PAIRS) -> l
         DataError: There are more than ``max_pairs``, too many to review.
     """
     problems = sorted(texts, key=_order)
-    views = [views_of(problem.statement) for problem in problems]
+    views = [_views_of(problem.statement) for problem in problems]
     similarities = {
         OverlapKind.EXACT: _exact(problems, max_pairs),
         OverlapKind.NEAR: _near(views, max_pairs),
@@ -76,6 +79,65 @@ def _exact(problems: Sequence[ProblemText], max_pairs: int) -> Similarities:
     return {pair: 1.0 for group in groups.values() for pair in combinations(group, 2)}
 
 
+# Views of a prompt, insensitive to renaming, layout and headings
+
+_SHORT_LINE = 20  # characters
+_LONGEST_HEADING = 60  # characters
+_HEADING_WORDS = 3
+_SHORT_WORD = 2  # bytes
+_COLONS = (":", "\uff1a")
+# Headings begin with a capital or a caseless letter and do not end with punctuation.
+_NO_HEADING = re.compile(r"[\d()\[\]{}'\"=]|^[^\w#*]|^[a-z]|[.,;!?]$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """The words of a prompt, as hashes; headings are removed from all views.
+
+    ``prose`` omits numbers and words of one or two letters, so changed variables, limits or samples
+    do not matter. ``named`` and ``named_prose`` are words and prose with a placeholder for each
+    name that the prompt's own code defines; both are empty if the prompt has no code.
+    """
+
+    words: Hashes
+    prose: Hashes
+    named: Hashes
+    named_prose: Hashes
+
+
+def _views_of(prompt: str) -> _Views:
+    """Compute all views of a prompt."""
+    text = canonicalize(prompt)
+    nameless = without_names(text)
+    body = _without_headings(text)
+    # A text without letters and digits is compared by its other characters.
+    all_words = words(body) or words(text) or text.encode("utf-8", "surrogatepass").split()
+    named = "" if nameless is None else _without_headings(nameless)
+    return _Views(
+        words=word_hashes(all_words),
+        prose=word_hashes(_prose(body)),
+        named=word_hashes(words(named)),
+        named_prose=word_hashes(_prose(named)),
+    )
+
+
+def _prose(text: str) -> list[bytes]:
+    return [word for word in words(text) if len(word) > _SHORT_WORD and not word.isdigit()]
+
+
+def _without_headings(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if not _is_heading(line.strip()))
+
+
+def _is_heading(line: str) -> bool:
+    """Detect lines such as "Input" and "For example:", which differ in a translated copy."""
+    if _NO_HEADING.search(line):
+        return False
+    if line.endswith(_COLONS):
+        return len(line) <= _LONGEST_HEADING
+    return len(line) <= _SHORT_LINE and len(line.split()) <= _HEADING_WORDS
+
+
 # Near duplicates
 
 # Minimum Jaccard index of two sets of shingles, which are runs of so many words. Of copies of
@@ -95,7 +157,7 @@ _LOW_BITS = np.uint64(0xFFFFFFFF)
 _ShingleSets = tuple[Hashes, ...]
 
 
-def _near(texts: Sequence[Views], max_pairs: int) -> Similarities:
+def _near(texts: Sequence[_Views], max_pairs: int) -> Similarities:
     """Find the pairs that are near duplicates by at least one criterion."""
     similarities: Similarities = {}
     for criterion in (_by_prose, _by_named):
@@ -108,14 +170,14 @@ def _near(texts: Sequence[Views], max_pairs: int) -> Similarities:
     return similarities
 
 
-def _by_prose(text: Views) -> _ShingleSets:
+def _by_prose(text: _Views) -> _ShingleSets:
     if len(text.prose) < 2 * _MIN_PROSE:
         # Texts with almost no prose are compared by all words, including numbers and signs.
         return _shingles(text.words), _shingles(text.prose)
     return (_shingles(text.prose),)
 
 
-def _by_named(text: Views) -> _ShingleSets:
+def _by_named(text: _Views) -> _ShingleSets:
     # Some different questions about the same sample data differ in one word; others, with masked
     # names, only in numbers. So both views must be similar.
     if not len(text.named):
@@ -154,7 +216,7 @@ def _candidates(sets: Sequence[_ShingleSets]) -> Iterator[tuple[int, int]]:
 # Shared n-grams
 
 
-def _prompt_ngrams(prompts: Sequence[Views], max_pairs: int) -> Similarities:
+def _prompt_ngrams(prompts: Sequence[_Views], max_pairs: int) -> Similarities:
     owners = np.arange(len(prompts))
     parts = [_ngrams(prompt.prose, _MIN_NGRAMS) for prompt in prompts]
     shares = common_shares(parts, owners, _MAX_PROBLEMS, MIN_SHARE, max_pairs)

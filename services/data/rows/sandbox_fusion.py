@@ -1,16 +1,17 @@
 """Rows of a data set on a SandboxFusion server, in the public layouts."""
 
 import ast
-import asyncio
 import json
 import re
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
+from http.client import HTTPException, IncompleteRead
 from typing import Any, TypeVar
+from urllib.error import HTTPError
+from urllib.request import Request
 
-import aiohttp
 import sandbox_fusion as sdk
 from sandbox_fusion.models import Language, Prompt
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
@@ -20,11 +21,12 @@ from services.data.config import LayoutKind, SandboxSource
 from services.data.rows import Fields, Rows
 from shared.address import Address
 from shared.errors import DataError, data_error
+from shared.process_environment import open_directly
 from shared.redaction import redact
 from shared.service.settings import SandboxClientSettings, load_settings
 from shared.text import shorten_end
 
-PAGE = 100  # prompts per request
+_PAGE = 100  # prompts per request
 Key = int | str
 Answer = TypeVar("Answer")
 
@@ -32,32 +34,18 @@ Answer = TypeVar("Answer")
 _IDLE_PROGRAM = "```python\nimport sys\nsys.stdin.read()\n```"
 _CASE_SECONDS = 5.0
 _DETAIL_CHARACTERS = 300
-_RETRIED = (HTTPStatus.TOO_MANY_REQUESTS, *range(500, 600))
-_ATTEMPTS, _LONGEST_WAIT = 5, 30.0  # of a request; seconds between two of them
-# Raised for an invalid address, or a response that is not from SandboxFusion.
-_INVALID = (
-    aiohttp.InvalidURL, aiohttp.ContentTypeError, ValueError, TypeError, RecursionError,
-)  # fmt: skip
+_SECONDS = 300.0  # longest silence of the server within a request
+# Attempts of a request, and seconds between two: each pause is twice as long as the one before.
+_ATTEMPTS, _FIRST_WAIT, _LONGEST_WAIT = 5, 0.5, 30.0
 
 
-def rows(
-    source: SandboxSource,
-    layout: str,
-    *,
-    offline: bool,
-    page: int = PAGE,
-    seconds: float = 300.0,
-    wait: float = 0.5,
-) -> Rows:
+def rows(source: SandboxSource, layout: str, *, offline: bool) -> Rows:
     """Yield the server's rows with their places, in the order of the server's ids.
 
     Args:
         source: Server and data set.
         layout: Layout of the rows: "humaneval", "mbpp" or "code_contests".
         offline: Refuse, because nothing is cached.
-        page: Prompts per request.
-        seconds: Time limit of an attempt of a request.
-        wait: Seconds before the second attempt; each further pause is twice as long, up to 30 s.
 
     Raises:
         DataError: While iterating: server or data set cannot be used; one line with cause and
@@ -67,11 +55,11 @@ def rows(
         cause = f"no sandbox layout {layout!r}; choose one of {', '.join(_LAYOUTS)}"
         raise DataError(f"{source.dataset}: {cause}")
     dataset_class, get_page, convert = _LAYOUTS[layout]
-    client = _Client(source, dataset_class, seconds, wait)
+    client = _Client(source, dataset_class)
     if offline:
         raise data_error(client.place, "offline, and rows of a server are not cached")
     ids: set[Key] = set()
-    while prompts := get_page(client, len(ids), page):
+    while prompts := get_page(client, len(ids)):
         for prompt in prompts:
             place = client.place_of(prompt.id)
             if prompt.id in ids:
@@ -96,27 +84,27 @@ class _Client:
     raise DataError, one line with the reason, if the server is unreachable or rejects the request.
     """
 
-    def __init__(
-        self, source: SandboxSource, dataset_class: str, seconds: float, wait: float
-    ) -> None:
+    def __init__(self, source: SandboxSource, dataset_class: str) -> None:
         self.dataset = source.dataset
         self._address = Address.parse(source.url)
         self.place = f"{self._address} {source.dataset}"
-        self._extra = {} if source.split is None else {"split": source.split}
         self._class = dataset_class
-        self._seconds, self._wait = seconds, wait
+        self._retrying = Retrying(
+            retry=retry_if_exception_type(_RetryableError),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_exponential(_FIRST_WAIT, max=_LONGEST_WAIT),
+            reraise=True,
+        )
         self._checked = False
 
     def place_of(self, key: Key) -> str:
         return f"{self.place} id {key!r}"
 
-    def prompts(self, offset: int, limit: int, language: Language | None = None) -> list[Prompt]:
+    def prompts(self, offset: int, language: Language | None = None) -> list[Prompt]:
         """Get problems in the order of their ids; ``language`` is inserted into some prompts."""
-        config = sdk.TestConfig(
-            dataset_type=self._class, is_fewshot=False, language=language, extra=self._extra
-        )
+        config = sdk.TestConfig(dataset_type=self._class, is_fewshot=False, language=language)
         request = sdk.GetPromptsRequest(
-            dataset=self.dataset, config=config, offset=offset, limit=limit
+            dataset=self.dataset, config=config, offset=offset, limit=_PAGE
         )
         return self._request(self.place, "/get_prompts", request, _prompts)
 
@@ -142,7 +130,7 @@ class _Client:
             language="python",
             run_timeout=_CASE_SECONDS,
             provided_data=record,
-            extra=self._extra | {"run_all_cases": True, "return_full_case": True},
+            extra={"run_all_cases": True, "return_full_case": True},
         )
         request = sdk.SubmitRequest(
             dataset=self.dataset, id=key, completion=_IDLE_PROGRAM, config=config
@@ -159,44 +147,30 @@ class _Client:
         parse: Callable[[Any], Answer],
     ) -> Answer:
         """Post a request; retryable failures are retried with backoff."""
-        retrying = Retrying(
-            retry=retry_if_exception_type(_RetryableError),
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_exponential(self._wait, max=_LONGEST_WAIT),
-            reraise=True,
-        )
+        headers = load_settings(SandboxClientSettings).sandbox_headers | self._address.headers
+        headers["Content-Type"] = "application/json"
+        url, body = f"{self._address.url}{path}", request.json().encode()
+
+        def attempt() -> Answer:
+            try:
+                with open_directly(Request(url, body, headers), _SECONDS) as response:
+                    return parse(json.load(response))
+            except HTTPError as error:
+                raise _refusal(place, error) from None
+            except TimeoutError:
+                cause = f"no answer within {_SECONDS:g} s"
+                raise _RetryableError(f"{cause}; check whether the server is overloaded") from None
+            except (OSError, IncompleteRead) as error:
+                cause = f"cannot connect to SandboxFusion ({_shorten(error)})"
+                raise _RetryableError(f"{cause}; start it or fix source.url") from None
+            except (HTTPException, ValueError, TypeError, RecursionError) as error:
+                cause = f"not a response of SandboxFusion ({_shorten(error)}); check source.url"
+                raise data_error(place, cause) from None
+
         try:
-            return retrying(lambda: asyncio.run(self._attempt(place, path, request, parse)))
+            return self._retrying(attempt)
         except _RetryableError as error:
             raise data_error(place, f"{_ATTEMPTS} attempts failed: {error}") from None
-
-    async def _attempt(
-        self,
-        place: str,
-        path: str,
-        request: sdk.GetPromptsRequest | sdk.SubmitRequest,
-        parse: Callable[[Any], Answer],
-    ) -> Answer:
-        headers = load_settings(SandboxClientSettings).sandbox_headers | self._address.headers
-        timeout = aiohttp.ClientTimeout(total=self._seconds)
-        try:
-            async with (
-                aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
-                session.post(f"{self._address.url}{path}", json=request.dict()) as response,
-            ):
-                body = await response.read()
-                if response.status != HTTPStatus.OK:
-                    raise _refusal(place, response.status, body.decode("utf-8", "replace"))
-                return parse(json.loads(body))
-        except _INVALID as error:
-            cause = f"not a response of SandboxFusion ({_shorten(error)}); check source.url"
-            raise data_error(place, cause) from None
-        except TimeoutError:
-            cause = f"no answer within {self._seconds:g} s; check whether the server is overloaded"
-            raise _RetryableError(cause) from None
-        except (aiohttp.ClientError, OSError) as error:
-            cause = f"cannot connect to SandboxFusion ({_shorten(error)})"
-            raise _RetryableError(f"{cause}; start it or fix source.url") from None
 
 
 def _prompts(answer: list[Any]) -> list[Prompt]:
@@ -212,11 +186,13 @@ def _case(place: str, info: dict[str, object] | None) -> tuple[str, str]:
     raise data_error(place, f"{cause}; check that its table is a CommonOJDataset")
 
 
-def _refusal(place: str, status: int, body: str) -> DataError | _RetryableError:
-    with suppress(ValueError, RecursionError, TypeError, KeyError):
+def _refusal(place: str, error: HTTPError) -> DataError | _RetryableError:
+    body = error.reason
+    with suppress(OSError, HTTPException, ValueError, RecursionError, TypeError, KeyError):
+        body = error.read().decode("utf-8", "replace")
         body = json.loads(body)["detail"]  # without its traceback
-    reason = f"{status}: {_shorten(body)}"
-    if status in _RETRIED:
+    reason = f"{error.code}: {_shorten(body)}"
+    if error.code == HTTPStatus.TOO_MANY_REQUESTS or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return _RetryableError(f"the server failed ({reason}); check source.dataset and its log")
     advice = "check that source.dataset is one of the server's data sets"
     return data_error(place, f"the server refused the request ({reason}); {advice}")
@@ -265,13 +241,13 @@ def _statements(code: str) -> list[ast.stmt]:
         return []
 
 
-def _contest_page(client: _Client, offset: int, limit: int) -> list[Prompt]:
+def _contest_page(client: _Client, offset: int) -> list[Prompt]:
     """Get prompts without the final paragraph, which names the programming language.
 
     It is the paragraph that differs between two languages, so its wording does not matter.
     """
-    pythons = client.prompts(offset, limit, "python")
-    others = client.prompts(offset, limit, "cpp")
+    pythons = client.prompts(offset, "python")
+    others = client.prompts(offset, "cpp")
     if [prompt.id for prompt in pythons] != [prompt.id for prompt in others]:
         raise data_error(client.place, "the data set changed while it was fetched; run again")
     prompts = []
@@ -308,7 +284,7 @@ def _contest(client: _Client, _place: str, prompt: Prompt) -> Fields:
     }
 
 
-_Page = Callable[[_Client, int, int], list[Prompt]]
+_Page = Callable[[_Client, int], list[Prompt]]
 _Convert = Callable[[_Client, str, Prompt], Fields]
 # The server's class of data sets, and how its prompts become rows.
 _LAYOUTS: dict[str, tuple[str, _Page, _Convert]] = {

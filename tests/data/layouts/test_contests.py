@@ -4,13 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.importer import import_dataset
 from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Dropped, Options
 from shared.errors import DataError
 from shared.schemas import ProblemInfo, StdioTests
 from tests.data.layouts.rows import CHECKER, cases, contest, contest_plus
-from tests.data.support import import_failure, imported, write_lines
+from tests.data.support import import_failure, import_rows, imported, write_lines
 
 
 def read(fields, kind="code_contests", **options):
@@ -39,7 +38,7 @@ def test_generated_tests_are_added_when_wanted(tmp_path):
         ({"generated_tests": {"input": ["1"], "output": []}}, "1 inputs but 0 outputs"),
     ):
         source = write_lines(tmp_path / "cc.jsonl", [contest(**changes)])
-        assert import_dataset("code_contests", source, tmp_path).problems == 1
+        assert import_rows("code_contests", source, tmp_path).problems == 1
         message = import_failure("code_contests", source, tmp_path, include_generated=True)
         assert message.startswith(f"{source}:1: generated_tests")
         assert cause in message
@@ -67,11 +66,11 @@ def test_problems_of_one_name_are_told_apart_by_their_text(tmp_path):
 def test_rows_without_tests_are_dropped_and_listed(tmp_path):
     bare = contest("bare", public_tests=cases(), private_tests=cases())
     source = write_lines(tmp_path / "cc.jsonl", [contest(), bare])
-    result = import_dataset("code_contests", source, tmp_path / "out")
+    result = import_rows("code_contests", source, tmp_path / "out")
     assert result.problems == 1
     reason = "no public or private test; --include-generated adds the generated ones"
     assert result.dropped == (Dropped(f"{source}:2", "bare", reason),)
-    again = import_dataset("code_contests", source, tmp_path / "out", include_generated=True)
+    again = import_rows("code_contests", source, tmp_path / "out", include_generated=True)
     assert (again.problems, again.dropped) == (2, ())
     source = write_lines(tmp_path / "none.jsonl", [bare])
     message = import_failure("code_contests", source, tmp_path / "none")

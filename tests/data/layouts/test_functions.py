@@ -2,17 +2,16 @@
 
 import json
 
-from services.data.importer import import_dataset
 from shared.datasets import canonicalize, read_dataset
 from shared.schemas import HumanEvalTests, MbppTests, sha256
 from tests.data.layouts.rows import PLUS_TEST, humaneval, humaneval_plus, mbpp, mbpp_plus
-from tests.data.support import import_failure, imported, write_lines
+from tests.data.support import import_failure, import_rows, imported, write_lines
 
 
 def test_humaneval_fields(tmp_path):
     row = humaneval()
     source = write_lines(tmp_path / "HumanEval.jsonl.gz", [row])
-    result = import_dataset("humaneval", source, tmp_path / "out")
+    result = import_rows("humaneval", source, tmp_path / "out")
     assert result.path == str(tmp_path / "out" / "humaneval.parquet")
     assert (result.dataset, result.problems, result.dropped) == ("humaneval", 1, ())
     (problem,) = read_dataset(str(result.path))
@@ -75,7 +74,7 @@ def test_the_sanitized_layout(tmp_path):
         "test_list": ["assert f()"],
     }
     (tmp_path / "sanitized-mbpp.json").write_text(json.dumps([sanitized], indent=1))
-    import_dataset("mbpp", str(tmp_path / "sanitized-mbpp.json"), tmp_path)
+    import_rows("mbpp", str(tmp_path / "sanitized-mbpp.json"), tmp_path)
     (problem,) = read_dataset(str(tmp_path / "mbpp.parquet"))
     assert problem.prompt.startswith("Write.\n")
     assert problem.tests.test_setup_code == "import math\nimport re"

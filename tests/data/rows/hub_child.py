@@ -1,6 +1,6 @@
 """Hub reader in a separate process, because ``HF_ENDPOINT`` is read on import.
 
-Gets a JSON list of calls as its argument, and writes a JSON list of what came of them.
+Gets a JSON list of calls on each line, and writes a line with a JSON list of the results.
 """
 
 import json
@@ -23,5 +23,5 @@ def answer(call):
 
 
 if __name__ == "__main__":
-    calls = json.loads(sys.argv[1])
-    print(json.dumps([answer(call) for call in calls]))
+    for line in sys.stdin:
+        print(json.dumps([answer(call) for call in json.loads(line)]), flush=True)

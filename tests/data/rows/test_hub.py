@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -49,29 +50,61 @@ FILES = {
 }
 
 
-@pytest.fixture
-def hub():
+@pytest.fixture(scope="module")
+def server():
     with serving(dict(FILES)) as server:
         yield server
 
 
 @pytest.fixture
-def ask(hub, tmp_path):
-    """Make calls in one process; gives what came of each."""
+def hub(server):
+    server.faults.clear()
+    server.torn.clear()
+    server.asked.clear()
+    return server
 
-    def ask(*calls, **variables):
-        environment = {
-            **os.environ,
-            "HF_ENDPOINT": hub.url,
-            "HF_HOME": str(tmp_path / "home"),
-            "HF_UPDATE_DOWNLOAD_COUNTS": "0",
-            **variables,
-        }
-        command = [sys.executable, "-m", "tests.data.rows.hub_child", json.dumps(calls)]
-        found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        return json.loads(found.stdout)
 
-    return ask
+class Child:
+    """A process that reads the hub, with its own cache."""
+
+    def __init__(self, home, **variables):
+        self.home = home
+        settings = {"HF_HOME": str(home), "HF_UPDATE_DOWNLOAD_COUNTS": "0", **variables}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.data.rows.hub_child"],
+            env={**os.environ, **settings},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *calls):
+        """Make calls; returns the result of each."""
+        self.process.stdin.write(json.dumps(calls) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def stop(self):
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def child(server, tmp_path_factory):
+    child = Child(tmp_path_factory.mktemp("home"), HF_ENDPOINT=server.url)
+    yield child
+    child.stop()
+
+
+@pytest.fixture
+def home(child):
+    """The folder of the child's cache, which is empty at first."""
+    shutil.rmtree(child.home / "hub", ignore_errors=True)
+    return child.home
+
+
+@pytest.fixture
+def ask(hub, home, child):
+    return child
 
 
 def numbers(rows):
@@ -98,12 +131,14 @@ def test_a_split_at_a_tag_and_what_is_not_read(hub, ask):
     assert "'table/test.csv' is neither parquet nor JSON" in csv
 
 
-def test_offline_reads_what_was_fetched_and_names_the_rest(hub, ask, tmp_path):
+def test_offline_reads_what_was_fetched_and_names_the_rest(hub, ask, home):
     (online,) = ask({"source": FULL})
     hub.asked.clear()
     pinned = FULL | {"revision": COMMIT}
     assert ask({"source": pinned, "offline": True}) == [online]
-    assert ask({"source": pinned}, HF_HUB_OFFLINE="1") == [online]
+    unconnected = Child(home, HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1")
+    assert unconnected({"source": pinned}) == [online]
+    unconnected.stop()
     others = [{"split": "train"}, {"name": "lines"}, {"path": "own/other"}, {"revision": "main"}]
     split, name, path, branch = ask(
         *({"source": pinned | other, "offline": True} for other in others)
@@ -114,7 +149,7 @@ def test_offline_reads_what_was_fetched_and_names_the_rest(hub, ask, tmp_path):
     assert "is not in the cache" in path
     assert branch == "own/set@main: offline, and the revision is not a commit; name one"
     assert hub.asked == []
-    (lost,) = tmp_path.rglob(f"snapshots/{COMMIT}/full/test-1.parquet")
+    (lost,) = home.rglob(f"snapshots/{COMMIT}/full/test-1.parquet")
     lost.unlink()
     message, again = ask({"source": pinned, "offline": True}, {"source": FULL})
     assert "is not in the cache" in message

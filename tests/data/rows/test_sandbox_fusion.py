@@ -11,12 +11,18 @@ import pytest
 from services.data.config import SandboxSource
 from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Options
+from services.data.rows import sandbox_fusion
 from services.data.rows.sandbox_fusion import rows
 from shared.errors import DataError
 from tests.sandbox_records import Answer, behaving, forward, with_records
 from tests.sandboxes import own_sandbox
 
-QUICK = {"seconds": 20, "wait": 0.01}
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox_fusion, "_SECONDS", 20)
+    monkeypatch.setattr(sandbox_fusion, "_FIRST_WAIT", 0.01)
+
 
 HUMANEVAL = [
     {
@@ -75,16 +81,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def source(url: str, dataset: str = "mbpp", split: str | None = None) -> SandboxSource:
-    return SandboxSource(kind="sandbox_fusion", url=url, dataset=dataset, split=split)
+def source(url: str, dataset: str = "mbpp") -> SandboxSource:
+    return SandboxSource(kind="sandbox_fusion", url=url, dataset=dataset)
 
 
-def fetched(where: SandboxSource, layout: str, *, page: int = 100) -> list[Any]:
-    return [row for _, row in rows(where, layout, offline=False, page=page, **QUICK)]
+def fetched(where: SandboxSource, layout: str) -> list[Any]:
+    return [row for _, row in rows(where, layout, offline=False)]
 
 
 def failure(where: SandboxSource, layout: str, *, offline: bool = False) -> str:
-    answers = rows(where, layout, offline=offline, **QUICK)
+    answers = rows(where, layout, offline=offline)
     with pytest.raises(DataError) as caught:
         list(LAYOUTS[layout].read(answers, Options(split="test")))
     message = str(caught.value)
@@ -112,8 +118,9 @@ def test_humaneval_rows_are_the_public_ones(server: str):
     assert fetched(source(server, "humaneval_python"), "humaneval") == HUMANEVAL
 
 
-def test_mbpp_rows_are_the_public_ones(server: str):
-    assert fetched(source(f"{server}/"), "mbpp", page=2) == [
+def test_mbpp_rows_are_the_public_ones(server: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sandbox_fusion, "_PAGE", 2)
+    assert fetched(source(f"{server}/"), "mbpp") == [
         {
             "task_id": record["id"],
             "text": record["content"],
