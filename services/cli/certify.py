@@ -2,10 +2,10 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -58,8 +58,7 @@ _LIMITED = ("judge.problem_limits=true", "judge.confirm_timeouts=false", "judge.
 _INPUTS = (*_LIMITED[:2], "judge.max_timeouts=6", "output.cases=all")
 
 
-@dataclass(frozen=True)
-class _Choices:
+class _Choices(NamedTuple):
     """Choices of the command; ``mutants`` and ``inputs`` are per problem, at most."""
 
     mutants: int
@@ -101,9 +100,8 @@ def certify(
     name = datasets.pop()
     folder = Path(output or f"data/certify/{name}")
     choices = _Choices(mutants, inputs, seed, overrides or [])
-    judged = _Judged(choices, folder, _programs(choices, programs, name, records))
-    problems = [record.problem for record in records]
-    certificate = _certificate(choices, name, problems, judged.evidence())
+    evidence = _Judged(choices, folder, _programs(choices, programs, name, records)).evidence()
+    certificate = _certificate(choices, name, [record.problem for record in records], evidence)
     path = certificate_file(file)
     replace_text(path, certificate.model_dump_json(indent=2) + "\n")
     console = stdout_console()
@@ -314,13 +312,9 @@ def _mean(shares: Sequence[float | None]) -> Rate | None:
 
 
 def _print_certificate(console: Console, certificate: Certificate) -> None:
-    """Print the weakest problems first with the mutants that survive, then the set's rates."""
+    """Print the weakest problems first, then the set's rates; the file has the survivors."""
     weak = sorted(
-        (
-            problem
-            for problem in certificate.problems
-            if (trust := problem.trust) is not None and trust < 1
-        ),
+        (p for p in certificate.problems if p.trust is not None and p.trust < 1),
         key=lambda problem: (problem.trust, problem.problem_id),
     )
     headings = ["problem", "wrong rejected", "95 % interval", "right accepted", "unknown"]
@@ -331,8 +325,6 @@ def _print_certificate(console: Console, certificate: Certificate) -> None:
         console.print(table)
     if len(weak) > _SHOWN:
         say(console, f"… and {len(weak) - _SHOWN} more with wrong verdicts")
-    for problem in weak[:_SHOWN]:
-        _print_survivor(console, problem)
     for problem in certificate.problems:
         for bad in problem.bad_labels:
             line = f"bad label, left out: {problem.problem_id}, {bad.source}: {bad.reason}"
@@ -350,27 +342,16 @@ def _print_certificate(console: Console, certificate: Certificate) -> None:
         say(console, f"{rejected} wrong programs rejected, {mutants} mutants unknown")
 
 
-def _row(problem: ProblemCertificate) -> Iterable[str]:
-    negative, wrong = problem.true_negative, problem.wrong_rejected + problem.wrong_accepted
-    low, high = (negative and negative.ci95) or (0.0, 1.0)
-    yield problem.problem_id
-    yield f"{problem.wrong_rejected} of {wrong}"
-    yield f"{low:.0%}–{high:.0%}"
-    yield f"{problem.right_accepted} of {problem.right_accepted + problem.right_rejected}"
-    yield f"{problem.unknown}"
-
-
-def _print_survivor(console: Console, problem: ProblemCertificate) -> None:
-    for survivor in problem.survivors[:1]:
-        change = f" ({survivor.change})" if survivor.change else ""
-        title = f"{problem.problem_id}: accepted, but wrong: {survivor.source}{change}"
-        say(console, title, "bold")
-        for line in survivor.difference.split("\n") if survivor.difference else ():
-            style = {"-": "red", "+": "green"}.get(line[:1], "")
-            say(console, f"  {line}", style)
-        if survivor.input is not None:
-            answers = f"expected {survivor.expected!r}, got {survivor.actual!r}"
-            say(console, f"  on {survivor.input!r} {answers}")
+def _row(problem: ProblemCertificate) -> tuple[str, ...]:
+    rejected, right = problem.wrong_rejected, problem.right_accepted
+    low, high = (problem.true_negative and problem.true_negative.ci95) or (0.0, 1.0)
+    return (
+        problem.problem_id,
+        f"{rejected} of {rejected + problem.wrong_accepted}",
+        f"{low:.0%}–{high:.0%}",
+        f"{right} of {right + problem.right_rejected}",
+        f"{problem.unknown}",
+    )
 
 
 def _print_rate(console: Console, label: str, rate: Rate | None) -> None:

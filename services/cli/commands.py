@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -14,97 +15,59 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class LazyCommand(NamedTuple):
-    """Place of a command, ``module:function``, and the first line of its docstring.
+    """Module and function of a command."""
 
-    A test compares the lines with the docstrings.
-    """
+    module: str
+    function: str
 
-    place: str
-    help: str
+    @property
+    def help(self) -> str:
+        """The first paragraph of the command's docstring, read without an import."""
+        source = (Path(__file__).parent / f"{self.module}.py").read_text(encoding="utf-8")
+        _, _, definition = source.partition(f"\ndef {self.function}(")
+        docstring = definition.split('"""', 2)[1]
+        return " ".join(docstring.partition("\n\n")[0].split())
 
     def load(self) -> Callable[..., None]:
         """Import the command."""
-        module, _, function = self.place.partition(":")
-        command: Callable[..., None] = getattr(import_module(f"services.cli.{module}"), function)
+        module = import_module(f"services.cli.{self.module}")
+        command: Callable[..., None] = getattr(module, self.function)
         return command
 
 
-COMMANDS = {
-    "run": LazyCommand(
-        "run:run",
-        "Generate completions for every problem, judge them and write the artifacts.",
-    ),
-    "judge": LazyCommand(
-        "judge:judge", "Judge recorded completions; the artifacts are those of a run."
-    ),
-    "rejudge": LazyCommand(
-        "judge:rejudge",
-        "Judge the completions of a run again, with another method or other limits.",
-    ),
-    "reward": LazyCommand(
-        "reward:reward",
-        "Serve rewards for training: completions judged as in a run, over HTTP.",
-    ),
-    "view": LazyCommand(
-        "view:view",
-        "Show the finished runs below a folder in a browser, without any other service.",
-    ),
-    "runs": LazyCommand("runs:runs", "List the runs below a folder, the latest first."),
-    "compare": LazyCommand(
-        "compare:compare",
-        "Compare runs with the first one: differences, confidence intervals, detectable effects.",
-    ),
-    "gate": LazyCommand(
-        "compare:gate",
-        "Check a run against rules; exit code 0: go, 1: no-go, 4: inconclusive.",
-    ),
-    "accept": LazyCommand(
-        "accept:accept",
-        "Check a run as a baseline; exit code 0: accepted, 1: not accepted, 4: with warnings.",
-    ),
-    "export": LazyCommand("finished:export", "Write a run's samples in another project's format."),
-    "show": LazyCommand("finished:show", "Print a run's results and settings, or a sample."),
-    "report": LazyCommand(
-        "finished:report",
-        "Write a run's page as one self-contained file, from its folder alone.",
-    ),
-    "doctor": LazyCommand(
-        "doctor:doctor",
-        "Check machine, services, sandboxes, data; exit code 0: all is well, 1: something is not.",
-    ),
-    "train-check": LazyCommand(
-        "train_check:train_check",
-        "Compare a trainer's config with a run; exit code 0: no mistake or difference, 1: some.",
-    ),
-    "hacking": LazyCommand(
-        "hacking:hacking",
-        "Find signs of reward hacking per step or run; exit code 0: none, 1: above a limit.",
-    ),
-}
+def _commands(**modules: str) -> dict[str, LazyCommand]:
+    """The commands by name, from the modules of their functions, in the order of the help."""
+    return {
+        function.rstrip("_").replace("_", "-"): LazyCommand(module, function)
+        for function, module in modules.items()
+    }
 
-DATA_COMMANDS = {
-    "import": LazyCommand("data_files:import_", "Read a public file into DATASET.parquet."),
-    "prepare": LazyCommand(
-        "data:prepare",
-        "Fetch, standardize, check and write all data sets, with manifests and the audit report.",
-    ),
-    "check": LazyCommand(
-        "data:check",
-        "Check that prepared sets match lock and manifests, and do not overlap.",
-    ),
-    "contamination": LazyCommand(
-        "data:contamination",
-        "Find problems in a training corpus, which may be larger than memory.",
-    ),
-    "certify": LazyCommand(
-        "certify:certify",
-        "Measure how often a set's tests reject wrong programs and accept right ones.",
-    ),
-    "export": LazyCommand(
-        "data_files:export",
-        "Write prepared sets as a trainer's files, with the prompts of a run's config.",
-    ),
-}
+
+COMMANDS = _commands(
+    run="run",
+    judge="judge",
+    rejudge="judge",
+    reward="reward",
+    view="view",
+    runs="runs",
+    compare="compare",
+    gate="compare",
+    accept="accept",
+    export="finished",
+    show="finished",
+    report="finished",
+    doctor="doctor",
+    train_check="train_check",
+    hacking="hacking",
+)
+DATA_COMMANDS = _commands(
+    import_="data_files",
+    prepare="data",
+    check="data",
+    contamination="data",
+    certify="certify",
+    export="data_files",
+)
 
 
 def _with_hyphens(name: str) -> str:

@@ -4,10 +4,9 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, NamedTuple, Self
 
 import typer
 from rich.console import Console
@@ -134,7 +133,12 @@ def contamination(
         raise ConfigError(f"--ngram {size}: must be at least 2")
     if not 0 <= min_share <= 1:
         raise ConfigError(f"--min-share {min_share:g}: must be between 0 and 1")
-    problems = [problem for file in _files(data) for problem in _texts(file)]
+    problems: list[ProblemText] = []
+    for file in _files(data):
+        texts = [text_of(record) for record in read_records(file)]
+        if not texts:
+            raise data_error(file, NO_PROBLEM)
+        problems += texts
     console = stdout_console()
     with DataProgress(console) as progress:
         report = check_contamination(
@@ -155,13 +159,6 @@ def contamination(
         )
 
 
-def _texts(file: str) -> list[ProblemText]:
-    problems = [text_of(record) for record in read_records(file)]
-    if not problems:
-        raise data_error(file, NO_PROBLEM)
-    return problems
-
-
 def _load(config: str | None, overrides: Sequence[str], allow: str | None) -> PrepareConfig:
     if config is None:
         raise ConfigError("no data sets to prepare: add --config configs/data.yaml")
@@ -176,15 +173,13 @@ def _files(paths: Sequence[str]) -> list[str]:
 # Public data sets by name
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSet:
+class KnownSet(NamedTuple):
     """A prepared data set: its parquet file, and the lock that covers it."""
 
     file: str
     lock: str
 
-    @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the file is there and is the one that was prepared."""
         try:
             check_exists(self.file)
@@ -208,36 +203,30 @@ def known_sets(names: Sequence[str], config: str | None) -> list[KnownSet]:
         ConfigError: The config cannot be used, or a name is unknown or is that of training data.
         DataError: A source cannot be used.
     """
-    by_name = {
+    by_name: dict[str, PrepareConfig] = {}
+    for file in [config] if config else map(_shipped, _CONFIGS):
+        settings = _load(file, (), None)
+        by_name = {**dict.fromkeys(settings.datasets, settings), **by_name}
+    usable = {
         name: settings
-        for settings in reversed(list(_known_settings(config)))
-        for name in settings.datasets
+        for name, settings in by_name.items()
+        if settings.datasets[name].role is not DataRole.TRAIN
     }
-    for name in dict.fromkeys(names):
-        settings = by_name.get(name)
-        if settings is None or settings.datasets[name].role is DataRole.TRAIN:
-            cause = "is training data" if settings else "is not a known data set"
-            choices = [
-                other
-                for other, settings in by_name.items()
-                if settings.datasets[other].role is not DataRole.TRAIN
-            ]
+    for name in names:
+        if name not in usable:
+            cause = "is training data" if name in by_name else "is not a known data set"
             raise ConfigError(
-                f"--dataset {name} {cause}; choose from {', '.join(choices)}, or describe your own "
+                f"--dataset {name} {cause}; choose from {', '.join(usable)}, or describe your own "
                 "set in a file for --data-config"
             )
-    return [_located(name, by_name[name]) for name in dict.fromkeys(names)]
+    return [_located(name, usable[name]) for name in dict.fromkeys(names)]
 
 
-def _known_settings(config: str | None) -> Iterator[PrepareConfig]:
-    if config is not None:
-        yield validate_document(PrepareConfig, load_document(config, ()))
-        return
-    for name in _CONFIGS:
-        file = next((place / name for place in _PLACES if (place / name).is_file()), None)
-        if file is None:
-            raise ConfigError(f"no configs/{name} here; name a file of sets with --data-config")
-        yield validate_document(PrepareConfig, load_document(str(file), ()))
+def _shipped(name: str) -> str:
+    file = next((place / name for place in _PLACES if (place / name).is_file()), None)
+    if file is None:
+        raise ConfigError(f"no configs/{name} here; name a file of sets with --data-config")
+    return str(file)
 
 
 def _located(name: str, settings: PrepareConfig) -> KnownSet:
@@ -246,10 +235,9 @@ def _located(name: str, settings: PrepareConfig) -> KnownSet:
     manifests = f"{beside}/manifests"
     for folder, locks in ((settings.output, settings.manifests), (beside, manifests)):
         located = KnownSet(f"{folder}/{name}.parquet", f"{locks}/{LOCK_NAME}")
-        if located.intact:
+        if located.is_intact():
             return located
-    only = {name: settings.datasets[name]}
-    moved = {"datasets": only, "output": beside, "manifests": manifests}
+    moved = {"datasets": {name: settings.datasets[name]}, "output": beside, "manifests": manifests}
     console = stdout_console()
     with DataProgress(console) as progress:
         prepared = pipeline.prepare(settings.model_copy(update=moved), progress)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,6 @@ from shared.schemas import SampleId
 from shared.statuses import FinalStatus, TokenSource
 
 _LINE_EVERY = 5.0
-_CORRECTED = "accepted_at_1_corrected"
 # In a container: where the page is published, and the command that copies FOLDER to the host.
 PAGE_VARIABLE = "PLUMBLINE_PAGE"
 COPY_VARIABLE = "PLUMBLINE_COPY"
@@ -37,12 +36,11 @@ class _Tally:
     generated: set[SampleId] = field(default_factory=set)
     statuses: dict[SampleId, FinalStatus] = field(default_factory=dict)
 
-    def add_generated(self, sample: SampleId) -> None:
-        if sample in self.planned:
+    def add(self, sample: SampleId, status: FinalStatus | None = None) -> None:
+        """Count a completion, or a verdict; samples that are not planned are left out."""
+        if sample in self.planned and status is None:
             self.generated.add(sample)
-
-    def add_judged(self, sample: SampleId, status: FinalStatus) -> None:
-        if sample in self.planned:
+        elif sample in self.planned and status is not None:
             self.statuses[sample] = status
 
     def count(self, status: FinalStatus) -> int:
@@ -54,14 +52,12 @@ class ProgressDisplay:
 
     def __init__(self, console: Console, made: str = "generated") -> None:
         """``made`` is the word for completions that are there: they may be recorded ones."""
-        self._console = console
-        self._made = made
+        self._console, self._made = console, made
         self._tallies: dict[str, _Tally] = {}
         self._live: Live | None = None
         self._began = time.monotonic()
         self._judged_before = 0
-        self._last_line = 0.0
-        self._last_text = ""
+        self._last_line, self._last_text = 0.0, ""
         self._outages: Sequence[OutageReport] = ()
         self._port_file: Path | None = None
 
@@ -100,20 +96,20 @@ class ProgressDisplay:
     ) -> None:
         """Start the clock: verdicts of earlier sessions do not count for the rate."""
         for sample in generated:
-            self._tallies[sample.dataset].add_generated(sample)
+            self._tallies[sample.dataset].add(sample)
         for sample, status in judged.items():
-            self._tallies[sample.dataset].add_judged(sample, status)
+            self._tallies[sample.dataset].add(sample, status)
         self._began = time.monotonic()
         self._judged_before = self._judged()
         if generated:
             self.note(f"resuming: {len(generated)} {self._made}, {len(judged)} judged")
 
     def generated(self, sample: SampleId) -> None:
-        self._tallies[sample.dataset].add_generated(sample)
+        self._tallies[sample.dataset].add(sample)
         self._line()
 
     def judged(self, sample: SampleId, status: FinalStatus) -> None:
-        self._tallies[sample.dataset].add_judged(sample, status)
+        self._tallies[sample.dataset].add(sample, status)
         self._line()
 
     def waits(self, outages: Sequence[OutageReport]) -> None:
@@ -199,8 +195,12 @@ def print_summary(console: Console, run: FinishedRun) -> None:
         say(console, part, "yellow")
     if stopped := record.stopped:
         say(console, f"{stopped.described}; no baseline", "yellow")
-    for line in _token_counts(record):
-        say(console, line)
+    sources = record.output_tokens_from
+    if counted := sources.get(TokenSource.TOKENIZER):
+        name = record.tokenizer.name if record.tokenizer else "a tokenizer"
+        say(console, f"output tokens of {counted} samples counted by us, with {name}")
+    if estimated := sources.get(TokenSource.ESTIMATE):
+        say(console, f"output tokens of {estimated} samples estimated from their length")
     for name, tests in (record.certificates or {}).items():
         if tests.why_not:
             line = f"{name}: not corrected for its tests: {tests.why_not}"
@@ -216,14 +216,14 @@ def _summary_table(run: FinishedRun) -> Table:
         table.add_column(shown(name), justify="right", overflow="fold")
     summaries = list(run.summary.values())
     for metric in metrics_of(name for metrics in summaries for name in metrics):
-        rare = metric.only_if
+        rare, key = metric.only_if, metric.key
         if metric.printed and (rare is None or any(metrics.get(rare) for metrics in summaries)):
             cells = (_row_cell(metrics, metric) for metrics in summaries)
             table.add_row(f"  {metric.label}" if rare else metric.label, *cells)
-        if metric.key == "accepted_at_1" or (
-            metric.key == _CORRECTED and _has(summaries, _CORRECTED)
-        ):
-            cells = (_interval_cell(metrics, metric.key) for metrics in summaries)
+        known = any(metrics.get(key) is not None for metrics in summaries)
+        if key == "accepted_at_1" or (key == "accepted_at_1_corrected" and known):
+            intervals = (metrics.get(f"{key}_ci95") for metrics in summaries)
+            cells = ("{:.0%}–{:.0%}".format(*i) if isinstance(i, list) else "–" for i in intervals)
             table.add_row("  95 % interval", *cells)
     return table
 
@@ -239,24 +239,12 @@ def _print_wandb(console: Console, wandb: WandbRecord | None) -> None:
         say(console, f"Weights & Biases: {error}", "yellow")
 
 
-def _token_counts(record: RunRecord) -> Iterator[str]:
-    """Count how many samples have token counts that are not an engine's."""
-    sources = record.output_tokens_from
-    if counted := sources.get(TokenSource.TOKENIZER):
-        name = record.tokenizer.name if record.tokenizer else "a tokenizer"
-        yield f"output tokens of {counted} samples counted by us, with {name}"
-    if estimated := sources.get(TokenSource.ESTIMATE):
-        yield f"output tokens of {estimated} samples estimated from their length"
-
-
 def _print_canaries(console: Console, record: RunRecord) -> None:
     """Print how many canary programs got the expected verdict, and each finding."""
     if record.canaries is None:
         return
-    of_all = record.canaries.sandboxes
-    right, sent = sum(sandbox.right for sandbox in of_all), sum(sandbox.sent for sandbox in of_all)
-    unjudged = sum(sandbox.unjudged for sandbox in of_all)
-    unable = sum(sandbox.unable for sandbox in of_all)
+    sandboxes, names = record.canaries.sandboxes, ("right", "sent", "unjudged", "unable")
+    right, sent, unjudged, unable = (sum(getattr(s, name) for s in sandboxes) for name in names)
     parts = [f"{right} of {sent} canary programs got the expected verdict"]
     parts += [f"{unjudged} not judged"] if unjudged else []
     parts += [f"{unable} that the sandbox cannot run"] if unable else []
@@ -270,15 +258,6 @@ def _row_cell(metrics: Metrics, metric: MetricInfo) -> str:
     # Cases that were not run count as failed.
     cut = metric.key == "pass_ratio_mean" and metrics.get("samples_cut")
     return ("≥ " if cut else "") + metric.shown(metrics.get(metric.key))
-
-
-def _has(summaries: Sequence[Metrics], key: str) -> bool:
-    return any(metrics.get(key) is not None for metrics in summaries)
-
-
-def _interval_cell(metrics: Metrics, key: str) -> str:
-    interval = metrics.get(f"{key}_ci95")
-    return "{:.0%}–{:.0%}".format(*interval) if isinstance(interval, list) else "–"
 
 
 def _accepted(tally: _Tally) -> str:

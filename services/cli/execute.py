@@ -39,7 +39,7 @@ from shared.errors import (
 from shared.finished_run import open_run
 from shared.ledger import Ledger, connect, ping_error
 from shared.prompts import prompt_facts
-from shared.run_record import JsonObject, Provenance, RunPlan, RunRecord, RunState, SandboxFacts
+from shared.run_record import Provenance, RunPlan, RunState, SandboxFacts
 from shared.schemas import Problem, SampleId
 from shared.service.access import token_from
 from shared.service.processes import with_watch
@@ -104,24 +104,24 @@ def execute(request: RunRequest) -> None:
             but some samples have no verdict.
     """
     try:
-        _execute(request)
+        _execute(request, stdout_console())
     except KeyboardInterrupt:
         raise InterruptedRunError("interrupted; repeat the command to resume") from None
 
 
-def _execute(request: RunRequest) -> None:
+def _execute(request: RunRequest, console: Console) -> None:
     config = request.config
     counter, responses = open_counter(config), _responses_file(request)
     folder = OutputFolder(config.output_dir)
     identity = identify(config, request.plan, folder, request.source)
     identity = claim_output(folder, identity, force=request.force)
-    console = stdout_console()
     if _is_stopped(folder, force=request.force):
         finished = open_run(folder.url)
         print_summary(console, finished)
         say(console, "finished: it stopped early; --force starts over")
         return
-    with _display(request, console) as progress:
+    made = "generated" if request.completions is None else "loaded"
+    with ProgressDisplay(console, made) as progress:
         progress.planned(request.plan)
         for note in request.notes:
             progress.note(note)
@@ -152,12 +152,23 @@ def _execute(request: RunRequest) -> None:
         print_summary(console, finished)
         print_warnings(console, finished)
     if responses is not None:
-        note = responses.write(finished, request.problems)
-        say(console, note)
-    if finished.record.distrust:
-        raise UntrustedRunError(_distrust(finished.record))
-    if not finished.record.complete:
-        raise IncompleteRunError(_missing_verdicts(finished.record))
+        say(console, responses.write(finished, request.problems))
+    record = finished.record
+    if record.distrust:
+        raise UntrustedRunError(
+            f"untrusted: {_first(record.distrust)}; fix the sandbox, check it with plumb doctor, "
+            "and judge again"
+        )
+    if not record.complete:
+        reasons = sorted({entry.reason or "unknown" for entry in record.unjudged})
+        raise IncompleteRunError(
+            f"incomplete: {record.samples_unjudged} of {record.samples} samples have no verdict "
+            f"({_first(reasons)}); repeat the command to retry them"
+        )
+
+
+def _first(reasons: Sequence[str]) -> str:
+    return "; ".join(reasons[:3]) + ("; …" if len(reasons) > 3 else "")
 
 
 def _is_stopped(folder: OutputFolder, *, force: bool) -> bool:
@@ -181,21 +192,6 @@ def _responses_file(request: RunRequest) -> "ResponsesFile | None":
 
     facts = request.provenance
     return ResponsesFile(request.config, [*(facts.data_files or []), facts.completions or ""])
-
-
-def _distrust(run: RunRecord) -> str:
-    reasons = run.distrust
-    shown = "; ".join(reasons[:3]) + ("; …" if len(reasons) > 3 else "")
-    return f"untrusted: {shown}; fix the sandbox, check it with plumb doctor, and judge again"
-
-
-def _missing_verdicts(run: RunRecord) -> str:
-    reasons = sorted({entry.reason or "unknown" for entry in run.unjudged})
-    shown = "; ".join(reasons[:3]) + ("; …" if len(reasons) > 3 else "")
-    return (
-        f"incomplete: {run.samples_unjudged} of {run.samples} samples have no verdict "
-        f"({shown}); repeat the command to retry them"
-    )
 
 
 # Services
@@ -257,7 +253,7 @@ def _services(
         force=request.force,
         generator=request.own_generator,
         sandboxes=sandboxes,
-        meanwhile=_import_client if request.completions is None else lambda: None,
+        meanwhile=_client_class if request.completions is None else (lambda: None),
     ) as stack:
         progress.page_at(stack.page_port)
         for warning in stack.sandbox.warnings if stack.sandbox else ():
@@ -316,10 +312,6 @@ async def check_generator(config: Config, urls: Sequence[str]) -> None:
 # Session
 
 
-def _display(request: RunRequest, console: Console) -> ProgressDisplay:
-    return ProgressDisplay(console, "generated" if request.completions is None else "loaded")
-
-
 async def _run_session(
     request: RunRequest,
     folder: OutputFolder,
@@ -351,11 +343,8 @@ async def _run_session(
         if meta is not None and meta.stopped:  # killed before it was published
             plan, early_stop = session.ledger.plan() or plan, None
         run = Run(plan, session, source, progress, early_stop=early_stop)
-        judges = JudgesCheck(
-            session.ledger.redis,
-            lambda: run.unjudged,
-            lambda: run.ungenerated + run.unjudged,
-        )
+        redis = session.ledger.redis
+        judges = JudgesCheck(redis, lambda: run.unjudged, lambda: run.ungenerated + run.unjudged)
         with closing(judges):
             checks: list[Check] = [judges]
             if client is not None:
@@ -401,7 +390,14 @@ async def _open_source(
         prompts = prompt_facts(request.problems, config)
         model = await (while_restarted(client.check) if own else client.check)()
         info = await client.info()
-        _check_weights(config, info, progress)
+        if looks_random(info):
+            if not config.generation.verl.allow_random_weights:
+                raise ConfigError(
+                    "the generator reports that its model looks randomly initialized (self_check "
+                    "in its /info); check its weights, or set "
+                    "generation.verl.allow_random_weights=true"
+                )
+            progress.note("warning: the model looks randomly initialized; its results mean nothing")
         generator = {
             "model": model,
             "generator": info,
@@ -412,23 +408,7 @@ async def _open_source(
         yield source, provenance.model_copy(update=generator), client
 
 
-def _check_weights(config: Config, generator: JsonObject | None, progress: ProgressDisplay) -> None:
-    """Refuse a generator that says that its weights look random.
-
-    Raises:
-        ConfigError: It does, and the configuration does not allow it.
-    """
-    if not looks_random(generator):
-        return
-    if not config.generation.verl.allow_random_weights:
-        raise ConfigError(
-            "the generator reports that its model looks randomly initialized (self_check in its "
-            "/info); check its weights, or set generation.verl.allow_random_weights=true"
-        )
-    progress.note("warning: the model looks randomly initialized; its results mean nothing")
-
-
-def _import_client() -> "type[GeneratorClient]":
+def _client_class() -> "type[GeneratorClient]":
     # Imported here because `plumb judge` makes no requests, and aiohttp takes long.
     from services.runner.client import GeneratorClient
 
@@ -445,7 +425,7 @@ def _api_key(config: Config) -> str | None:
 
 
 def _client(config: Config, urls: Sequence[str], api_key: str | None) -> "GeneratorClient":
-    return _import_client()(urls, config.generation, api_key)
+    return _client_class()(urls, config.generation, api_key)
 
 
 async def _watched(stack: EmbeddedStack | None, work: Callable[[], Awaitable[T]]) -> T:

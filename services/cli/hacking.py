@@ -25,7 +25,7 @@ from shared.analysis.hacking import (
 from shared.errors import ConfigError, DataError, FindingsError
 from shared.finished_run import FinishedRun, open_run
 from shared.json_lines import parse_record, read_lines
-from shared.schemas import Generation, Verdict, describe
+from shared.schemas import describe
 
 _LOGS = "rewards-*.jsonl*"
 _SHOWN = 30
@@ -66,7 +66,7 @@ def hacking(
     if any(logs) and not all(logs):
         raise ConfigError("give logs of rewards or folders of runs, not both")
     if all(logs):
-        answers = read_logs([path for files in logs for path in files])
+        answers = _read_logs([path for files in logs for path in files])
     else:
         answers = [answer for place in places for answer in _of_run(place, data or [], console)]
     steps = step_figures(answers, limits)
@@ -114,17 +114,12 @@ def _logs(place: str) -> list[str]:
     return [] if (path / "run.json").exists() else sorted(map(str, path.glob(_LOGS)))
 
 
-def read_logs(paths: Sequence[str]) -> list[MeasuredAnswer]:
+def _read_logs(paths: Sequence[str]) -> list[MeasuredAnswer]:
     lines = sorted((line for path in paths for line in _lines(path)), key=lambda line: line.at)
-    answers = [
-        MeasuredAnswer(
-            f"#{place // _STEP}" if line.step is None else line.step,
-            line.signs,
-            line.characters,
-            line.weight,
-        )
-        for place, line in enumerate(lines)
-    ]
+    answers = []
+    for place, line in enumerate(lines):
+        step = f"#{place // _STEP}" if line.step is None else line.step
+        answers.append(MeasuredAnswer(step, line.signs, line.characters, line.weight))
     return sorted(answers, key=lambda answer: answer.step if isinstance(answer.step, int) else -1)
 
 
@@ -158,21 +153,17 @@ def _of_run(place: str, data: Sequence[str], console: Console) -> Iterator[Measu
     for verdict, generation in run.judged_samples():
         if verdict.judged and generation is not None:
             name = verdict.dataset, verdict.problem_id
-            answer = _answered(verdict, generation)
+            failed = verdict.first_failed_case
+            answer = Answered(
+                generation.completion,
+                verdict.accepted,
+                verdict.detail,
+                first_failed=failed.case_index if failed else None,
+                denied=failed is not None and failed.denied,
+                cut=generation.finish_reason == "length",
+            )
             signs = meter.signs(answer, traits.get(name, ProblemTraits()), name)
             yield MeasuredAnswer(run.folder.shown, signs, len(generation.completion))
-
-
-def _answered(verdict: Verdict, generation: Generation) -> Answered:
-    failed = verdict.first_failed_case
-    return Answered(
-        generation.completion,
-        verdict.accepted,
-        verdict.detail,
-        first_failed=failed.case_index if failed else None,
-        denied=failed is not None and failed.denied,
-        cut=generation.finish_reason == "length",
-    )
 
 
 def _traits(

@@ -25,9 +25,7 @@ _MAX_NAMES = 5
 @options.key_options("name", "output", "output_dir", "sandbox_url")
 def judge(
     overrides: options.Overrides = None,
-    data: Annotated[
-        list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
-    ] = None,
+    data: options.DataPaths = None,
     completions: Annotated[
         str,
         typer.Option(

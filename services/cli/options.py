@@ -64,16 +64,15 @@ def _named_runs(named: str, *, unpublished: bool = False) -> "list[FinishedRun]"
     return both or [*by_name, *by_folder]
 
 
-def _run_folders(named: list[str]) -> list[str]:
-    return [run_folder(name) for name in named]
-
-
 RunFolder = Annotated[
     str, typer.Argument(help="Folder of a run, also in outputs/, or its name.", callback=run_folder)
 ]
 RunFolders = Annotated[
     list[str],
-    typer.Argument(help="Folders or names of two or more finished runs.", callback=_run_folders),
+    typer.Argument(
+        help="Folders or names of two or more finished runs.",
+        callback=lambda named: [*map(run_folder, named)],
+    ),
 ]
 BaseUrl = Annotated[
     list[str] | None,

@@ -13,28 +13,26 @@ import typer
 from services.cli.console import say, stdout_console
 from services.cli.embedded.services import reward_service
 from services.cli.embedded.stack import EmbeddedStack, open_stack
-from services.cli.options import ConfigFile, Overrides
+from services.cli.options import ConfigFile, DataPaths, Overrides
 from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.datasets import check_exists
 from shared.errors import ConfigError, ServiceError
 from shared.verl_keys import notices
 
-PORT = 8090
+_PORT = 8090
 
 
 def reward(
     overrides: Overrides = None,
-    data: Annotated[
-        list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
-    ] = None,
+    data: DataPaths = None,
     config: ConfigFile = None,
     output: Annotated[
         str, typer.Option("--output", help="Folder of Redis' data and the logs.")
     ] = "outputs/reward",
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port of the service, 0 for any.")
-    ] = PORT,
+    ] = _PORT,
     embedded: Annotated[
         bool, typer.Option("--embedded", help="Start Redis, sandbox, judges and the service.")
     ] = False,
@@ -49,7 +47,10 @@ def reward(
             "`python -m services.reward` beside Redis and judges (docs/training.md)"
         )
     resolved = load_config(config, overrides or [])
-    paths = [_absolute(path) for path in data or resolved.data.eval_files]
+    paths = [
+        path if "://" in path else str(Path(path).absolute())
+        for path in data or resolved.data.eval_files
+    ]
     service = partial(reward_service, config=resolved, data=paths, port=port)
     for path in paths:
         check_exists(path)
@@ -86,7 +87,3 @@ def _listens(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else str(Path(path).absolute())

@@ -4,12 +4,12 @@ import csv
 import datetime
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from services.cli.console import plain_table, printable, say, stdout_console
@@ -40,8 +40,7 @@ class RunsFormat(StrEnum):
     CSV = "csv"
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(NamedTuple):
     """The change of accepted@1 since the run before; shares from -1 to 1.
 
     ``ci95`` is the 95 % confidence interval over the samples that both runs have; None if their
@@ -52,8 +51,7 @@ class _Change:
     ci95: list[float] | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Score:
+class _Score(NamedTuple):
     """accepted@1 of a data set; ``bounds`` where samples were not judged."""
 
     share: float
@@ -93,26 +91,33 @@ def runs(
     finished, broken = open_runs(folder, unpublished=True)
     if not finished and not broken:
         raise OutputError(f"no run in {folder}; name the folder in which runs are written")
-    ordered = sorted(finished, key=_latest, reverse=True)
+    ordered = sorted(
+        finished, key=lambda run: run.record.finished_at or run.record.started_at or 0, reverse=True
+    )
     changed = _changes(ordered)
     listed = [(run, _scores(run, changed)) for run in ordered]
+    names = list(dict.fromkeys(name for _, scores in listed for name in scores))
+    console = stdout_console()
     if kind is RunsFormat.TEXT:
-        _print_text(listed)
+        _print_text(console, listed, names)
     elif kind is RunsFormat.CSV:
         _write_csv(listed)
     else:
-        rows = _rows(listed)
+        rows = [["run", "model", *names]]
+        for run, scores in listed:
+            cells = (" ".join(scores[name].lines()) if name in scores else "" for name in names)
+            rows.append([run.name, _model(run.record), *cells])
         print("\n".join(_markdown(rows) if kind is RunsFormat.MARKDOWN else _latex(rows)))
     for line in broken:
         if kind is RunsFormat.TEXT:
-            say(stdout_console(), line, "yellow")
+            say(console, line, "yellow")
         else:
             print(printable(line), file=sys.stderr)
 
 
-def _print_text(listed: Sequence[tuple[FinishedRun, Scores]]) -> None:
-    console = stdout_console()
-    names = _datasets(listed)
+def _print_text(
+    console: Console, listed: Sequence[tuple[FinishedRun, Scores]], names: Sequence[str]
+) -> None:
     table = plain_table(["run", "finished", *map(printable, names)])
     between = "\n" if console.is_terminal else "  "  # a row is one line of a file
     for run, scores in listed:
@@ -130,16 +135,6 @@ def _print_text(listed: Sequence[tuple[FinishedRun, Scores]]) -> None:
             cells.append(Text(between).join([*(Text(line, style) for line in share), change]))
         table.add_row(*cells)
     console.print(table)
-
-
-def _rows(listed: Sequence[tuple[FinishedRun, Scores]]) -> list[list[str]]:
-    """The headings, then the cells of each run."""
-    names = _datasets(listed)
-    rows = [["run", "model", *names]]
-    for run, scores in listed:
-        cells = (" ".join(scores[name].lines()) if name in scores else "" for name in names)
-        rows.append([run.name, _model(run.record), *cells])
-    return rows
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -180,10 +175,6 @@ def _write_csv(listed: Sequence[tuple[FinishedRun, Scores]]) -> None:
             )
 
 
-def _datasets(listed: Sequence[tuple[FinishedRun, Scores]]) -> list[str]:
-    return list(dict.fromkeys(name for _, scores in listed for name in scores))
-
-
 def _scores(run: FinishedRun, changed: Mapping[tuple[str, str], _Change]) -> dict[str, _Score]:
     scores: dict[str, _Score] = {}
     for name, metrics in run.summary.items():
@@ -201,10 +192,6 @@ def _scores(run: FinishedRun, changed: Mapping[tuple[str, str], _Change]) -> dic
 
 def _range(ends: Sequence[float]) -> str:
     return f"{100 * ends[0]:.1f}–{100 * ends[1]:.1f}"
-
-
-def _latest(run: FinishedRun) -> float:
-    return run.record.finished_at or run.record.started_at or 0.0
 
 
 def _model(record: RunRecord) -> str:
@@ -272,7 +259,7 @@ def _changes(latest_first: Sequence[FinishedRun]) -> dict[tuple[str, str], _Chan
 
     changed = {}
     for run, dataset, earlier, difference in reversed([*pairs]):
-        read = [verdicts_of(one.folder.url, one.record.samples) for one in (earlier, run)]
+        read = [verdicts_of(pair.folder.url, pair.record.samples) for pair in (earlier, run)]
         changed[run.folder.url, dataset] = _Change(difference, _interval(dataset, *read))
     return changed
 

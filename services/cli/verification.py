@@ -1,7 +1,7 @@
 """Verification of reference solutions: judge them like a run's completions (embedded stack)."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from services.cli.execute import RunRequest, execute
@@ -10,7 +10,7 @@ from services.data.records import ReferenceSolution
 from services.runner.preflight import check_judging
 from services.runner.sources import RecordedSource
 from shared.completions import RecordedCompletion
-from shared.config import Config, load_config
+from shared.config import load_config
 from shared.errors import IncompleteRunError
 from shared.finished_run import FinishedRun, open_run
 from shared.reference import problem_digest
@@ -60,62 +60,44 @@ class SolutionJudge:
             yield self._judge(language, chosen)
 
     def _judge(self, language: str, solutions: Sequence[ReferenceSolution]) -> FinishedRun:
-        # Each set of solutions and tests has a folder, and so a run, of its own.
-        problems = {
-            (item.problem.dataset, item.problem.problem_id): item.problem for item in solutions
-        }
-        parts = [*self._overrides, *map(problem_digest, problems.values())]
+        problems: dict[tuple[str, str], Problem] = {}
+        numbers: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        completions = RecordedSource()
+        parts: list[str] = []
         for item in solutions:
-            parts += [
-                item.problem.dataset,
-                item.problem.problem_id,
-                str(item.number),
-                item.completion,
-            ]
+            name = (item.problem.dataset, item.problem.problem_id)
+            problems[name] = item.problem
+            numbers[name].append(item.number - 1)
+            recorded = RecordedCompletion(problem_id=name[1], completion=item.completion)
+            completions.add(SampleId(*name, item.number - 1), recorded)
+            parts += [*name, str(item.number), item.completion]
+        # Each set of solutions and tests has a folder, and so a run, of its own.
+        parts = [*self._overrides, *map(problem_digest, problems.values()), *parts]
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         place = yaml_string(str(folder))
         own = [f"run.name={self._name}", f"judge.language={language}", f"output.dir={place}"]
         config = load_config(None, [*self._overrides, *own])
-        with _suppress_broken_checkers(folder):
-            execute(_request(config, solutions, quiet=self._quiet))
+        judged = list(problems.values())
+        check_judging(config, judged)
+        request = RunRequest(
+            config=config,
+            problems=judged,
+            plan=make_plan(judged, lambda problem: numbers[problem.dataset, problem.problem_id]),
+            embedded=True,
+            force=False,
+            completions=completions,
+            source="reference solutions",
+            quiet=self._quiet,
+        )
+        try:
+            execute(request)
+        except IncompleteRunError:
+            unjudged = [v for v in open_run(str(folder)).verdicts() if not v.judged]
+            if not all(map(_checker_failed, unjudged)):
+                raise
         return open_run(str(folder))
 
 
-def _request(config: Config, solutions: Sequence[ReferenceSolution], *, quiet: bool) -> RunRequest:
-    problems: dict[tuple[str, str], Problem] = {}
-    numbers: dict[tuple[str, str], list[int]] = {}
-    completions = RecordedSource()
-    for item in solutions:
-        name = (item.problem.dataset, item.problem.problem_id)
-        problems[name] = item.problem
-        numbers.setdefault(name, []).append(item.number - 1)
-        recorded = RecordedCompletion(
-            problem_id=item.problem.problem_id, completion=item.completion
-        )
-        completions.add(SampleId(*name, item.number - 1), recorded)
-    check_judging(config, list(problems.values()))
-    return RunRequest(
-        config=config,
-        problems=list(problems.values()),
-        plan=make_plan(list(problems.values()), lambda p: numbers[p.dataset, p.problem_id]),
-        embedded=True,
-        force=False,
-        completions=completions,
-        source="reference solutions",
-        quiet=quiet,
-    )
-
-
-@contextmanager
-def _suppress_broken_checkers(folder: Path) -> Iterator[None]:
-    """Go on although samples have no verdict, if their problems' broken checkers are the reason."""
-    try:
-        yield
-    except IncompleteRunError:
-        unjudged = [verdict for verdict in open_run(str(folder)).verdicts() if not verdict.judged]
-        if not all(map(_checker_failed, unjudged)):
-            raise
-
-
 def _checker_failed(verdict: Verdict) -> bool:
+    """Whether a sample has no verdict because its problem's checker is broken."""
     return any(failure.kind == FailureKind.CHECKER for failure in verdict.infra_failures)

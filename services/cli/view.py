@@ -14,7 +14,7 @@ import typer
 from services.cli.console import printable
 from shared.redaction import redact_address
 
-PORT = 8070
+_PORT = 8070
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -25,7 +25,7 @@ def view(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", min=0, max=65535, help=f"Port of the page; {PORT} or a free one by default."
+            "--port", min=0, max=65535, help=f"Port of the page; {_PORT} or a free one by default."
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
@@ -86,10 +86,10 @@ def _usual_port(host: str) -> int:
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, PORT))
+            probe.bind((host, _PORT))
         except OSError:
             return 0
-    return PORT
+    return _PORT
 
 
 def _named(host: str) -> str:

@@ -36,7 +36,7 @@ def fold(text: str) -> bytes:
 
 
 Hashes = npt.NDArray[np.uint64]
-_FACTOR = 0x9E3779B97F4A7C15
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def word_hashes(words: Sequence[bytes]) -> Hashes:
@@ -53,29 +53,11 @@ def _word_hash(word: bytes) -> int:
 def ngram_hashes(hashes: Hashes, size: int) -> Hashes:
     """Hash each run of ``size`` words, in order; empty if there are fewer words.
 
-    The hash is a polynomial in the words' hashes, so runs are joined from halves: 13 words take
-    5 multiplications instead of 12.
+    The hash is a polynomial in the words' hashes.
     """
-    if len(hashes) < size:
-        return hashes[:0]
-    run, width = hashes, 1
-    result, length = hashes[:0], 0
-    while True:
-        if size & width:
-            result = _join(run, result, width, length) if length else run
-            length += width
-        if length == size:
-            return result
-        run, width = _join(run, run, width, width), width * 2
-
-
-def _join(first: Hashes, second: Hashes, width: int, length: int) -> Hashes:
-    """Join each n-gram of ``width`` words with the n-gram of ``length`` words that follows it."""
-    count = len(second) - width
-    joined = first[:count] * np.uint64(_power(length))
-    joined += second[width:]
-    return joined
-
-
-def _power(exponent: int) -> int:
-    return pow(_FACTOR, exponent, 1 << 64)
+    count = max(0, len(hashes) - size + 1)
+    result = np.zeros(count, np.uint64)
+    for step in range(size):
+        result *= _FACTOR
+        result += hashes[step : step + count]
+    return result

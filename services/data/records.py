@@ -94,8 +94,7 @@ def text_of(record: Record) -> ProblemText:
 class DatasetWriter:
     """Adds problems to a parquet file; created by :func:`writing_dataset`.
 
-    Attributes:
-        count: Number of problems added.
+    ``count`` is the number of problems added.
     """
 
     def __init__(self, writer: pq.ParquetWriter) -> None:

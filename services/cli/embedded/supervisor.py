@@ -92,22 +92,14 @@ class ChildProcess:
         return environment
 
     def wait_for_url(self) -> str:
-        """Wait until a service has written its port; returns its base URL.
-
-        Raises:
-            ServiceError: The child died, or is not ready in time.
-        """
+        """Wait until a service has written its port; returns its base URL."""
         assert self.port_file is not None
         wait_until(self.port_file.exists, self)
         self.port = int(self.port_file.read_text())
         return f"http://127.0.0.1:{self.port}"
 
     def wait_for_report(self, url: str) -> bytes:
-        """Wait until /readyz succeeds; returns the service's report, which is JSON.
-
-        Raises:
-            ServiceError: The child died, or is not ready in time.
-        """
+        """Wait until /readyz succeeds; returns the service's report, which is JSON."""
         report = bytearray()
 
         def ready() -> bool:
@@ -189,21 +181,13 @@ class Supervisor:
         self.children: list[ChildProcess] = []
 
     def start(self, child: ChildProcess) -> ChildProcess:
-        """Start a child and supervise it.
-
-        Raises:
-            ServiceError: The program cannot be executed.
-        """
+        """Start a child and supervise it; a ServiceError if it cannot be executed."""
         child.start()
         self.children.append(child)
         return child
 
     def restart_dead(self) -> None:
-        """Restart children that have died.
-
-        Raises:
-            ServiceError: A child cannot be kept alive.
-        """
+        """Restart children that have died; a ServiceError if one cannot be kept alive."""
         for child in self.children:
             child.restart_if_dead()
 

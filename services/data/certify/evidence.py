@@ -1,6 +1,7 @@
 """Certificates of problems from the verdicts on their labelled programs."""
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -40,10 +41,7 @@ class Evidence:
 
 def certify_problem(evidence: Evidence) -> ProblemCertificate:
     """Count the programs, and list the wrong ones that the tests accept."""
-    counts = dict.fromkeys(
-        ("right_accepted", "right_rejected", "wrong_rejected", "wrong_accepted",
-         "submitted_rejected", "submitted_accepted", "unknown"), 0
-    )  # fmt: skip
+    counts: Counter[str] = Counter()
     survivors: list[Survivor] = []
     bad: list[BadLabel] = []
     by_number = {program.number: program for program in evidence.programs}
@@ -51,24 +49,25 @@ def certify_problem(evidence: Evidence) -> ProblemCertificate:
         verdict = evidence.own.get(program.number)
         if verdict is None or not verdict.judged:
             continue
-        if program.kind is Kind.RIGHT:
-            reason = _bad_label(verdict, evidence.generated.get(program.number))
-            if reason:
-                bad.append(BadLabel(source=program.source, reason=reason))
-            else:
-                counts["right_accepted" if verdict.accepted else "right_rejected"] += 1
-            continue
-        if verdict.final_status in _NO_PROGRAM or not _is_known(program, evidence):
-            continue
-        shown = evidence.generated.get(program.number)
-        if not _is_wrong(program, verdict, shown):
-            counts["unknown"] += 1
-            continue
-        if verdict.accepted:
-            survivors.append(_survivor(program, by_number, shown))
         end = "accepted" if verdict.accepted else "rejected"
-        counts[f"wrong_{end}"] += 1
-        counts[f"submitted_{end}"] += program.kind is not Kind.MUTANT
+        generated = evidence.generated.get(program.number)
+        if program.kind is Kind.RIGHT:
+            # A program that does on generated inputs what accepted programs do is right.
+            if verdict.accepted or (generated is not None and generated.accepted):
+                counts[f"right_{end}"] += 1
+            else:
+                passed = f"{verdict.cases_passed} of {verdict.cases_total} tests passed"
+                reason = f"{verdict.final_status}, {passed}"
+                bad.append(BadLabel(source=program.source, reason=reason))
+        elif verdict.final_status in _NO_PROGRAM or not _is_known(program, evidence):
+            continue
+        elif not _is_wrong(program, verdict, generated):
+            counts["unknown"] += 1
+        else:
+            if verdict.accepted:
+                survivors.append(_survivor(program, by_number, generated))
+            counts[f"wrong_{end}"] += 1
+            counts[f"submitted_{end}"] += program.kind is not Kind.MUTANT
     return ProblemCertificate(
         problem_id=evidence.problem.problem_id,
         digest=problem_digest(evidence.problem),
@@ -78,17 +77,6 @@ def certify_problem(evidence: Evidence) -> ProblemCertificate:
         bad_labels=bad,
         **counts,
     )
-
-
-def _bad_label(verdict: Verdict, generated: Verdict | None) -> str:
-    """Why a program is not right; empty if it is, also where only the problem's tests reject it.
-
-    A program that does on generated inputs what accepted programs do is right.
-    """
-    if verdict.accepted or (generated is not None and generated.accepted):
-        return ""
-    passed = f"{verdict.cases_passed} of {verdict.cases_total} tests passed"
-    return f"{verdict.final_status}, {passed}"
 
 
 def _is_known(program: Program, evidence: Evidence) -> bool:

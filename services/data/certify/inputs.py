@@ -28,32 +28,31 @@ _TRIES = 40
 _LONG, _SEVERAL = 3, 3
 
 
-def generated_inputs(given: Sequence[Any], *, count: int, seed: str) -> list[Any]:
+def generated_inputs(inputs: Sequence[Any], *, count: int, seed: str) -> list[Any]:
     """Return up to ``count`` further inputs; the same arguments give the same ones."""
-    seeds = [one for one in given if len(repr(one)) <= _MOST_CHARACTERS]
+    seeds = [value for value in inputs if len(repr(value)) <= _MOST_CHARACTERS]
     if not seeds:
         return []
-    facts = [(set(_kinds(one)), set(_properties(one))) for one in seeds]
-    kinds = set.union(*(one for one, _ in facts)) | _coincidences(seeds)
-    needed = set.intersection(*(one for _, one in facts))
+    kinds = set.union(*(set(_kinds(value)) for value in seeds)) | _coincidences(seeds)
+    needed = set.intersection(*(set(_properties(value)) for value in seeds))
     if len(seeds) < _SEVERAL:
         needed = {fact for fact in needed if fact[0] == "count"}
     ranges = _ranges(seeds)
     changes = _Changes(seeds, seed)
-    found: dict[str, Any] = {}
-    known = {repr(one) for one in given}
+    generated: list[Any] = []
+    tried = {repr(value) for value in inputs}
     for _ in range(_TRIES * count):
         candidate = changes.input()
         text = repr(candidate)
-        if text in known or len(text) > _MOST_CHARACTERS:
+        if text in tried or len(text) > _MOST_CHARACTERS:
             continue
-        known.add(text)
+        tried.add(text)
         usual = set(_kinds(candidate)) <= kinds and needed <= set(_properties(candidate))
         if usual and _within(candidate, ranges):
-            found[text] = candidate
-            if len(found) == count:
+            generated.append(candidate)
+            if len(generated) == count:
                 break
-    return list(found.values())
+    return generated
 
 
 # Inputs of tests
@@ -128,10 +127,14 @@ def _kinds(value: Any, path: Path = ()) -> Iterator[Path]:  # noqa: ANN401
         items = list(value)
         if path and not (_comparable(items) and items == sorted(items)):
             yield *path, "unsorted"
-        if len({len(one) if hasattr(one, "__len__") else -1 for one in items}) > 1:
+        if len(set(map(_size, items))) > 1:
             yield *path, "lengths"
         for place, item in enumerate(items):
             yield from _kinds(item, (*path, place if not path and place < _LONG else "item"))
+
+
+def _size(value: Any) -> int | None:  # noqa: ANN401 - any part of an input
+    return len(value) if hasattr(value, "__len__") else None
 
 
 def _letter(letter: str) -> str:
@@ -151,7 +154,7 @@ def _properties(value: Any) -> Iterator[Path]:  # noqa: ANN401 - any input
             if _is_number(number):
                 yield from (("count", i, j) for j, count in enumerate(counted) if number == count)
         parts = parts[0]
-    sizes = [len(one) if hasattr(one, "__len__") else None for one in parts]
+    sizes = [_size(part) for part in parts]
     for i, one in enumerate(parts[:_LONG]):
         for j, other in enumerate(parts[: 2 * _LONG]):
             if i != j and _is_number(one) and _is_number(other) and one <= other:
@@ -213,10 +216,9 @@ def _numbers(seeds: Sequence[Any]) -> set[float]:
 def _ranges(seeds: Sequence[Any]) -> dict[Hashable, tuple[float, float]]:
     """The least and the greatest number by place in a standard input; empty for arguments."""
     ranges: dict[Hashable, tuple[float, float]] = {}
-    for one in seeds:
-        for place, number in _places(one):
-            low, high = ranges.get(place, (number, number))
-            ranges[place] = min(low, number), max(high, number)
+    for place, number in (found for value in seeds for found in _places(value)):
+        low, high = ranges.get(place, (number, number))
+        ranges[place] = min(low, number), max(high, number)
     return ranges
 
 

@@ -161,25 +161,17 @@ def programs_of(
         if solution.code.strip():
             program = Program(problem, len(programs), kind, solution, source)
             programs.setdefault(_canonical(solution), program)
-    originals = [
-        program
-        for program in programs.values()
-        if program.kind is Kind.RIGHT and program.solution.language == "python"
-    ][:ORIGINALS]
+    right = (program for program in programs.values() if program.kind is Kind.RIGHT)
+    originals = [program for program in right if program.solution.language == "python"][:ORIGINALS]
     for place, original in enumerate(originals):
         share = most_mutants // len(originals) + (place < most_mutants % len(originals))
         name = f"{seed}/{problem.dataset}/{problem.problem_id}/{place}"
+        source = f"mutant of {original.source}"
         for mutant in mutants(original.solution.code, most=share, seed=name):
-            program = Program(
-                problem,
-                len(programs),
-                Kind.MUTANT,
-                Solution("python", mutant.code),
-                f"mutant of {original.source}",
-                original.number,
-                mutant.change,
-            )
-            programs.setdefault(_canonical(program.solution), program)
+            solution, number = Solution("python", mutant.code), len(programs)
+            program = Program(problem, number, Kind.MUTANT, solution, source, original.number,
+                              mutant.change)  # fmt: skip
+            programs.setdefault(_canonical(solution), program)
     return list(programs.values())
 
 
@@ -219,16 +211,14 @@ def probe(problem: Problem, *, count: int, seed: int) -> Problem | None:
         None if its tests have no inputs that can be read.
     """
     tests = problem.tests
-    if not isinstance(tests, StdioTests | HumanEvalTests | MbppTests):
+    name = _called(problem)
+    if name is None or not isinstance(tests, StdioTests | HumanEvalTests | MbppTests):
         return None
-    name = called(problem)
-    if name is None:
+    seeds = inputs_of(tests, name)
+    values = generated_inputs(seeds, count=count, seed=f"{seed}/{problem.problem_id}")
+    if not values:
         return None
-    given = inputs_of(tests, name)
-    chosen = generated_inputs(given, count=count, seed=f"{seed}/{problem.problem_id}")
-    if not chosen:
-        return None
-    texts = [text_of(value) for value in chosen]
+    texts = [text_of(value) for value in values]
     # The outputs are read from the recorded cases; no checker can say anything yet.
     outputs = [""] * len(texts)
     generated = StdioTests(inputs=texts, outputs=outputs, convention=_convention(tests))
@@ -244,12 +234,10 @@ def _convention(tests: GroundTruth) -> Convention | None:
     return tests.calls if tests.fn_name else tests.convention
 
 
-def called(problem: Problem) -> str | None:
+def _called(problem: Problem) -> str | None:
     """The function that the tests call; empty for standard input, None if they name several."""
     tests = problem.tests
-    if isinstance(tests, StdioTests):
-        return tests.fn_name or ""
-    return entry_point(problem)
+    return tests.fn_name or "" if isinstance(tests, StdioTests) else entry_point(problem)
 
 
 def with_outputs(problem: Problem, outputs: Mapping[str, str]) -> Problem:
@@ -280,7 +268,7 @@ def _with_tests(problem: Problem, tests: StdioTests) -> Problem:
 def on_inputs(program: Program, problem: Problem) -> ReferenceSolution:
     """The program as a completion to judge by generated inputs, which ``problem`` has."""
     own, solution = program.problem, program.solution
-    if name := called(own):
+    if name := _called(own):
         method = isinstance(own.tests, StdioTests) and "class Solution" in solution.code
         function = f"Solution().{name}" if method else name
         setup = prelude_of(own.tests) if isinstance(own.tests, MbppTests) else ""

@@ -7,11 +7,10 @@ import json
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from io import IOBase
 from pathlib import PurePosixPath
-from typing import BinaryIO, Literal, cast
+from typing import BinaryIO, Literal, NamedTuple, cast
 
 import fsspec
 import pyarrow as pa
@@ -24,16 +23,12 @@ Compression = Literal["gzip", "zstd", "bz2"]
 _COMPRESSIONS: Mapping[str, Compression] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
-@dataclass(frozen=True, slots=True)
-class BufferSizes:
+class BufferSizes(NamedTuple):
     """Sizes that bound memory; results do not depend on them.
 
-    Attributes:
-        chunk: Bytes of JSONL that a worker takes at once.
-        line: Bytes of the longest JSONL line.
-        passage: Bytes of a passage of plain text.
-        overlap: Characters that neighboring passages share; a long problem with its solution should
-            fit completely into one of them.
+    ``chunk``, ``line`` and ``passage`` are in bytes: of JSONL that a worker takes at once, of the
+    longest line, and of a passage of plain text. Neighboring passages share ``overlap`` characters;
+    a long problem with its solution should fit completely into one of them.
     """
 
     chunk: int = 1 << 22
@@ -58,8 +53,7 @@ _FORMATS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusFile:
+class CorpusFile(NamedTuple):
     """A file; ``size`` is in stored bytes."""
 
     path: str
@@ -68,8 +62,7 @@ class CorpusFile:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A piece of a file: lines, a passage, or the number of a row group.
 
     ``row`` is its first row or line, from 1; ``done`` the share of the file that is read with it.
@@ -81,8 +74,7 @@ class Chunk:
     done: float
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """The texts of a row, line or passage; ``row`` is its number in the file, from 1."""
 
     row: int
@@ -110,10 +102,8 @@ def find_corpus(sources: Sequence[str]) -> tuple[list[CorpusFile], tuple[str, ..
         names = _names(source)
         readable = {name: file for name in names if (file := _corpus_file(name))}
         if not readable:
-            formats = ", ".join(_FORMATS)
-            compressed = ", ".join(_COMPRESSIONS)
-            cause = f"unknown format; supported are {formats}, except for parquet also with"
-            raise data_error(source, f"{cause} {compressed}")
+            cause = f"unknown format; supported are {', '.join(_FORMATS)}, except for parquet also"
+            raise data_error(source, f"{cause} with {', '.join(_COMPRESSIONS)}")
         files.update(readable)
         skipped.update(set(names) - readable.keys())
     return list(files.values()), tuple(sorted(skipped))

@@ -59,8 +59,8 @@ class Hit:
 class PartOverlap:
     """Overlap of one part of a problem with the corpus.
 
-    ``ngrams`` of its texts are searched; ``hit`` is the document with the largest share.
-    ``contaminated`` if a document has enough of one text.
+    ``ngrams`` of its texts are searched; ``hit`` is the document with the largest share of one
+    text. ``contaminated`` if a document has enough of one text.
     """
 
     part: Part
@@ -70,7 +70,6 @@ class PartOverlap:
 
     @property
     def share(self) -> float:
-        """The largest share of one text in one document."""
         return self.hit.share if self.hit else 0.0
 
 
@@ -93,11 +92,6 @@ class ProblemReport:
     @property
     def parts(self) -> tuple[PartOverlap, ...]:
         return self.statement, self.solutions
-
-    @property
-    def share(self) -> float:
-        """The largest share of one text in one document."""
-        return max(part.share for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +119,7 @@ class ContaminationReport:
 
     def count(self, part: Part) -> int:
         """Count the problems of which a document has enough of this part."""
-        return sum(
-            overlap.contaminated
-            for problem in self.problems
-            for overlap in problem.parts
-            if overlap.part is part
-        )
+        return sum(getattr(problem, part).contaminated for problem in self.problems)
 
 
 # Computation
@@ -152,39 +141,33 @@ def make_report(
         statement, solutions = (
             _overlap(part, texts[number], limits, index, tally) for part in Part
         )
-        reports.append(
-            ProblemReport(
-                dataset=problem.dataset,
-                problem_id=problem.problem_id,
-                contaminated=statement.contaminated or solutions.contaminated,
-                statement=statement,
-                solutions=solutions,
-                documents=tally.hits[number],
-                unchecked=tuple(_unchecked(texts[number], problem, limits, index)),
-            )
+        report = ProblemReport(
+            dataset=problem.dataset,
+            problem_id=problem.problem_id,
+            contaminated=statement.contaminated or solutions.contaminated,
+            statement=statement,
+            solutions=solutions,
+            documents=tally.hits[number],
+            unchecked=tuple(_unchecked(texts[number], problem, limits, index)),
         )
-    reports.sort(
-        key=lambda report: (
-            not report.contaminated, -report.share, report.dataset, report.problem_id
-        )
-    )  # fmt: skip
+        share = max(part.share for part in report.parts)
+        order = (not report.contaminated, -share, problem.dataset, problem.problem_id)
+        reports.append((order, number, report))
     size = sum(file.size for file in files)
-    return ContaminationReport(limits, len(files), tally.documents, size, skipped, tuple(reports))
+    ordered = tuple(report for *_, report in sorted(reports, key=lambda entry: entry[:2]))
+    return ContaminationReport(limits, len(files), tally.documents, size, skipped, ordered)
 
 
 def _overlap(
     part: Part, of_problem: Sequence[int], limits: ReportLimits, index: Index, tally: Tally
 ) -> PartOverlap:
-    def rank(match: Match) -> tuple[bool, float]:
-        return limits.is_enough(index.texts[match.text], match), match.share
-
     texts = [number for number in of_problem if index.texts[number].part is part]
-    best = max(
-        (tally.best[number] for number in texts if number in tally.best), key=rank, default=None
-    )
+    matches = (tally.best[number] for number in texts if number in tally.best)
+    ranked = [(limits.is_enough(index.texts[m.text], m), m.share, m) for m in matches]
+    enough, _, best = max(ranked, key=lambda entry: entry[:2], default=(False, 0.0, None))
     return PartOverlap(
         part=part,
-        contaminated=best is not None and rank(best)[0],
+        contaminated=enough,
         ngrams=sum(index.counts[number] for number in texts),
         hit=_hit(index.texts[best.text], best) if best else None,
     )

@@ -90,12 +90,12 @@ def _ground_truth(place: str, row: LiveCodeBenchRow, tests: list[_Test]) -> dict
     }
     if kinds == {"stdin"}:
         return {**truth, "checker": "decimals"}
-    try:
-        details = row.metadata
-        if isinstance(details, str):
+    details = row.metadata
+    if isinstance(details, str):
+        try:
             details = _Metadata.model_validate_json(details or "{}")
-    except ValidationError as error:
-        raise data_error(place, f"metadata: {describe(error)}; fix the row") from None
+        except ValidationError as error:
+            raise data_error(place, f"metadata: {describe(error)}; fix the row") from None
     if not details.func_name:
         cause = "its tests call a function, but metadata has no func_name"
         raise data_error(place, f"problem {row.question_id!r}: {cause}; fix the row")

@@ -65,7 +65,7 @@ class Overlap:
         }
 
     def leaks(self, families: Mapping[str, str]) -> bool:
-        """Whether the problems are of data sets of different families (its own name if missing)."""
+        """Whether the data sets are of different families (its own name if missing)."""
         return len({families.get(dataset, dataset) for dataset in self.datasets}) > 1
 
 
@@ -114,14 +114,11 @@ class Reviewed:
 def review(overlaps: Sequence[Overlap], exemptions: Sequence[Exemption]) -> Reviewed:
     """Separate the reviewed overlaps from the open ones."""
     reasons = {entry.pair: entry.reason for entry in exemptions}
+    reviewed = [replace(overlap, reviewed=reasons.get(overlap.pair)) for overlap in overlaps]
     pairs = {overlap.pair for overlap in overlaps}
     return Reviewed(
-        open=tuple(overlap for overlap in overlaps if overlap.pair not in reasons),
-        allowed=tuple(
-            replace(overlap, reviewed=reasons[overlap.pair])
-            for overlap in overlaps
-            if overlap.pair in reasons
-        ),
+        open=tuple(overlap for overlap in reviewed if overlap.reviewed is None),
+        allowed=tuple(overlap for overlap in reviewed if overlap.reviewed is not None),
         stale=tuple(entry for entry in exemptions if entry.pair not in pairs),
     )
 

@@ -53,7 +53,7 @@ class Audit:
     @property
     def leaks(self) -> list[DatasetPair]:
         """Pairs of a training set and an evaluation set."""
-        roles = {dataset.name: dataset.role for dataset in self.datasets}
+        roles = {stage.name: stage.dataset.role for stage in self.datasets}
         return [
             pair for pair in self.pairs if {roles[pair.first], roles[pair.second]} == set(DataRole)
         ]

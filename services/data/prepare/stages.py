@@ -26,7 +26,6 @@ from services.data.quality import audit_problem
 from services.data.records import read_records, writing_dataset
 from services.data.rows import Rows, hub, local, sandbox_fusion
 from shared.errors import data_error
-from shared.manifests import DataRole
 from shared.redaction import redact_address
 from shared.schemas import Problem, QualityFinding, quality_text
 
@@ -54,10 +53,6 @@ class Stage:
     @property
     def split(self) -> str:
         return ", ".join(sorted({line.split for line in self.lines}))
-
-    @property
-    def role(self) -> DataRole:
-        return self.dataset.role
 
     @property
     def source(self) -> str:
@@ -102,13 +97,6 @@ def stage_dataset(
     Raises:
         DataError: The source cannot be used, or different problems have one id.
     """
-    source, revision = dataset.source, ""
-    if isinstance(source, LocalSource):
-        revision = local.revision(source.path)
-    elif isinstance(source, HubSource):
-        # A branch may move before its rows are read.
-        revision = hub.resolve_revision(source, offline=offline)
-        source = source.model_copy(update={"revision": revision})
     options = Options(
         name=name,
         split=dataset.split,
@@ -119,13 +107,19 @@ def stage_dataset(
         source=name,
     )
     layout = LAYOUTS[dataset.layout]
+    columns = layout.columns(options)
+    source, revision = dataset.source, ""
     rows: Rows
     if isinstance(source, SandboxSource):
         rows = sandbox_fusion.rows(source, dataset.layout, offline=offline)
     elif isinstance(source, HubSource):
-        rows = hub.rows(source, layout.columns(options), offline=offline)
+        # A branch may move before its rows are read.
+        revision = hub.resolve_revision(source, offline=offline)
+        pinned = source.model_copy(update={"revision": revision})
+        rows = hub.rows(pinned, columns, offline=offline)
     else:
-        rows = local.rows(source.path, layout.columns(options))
+        revision = local.revision(source.path)
+        rows = local.rows(source.path, columns)
     stage = Stage(name, dataset, str(raw / f"{name}.parquet"), revision)
     with writing_dataset(stage.data) as writer:
         places: dict[str, tuple[str, str]] = {}

@@ -36,7 +36,8 @@ def rows(path: str, columns: Sequence[str]) -> Rows:
                 yield f"{file}: row {number}", fields
         else:
             is_array = file.removesuffix(".gz").endswith(".json")
-            for place, fields in _array_rows(file) if is_array else _line_rows(file):
+            lines = ((f"{file}:{number}", fields) for number, fields in read_json_lines(file))
+            for place, fields in _array_rows(file) if is_array else lines:
                 yield place, {name: value for name, value in fields.items() if name in columns}
 
 
@@ -67,10 +68,6 @@ def revision(path: str) -> str:
         DataError: A file cannot be read.
     """
     return "sha256:" + "+".join(hash_file(file).sha256 for file in files(path))
-
-
-def _line_rows(path: str) -> Rows:
-    return ((f"{path}:{number}", fields) for number, fields in read_json_lines(path))
 
 
 def _array_rows(path: str) -> Rows:
