@@ -12,7 +12,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -262,7 +262,9 @@ def _step(model: "Qwen2ForCausalLM", batch: Sequence[Encoded], optimizer: "Optim
     # No mask is needed: causal attention never sees padding on the right.
     width = max(len(example.ids) for example in batch)
     ids = torch.tensor([example.ids + [0] * (width - len(example.ids)) for example in batch])
-    rows, columns = (torch.tensor(places) for places in zip(*_places(batch), strict=True))
+    # Row and column of every learnt token.
+    places = [(r, c) for r, e in enumerate(batch) for c in range(e.prompt, len(e.ids))]
+    rows, columns = torch.tensor(places).T
     hidden = model.model(input_ids=ids).last_hidden_state
     # Logits are computed for learnt tokens only; with a small model they cost the most.
     scores = model.lm_head(hidden[rows, columns - 1])
@@ -272,13 +274,6 @@ def _step(model: "Qwen2ForCausalLM", batch: Sequence[Encoded], optimizer: "Optim
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return float((-losses.detach().max()).exp())
-
-
-def _places(batch: Sequence[Encoded]) -> Iterator[tuple[int, int]]:
-    """Row and column of every learnt token."""
-    for row, example in enumerate(batch):
-        for column in range(example.prompt, len(example.ids)):
-            yield row, column
 
 
 # Command

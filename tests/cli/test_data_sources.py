@@ -1,27 +1,16 @@
 """`plumb data prepare` from a hub and from a sandbox, online and offline."""
 
-import io
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from shared.datasets import read_dataset
 from tests.cli.commands import plumb
-from tests.data.rows.hub_server import COMMIT, serving
+from tests.data.rows.hub_server import COMMIT, serving_mbpp
 from tests.sandbox_records import with_records
 from tests.sandboxes import own_sandbox
 
-MBPP = {
-    "task_id": 11,
-    "text": "Write a function that doubles a number.",
-    "code": "def double(x):\r\n    return 2 * x",
-    "test_list": ["assert double(2) == 4", "assert double(0) == 0"],
-    "test_setup_code": "",
-    "challenge_test_list": [],
-}
 CONTEST = {
     "id": 5,
     "content": "Print the sum of two integers that stand on one line.",
@@ -32,13 +21,8 @@ CONTEST = {
 
 @pytest.fixture
 def hub():
-    content = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([MBPP, MBPP | {"task_id": 211}]), content)
-    files = [{"split": "test", "path": "full/test.parquet"}]
-    card = yaml.safe_dump({"configs": [{"config_name": "full", "data_files": files}]})
-    readme = f"---\n{card}---\n".encode()
-    with serving({"README.md": readme, "full/test.parquet": content.getvalue()}) as server:
-        yield server
+    with serving_mbpp() as hub:
+        yield hub
 
 
 def test_sets_of_a_hub_and_of_a_sandbox(hub, tmp_path):

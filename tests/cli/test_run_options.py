@@ -1,10 +1,7 @@
 """`plumb run` with options for config keys, and with public data sets by name."""
 
-import io
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import typer
 import yaml
@@ -15,16 +12,9 @@ from services.data.records import write_dataset
 from shared.errors import ConfigError
 from tests.cli.commands import plumb
 from tests.cli.fork_server import ROOT
-from tests.data.rows.hub_server import COMMIT, serving
+from tests.data.rows.hub_server import COMMIT, MBPP, serving_mbpp
 from tests.shared.ledgers import problem
 
-MBPP = {
-    "text": "Write a function that doubles a number.",
-    "code": "def double(x):\n    return 2 * x",
-    "test_list": ["assert double(2) == 4", "assert double(0) == 0"],
-    "test_setup_code": "",
-    "challenge_test_list": [],
-}
 ANSWER = "```python\ndef double(x):\n    return x + x\n```"
 REPLAY = ("--embedded", "generation.backend=replay", "generation.replay.completions=answers.jsonl")
 
@@ -40,14 +30,8 @@ def answers(folder, *ids, samples=1):
 
 @pytest.fixture
 def hub():
-    content = io.BytesIO()
-    rows = [MBPP | {"task_id": number, "text": f"{MBPP['text']} {number}"} for number in (11, 211)]
-    pq.write_table(pa.Table.from_pylist(rows), content)
-    files = [{"split": "test", "path": "full/test.parquet"}]
-    card = yaml.safe_dump({"configs": [{"config_name": "full", "data_files": files}]})
-    readme = f"---\n{card}---\n".encode()
-    with serving({"README.md": readme, "full/test.parquet": content.getvalue()}) as server:
-        yield server
+    with serving_mbpp() as hub:
+        yield hub
 
 
 @pytest.mark.e2e

@@ -11,6 +11,7 @@ import json
 import random
 import string
 import sys
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -71,7 +72,7 @@ def inputs_of(tests: StdioTests | HumanEvalTests | MbppTests, entry_point: str) 
 def _decoded(inputs: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     for text in inputs:
         with suppress(ValueError, RecursionError):
-            yield tuple(json.loads(one) for one in text.split("\n") if one.strip())
+            yield tuple(json.loads(line) for line in text.split("\n") if line.strip())
 
 
 def _calls(text: str, names: set[str]) -> Iterator[tuple[Any, ...]]:
@@ -83,7 +84,7 @@ def _calls(text: str, names: set[str]) -> Iterator[tuple[Any, ...]]:
     for node in nodes:
         if isinstance(node, ast.Call) and callee(node) in names and not node.keywords:
             with suppress(TypeError, *NO_PYTHON):
-                yield tuple(ast.literal_eval(one) for one in node.args)
+                yield tuple(map(ast.literal_eval, node.args))
 
 
 def _words(text: str) -> list[list[Any]]:
@@ -154,53 +155,42 @@ def _properties(value: Any) -> Iterator[Path]:  # noqa: ANN401 - any input
             if _is_number(number):
                 yield from (("count", i, j) for j, count in enumerate(counted) if number == count)
         parts = parts[0]
-    sizes = [_size(part) for part in parts]
-    for i, one in enumerate(parts[:_LONG]):
+    sizes = list(map(_size, parts))
+    for i, part in enumerate(parts[:_LONG]):
         for j, other in enumerate(parts[: 2 * _LONG]):
-            if i != j and _is_number(one) and _is_number(other) and one <= other:
-                yield "at most", i, j
-            if i != j and sizes[i] is not None and sizes[i] == sizes[j]:
-                yield "equal sizes", i, j
             size = sizes[j]
-            if _is_number(one) and size is not None:
-                yield from (("size", i, j, name) for name in _relations(one, size))
-
-
-def _relations(number: float, size: int) -> Iterator[str]:
-    if number == size:
-        yield "is"
-    if number <= size:
-        yield "at most"
-    if number < size:
-        yield "less"
+            if i != j and _is_number(part) and _is_number(other) and part <= other:
+                yield "at most", i, j
+            if i != j and size is not None and sizes[i] == size:
+                yield "equal sizes", i, j
+            if _is_number(part) and size is not None:
+                relations = {"is": part == size, "at most": part <= size, "less": part < size}
+                yield from (("size", i, j, name) for name, holds in relations.items() if holds)
 
 
 def _coincidences(seeds: Sequence[Any]) -> Facts:
     """Orders that too few inputs show."""
-    shown: dict[Path, int] = {}
-    for one in seeds:
-        for path, items in _by_path(one, list | tuple):
-            shown[path] = shown.get(path, 0) + (len(items) >= _LONG)
+    shown: Counter[Path] = Counter()
+    for path, items in (entry for value in seeds for entry in _by_path(value, list | tuple)):
+        shown[path] += len(items) >= _LONG
     return {(*path, "unsorted") for path, count in shown.items() if count < _SEVERAL}
 
 
-def _by_path(value: Any, kind: Any, path: Path = ()) -> list[tuple[Any, Any]]:  # noqa: ANN401
-    """Parts of an input with their paths; the items of a list have one path below the top."""
-    found: list[tuple[Any, Any]] = []
+def _by_path(value: Any, kind: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:  # noqa: ANN401
+    """Yield parts of an input with their paths; items of a list have one path below the top."""
     if isinstance(value, kind) and not isinstance(value, bool):
-        found.append((path, value))
+        yield path, value
     if isinstance(value, list | tuple | set | frozenset):
         for place, item in enumerate(value):
             name = place if not path and place < _LONG else "item"
-            found += _by_path(item, kind, (*path, name))
+            yield from _by_path(item, kind, (*path, name))
     elif isinstance(value, dict):
         for item in value.values():
-            found += _by_path(item, kind, (*path, "value"))
-    return found
+            yield from _by_path(item, kind, (*path, "value"))
 
 
 def _comparable(items: Sequence[Any]) -> bool:
-    return all(map(_is_number, items)) or all(isinstance(one, str) for one in items)
+    return all(map(_is_number, items)) or all(isinstance(item, str) for item in items)
 
 
 def _is_number(value: object) -> bool:
@@ -208,7 +198,7 @@ def _is_number(value: object) -> bool:
 
 
 def _numbers(seeds: Sequence[Any]) -> set[float]:
-    numbers = {number for one in seeds for _, number in _by_path(one, int | float)}
+    numbers = {number for value in seeds for _, number in _by_path(value, int | float)}
     # Integers of an input may be too large for a float.
     return {number for number in numbers if abs(number) <= sys.float_info.max}
 
@@ -216,15 +206,15 @@ def _numbers(seeds: Sequence[Any]) -> set[float]:
 def _ranges(seeds: Sequence[Any]) -> dict[Hashable, tuple[float, float]]:
     """The least and the greatest number by place in a standard input; empty for arguments."""
     ranges: dict[Hashable, tuple[float, float]] = {}
-    for place, number in (found for value in seeds for found in _places(value)):
+    for place, number in (entry for value in seeds for entry in _places(value)):
         low, high = ranges.get(place, (number, number))
         ranges[place] = min(low, number), max(high, number)
     return ranges
 
 
 def _within(value: Any, ranges: dict[Hashable, tuple[float, float]]) -> bool:  # noqa: ANN401
-    found = ((ranges.get(place), number) for place, number in _places(value))
-    return all(known is not None and known[0] <= number <= known[1] for known, number in found)
+    bounds = ((ranges.get(place), number) for place, number in _places(value))
+    return all(ends is not None and ends[0] <= number <= ends[1] for ends, number in bounds)
 
 
 def _places(value: Any) -> Iterator[tuple[Hashable, float]]:  # noqa: ANN401

@@ -1,6 +1,7 @@
 """Stand-in for the Hugging Face hub's HTTP API: one repository, with fault injection."""
 
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -8,6 +9,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 _API = re.compile(r"/api/datasets/(?P<repo>[^/]+/[^/]+)(?:/(?P<what>[a-z-]+)/(?P<rest>.+))?")
@@ -34,6 +39,28 @@ class Hub(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
+
+
+MBPP = {
+    "text": "Write a function that doubles a number.",
+    "code": "def double(x):\r\n    return 2 * x",
+    "test_list": ["assert double(2) == 4", "assert double(0) == 0"],
+    "test_setup_code": "",
+    "challenge_test_list": [],
+}
+
+
+@contextmanager
+def serving_mbpp() -> Iterator["Hub"]:
+    """A hub with problems 11 and 211 in the split ``test`` of the configuration ``full``."""
+    content = io.BytesIO()
+    rows = [MBPP | {"task_id": number, "text": f"{MBPP['text']} {number}"} for number in (11, 211)]
+    pq.write_table(pa.Table.from_pylist(rows), content)
+    files = [{"split": "test", "path": "full/test.parquet"}]
+    card = yaml.safe_dump({"configs": [{"config_name": "full", "data_files": files}]})
+    readme = f"---\n{card}---\n".encode()
+    with serving({"README.md": readme, "full/test.parquet": content.getvalue()}) as hub:
+        yield hub
 
 
 @contextmanager
