@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO
@@ -130,7 +131,8 @@ def _serve(control: socket.socket) -> None:
                 process, client = running.pop(waiting)
                 os.close(waiting)
                 _, status = os.waitpid(process, 0)
-                with client:
+                # The client of a command that took too long has gone.
+                with client, suppress(BrokenPipeError):
                     client.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
