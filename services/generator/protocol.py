@@ -20,20 +20,14 @@ _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_
 _ERROR_CODES = {401: "invalid_api_key"}
 
 
+@dataclass(eq=False)
 class RequestError(Exception):
     """Rejects a request, with an error body in OpenAI's format."""
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        code: str | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.code = status, message, code
-        self.retry_after = retry_after
+    status: int
+    message: str
+    code: str | None = None
+    retry_after: float | None = None
 
     def response(self) -> web.Response:
         default = "invalid_request_error" if self.status < 500 else "server_error"

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import TypeVar
@@ -37,6 +37,7 @@ from shared.service.access import Access
 from shared.service.bodies import BodyTooLargeError, read_body
 from shared.service.openapi import Route
 from shared.service.server import (
+    Handler,
     Readiness,
     add_operations,
     json_error,
@@ -47,7 +48,6 @@ from shared.versions import release
 LINES = "application/x-ndjson"
 _CLIENT_GONE = 499
 
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _Body = TypeVar("_Body")
 
 
@@ -178,7 +178,7 @@ async def _body_of(request: web.Request, parse: Callable[[object], _Body], *, li
         raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
 
 
-def _counted(route: str, metrics: RewardMetrics, handler: _Handler) -> _Handler:
+def _counted(route: str, metrics: RewardMetrics, handler: Handler) -> Handler:
     """Wrap a handler: refusals become responses, and every request is counted, however it ends.
 
     In a refusal ``items`` lists the item at fault, for programs.

@@ -9,10 +9,10 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any, Self, TypeVar
+from typing import Self
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -45,7 +45,6 @@ _RETRY_AFTER = "2"
 _ACCESS = web.AppKey("access", Access)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="plumbline"'}
-T = TypeVar("T")
 OTHER = "other"
 
 
@@ -323,17 +322,16 @@ class HealthServer:
             ServiceError: The address cannot be bound.
         """
         self._thread.start()
-        self.port = self._run(self._listening.__aenter__())
+        entered = asyncio.run_coroutine_threadsafe(self._listening.__aenter__(), self._loop)
+        self.port = entered.result()
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._run(self._listening.__aexit__(None, None, None))
+        left = self._listening.__aexit__(None, None, None)
+        asyncio.run_coroutine_threadsafe(left, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _other(self, _request: web.Request) -> web.Response:
         if reason := await asyncio.to_thread(self._readiness.failure):

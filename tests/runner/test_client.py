@@ -96,7 +96,7 @@ async def test_check_returns_the_model(servers: Servers) -> None:
 
 
 async def test_check_with_a_wrong_key(servers: Servers) -> None:
-    url = await servers.replay(api_key="right")
+    url = await servers.replay(token="right")
     assert await (await servers.client(url, api_key="right")).check() == "replay"
     await complains(await servers.client(url, api_key="wrong"), "API key")
     await complains(await servers.client(url), "API key")

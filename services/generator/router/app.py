@@ -141,7 +141,7 @@ class Router:
         return web.json_response({"backend": self._settings.backend, **self._info()})
 
     async def _metrics_text(self) -> bytes:
-        urls = {engine.rank: engine.url for engine in self.pool.engines}
+        urls = {replica.rank: replica.url for replica in self.pool.replicas}
         return self._metrics.text() + await scrape(self._session, urls)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 
 from services.generator.protocol import RequestError
-from services.generator.router.replica import Engine
+from services.generator.router.replica import Replica
 
 # Seconds.
 _RETRY_AFTER = 5
@@ -25,23 +25,23 @@ class Balancer:
         self.queued = 0
         self._slots = slots
         self._queue_size = queue_size
-        self._engines: list[Engine] = []
+        self._replicas: list[Replica] = []
         self._first = asyncio.Lock()  # held by the first in the queue
         self._changed = asyncio.Event()
         self._uses = itertools.count(1)
         self._in_flight = 0
         self._idle = asyncio.Event()
 
-    def add(self, engine: Engine) -> None:
-        engine.on_available = self._changed.set
-        self._engines.append(engine)
+    def add(self, replica: Replica) -> None:
+        replica.on_available = self._changed.set
+        self._replicas.append(replica)
         self._changed.set()
 
-    def remove(self, engine: Engine) -> None:
-        if engine in self._engines:
-            self._engines.remove(engine)
+    def remove(self, replica: Replica) -> None:
+        if replica in self._replicas:
+            self._replicas.remove(replica)
 
-    async def acquire(self) -> Engine:
+    async def acquire(self) -> Replica:
         """Wait for a slot on an engine; the caller returns it with :meth:`release`.
 
         Raises:
@@ -58,19 +58,19 @@ class Balancer:
         try:
             async with self._first:
                 while not self.closed:
-                    if engine := self._choose():
-                        engine.last_used = next(self._uses)
-                        engine.in_flight += 1
+                    if replica := self._choose():
+                        replica.last_used = next(self._uses)
+                        replica.in_flight += 1
                         self._in_flight += 1
-                        return engine
+                        return replica
                     self._changed.clear()
                     await self._changed.wait()
         finally:
             self.queued -= 1
         raise stopping()
 
-    def release(self, engine: Engine) -> None:
-        engine.in_flight -= 1
+    def release(self, replica: Replica) -> None:
+        replica.in_flight -= 1
         self._in_flight -= 1
         self._changed.set()
         if not self._in_flight:
@@ -84,8 +84,8 @@ class Balancer:
             async with asyncio.timeout(grace):
                 await self.idle()
         except TimeoutError:
-            for engine in self._engines:
-                engine.evict()
+            for replica in self._replicas:
+                replica.evict()
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
@@ -93,8 +93,8 @@ class Balancer:
             self._idle.clear()
             await self._idle.wait()
 
-    def _choose(self) -> Engine | None:
-        free = [e for e in self._engines if not e.suspect and e.in_flight < self._slots]
+    def _choose(self) -> Replica | None:
+        free = [e for e in self._replicas if not e.suspect and e.in_flight < self._slots]
         return min(free, key=_load_order, default=None)
 
 
@@ -103,5 +103,5 @@ def stopping() -> RequestError:
     return RequestError(503, message, code="stopping", retry_after=_RETRY_AFTER)
 
 
-def _load_order(engine: Engine) -> tuple[int, int]:
-    return engine.in_flight, engine.last_used
+def _load_order(replica: Replica) -> tuple[int, int]:
+    return replica.in_flight, replica.last_used

@@ -18,7 +18,7 @@ from aiohttp import web
 from services.generator.protocol import CompletionRequest, RequestError
 from services.generator.router.balancer import Balancer, stopping
 from services.generator.router.metrics import RouterMetrics
-from services.generator.router.replica import Engine
+from services.generator.router.replica import Replica
 from shared.service.logs import get_logger
 from shared.text import one_line
 
@@ -77,36 +77,36 @@ class Forwarder:
             name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers
         }
         headers["X-Request-Id"] = request_id
-        engine = await self._balancer.acquire()
+        replica = await self._balancer.acquire()
         try:
             async with timeout(None) as evicted:
-                engine.requests.add(evicted)
+                replica.requests.add(evicted)
                 try:
-                    return await self._send(engine, request.path, routed, headers)
+                    return await self._send(replica, request.path, routed, headers)
                 finally:
-                    engine.requests.discard(evicted)
+                    replica.requests.discard(evicted)
         except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
             if not evicted.expired():
-                engine.suspect = True
-                raise self._failure(engine, "connection", one_line(error)) from None
+                replica.suspect = True
+                raise self._failure(replica, "connection", one_line(error)) from None
             if self._balancer.closed:
                 raise stopping() from None
-            raise self._failure(engine, "ejected", "it was ejected") from None
+            raise self._failure(replica, "ejected", "it was ejected") from None
         finally:
-            self._balancer.release(engine)
+            self._balancer.release(replica)
 
-    def _failure(self, engine: Engine, reason: str, message: str) -> RequestError:
+    def _failure(self, replica: Replica, reason: str, message: str) -> RequestError:
         """The error of a request that its replica did not answer; requests a probe of it."""
-        log.warning("request failed", replica=engine.name, reason=reason, error=message)
-        engine.probe_wanted.set()
-        return RequestError(502, f"{engine.name}: {message}", code=f"replica_{reason}")
+        log.warning("request failed", replica=replica.name, reason=reason, error=message)
+        replica.probe_wanted.set()
+        return RequestError(502, f"{replica.name}: {message}", code=f"replica_{reason}")
 
     async def _send(
-        self, engine: Engine, path: str, routed: CompletionRequest, headers: Mapping[str, str]
+        self, replica: Replica, path: str, routed: CompletionRequest, headers: Mapping[str, str]
     ) -> web.Response:
-        body = routed.body_for(engine.model)
+        body = routed.body_for(replica.model)
         async with self.session.post(
-            engine.url + path,
+            replica.url + path,
             data=io.BytesIO(body) if len(body) > _LARGE_BODY else body,
             headers=headers,
             allow_redirects=False,
@@ -114,20 +114,20 @@ class Forwarder:
             if answer.status >= 500:
                 text = (await answer.content.read(300)).decode("utf-8", "replace")
                 message = f"HTTP {answer.status}: {' '.join(text.split())}"
-                raise self._failure(engine, "server_error", message)
+                raise self._failure(replica, "server_error", message)
             content = await answer.read()
         if answer.status == 200:
-            self._check(engine, content)
+            self._check(replica, content)
         kept = {name: answer.headers[name] for name in _RESPONSE_HEADERS if name in answer.headers}
-        kept[REPLICA_HEADER] = engine.name
+        kept[REPLICA_HEADER] = replica.name
         return web.Response(status=answer.status, body=content, headers=kept)
 
-    def _check(self, engine: Engine, content: bytes) -> None:
+    def _check(self, replica: Replica, content: bytes) -> None:
         if is_aborted(content):
-            raise self._failure(engine, "abort", "it aborted the request")
+            raise self._failure(replica, "abort", "it aborted the request")
         usage = find_usage(content)
         if usage is None or usage.completion_tokens:
-            engine.record_token()
+            replica.record_token()
         if usage is not None:
             self._metrics.tokens.labels("prompt").inc(usage.prompt_tokens)
             self._metrics.tokens.labels("completion").inc(usage.completion_tokens)

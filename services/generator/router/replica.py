@@ -1,11 +1,8 @@
-"""Replica of the model: the interface for backends, and its state in the router.
-
-A backend provides :class:`Replica` and :class:`ReplicaFactory`. The router wraps each started
-replica in an :class:`Engine`.
-"""
+"""Replica of the model: the interface for backends, and its state in the router."""
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Protocol
@@ -13,30 +10,62 @@ from typing import Protocol
 from shared.errors import ServiceError
 
 
-class Replica(Protocol):
-    """A running engine with OpenAI's API, and its resources."""
+class Replica(ABC):
+    """A running engine with OpenAI's API, its resources, and its state in the router.
 
-    @property
-    def name(self) -> str:
-        """Printable ASCII, because the response header ``X-Plumbline-Replica`` has it."""
-        ...
+    Args:
+        name: Printable ASCII, because the response header ``X-Plumbline-Replica`` has it.
+        url: ``http://host:port``, without ``/v1``.
 
-    @property
-    def url(self) -> str:
-        """``http://host:port``, without ``/v1``."""
-        ...
+    Attributes:
+        rank: Its place among the replicas, from 0; the router sets it.
+        model: The engine's own name of the model; the health check sets it.
+        in_flight: Requests that have a slot on it.
+        requests: The requests being sent; :meth:`evict` lets them time out.
+        last_token: Time (``time.monotonic``) of the last token it is known to have generated.
+        suspect: A connection broke or a probe failed, so it gets no new requests; the next token
+            clears it.
+        on_available: Called when it can take requests again.
+    """
 
+    def __init__(self, name: str, url: str) -> None:
+        self.name = name
+        self.url = url.rstrip("/")
+        self.rank = 0
+        self.model = ""
+        self.in_flight = 0
+        self.requests: set[asyncio.Timeout] = set()
+        self.last_used = 0
+        self.last_token = float("-inf")
+        self.suspect = False
+        self.probe_wanted = asyncio.Event()
+        self.on_available: Callable[[], None] = lambda: None
+
+    @abstractmethod
     async def ended(self) -> str:
         """Wait until the replica has ended by itself; returns the reason."""
-        ...
 
+    @abstractmethod
     async def stop(self) -> None:
         """Free all resources, by force if necessary. Idempotent."""
-        ...
 
+    @abstractmethod
     def describe(self) -> Mapping[str, object]:
         """Facts for logs and ``/readyz``, as JSON values."""
-        ...
+
+    def record_token(self) -> None:
+        self.last_token = time.monotonic()
+        if self.suspect:
+            self.suspect = False
+            self.on_available()
+
+    def evict(self) -> int:
+        """Interrupt all requests in flight; returns their number."""
+        now = asyncio.get_running_loop().time()
+        for request in self.requests:
+            if not request.expired():
+                request.reschedule(now)
+        return len(self.requests)
 
 
 class ReplicaFactory(Protocol):
@@ -54,47 +83,6 @@ class ReplicaFactory(Protocol):
 
 class NoPlacementError(ServiceError):
     """No machine has room for the replica at the moment."""
-
-
-class Engine:
-    """One generation of a replica.
-
-    Attributes:
-        in_flight: Requests that have a slot on it.
-        requests: The requests being sent; :meth:`evict` lets them time out.
-        last_token: Time (``time.monotonic``) of the last token it is known to have generated.
-        suspect: A connection broke or a probe failed, so it gets no new requests; the next token
-            clears it.
-        on_available: Called when it can take requests again.
-    """
-
-    def __init__(self, rank: int, replica: Replica) -> None:
-        self.rank = rank
-        self.replica = replica
-        self.name = replica.name
-        self.url = replica.url.rstrip("/")
-        self.model = ""
-        self.in_flight = 0
-        self.requests: set[asyncio.Timeout] = set()
-        self.last_used = 0
-        self.last_token = float("-inf")
-        self.suspect = False
-        self.probe_wanted = asyncio.Event()
-        self.on_available: Callable[[], None] = lambda: None
-
-    def record_token(self) -> None:
-        self.last_token = time.monotonic()
-        if self.suspect:
-            self.suspect = False
-            self.on_available()
-
-    def evict(self) -> int:
-        """Interrupt all requests in flight; returns their number."""
-        now = asyncio.get_running_loop().time()
-        for request in self.requests:
-            if not request.expired():
-                request.reschedule(now)
-        return len(self.requests)
 
 
 class ReplicaState(StrEnum):

@@ -8,8 +8,8 @@ from services.generator.router.balancer import Balancer
 from services.generator.router.health import HealthCheck
 from services.generator.router.metrics import RouterMetrics
 from services.generator.router.replica import (
-    Engine,
     NoPlacementError,
+    Replica,
     ReplicaFactory,
     ReplicaState,
 )
@@ -49,7 +49,7 @@ class ReplicaSupervisor:
     def __init__(self, rank: int, pool: "ReplicaPool") -> None:
         self.rank = rank
         self.generation = 0
-        self.engine: Engine | None = None
+        self.replica: Replica | None = None
         self.error = ""
         self.was_ready = False
         self._unplaced = False
@@ -64,26 +64,26 @@ class ReplicaSupervisor:
 
     @property
     def state(self) -> ReplicaState:
-        if self._state is ReplicaState.HEALTHY and self.engine is not None and self.engine.suspect:
-            return ReplicaState.SUSPECT
-        return self._state
+        suspect = self.replica is not None and self.replica.suspect
+        healthy = self._state is ReplicaState.HEALTHY
+        return ReplicaState.SUSPECT if healthy and suspect else self._state
 
     @property
     def in_flight(self) -> int:
-        return self.engine.in_flight if self.engine else 0
+        return self.replica.in_flight if self.replica else 0
 
     def status(self) -> dict[str, object]:
         """The state for ``/readyz``."""
-        engine = self.engine
+        replica = self.replica
         return {
             "replica": self.rank,
             "state": self.state,
             "generation": self.generation,
             "error": self.error,
-            "name": engine.name if engine else "",
-            "url": engine.url if engine else "",
+            "name": replica.name if replica else "",
+            "url": replica.url if replica else "",
             "in_flight": self.in_flight,
-            "facts": dict(engine.replica.describe()) if engine else {},
+            "facts": dict(replica.describe()) if replica else {},
         }
 
     async def run(self) -> None:
@@ -107,18 +107,18 @@ class ReplicaSupervisor:
 
     async def stop(self) -> None:
         """Stop the replica, if it is running."""
-        engine = self.engine
-        if engine is None:
+        replica = self.replica
+        if replica is None:
             return
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                await engine.replica.stop()
+                await replica.stop()
         except TimeoutError:
-            self._log.warning("stop timed out", name=engine.name, seconds=STOP_SECONDS)
+            self._log.warning("stop timed out", name=replica.name, seconds=STOP_SECONDS)
         except PlumblineError as error:
-            self._log.warning("stop failed", name=engine.name, reason=str(error))
-        if self.engine is engine:
-            self.engine = None
+            self._log.warning("stop failed", name=replica.name, reason=str(error))
+        if self.replica is replica:
+            self.replica = None
 
     async def _run_generation(self) -> None:
         """Start the replica and serve requests until it is ejected."""
@@ -126,7 +126,7 @@ class ReplicaSupervisor:
         began = time.monotonic()
         self._log.info("starting", generation=self.generation)
         try:
-            engine = await self._start()
+            replica = await self._start()
         except PlumblineError as error:
             self.error = str(error)
             self._unplaced = isinstance(error, NoPlacementError)
@@ -140,38 +140,38 @@ class ReplicaSupervisor:
         self._unplaced = False
         self._state = ReplicaState.HEALTHY
         self.was_ready = True
-        self._pool.balancer.add(engine)
+        self._pool.balancer.add(replica)
         self._log.info(
             "ready",
             generation=self.generation,
             seconds=round(time.monotonic() - began, 1),
-            name=engine.name,
-            url=engine.url,
-            facts=dict(engine.replica.describe()),
+            name=replica.name,
+            url=replica.url,
+            facts=dict(replica.describe()),
         )
-        self.error = await _first(self._pool.health.until_unhealthy(engine), engine.replica.ended())
+        self.error = await _first(self._pool.health.until_unhealthy(replica), replica.ended())
         self._state = ReplicaState.EJECTED
         evicted = self._withdraw()
-        self._log.warning("ejected", name=engine.name, reason=self.error, evicted=evicted)
+        self._log.warning("ejected", name=replica.name, reason=self.error, evicted=evicted)
         await self.stop()
 
-    async def _start(self) -> Engine:
+    async def _start(self) -> Replica:
         limit = self._pool.start_timeout
         try:
             async with asyncio.timeout(limit):
-                replica = await self._pool.factory.start(self.rank, self.generation)
-                self.engine = Engine(self.rank, replica)
-                await self._pool.health.admit(self.engine)
+                self.replica = await self._pool.factory.start(self.rank, self.generation)
+                self.replica.rank = self.rank
+                await self._pool.health.admit(self.replica)
         except TimeoutError:
             raise ServiceError(f"replica {self.rank} was not ready within {limit:g} s") from None
-        return self.engine
+        return self.replica
 
     def _withdraw(self) -> int:
         """Remove the engine from load balancing, and evict its requests; returns their number."""
-        if self.engine is None:
+        if self.replica is None:
             return 0
-        self._pool.balancer.remove(self.engine)
-        return self.engine.evict()
+        self._pool.balancer.remove(self.replica)
+        return self.replica.evict()
 
 
 async def _first(*reasons: Coroutine[None, None, str]) -> str:
@@ -214,9 +214,9 @@ class ReplicaPool:
         return any(s.state is ReplicaState.HEALTHY for s in self._supervisors)
 
     @property
-    def engines(self) -> Sequence[Engine]:
+    def replicas(self) -> Sequence[Replica]:
         """The running engines, by rank."""
-        return [s.engine for s in self._supervisors if s.engine]
+        return [s.replica for s in self._supervisors if s.replica]
 
     def status(self) -> Sequence[dict[str, object]]:
         return [s.status() for s in self._supervisors]

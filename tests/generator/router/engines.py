@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from services.generator.router.replica import NoPlacementError
+from services.generator.router.replica import NoPlacementError, Replica
 from shared.errors import ServiceError
 
 MODEL = "/models/engine"
@@ -177,19 +177,10 @@ def with_status(status: int, text: str = '{"error": {"message": "no"}}') -> Beha
 # Replicas
 
 
-@dataclass(slots=True)
-class FakeReplica:
-    engine: FakeEngine
-    stops: int = 0
-    end: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def name(self) -> str:
-        return self.engine.name
-
-    @property
-    def url(self) -> str:
-        return self.engine.url
+class FakeReplica(Replica):
+    def __init__(self, engine: FakeEngine) -> None:
+        super().__init__(engine.name, engine.url)
+        self.engine, self.stops, self.end = engine, 0, asyncio.Event()
 
     async def ended(self) -> str:
         await self.end.wait()

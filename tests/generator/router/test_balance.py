@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.generator.router.balancer import Balancer
-from services.generator.router.replica import Engine
+from services.generator.router.replica import Replica
 from tests.generator.router.conftest import Start
 from tests.generator.router.engines import (
     FakeEngine,
@@ -21,11 +21,13 @@ from tests.generator.router.engines import (
 def balancer(engines: int = 2, slots: int = 4, queue_size: int = 100) -> Balancer:
     made = Balancer(slots=slots, queue_size=queue_size)
     for rank in range(engines):
-        made.add(Engine(rank, FakeReplica(FakeEngine(str(rank), answer))))
+        replica = FakeReplica(FakeEngine(str(rank), answer))
+        replica.rank = rank
+        made.add(replica)
     return made
 
 
-async def waiting(balancer: Balancer) -> asyncio.Task[Engine]:
+async def waiting(balancer: Balancer) -> asyncio.Task[Replica]:
     before = balancer.queued
     task = asyncio.create_task(balancer.acquire())
     async with asyncio.timeout(1):
@@ -95,8 +97,8 @@ def test_no_request_waits_while_a_replica_has_a_free_slot(
 
     async def play() -> None:
         b = balancer(engines, slots)
-        asked: list[asyncio.Task[Engine]] = []
-        in_flight: list[Engine] = []
+        asked: list[asyncio.Task[Replica]] = []
+        in_flight: list[Replica] = []
         for what in happens:
             if what is None:
                 asked.append(asyncio.create_task(b.acquire()))

@@ -19,7 +19,6 @@ from services.generator.backends.verl.self_check import check_self
 from services.generator.router.forwarder import Usage, find_usage, open_session
 from services.generator.router.health import HealthCheck
 from services.generator.router.metrics import count_tokens
-from services.generator.router.replica import Engine
 from services.generator.settings import GeneratorSettings
 from services.runner.responses import RejectedError, read_completion
 from tests.generator.router.engines import FakeEngine, FakeReplica, answer
@@ -65,12 +64,12 @@ async def test_the_self_check_reads_prompt_log_probabilities(url: str) -> None:
 
 async def test_the_probe_gets_a_token(url: str) -> None:
     health = HealthCheck(GeneratorSettings())
-    engine = Engine(0, FakeReplica(FakeEngine("sglang-0", answer)))
-    engine.url = url
+    replica = FakeReplica(FakeEngine("sglang-0", answer))
+    replica.url = url
     async with open_session() as health.session:
-        await health.admit(engine)
-    assert engine.model == "/models/tiny"
-    assert engine.last_token > 0
+        await health.admit(replica)
+    assert replica.model == "/models/tiny"
+    assert replica.last_token > 0
 
 
 def test_a_completion_with_its_tokens() -> None:

@@ -10,7 +10,6 @@ import asyncio
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from services.generator.backends.verl.model_folder import (
 from services.generator.backends.verl.ray_cluster import RayCluster
 from services.generator.backends.verl.self_check import check_self, describe
 from services.generator.router.app import serve_router
+from services.generator.router.replica import Replica
 from services.generator.settings import PREFIX, GeneratorSettings
 from shared.config import Config, load_config
 from shared.errors import ConfigError, PlumblineError, ServiceError
@@ -131,33 +131,30 @@ def _model_name(config: Config) -> str:
 # Replicas
 
 
-@dataclass(frozen=True, slots=True)
-class VerlReplica:
-    """Implements :class:`services.generator.router.replica.Replica`."""
+class VerlReplica(Replica):
+    """A replica whose engine the host process ``child`` has started."""
 
-    name: str
-    url: str
-    child: Child
-    tag: str
-    ready: ReplicaReady
+    def __init__(self, name: str, child: Child, tag: str, ready: ReplicaReady) -> None:
+        super().__init__(name, ready.url)
+        self._child, self._tag, self._ready = child, tag, ready
 
     def describe(self) -> Mapping[str, object]:
         return {
-            "engine": self.ready.facts.engine,
-            "versions": self.ready.facts.versions,
-            "host_pid": self.child.pid,
-            "tag": self.tag,
+            "engine": self._ready.facts.engine,
+            "versions": self._ready.facts.versions,
+            "host_pid": self._child.pid,
+            "tag": self._tag,
         }
 
     async def ended(self) -> str:
         try:
-            event = await self.child.next_event()
+            event = await self._child.next_event()
         except PlumblineError as error:
             return str(error)
         return f"{self.name} sent {event.kind!r} while it was running"
 
     async def stop(self) -> None:
-        await _stop(self.child, self.tag, self.ready.shm)
+        await _stop(self._child, self._tag, self._ready.shm)
 
 
 class VerlReplicaFactory:
@@ -194,7 +191,7 @@ class VerlReplicaFactory:
             await asyncio.shield(_stop(child, tag, shm))
             raise
         name = f"{ready.facts.engine}-{rank}" + (f".{generation}" if generation else "")
-        return VerlReplica(name, ready.url, child, tag, ready)
+        return VerlReplica(name, child, tag, ready)
 
     async def _check(self, ready: ReplicaReady, rank: int) -> None:
         facts = None
