@@ -52,9 +52,7 @@ def accept(
     size: Annotated[
         float | None,
         typer.Option(
-            "--size",
-            min=0.001,
-            help="The model's billions of parameters, for typical ranges.",
+            "--size", min=0.001, help="The model's billions of parameters, for typical ranges."
         ),
     ] = None,
     without: Annotated[

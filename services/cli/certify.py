@@ -264,10 +264,7 @@ def _is_open(program: Program, own: Mapping[str, Mapping[int, Verdict]]) -> bool
 
 
 def _certificate(
-    choices: _Choices,
-    dataset: str,
-    problems: Sequence[Problem],
-    evidence: Mapping[str, Evidence],
+    choices: _Choices, dataset: str, problems: Sequence[Problem], evidence: Mapping[str, Evidence]
 ) -> Certificate:
     certified = [
         certify_problem(evidence.get(problem.problem_id) or Evidence(problem, (), {}))

@@ -51,8 +51,7 @@ def hacking(
         typer.Argument(metavar="LOG|RUN...", help="Logs or their folders; or runs in order."),
     ],
     limit: Annotated[
-        list[str] | None,
-        typer.Option("--limit", help="SIGN=SHARE, another limit; repeatable."),
+        list[str] | None, typer.Option("--limit", help="SIGN=SHARE, another limit; repeatable.")
     ] = None,
     data: Annotated[
         list[str] | None, typer.Option("--data", help="The runs' data, if they have moved.")

@@ -55,8 +55,7 @@ def train_check(
         ),
     ],
     run: Annotated[
-        str,
-        typer.Argument(help="Folder of the baseline's run, or its name.", callback=run_folder),
+        str, typer.Argument(help="Folder of the baseline's run, or its name.", callback=run_folder)
     ],
     data: Annotated[
         list[str] | None,

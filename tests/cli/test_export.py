@@ -20,10 +20,7 @@ def run_export(run: Path, *options: str) -> Result:
     return CliRunner().invoke(app, [str(run), *options])
 
 
-@pytest.mark.parametrize(
-    ("kind", "files"),
-    [("inspect", 3), ("evalplus", 2), ("hf-parquet", 1)],
-)
+@pytest.mark.parametrize(("kind", "files"), [("inspect", 3), ("evalplus", 2), ("hf-parquet", 1)])
 def test_the_files_are_named(finished: Exported, tmp_path: Path, kind: str, files: int) -> None:
     result = run_export(finished.run, "--format", kind, "--output", str(tmp_path / "out"))
     assert result.exit_code == 0

@@ -33,14 +33,7 @@ def _ends(body: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "exec('stop()')",
-        "stop()",
-    ],
-    ids=["exec of a string", "function"],
-)
+@pytest.mark.parametrize("body", ["exec('stop()')", "stop()"], ids=["exec of a string", "function"])
 def test_the_exit_code_after_sigterm_is_the_command_s(body: str) -> None:
     assert _ends(body) == (130, "shut down\n", "")
 

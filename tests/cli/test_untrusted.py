@@ -29,7 +29,7 @@ CANARIES = {
             "unable": 0,
             "findings": [FINDING],
         }
-    ],
+    ]
 }
 
 

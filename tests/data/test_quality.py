@@ -1,11 +1,7 @@
 import json
 
 from services.data.quality import LARGE_OUTPUT_BYTES, audit_lines, audit_problem
-from shared.schemas import (
-    MbppTests,
-    QualityFinding,
-    StdioTests,
-)
+from shared.schemas import MbppTests, QualityFinding, StdioTests
 from tests.shared.ledgers import problem
 
 _RUN = (QualityFinding.TEST_ERROR, QualityFinding.SHARED_PROCESS)  # of tests that do not run

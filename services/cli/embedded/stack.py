@@ -21,13 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenacity import (
-    Retrying,
-    retry,
-    retry_if_exception_type,
-    stop_after_delay,
-    wait_fixed,
-)
+from tenacity import Retrying, retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from services.cli.embedded import services
 from services.cli.embedded.environment import base_environment

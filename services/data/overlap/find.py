@@ -18,13 +18,7 @@ from datasketch import MinHash, MinHashLSH
 
 from services.data.names import without_names
 from services.data.ngrams import Hashes, ngram_hashes, word_hashes, words
-from services.data.overlap.pairs import (
-    MAX_PAIRS,
-    Overlap,
-    OverlapKind,
-    Similarities,
-    check_number,
-)
+from services.data.overlap.pairs import MAX_PAIRS, Overlap, OverlapKind, Similarities, check_number
 from services.data.records import ProblemText
 from services.data.tokens import plain_code, tokenize_code
 from shared.datasets import canonicalize

@@ -5,13 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from services.data.config import (
-    DatasetConfig,
-    HubSource,
-    LocalSource,
-    PrepareConfig,
-    SandboxSource,
-)
+from services.data.config import DatasetConfig, HubSource, LocalSource, PrepareConfig, SandboxSource
 from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Dropped, Options, Record
 from services.data.manifests import (

@@ -143,10 +143,7 @@ _CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (RepositoryNotFoundError, f"no such data set, or it is private; check the name or {_LOGIN}"),
     (RevisionNotFoundError, "no such revision; name a commit, a branch or a tag"),
     (HFValidationError, "not a data set's name; write OWNER/NAME"),
-    (
-        LocalEntryNotFoundError,
-        "the hub cannot be reached, and it is not in the cache",
-    ),
+    (LocalEntryNotFoundError, "the hub cannot be reached, and it is not in the cache"),
 )
 
 

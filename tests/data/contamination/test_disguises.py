@@ -172,12 +172,7 @@ def public_problems(real_data):
     mbpp = list(problems_of("mbpp", real_data / "mbpp.jsonl"))
     contests = problems_of("code_contests", real_data / "code_contests_test_40.jsonl.gz")
     with_solutions = [
-        ProblemText(
-            one.dataset,
-            one.problem_id,
-            one.statement,
-            tuple(accepted[one.problem_id][:3]),
-        )
+        ProblemText(one.dataset, one.problem_id, one.statement, tuple(accepted[one.problem_id][:3]))
         for one in contests
     ]
     return [

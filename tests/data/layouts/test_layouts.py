@@ -23,11 +23,7 @@ def read(layout, fields, solutions=3):
 def test_the_solution_in_python():
     for layout, fields, code in (
         ("humaneval", humaneval(), "def one():\n    return 1\n"),
-        (
-            "mbpp",
-            mbpp(11, code="def add(x):\r\n\treturn x\r"),
-            "def add(x):\n\treturn x\n",
-        ),
+        ("mbpp", mbpp(11, code="def add(x):\r\n\treturn x\r"), "def add(x):\n\treturn x\n"),
         ("jsonl", own(), "print(2)"),
     ):
         assert read(layout, fields) == (Solution("python", code),)
@@ -153,10 +149,7 @@ def test_languages_of_multipl_e(tmp_path):
         assert tests.stop_tokens == ["\n}"]
         assert problem.prompt == tests.prompt == multipl_e()["prompt"]
     for rows, words in (
-        (
-            [multipl_e(language="cobol")],
-            "language 'cobol' cannot be judged; choose a set",
-        ),
+        ([multipl_e(language="cobol")], "language 'cobol' cannot be judged; choose a set"),
         ([multipl_e(), multipl_e(name="mbpp_1")], "'mbpp_cpp', but earlier rows are of"),
         ([multipl_e(tests="")], "program_tests"),
         ([multipl_e(prompt=None)], "prompt"),

@@ -1,11 +1,6 @@
 import pytest
 
-from services.data.overlap.pairs import (
-    Overlap,
-    OverlapKind,
-    load_allowlist,
-    review,
-)
+from services.data.overlap.pairs import Overlap, OverlapKind, load_allowlist, review
 from shared.errors import DataError
 from tests.data.overlap.support import problem
 

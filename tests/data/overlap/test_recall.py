@@ -123,12 +123,7 @@ def public_problems(real_data):
     ]
     rows = (real_data / "mbpp.jsonl").read_text("utf-8").splitlines()
     mbpp = [
-        problem(
-            "mbpp",
-            f"mbpp_{row['task_id']}",
-            row["text"],
-            row["code"],
-        )
+        problem("mbpp", f"mbpp_{row['task_id']}", row["text"], row["code"])
         for row in map(json.loads, rows)
     ]
     contests = [

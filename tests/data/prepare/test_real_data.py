@@ -52,11 +52,7 @@ def test_findings_on_tests(prepared):
     quality = {one.name: dict(one.quality) for one in audit.datasets}
     assert quality["humaneval"] == {"ok": 149, "duplicate_tests": 15}
     assert quality["mbpp"] == {"ok": 966, "duplicate_tests": 5, "shared_process": 3}
-    assert quality["codecontests_test"] == {
-        "ok": 36,
-        "duplicate_tests": 3,
-        "large_output": 1,
-    }
+    assert quality["codecontests_test"] == {"ok": 36, "duplicate_tests": 3, "large_output": 1}
     (large,) = [
         entry for entry in desk.listed("quality_codecontests_test") if "bytes" in entry["reason"]
     ]

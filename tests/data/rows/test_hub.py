@@ -177,10 +177,7 @@ def test_names_that_are_wrong(ask):
 
 
 def test_refusals_and_downloads_that_break_off(hub, ask):
-    hub.faults += [
-        ("revision/gated", 403, "GatedRepo"),
-        ("README.md", 418, ""),
-    ]
+    hub.faults += [("revision/gated", 403, "GatedRepo"), ("README.md", 418, "")]
     calls = [{"source": FULL | {"revision": name}} for name in ("gated", "v1.0")]
     messages = ask(*calls)
     hub.faults[:] = [("test-1.parquet", 401, "GatedRepo")]
