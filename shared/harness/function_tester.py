@@ -176,7 +176,7 @@ class ArgumentEncoder(values.Encoder):
         elif values.is_function(value):
             self.data += b"G"
             self.add_text(value.__name__)
-        elif not values.add_numpy(self, value):
+        elif not self.add_numpy(value):
             super().add_other(value)
 
     def refuse(self, value: object) -> None:
@@ -198,7 +198,8 @@ class ResultDecoder(values.Decoder):
         self.classes = answer.classes
         self.objects = objects
 
-    def made(self, array: Any) -> Any:
+    def numpy(self, dtype: Any, shape: Any, items: Any) -> Any:
+        array = super().numpy(dtype, shape, items)
         return array if array.size else without_broadcast(array)
 
     def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:

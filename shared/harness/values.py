@@ -8,7 +8,8 @@ Neither pickle nor marshal is used, because the decoder's input is hostile.
 Mutable containers are numbered in the order in which they are met, and one that occurs again is a
 reference. So results may share parts with each other, contain themselves, or be an argument.
 
-Format: a byte for the type, then its contents; numbers are little-endian.
+Format: a byte for the type, then its contents; numbers are little-endian. Types that are rare have
+a common byte, and cross as their name and a tuple of parts.
 
 The decoder's input is hostile: it never raises anything but ``CodecError``, allocates no more than
 a small multiple of its input, and calls only constructors of built-in types.
@@ -37,29 +38,21 @@ MAX_COUNT, MAX_INT64 = (1 << 32) - 1, 1 << 63
 # Kinds of handles.
 OBJECT, ITERATOR, GENERATOR, ITERABLE, FUNCTION, AWAITABLE = b"oigcfw"
 
-
-# Types that cross by name: built-in types, exceptions, functions.
-
-TYPES = {
-    name: value
-    for name, value in vars(builtins).items()
-    if isinstance(value, type) and value.__name__ == name
+# What crosses by its name: built-in types, exceptions, functions.
+BUILTINS = {
+    name: value for name, value in vars(builtins).items() if getattr(value, "__name__", 0) == name
+}
+TYPES: dict[str, Any] = {name: kind for name, kind in BUILTINS.items() if isinstance(kind, type)}
+EXCEPTIONS = {
+    name: kind
+    for name, kind in TYPES.items()
+    if issubclass(kind, BaseException) and "Group" not in name
 }
 TYPES["NoneType"] = type(None)
-EXCEPTIONS = {
-    name: value
-    for name, value in vars(builtins).items()
-    if isinstance(value, type) and issubclass(value, BaseException) and "Group" not in name
-}
-FUNCTIONS = {
-    name: value
-    for name, value in vars(builtins).items()
-    if type(value) is type(len) and value.__name__ == name
-}
-# Those that construct a factory's default value without side effects.
+FUNCTIONS = {name: value for name, value in BUILTINS.items() if type(value) is type(len)}
+# Types that construct a factory's default value without side effects.
 FACTORIES = ("list", "dict", "set", "int", "float", "str", "bool", "tuple", "frozenset", "bytes")
-MUTABLE = ("Counter", "OrderedDict", "defaultdict", "deque", "array")
-VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+CONSTANTS = {None: b"N", True: b"T", False: b"F", ...: b"E", NotImplemented: b"X"}
 
 
 class CodecError(Exception):
@@ -74,6 +67,58 @@ def is_function(value: Any) -> bool:
     return type(value) is type(len) and FUNCTIONS.get(value.__name__) is value
 
 
+# Types that cross as a name and parts.
+
+
+def dict_parts(value: Any) -> tuple[Any, ...]:
+    return tuple(part for pair in value.items() for part in pair)
+
+
+def defaultdict_parts(value: Any) -> tuple[Any, ...]:
+    name = getattr(value.default_factory, "__name__", "")
+    known = name in FACTORIES and TYPES[name] is value.default_factory
+    return (name if known else None, *dict_parts(value))
+
+
+def bounds(value: range | slice) -> tuple[Any, ...]:
+    return value.start, value.stop, value.step
+
+
+def reduced(value: Any) -> tuple[Any, ...]:
+    """Return the arguments that make a value again, as pickle finds them."""
+    arguments: tuple[Any, ...] = value.__reduce_ex__(2)[1]
+    return arguments
+
+
+# Modules of the types, and the parts of a value. They are looked up when one is met, because a
+# module that nobody imported has no values.
+LIBRARY: dict[str, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
+    "complex": ("builtins", lambda value: (value.real, value.imag)),
+    **dict.fromkeys(("range", "slice"), ("builtins", bounds)),
+    "Fraction": ("fractions", lambda value: (value.numerator, value.denominator)),
+    "Decimal": ("decimal", lambda value: (str(value),)),
+    **dict.fromkeys(("date", "datetime", "time", "timedelta", "timezone"), ("datetime", reduced)),
+    "bytearray": ("builtins", lambda value: (bytes(value),)),
+    "deque": ("collections", lambda value: (value.maxlen, *value)),
+    "Counter": ("collections", dict_parts),
+    "OrderedDict": ("collections", dict_parts),
+    "defaultdict": ("collections", defaultdict_parts),
+    "array": ("array", lambda value: (value.typecode, *value)),
+}
+# Those that are containers; an array is made after its contents, the others before.
+MUTABLE = ("bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "array")
+# Types of the constructor's arguments; by default those of dates and times.
+ARGUMENTS = {
+    "complex": (float,), "range": (int,), "slice": (object,), "Fraction": (int,), "Decimal": (str,),
+}  # fmt: skip
+DATES, ZONES = (int, bytes), ("timedelta", "timezone")
+VIEWS: dict[type, tuple[str, Callable[[Any], Any]]] = {
+    type({}.keys()): ("keys", lambda items: dict.fromkeys(items).keys()),
+    type({}.values()): ("values", lambda items: dict(enumerate(items)).values()),
+    type({}.items()): ("items", lambda items: dict(items).items()),
+}
+
+
 def library_name(kind: type) -> str | None:
     """Return the name of a type of the standard library that crosses; None for another one."""
     name = kind.__name__
@@ -85,11 +130,11 @@ def library_type(name: str) -> Any:
     return getattr(__import__(LIBRARY[name][0]), name)
 
 
-# Instances of the tests' own classes.
-
-MEMBER, FIELDS_TUPLE, ARGUMENTS, FIELDS = "enum", "tuple", "error", "fields"
-# Fields that follow the value in which the instance is, so that long chains are not nested deeply.
-LATER, LATER_DEPTH = "later", 100
+# Instances of the tests' own classes: an enumeration's member, a named tuple, an exception, another
+# one with its fields. Fields that come later follow the value in which the instance is, so that
+# long chains are not nested deeply.
+MEMBER, FIELDS_TUPLE, EXCEPTION, FIELDS, LATER = "enum", "tuple", "error", "fields", "later"
+LATER_DEPTH = 100
 
 
 class Classes:
@@ -126,10 +171,6 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {name: field for name, field in fields.items() if not name.startswith("__")}
 
 
-def field_parts(value: Any) -> tuple[Any, ...]:
-    return dict_parts(fields_of(value))
-
-
 def set_fields(value: Any, parts: tuple[Any, ...]) -> None:
     """Give an instance these fields: names and values in turn.
 
@@ -158,9 +199,6 @@ def _is_field(kind: type, name: str) -> bool:
     return not (hides or name.startswith("__"))
 
 
-# Encoders.
-
-
 class Encoder:
     """Encodes one message; what cannot cross is refused with ``UncrossableError``.
 
@@ -183,6 +221,15 @@ class Encoder:
         self.numbers[id(value)] = len(self.objects)
         self.objects.append(value)  # keeps it alive, and so its id its own
 
+    def is_reference(self, value: object) -> bool:
+        """Encode a container as a reference, if it was met before; else number it."""
+        number = self.numbers.get(id(value))
+        if number is None:
+            self.register(value)
+            return False
+        self.tag(b"R", number)
+        return True
+
     def add(self, value: Any) -> None:
         """Encode a value.
 
@@ -197,41 +244,13 @@ class Encoder:
             self.add_other(value)
         if self.waiting and not self.depth:
             for instance in self.waiting:  # which grows
-                self.add_all([field_parts(instance)])
+                self.add_all([dict_parts(fields_of(instance))])
             self.waiting.clear()
 
     def add_other(self, value: Any) -> None:
-        if isinstance(value, type):
-            self.add_type(value)
-        elif not self.add_library(type(value), value) and not self.add_instance(value):
+        known = self.add_type(value) or self.add_library(type(value), value)
+        if not known and not self.add_instance(value):
             self.refuse(value)
-
-    def add_instance(self, value: Any) -> bool:
-        """Encode an instance of a class that both sides have; returns whether it is one."""
-        name = self.classes.name_of(type(value))
-        if name is None:
-            return False
-        if self.add_reference(value):
-            return True
-        parts: Any
-        if isinstance(value, BaseException):
-            form, parts = ARGUMENTS, (tuple(value.args), field_parts(value))
-        elif isinstance(value, tuple):
-            form, parts = FIELDS_TUPLE, tuple(tuple.__iter__(value))
-        elif hasattr(type(value), "__members__"):
-            form, parts = MEMBER, value.name
-        elif isinstance(value, CONTAINERS):
-            return False  # it crosses as its base
-        else:
-            self.register(value)
-            if self.depth > LATER_DEPTH:
-                form, parts = LATER, ()
-                self.waiting.append(value)
-            else:
-                form, parts = FIELDS, field_parts(value)
-        self.data += b"O"
-        self.add_all((name, form, parts))
-        return True
 
     def refuse(self, value: object) -> None:
         raise UncrossableError("a value of type %s" % type(value).__name__)
@@ -241,6 +260,23 @@ class Encoder:
             raise MemoryError
         self.data += tag
         self.data += COUNT.pack(count)
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise RecursionError("a value that is nested too deeply")
+        for value in values:
+            self.add(value)
+        self.depth -= 1
+
+    def add_named(self, name: str, parts: tuple[Any, ...]) -> None:
+        self.data += b"L"
+        self.add_all((name, parts))
+
+    # Values of one type each
+
+    def add_constant(self, value: Any) -> None:
+        self.data += CONSTANTS[value]
 
     def add_int(self, value: int) -> None:
         if -MAX_INT64 <= value < MAX_INT64:
@@ -255,62 +291,27 @@ class Encoder:
         self.data += b"f"
         self.data += DOUBLE.pack(value)
 
-    def add_complex(self, value: complex) -> None:
-        self.data += b"c" + DOUBLE.pack(value.real) + DOUBLE.pack(value.imag)
-
     def add_text(self, value: str) -> None:
         self.add_bytes(str.encode(value, "utf-8", "surrogatepass"), b"s")
 
-    def add_bytes(self, value: bytes | bytearray, tag: bytes = b"b") -> None:
+    def add_bytes(self, value: bytes, tag: bytes = b"b") -> None:
         self.tag(tag, len(value))
         self.data += value
 
-    def add_bytearray(self, value: bytearray) -> None:
-        if not self.add_reference(value):
-            self.register(value)
-            self.add_bytes(value, b"B")
-
-    def add_range(self, value: range | slice) -> None:
-        self.data += b"r" if isinstance(value, range) else b":"
-        self.add_all((value.start, value.stop, value.step))
-
-    def add_type(self, value: type) -> None:
-        name = value.__name__
-        if TYPES.get(name) is value:
-            self.data += b"Y"
-            self.add_text(name)
-        else:
-            self.refuse(value)
-
-    def add_reference(self, value: object) -> bool:
-        number = self.numbers.get(id(value))
-        if number is not None:
-            self.tag(b"R", number)
-        return number is not None
-
-    def add_all(self, values: Iterable[Any]) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise RecursionError("a value that is nested too deeply")
-        for value in values:
-            self.add(value)
-        self.depth -= 1
-
     def add_list(self, value: list[Any]) -> None:
-        if self.add_reference(value):
-            return
-        self.register(value)
-        if len(value) < MIN_ARRAY or not self.add_array(value, b"l"):
+        if not self.is_reference(value) and not self.add_array(value, b"l"):
             self.tag(b"[", len(value))
             self.add_all(value)
 
     def add_tuple(self, value: tuple[Any, ...]) -> None:
-        if len(value) < MIN_ARRAY or not self.add_array(value, b"t"):
+        if not self.add_array(value, b"t"):
             self.tag(b"(", len(value))
             self.add_all(value)
 
     def add_array(self, value: list[Any] | tuple[Any, ...], tag: bytes) -> bool:
-        """Encode numbers of one type at once; returns whether they are."""
+        """Encode many numbers of one type at once; returns whether they are."""
+        if len(value) < MIN_ARRAY:
+            return False
         kinds = set(map(type, value))
         for kind, code in ((int, "q"), (float, "d")):
             if kinds == {kind}:
@@ -324,15 +325,13 @@ class Encoder:
         return False
 
     def add_dict(self, value: dict[Any, Any]) -> None:
-        if not self.add_reference(value):
-            self.register(value)
+        if not self.is_reference(value):
             pairs = list(dict.items(value))
             self.tag(b"{", len(pairs))
             self.add_all(part for pair in pairs for part in pair)
 
     def add_set(self, value: set[Any]) -> None:
-        if not self.add_reference(value):
-            self.register(value)
+        if not self.is_reference(value):
             self.tag(b"S", len(value))
             self.add_all(in_order(value))
 
@@ -340,23 +339,73 @@ class Encoder:
         self.tag(b"Z", len(value))
         self.add_all(in_order(value))
 
-    def add_view(self, value: Any) -> None:
-        self.data += b"K"
-        self.add_all((VIEWS[type(value)], tuple(value)))
+    # Values of the other types; each method returns whether the value has its type
+
+    def add_type(self, value: Any) -> bool:
+        if not isinstance(value, type):
+            return False
+        if TYPES.get(value.__name__) is value:
+            self.add_named("type", (value.__name__,))
+        else:
+            self.refuse(value)
+        return True
 
     def add_library(self, kind: type, value: Any) -> bool:
-        """Encode a value as one of a type of the standard library; returns whether it is one."""
+        """Encode a value as one of a type of the standard library."""
+        if kind in VIEWS:
+            self.add_named(VIEWS[kind][0], tuple(value))
+            return True
         name = library_name(kind)
         if name is None:
             return False
-        if name in MUTABLE:
-            if self.add_reference(value):
-                return True
+        if name not in MUTABLE or not self.is_reference(value):
+            self.add_named(name, tuple(LIBRARY[name][1](value)))
+        return True
+
+    def add_instance(self, value: Any) -> bool:
+        """Encode an instance of a class that both sides have."""
+        name = self.classes.name_of(type(value))
+        if name is None:
+            return False
+        number = self.numbers.get(id(value))
+        if number is not None:
+            self.tag(b"R", number)
+            return True
+        parts: Any
+        if isinstance(value, BaseException):
+            form, parts = EXCEPTION, (tuple(value.args), dict_parts(fields_of(value)))
+        elif isinstance(value, tuple):
+            form, parts = FIELDS_TUPLE, tuple(tuple.__iter__(value))
+        elif hasattr(type(value), "__members__"):
+            form, parts = MEMBER, value.name
+        elif isinstance(value, CONTAINERS):
+            return False  # it crosses as its base
+        else:
             self.register(value)
-        parts = LIBRARY[name][1](value)
-        self.data += b"L"
-        self.add_text(name)
-        self.add_all((tuple(parts),))
+            if self.depth > LATER_DEPTH:
+                form, parts = LATER, ()
+                self.waiting.append(value)
+            else:
+                form, parts = FIELDS, dict_parts(fields_of(value))
+        self.data += b"O"
+        self.add_all((name, form, parts))
+        return True
+
+    def add_numpy(self, value: Any) -> bool:
+        """Encode a scalar as the number that it is, an array with its type and shape."""
+        kind = getattr(getattr(value, "dtype", None), "kind", "-")
+        if type(value).__module__ != "numpy" or kind not in "biufcSU":
+            return False
+        if value.dtype.itemsize > (16 if kind == "c" else 8) and kind in "fc":
+            value = value.astype("c16" if kind == "c" else "f8")  # of a longdouble
+        numpy = sys.modules.get("numpy")
+        if numpy is None or not isinstance(value, numpy.ndarray):
+            self.add(value.item())
+            return True
+        value = numpy.asarray(value)  # of a matrix
+        if not self.is_reference(value):
+            items = tuple(value.ravel().tolist())
+            self.add_named("ndarray", (value.dtype.str, tuple(value.shape), items))
         return True
 
 
@@ -366,71 +415,30 @@ def in_order(value: set[Any] | frozenset[Any]) -> list[Any]:
     return members if list(set(members)) == members else members[::-1]
 
 
-def contents(value: Any) -> Any:
-    """Return the contents of a mutable container, as ``update`` expects them."""
-    if isinstance(value, bytearray):
-        return bytes(value)
-    if isinstance(value, dict):
-        return dict_parts(value)
-    if hasattr(value, "tolist"):
-        return tuple(value.ravel().tolist() if hasattr(value, "ravel") else value.tolist())
-    if isinstance(value, (list, set)) or library_name(type(value)):
-        return tuple(value)
-    return field_parts(value)
-
-
-def dict_parts(value: Any) -> tuple[Any, ...]:
-    return tuple(part for pair in value.items() for part in pair)
-
-
-def defaultdict_parts(value: Any) -> tuple[Any, ...]:
-    name = getattr(value.default_factory, "__name__", "")
-    known = name in FACTORIES and TYPES[name] is value.default_factory
-    return (name if known else None, *dict_parts(value))
-
-
-def reduced(value: Any) -> tuple[Any, ...]:
-    """Return the arguments that make a value again, as pickle finds them."""
-    arguments: tuple[Any, ...] = value.__reduce_ex__(2)[1]
-    return arguments
-
-
-# Types of the standard library: their modules, and the arguments of the constructor, of containers
-# their contents. They are looked up when one is met, because a module that nobody imported has no
-# values.
-LIBRARY: dict[str, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
-    "Fraction": ("fractions", lambda value: (value.numerator, value.denominator)),
-    "Decimal": ("decimal", lambda value: (str(value),)),
-    **dict.fromkeys(("date", "datetime", "time", "timedelta"), ("datetime", reduced)),
-    "timezone": ("datetime", reduced),
-    "deque": ("collections", lambda value: (value.maxlen, *value)),
-    "Counter": ("collections", dict_parts),
-    "OrderedDict": ("collections", dict_parts),
-    "defaultdict": ("collections", defaultdict_parts),
-    "array": ("array", lambda value: (value.typecode, tuple(value))),
-}
-# Types of these that are arguments of other ones.
-ZONES = ("timedelta", "timezone")
-CONTAINERS = (bytearray, bytes, complex, dict, float, frozenset, int, list, set, str)
-CONSTANTS = {None: b"N", ...: b"E", NotImplemented: b"X"}
 EXACT: dict[type, Callable[[Encoder, Any], None]] = {
-    bool: lambda encoder, value: encoder.data.extend(b"T" if value else b"F"),
+    **dict.fromkeys(map(type, CONSTANTS), Encoder.add_constant),
     int: Encoder.add_int,
     float: Encoder.add_float,
-    complex: Encoder.add_complex,
     str: Encoder.add_text,
     bytes: Encoder.add_bytes,
-    bytearray: Encoder.add_bytearray,
     list: Encoder.add_list,
     tuple: Encoder.add_tuple,
     dict: Encoder.add_dict,
     set: Encoder.add_set,
     frozenset: Encoder.add_frozenset,
-    **dict.fromkeys((range, slice), Encoder.add_range),
-    **dict.fromkeys(VIEWS, Encoder.add_view),
-    **dict.fromkeys(
-        map(type, CONSTANTS), lambda encoder, value: encoder.data.extend(CONSTANTS[value])
-    ),
+}
+CONTAINERS = (bytearray, bytes, complex, dict, float, frozenset, int, list, set, str)
+# A value of a subclass becomes one of its base by the methods of the base.
+AS_BASE: dict[type, Callable[[Any], Any]] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    list: lambda value: list(list.__iter__(value)),
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
 
 
@@ -474,18 +482,15 @@ class ObjectEncoder(Encoder):
         self.classes = classes or self.classes
 
     def add_other(self, value: Any) -> None:
-        if isinstance(value, type):
-            self.add_type(value)
-            return
-        if self.add_instance(value):
+        if self.add_type(value) or self.add_instance(value):
             return
         for base in type(value).__mro__:
-            if base in BASES:
-                BASES[base](self, value)
+            if base in AS_BASE:
+                self.add(AS_BASE[base](value))
                 return
             if self.add_library(base, value):
                 return
-        if not add_numpy(self, value):
+        if not self.add_numpy(value):
             self.refuse(value)
 
     def refuse(self, value: object) -> None:
@@ -493,47 +498,6 @@ class ObjectEncoder(Encoder):
         name = str(type(value).__name__)[:100]
         self.data += b"H" + HANDLE.pack(kind, number, truth)
         self.add_text(name)
-
-
-def add_numpy(encoder: Encoder, value: Any) -> bool:
-    """Encode a scalar as the number that it is, an array with its type and shape.
-
-    Returns whether the value is one of these.
-    """
-    kind = getattr(getattr(value, "dtype", None), "kind", "-")
-    if type(value).__module__ != "numpy" or kind not in "biufcSU":
-        return False
-    if value.dtype.itemsize > (16 if kind == "c" else 8) and kind in "fc":
-        value = value.astype("c16" if kind == "c" else "f8")  # of a longdouble
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(value, numpy.ndarray):
-        value = numpy.asarray(value)  # of a matrix
-        if not encoder.add_reference(value):
-            encoder.register(value)
-            encoder.data += b"A"
-            encoder.add_all((value.dtype.str, tuple(value.shape), tuple(value.ravel().tolist())))
-    else:
-        encoder.add(value.item())
-    return True
-
-
-# How values of subclasses are read: by the methods of the base.
-BASES: dict[type, Callable[[Encoder, Any], None]] = {
-    int: lambda encoder, value: encoder.add_int(int.__int__(value)),
-    float: Encoder.add_float,
-    complex: Encoder.add_complex,
-    str: Encoder.add_text,
-    bytes: lambda encoder, value: encoder.add_bytes(bytes.__getitem__(value, slice(None))),
-    bytearray: Encoder.add_bytearray,
-    list: lambda encoder, value: encoder.add_list(list(list.__iter__(value))),
-    tuple: lambda encoder, value: encoder.add_tuple(tuple(tuple.__iter__(value))),
-    dict: lambda encoder, value: encoder.add_dict(dict(dict.items(value))),
-    set: lambda encoder, value: encoder.add_set(set(set.__iter__(value))),
-    frozenset: lambda encoder, value: encoder.add_frozenset(frozenset(frozenset.__iter__(value))),
-}
-
-
-# Decoder.
 
 
 class Decoder:
@@ -560,11 +524,9 @@ class Decoder:
                 set_fields(instance, self.parts())
             self.waiting.clear()
             return value
-        except CodecError:
+        except (CodecError, MemoryError):
             raise
-        except (Exception, RecursionError) as error:
-            if isinstance(error, MemoryError):
-                raise
+        except Exception as error:
             raise CodecError("%s: %s" % (type(error).__name__, repr(error)[:200])) from None
 
     def end(self) -> None:
@@ -601,17 +563,11 @@ class Decoder:
         self.objects.append(container)
         return container
 
-    def integer(self) -> int:
-        return int(INT64.unpack(self.take(8))[0])
-
     def double(self) -> float:
         return float(DOUBLE.unpack(self.take(8))[0])
 
     def data_bytes(self) -> bytes:
         return self.take(self.count())
-
-    def text(self) -> str:
-        return self.data_bytes().decode("utf-8", "surrogatepass")
 
     def name(self) -> str:
         name = self.next()
@@ -619,45 +575,70 @@ class Decoder:
             raise CodecError("no name")
         return name
 
+    def parts(self) -> tuple[Any, ...]:
+        parts = self.next()
+        if type(parts) is not tuple:
+            raise CodecError("no parts")
+        return parts
+
     def array(self) -> tuple[Any, ...]:
         code = {b"q": "q", b"d": "d"}[self.take(1)]
         count = self.count(8)
         return struct.unpack("<%d%s" % (count, code), self.take(8 * count))
 
-    def container(self, made: Any, parts: int = 1) -> Any:
+    def container(self, empty: Any, parts: int = 1) -> Any:
         """Decode the contents of an empty container, each of so many parts."""
-        self.numbered(made)
-        update(made, tuple(self.items(parts * self.count(parts))))
-        return made
+        self.numbered(empty)
+        update(empty, tuple(self.items(parts * self.count(parts))))
+        return empty
 
     def reference(self) -> Any:
         (number,) = COUNT.unpack(self.take(4))
         return self.objects[number]
 
-    def view(self) -> Any:
-        kind, values = self.items(2)
-        if kind == "keys":
-            return dict.fromkeys(values).keys()
-        if kind == "values":
-            return dict(zip(range(len(values)), values)).values()
-        return dict(values).items()
+    def named(self) -> Any:
+        name = self.name()
+        if name == "ndarray" or name in MUTABLE:
+            return self.library_container(name)
+        parts = self.parts()
+        if name == "type":
+            return TYPES[parts[0]]
+        for view, make in VIEWS.values():
+            if name == view:
+                return make(parts)
+        kinds = ARGUMENTS.get(name, DATES)
+        if not all(isinstance(part, kinds) or library_name(type(part)) in ZONES for part in parts):
+            raise CodecError("no arguments")
+        return library_type(name)(*parts)
 
-    def numpy(self) -> Any:
-        place = len(self.objects)
-        self.numbered(None)  # it is made after its contents
-        dtype, shape, values = self.items(3)
+    def library_container(self, name: str) -> Any:
+        late = name in ("array", "ndarray")  # it is made after its contents
+        place, kind = len(self.objects), None if name == "ndarray" else library_type(name)
+        container = self.numbered(None if late else kind())
+        parts = self.parts()
+        if name == "ndarray":
+            container = self.numpy(*parts)
+        elif name == "array":
+            container = kind(parts[0], list(parts[1:]))
+        elif name == "deque":
+            if parts[0] is not None:  # its bound cannot be set later
+                container = kind((), parts[0])
+            update(container, parts[1:])
+        elif name == "defaultdict":
+            container.default_factory = TYPES[parts[0]] if parts[0] in FACTORIES else None
+            update(container, parts[1:])
+        else:
+            update(container, parts)
+        self.objects[place] = container
+        return container
+
+    def numpy(self, dtype: Any, shape: Any, items: Any) -> Any:
         known = type(dtype) is str and dtype[1:2] in tuple("biufcSU")
-        if not known or type(values) is not tuple:
+        if not known or type(items) is not tuple:
             raise CodecError("no array")
         import numpy
 
-        array = self.made(numpy.array(values, dtype=dtype).reshape(shape))
-        self.objects[place] = array
-        return array
-
-    def made(self, array: Any) -> Any:
-        """The array to use in place of a decoded one."""
-        return array
+        return numpy.array(items, dtype=dtype).reshape(shape)
 
     def instance(self) -> Any:
         """Return an instance of a class that both sides have; no code of it runs."""
@@ -665,32 +646,26 @@ class Decoder:
         kind = self.classes.find(name)
         if kind is None:
             raise CodecError("no class %s" % name)
-        if form == FIELDS:
+        if form in (FIELDS, LATER):
             value = self.numbered(object.__new__(kind))
-            set_fields(value, self.parts())
-        elif form == LATER:
-            value = self.numbered(object.__new__(kind))
-            self.parts()
-            self.waiting.append(value)
+            parts = self.parts()
+            if form == LATER:
+                self.waiting.append(value)
+            else:
+                set_fields(value, parts)
         elif form == MEMBER:
             value = kind.__members__[self.name()]
         elif form == FIELDS_TUPLE:
             value = tuple.__new__(kind, self.parts())
             if len(value) != len(kind._fields):
                 raise CodecError("no fields")
-        elif form == ARGUMENTS and issubclass(kind, BaseException):
+        elif form == EXCEPTION and issubclass(kind, BaseException):
             value = kind.__new__(kind)
             value.args, fields = self.parts()
             set_fields(value, fields)
         else:
             raise CodecError("no form")
         return value
-
-    def parts(self) -> tuple[Any, ...]:
-        parts = self.next()
-        if type(parts) is not tuple:
-            raise CodecError("no parts")
-        return parts
 
     def handle(self) -> Any:
         kind, number, truth = HANDLE.unpack(self.take(HANDLE.size))
@@ -705,35 +680,18 @@ class Decoder:
 
     own_handle = function = iterator = argument
 
-    def library(self) -> Any:
-        name = self.name()
-        if name in MUTABLE:
-            return self.library_container(name)
-        (parts,) = self.items(1)
-        kinds = {"Decimal": (str,), "Fraction": (int,)}.get(name, (int, bytes))
-        if not all(type(part) in kinds or library_name(type(part)) in ZONES for part in parts):
-            raise CodecError("no number")
-        return library_type(name)(*parts)
 
-    def library_container(self, name: str) -> Any:
-        place, kind = len(self.objects), library_type(name)
-        container = self.numbered(None if name == "array" else kind())
-        (parts,) = self.items(1)
-        if type(parts) is not tuple:
-            raise CodecError("no container")
-        if name == "array":
-            code, values = parts
-            container = self.objects[place] = kind(code, list(values))
-        elif name == "deque":
-            if parts[0] is not None:  # its bound cannot be set later
-                container = self.objects[place] = kind((), parts[0])
-            update(container, parts[1:])
-        elif name == "defaultdict":
-            container.default_factory = TYPES[parts[0]] if parts[0] in FACTORIES else None
-            update(container, parts[1:])
-        else:
-            update(container, parts)
-        return container
+def contents(value: Any) -> tuple[Any, ...]:
+    """Return the contents of a mutable container, as ``update`` expects them."""
+    if isinstance(value, bytearray):
+        return (bytes(value),)
+    if isinstance(value, dict):
+        return dict_parts(value)
+    if hasattr(value, "ravel"):
+        return tuple(value.ravel().tolist())
+    if isinstance(value, (list, set)) or library_name(type(value)):
+        return tuple(value)
+    return dict_parts(fields_of(value))
 
 
 def update(container: Any, parts: Any) -> None:
@@ -742,11 +700,16 @@ def update(container: Any, parts: Any) -> None:
     Raises:
         CodecError: They cannot be contents of such a container.
     """
-    if type(parts) is not (bytes if isinstance(container, bytearray) else tuple):
+    if type(parts) is not tuple:
         raise CodecError("no contents")
     try:
-        if isinstance(container, (list, bytearray)):
+        if isinstance(container, list):
             container[:] = parts
+        elif isinstance(container, bytearray):
+            (data,) = parts
+            if type(data) is not bytes:
+                raise CodecError("no bytes")
+            container[:] = data
         elif hasattr(container, "ravel"):
             import numpy
 
@@ -756,9 +719,8 @@ def update(container: Any, parts: Any) -> None:
         elif isinstance(container, dict):
             container.clear()
             for key, item in zip(parts[::2], parts[1::2]):
-                container[key] = (
-                    item  # ``update`` of a counter adds, that of ``dict`` loses an order
-                )
+                # ``update`` of a counter adds, that of ``dict`` loses an order.
+                container[key] = item
         elif isinstance(container, set):
             container.clear()
             container.update(parts)
@@ -766,7 +728,7 @@ def update(container: Any, parts: Any) -> None:
             container.clear()
             container.extend(parts)
         else:
-            set_fields(container, tuple(parts))
+            set_fields(container, parts)
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CodecError(str(error)) from None
 
@@ -774,37 +736,26 @@ def update(container: Any, parts: Any) -> None:
 DECODERS: dict[int, Callable[[Any], Any]] = {
     ord(tag): method
     for tag, method in {
-        "N": lambda _: None,
-        "T": lambda _: True,
-        "F": lambda _: False,
-        "E": lambda _: ...,
-        "X": lambda _: NotImplemented,
-        "i": Decoder.integer,
-        "I": lambda decoder: int.from_bytes(decoder.data_bytes(), "little", signed=True),
-        "f": Decoder.double,
-        "c": lambda decoder: complex(decoder.double(), decoder.double()),
-        "s": Decoder.text,
-        "b": Decoder.data_bytes,
-        "B": lambda decoder: decoder.numbered(bytearray(decoder.data_bytes())),
-        "[": lambda decoder: decoder.container([]),
-        "l": lambda decoder: decoder.numbered(list(decoder.array())),
-        "(": lambda decoder: tuple(decoder.items(decoder.count())),
-        "t": Decoder.array,
-        "{": lambda decoder: decoder.container({}, 2),
-        "S": lambda decoder: decoder.container(set()),
-        "Z": lambda decoder: frozenset(decoder.items(decoder.count())),
-        "r": lambda decoder: range(*decoder.items(3)),
-        ":": lambda decoder: slice(*decoder.items(3)),
-        "Y": lambda decoder: TYPES[decoder.name()],
-        "R": Decoder.reference,
-        "K": Decoder.view,
-        "L": Decoder.library,
-        "A": Decoder.numpy,
-        "O": Decoder.instance,
-        "H": Decoder.handle,
+        **{tag: lambda _, value=value: value for value, tag in CONSTANTS.items()},
+        b"i": lambda decoder: int(INT64.unpack(decoder.take(8))[0]),
+        b"I": lambda decoder: int.from_bytes(decoder.data_bytes(), "little", signed=True),
+        b"f": Decoder.double,
+        b"s": lambda decoder: decoder.data_bytes().decode("utf-8", "surrogatepass"),
+        b"b": Decoder.data_bytes,
+        b"[": lambda decoder: decoder.container([]),
+        b"l": lambda decoder: decoder.numbered(list(decoder.array())),
+        b"(": lambda decoder: tuple(decoder.items(decoder.count())),
+        b"t": Decoder.array,
+        b"{": lambda decoder: decoder.container({}, 2),
+        b"S": lambda decoder: decoder.container(set()),
+        b"Z": lambda decoder: frozenset(decoder.items(decoder.count())),
+        b"R": Decoder.reference,
+        b"L": Decoder.named,
+        b"O": Decoder.instance,
+        b"H": Decoder.handle,
         # Bound late: an answer's decoder has others.
-        "h": lambda decoder: decoder.own_handle(),
-        "G": lambda decoder: decoder.function(),
-        "j": lambda decoder: decoder.iterator(),
+        b"h": lambda decoder: decoder.own_handle(),
+        b"G": lambda decoder: decoder.function(),
+        b"j": lambda decoder: decoder.iterator(),
     }.items()
 }
