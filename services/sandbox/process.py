@@ -18,7 +18,6 @@ from services.sandbox.isolation import Identity
 from services.sandbox.slots import EndReason, Order, Slot, environment
 from shared.harness import wire
 from shared.harness.cases.folders import write_all
-from shared.harness.functions import MAX_REPORT
 from shared.harness.sandbox_api import CommandResult, CommandStatus
 from shared.harness.wire import CallResult, RunCasesRequest
 
@@ -134,11 +133,15 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
         OSError: The files could not be created.
         SlotLostError: The slot ended before the cases did.
     """
-    if request.language == "functions" and len(request.inputs) == 1:
-        return await run_functions(request, slot)
+    call = wire.encode_call(request)
     order = Order(kind="cases", seconds=request.limits.call)
+    if request.language == wire.FUNCTIONS and len(request.inputs) == 1:
+        # The tests run in a child of the slot's init.
+        order = Order(
+            kind="functions", seconds=request.limits.call, spec=call.partition(b"\n")[0].decode()
+        )
     with memory_files("call", "inputs", "results") as files:
-        await _write(files[0], wire.encode_call(request))
+        await _write(files[0], call)
         await _write(files[1], "".join(request.inputs).encode())
         report = await slot.run(order, [os.dup(fd) for fd in files])
         records = await _read(files[2], wire.longest_results(request.limits))
@@ -146,27 +149,6 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
     if report.status == -signal.SIGALRM and result.compiled is None:
         result = CallResult("timeout", end="compile", compile_seconds=request.limits.compile)
     result.seconds = report.seconds
-    return result
-
-
-async def run_functions(request: RunCasesRequest, slot: Slot) -> CallResult:
-    """Run the tests of an answer's functions once, in two children of the slot's init.
-
-    Raises:
-        OSError: The files could not be created.
-        SlotLostError: The slot ended before the tests did.
-    """
-    limits, (tests,) = request.limits, request.inputs
-    answer, prelude = request.code.encode(), tests.partition("\n")[0].encode()
-    order = Order(kind="functions", seconds=limits.call, case_limits=limits)
-    with memory_files("answer", "tests", "report") as files:
-        await _write(files[0], b"%d\n%b%b" % (len(answer), answer, prelude))
-        await _write(files[1], tests.encode())
-        report = await slot.run(order, [os.dup(fd) for fd in files])
-        text = await _read(files[2], MAX_REPORT)
-    result = CallResult(seconds=report.seconds)
-    if report.case is not None and report.reason in (EndReason.ENDED, EndReason.TIMEOUT):
-        report.case.fill(result, text)
     return result
 
 

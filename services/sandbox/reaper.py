@@ -66,11 +66,6 @@ class Reaper:
         return found
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal."""
-    return processes.stat_of(pid)[:1] == [b"T"]
-
-
 def _kill_all_of(user: int) -> None:
     """Kill all processes of a user at once: no program forks faster than that."""
     command = ["setpriv", f"--reuid={user}", "--clear-groups", "sh", "-c", "kill -KILL -1"]

@@ -23,12 +23,12 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from services.sandbox.isolation import Isolation
-from services.sandbox.reaper import Reaper, is_stopped
+from services.sandbox.reaper import Reaper
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError, Workspace, require_space, reserved
 from shared.harness.cases.entry import ONE_THREAD
+from shared.harness.cases.processes import is_stopped
 from shared.harness.sources import harness_sources, module_source
-from shared.harness.wire import CaseLimits, FunctionResult
 from shared.service.logs import get_logger
 
 SETUP_SECONDS = 30.0
@@ -66,7 +66,7 @@ class Order(BaseModel):
         seconds: Wall-clock limit.
         cwd: The command's folder, which the server removes.
         compiles: Whether it runs a compiler, which must be able to change attributes of files.
-        case_limits: Limits of function tests; an answer's cases have theirs in their request.
+        spec: Specification of function tests; the cases of an answer have it in a file.
         output_limit: Bytes of each output stream of a command, beyond which it is killed.
     """
 
@@ -77,7 +77,7 @@ class Order(BaseModel):
     env: dict[str, str] = {}
     limits: list[tuple[int, int]] = []
     compiles: bool = False
-    case_limits: CaseLimits | None = None
+    spec: str = ""
     output_limit: int = 0
 
 
@@ -88,7 +88,6 @@ class Report(BaseModel):
     """
 
     status: int | None
-    case: FunctionResult | None = None
     reason: EndReason
     seconds: float
     clean: bool

@@ -13,7 +13,6 @@ loading its modules has its own limit of time, and counts towards no other.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import resource
@@ -33,12 +32,13 @@ from shared.harness.cases.answer import (
 )
 from shared.harness.cases.folders import CaseFolder, memory_file, write_all
 from shared.harness.cases.program import Program
+from shared.harness.cases.records import CallSpec, Records
 from shared.harness.cases.supervisor import LimitedRun, Supervisor
 from shared.harness.languages import LANGUAGES
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
     from shared.harness.cases.answer import Outcome
 
@@ -54,7 +54,7 @@ class Functions(LimitedRun):
 
     Args:
         supervisor: The parent.
-        limits: Limits of a case, by the names of ``wire.CaseLimits``.
+        spec: Specification of the call.
         folder: Folder in which that of the answer is.
         tests: Descriptor, offset and size of the tests, as ``function_tester.run`` expects them.
         report: Descriptor of the file for the report of the tests or the compiler.
@@ -63,21 +63,20 @@ class Functions(LimitedRun):
     def __init__(
         self,
         supervisor: Supervisor,
-        limits: dict[str, Any],
+        spec: CallSpec,
         folder: str,
         tests: tuple[int, int, int],
         report: int,
     ) -> None:
-        super().__init__(limits["cpu"], limits["wall"], supervisor.ended)
+        super().__init__(spec.times["cpu"], spec.times["wall"], supervisor.ended)
         self.supervisor = supervisor
-        self.limits = limits
+        self.spec = spec
         self.folder = folder
         self.tests, self.report = tests, report
         self.calls, self.results, self.ready = os.pipe(), os.pipe(), os.pipe()
         os.set_blocking(self.ready[0], False)
         self.tester = 0
         self.compiled: str | None = None
-        self.finished = self.began
 
     def start(self) -> Program | None:
         """Start the answer; returns its program in the new process."""
@@ -133,7 +132,7 @@ class Functions(LimitedRun):
 
     def left(self, now: float) -> float:
         if self.compiled is None:
-            left: float = self.began + self.limits["compile"] - now
+            left = self.began + self.spec.times["compile"] - now
             if left > 0:
                 return left
             self.move()  # it may be ready since this process had no processor
@@ -146,33 +145,19 @@ class Functions(LimitedRun):
 
     def stop(self) -> None:
         """Kill both: the tests first, which would find an answer that has died wrong."""
-        self.finished = time.monotonic()
-        for pid in (self.tester, self.pid):
-            if pid and pid not in self.ended.codes:
-                processes.kill_group(pid)
+        if self.tester and self.tester not in self.ended.codes:
+            processes.kill_group(self.tester)
+        super().stop()
 
     def close(self) -> None:
         super().close()
         for fd in (self.calls[1], self.results[0], self.ready[0]):
             os.close(fd)
 
-    def result(self) -> dict[str, Any]:
-        """Return the fields of ``wire.FunctionResult``."""
-        codes, ended = self.ended.codes, self.ended
-        if self.compiled == "lost" and codes.get(self.pid) == NOT_COMPILED:
-            self.compiled = "error"
-        user = ended.user - self.compiling[0]
-        return {
-            "compiled": self.compiled,
-            "compile_seconds": self.started - self.began,
-            "answer": codes.get(self.pid),
-            "tester": codes.get(self.tester),
-            "cpu": user + ended.system - self.compiling[1],
-            "user": user,
-            "wall": self.finished - self.started,
-            "memory": ended.memory.get(self.pid, 0) * 1024,
-            "limit": self.exceeded,
-        }
+    def outcome(self) -> Outcome:
+        """Return the record of the tests; its output is their report, which nobody reads here."""
+        words = ("tests", self.exit_code(self.pid), self.exit_code(self.tester), *self.measured())
+        return words, min(os.fstat(self.report).st_size, MAX_REPORT), b""
 
     # In the children
 
@@ -194,7 +179,7 @@ class Functions(LimitedRun):
     def run_tests(self) -> NoReturn:
         self.supervisor.leave()
         os.chdir(self.folder + "/case")
-        limit_tester(self.limits["cpu"], self.limits["memory"])
+        limit_tester(self.cpu, self.spec.numbers["memory"])
         file, start, size = self.tests
         payload = os.pread(file, size, start)
         calls, replies, report = range(3, 6)
@@ -210,10 +195,9 @@ class FunctionRun(Functions):
     Args:
         supervisor: The slot's init.
         confinement: Restricts the answer.
-        limits: As of ``Functions``.
+        spec: As of ``Functions``.
         folder: As of ``Functions``; it exists, and is empty.
-        files: Descriptors of the answer (its size in a line, the answer, its prelude), the tests,
-            the report.
+        files: Descriptors of the call, its only input, its results.
         extra_memory: Bytes of modules that only the tests use, in the answer's memory too.
     """
 
@@ -221,14 +205,15 @@ class FunctionRun(Functions):
         self,
         supervisor: Supervisor,
         confinement: syscalls.Confinement,
-        limits: dict[str, Any],
+        spec: CallSpec,
         folder: str,
         files: list[int],
         extra_memory: int,
     ) -> None:
-        self.source, tests, report = files
-        part = tests, 0, os.fstat(tests).st_size
-        super().__init__(supervisor, limits, folder, part, report)
+        self.call, tests, results = files
+        self.records = Records(results)
+        part = tests, 0, spec.inputs[0]
+        super().__init__(supervisor, spec, folder, part, memory_file(folder, "report"))
         self.confinement = confinement
         self.extra_memory = extra_memory
 
@@ -236,9 +221,9 @@ class FunctionRun(Functions):
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL)
         self.confinement.enter_program(self.folder)
         self.confinement.fix_attributes()
-        with open(self.source, "rb") as file:
-            source = file.read(int(file.readline()))
-            prelude: str = json.loads(file.read())
+        with open(self.call, "rb") as file:
+            file.readline()
+            source, prelude = file.read(self.spec.answer), file.read()
         case = CaseFolder(self.folder, LANGUAGES["python"], source, None)
         case.restore()
         os.chdir(case.path)
@@ -247,11 +232,10 @@ class FunctionRun(Functions):
         except SourceError as error:
             write_all(self.report, error.text)
             os._exit(NOT_COMPILED)
-        before = prelude.encode("utf-8", "replace")
-        load_modules(source, before)
+        load_modules(source, prelude)
         program = Program(code, case.program, streams=False)
-        program.serve(function_server, before, source)
-        numbers = dict(self.limits)
+        program.serve(function_server, prelude, source)
+        numbers = dict(self.spec.numbers)
         if numbers["memory"] > 0:
             numbers["memory"] += self.extra_memory
         if numbers["processes"] > 0:
@@ -263,15 +247,35 @@ class FunctionRun(Functions):
     def enter(self) -> None:
         become_answer()
 
+    def record(self) -> None:
+        """Write the records of the call; none if it was stopped before it could be compiled."""
+        words, size, _ = self.outcome()
+        if self.compiled == "lost" and self.ended.codes.get(self.pid) == NOT_COMPILED:
+            self.compiled = "error"
+        seconds = int((self.started - self.began) * 1e6)
+        if self.compiled == "ok":
+            self.records.add("compile", "ok", seconds)
+            self.records.add(words[0], 0, *words[1:], out=self.report, size=size)
+            self.records.add("end", "done")
+        elif self.compiled in ("error", "timeout"):
+            self.records.add("compile", self.compiled, seconds, out=self.report, size=size)
+            self.records.add("end", "compile")
+        elif self.compiled:
+            self.records.add("end", self.compiled)
+
+    def close(self) -> None:
+        super().close()
+        os.close(self.report)
+
 
 class FunctionCase(Functions):
     """A case of an answer that is a run of tests, which are a part of the inputs."""
 
     def __init__(self, cases: Cases, start: int, size: int) -> None:
         self.cases = cases
-        limits = {**cases.spec.times, **cases.spec.numbers}
-        report = memory_file(cases.folder, "report")
-        super().__init__(cases, limits, cases.folder, (cases.inputs, start, size), report)
+        super().__init__(
+            cases, cases.spec, cases.folder, (cases.inputs, start, size), cases.printed
+        )
 
     def start(self) -> Program | None:
         program = super().start()
@@ -285,22 +289,6 @@ class FunctionCase(Functions):
 
     def enter(self) -> None:
         self.cases.enter_case()
-
-    def outcome(self) -> Outcome:
-        result = self.result()
-        report = os.pread(self.report, MAX_REPORT, 0)
-        os.close(self.report)
-        codes, _, failure = report.partition(b"\n\n")
-        lost = result["tester"] == 0 and codes.endswith(function_tester.LOST.encode())
-        status = result["answer" if lost else "tester"]
-        words = (
-            -syscalls.SIGKILL if status is None else status,
-            *(int(result[name] * 1e6) for name in ("cpu", "user", "wall")),
-            result["memory"] // 1024,
-            self.exceeded or "-",
-        )
-        write_all(self.cases.printed, codes)
-        return words, len(codes), failure
 
 
 def limit_tester(cpu: float, memory: int) -> None:

@@ -52,7 +52,7 @@ TYPES["NoneType"] = type(None)
 FUNCTIONS = {name: value for name, value in BUILTINS.items() if type(value) is type(len)}
 # Types that construct a factory's default value without side effects.
 FACTORIES = ("list", "dict", "set", "int", "float", "str", "bool", "tuple", "frozenset", "bytes")
-CONSTANTS = {None: b"N", True: b"T", False: b"F", ...: b"E", NotImplemented: b"X"}
+CONSTANTS: dict[Any, bytes] = {None: b"N", True: b"T", False: b"F", ...: b"E", NotImplemented: b"X"}
 
 
 class CodecError(Exception):
@@ -344,8 +344,9 @@ class Encoder:
     def add_type(self, value: Any) -> bool:
         if not isinstance(value, type):
             return False
-        if TYPES.get(value.__name__) is value:
-            self.add_named("type", (value.__name__,))
+        name = value.__name__
+        if TYPES.get(name) is value:
+            self.add_named("type", (name,))
         else:
             self.refuse(value)
         return True
@@ -613,16 +614,16 @@ class Decoder:
 
     def library_container(self, name: str) -> Any:
         late = name in ("array", "ndarray")  # it is made after its contents
-        place, kind = len(self.objects), None if name == "ndarray" else library_type(name)
-        container = self.numbered(None if late else kind())
+        place = len(self.objects)
+        container = self.numbered(None if late else library_type(name)())
         parts = self.parts()
         if name == "ndarray":
             container = self.numpy(*parts)
         elif name == "array":
-            container = kind(parts[0], list(parts[1:]))
+            container = library_type(name)(parts[0], list(parts[1:]))
         elif name == "deque":
             if parts[0] is not None:  # its bound cannot be set later
-                container = kind((), parts[0])
+                container = library_type(name)((), parts[0])
             update(container, parts[1:])
         elif name == "defaultdict":
             container.default_factory = TYPES[parts[0]] if parts[0] in FACTORIES else None
@@ -736,7 +737,11 @@ def update(container: Any, parts: Any) -> None:
 DECODERS: dict[int, Callable[[Any], Any]] = {
     ord(tag): method
     for tag, method in {
-        **{tag: lambda _, value=value: value for value, tag in CONSTANTS.items()},
+        b"N": lambda _: None,
+        b"T": lambda _: True,
+        b"F": lambda _: False,
+        b"E": lambda _: ...,
+        b"X": lambda _: NotImplemented,
         b"i": lambda decoder: int(INT64.unpack(decoder.take(8))[0]),
         b"I": lambda decoder: int.from_bytes(decoder.data_bytes(), "little", signed=True),
         b"f": Decoder.double,

@@ -9,7 +9,6 @@ import base64
 import binascii
 import hmac
 import json
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -205,48 +204,6 @@ class FunctionEnd(StrEnum):
     UNUSABLE = "unusable"
 
 
-class FunctionResult(BaseModel):
-    """Processes of function tests; see ``CaseRun`` for the units.
-
-    Attributes:
-        compiled: ``lost`` if the answer's process ended before its code ran, for no known reason.
-        answer: Exit code of the answer's process; None if it could not be ended.
-        tester: Exit code of the tests' process; None if it could not be ended, or was not started.
-    """
-
-    compiled: Literal["ok", "error", "timeout", "lost"] | None
-    compile_seconds: float
-    answer: int | None
-    tester: int | None
-    cpu: float
-    user: float
-    wall: float
-    memory: int
-    limit: Limit | None
-
-    def fill(self, result: CallResult, report: bytes) -> None:
-        """Put this, and the report of the tests or the compiler, into the result of a call."""
-        if self.compiled is None:
-            return
-        if self.compiled == "lost":
-            result.end = "lost"
-            return
-        result.compiled, result.compile_seconds = self.compiled, self.compile_seconds
-        if self.compiled != "ok":
-            result.end, result.compile_output = "compile", report.decode("utf-8", "replace")
-            return
-        codes, _, failure = report.partition(b"\n\n")
-        lost = self.tester == 0 and codes.endswith(FunctionEnd.LOST.encode())
-        status = self.answer if lost else self.tester
-        result.end = "done"
-        result.cases[0] = CaseRun(
-            exit_code=-signal.SIGKILL if status is None else status,
-            **self.model_dump(include={"cpu", "user", "wall", "memory", "limit"}),
-            stdout=codes,
-            stderr=failure.decode("utf-8", "replace"),
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class FunctionReport:
     """Report of the tests' process: codes of the tests that ran, in order.
@@ -330,19 +287,23 @@ def _add_record(result: CallResult, words: list[str], out: bytes, err: bytes) ->
     kind = words[0]
     if kind == "compile":
         result.compiled = cast(Compiled, words[1])
-        result.compile_output = err.decode("utf-8", "replace")
+        result.compile_output = (out + err).decode("utf-8", "replace")
         result.compile_seconds = int(words[2]) / 1e6
-    elif kind == "case":
-        index, exit_code, cpu, user, wall, memory = map(int, words[1:7])
+    elif kind == "end":
+        result.end = cast(End, words[1])
+    else:
+        index, *codes, cpu, user, wall, memory = map(int, words[1:-3])
+        if kind == "tests":  # exit codes of the answer and the tests, then the tests' report
+            out, _, err = out.partition(b"\n\n")
+            lost = codes[1] == 0 and out.endswith(FunctionEnd.LOST.encode())
+            codes = codes[:1] if lost else codes[1:]
         result.cases[index] = CaseRun(
-            exit_code=exit_code,
+            exit_code=codes[0],
             cpu=cpu / 1e6,
             user=user / 1e6,
             wall=wall / 1e6,
             memory=memory * 1024,
-            limit=None if words[7] == "-" else cast(Limit, words[7]),
+            limit=None if words[-3] == "-" else cast(Limit, words[-3]),
             stdout=out,
             stderr=err.decode("utf-8", "replace"),
         )
-    elif kind == "end":
-        result.end = cast(End, words[1])

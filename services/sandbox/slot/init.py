@@ -35,8 +35,9 @@ from shared.harness.cases import syscalls
 from shared.harness.cases.answer import HIGHEST
 from shared.harness.cases.entry import run_in_slot
 from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths
-from shared.harness.cases.processes import children, stat_of
+from shared.harness.cases.processes import children, is_stopped
 from shared.harness.cases.program import PRELOADED, Program
+from shared.harness.cases.records import CallSpec
 from shared.harness.cases.streams import FiledOutput, Streams
 from shared.harness.cases.supervisor import Ended, Run, Supervisor
 from shared.harness.functions import FunctionRun
@@ -175,7 +176,7 @@ class Init(Supervisor):
         """Run a command, or the cases of an answer; returns only in those."""
         seconds = order["seconds"]
         if order["kind"] == "cases":
-            run: Run = CasesRun(seconds, self.ended)
+            run = Run(seconds, self.ended)
         else:
             run = Command(seconds, self.ended, fds, order["output_limit"])
         run.pid = syscalls.fork()
@@ -193,8 +194,8 @@ class Init(Supervisor):
     def start_functions(self, order: dict[str, Any], fds: list[int]) -> Program | None:
         """Run the tests of an answer's functions; returns only in the answer's process."""
         os.mkdir(self.folder, 0o700)
-        limits, extra = order["case_limits"], self.extra_memory
-        run = FunctionRun(self, self.confinement, limits, self.folder, fds, extra)
+        spec, extra = CallSpec(order["spec"].encode()), self.extra_memory
+        run = FunctionRun(self, self.confinement, spec, self.folder, fds, extra)
         program = run.start()
         if program is None:
             self.report(run, order)
@@ -208,15 +209,14 @@ class Init(Supervisor):
             reason = "disk full"
         seconds = time.monotonic() - run.began
         clean = self.sweep(self.owns_processes)
+        if isinstance(run, FunctionRun) and reason in ("ended", "timeout"):
+            run.record()
         run.close()
         if run.full and reason not in ("disk full", "disk limit"):
             reason = "output limit"
         clean = clean and self.tidy(order.get("cwd")) and self.attributes == attributes()
-        message: dict[str, Any] = {"reason": reason, "seconds": seconds, "clean": clean}
-        if isinstance(run, FunctionRun):
-            message.update(status=None, case=run.result())
-        else:
-            message["status"] = self.ended.codes.get(run.pid) if reason == "ended" else None
+        status = self.ended.codes.get(run.pid) if reason == "ended" else None
+        message = {"status": status, "reason": reason, "seconds": seconds, "clean": clean}
         self.control.send(json.dumps(message).encode())
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
@@ -233,8 +233,8 @@ class Init(Supervisor):
                 return "disk full"
             if self.disk.exceeded(run.pid):
                 return "disk limit"
-            if run.is_stopped():
-                return "killed"
+            if not isinstance(run, (Command, FunctionRun)) and is_stopped(run.pid):
+                return "killed"  # the supervisor of an answer's cases, by the answer
             self.look = now + max(DISK_SECONDS, DISK_SHARE * (time.monotonic() - now))
         if select.select([self.control], [], [], 0)[0]:
             self.receive()
@@ -279,13 +279,6 @@ class Init(Supervisor):
         return True
 
 
-class CasesRun(Run):
-    """The cases of an answer; the process is their supervisor."""
-
-    def is_stopped(self) -> bool:
-        return stat_of(self.pid)[:1] == [b"T"]
-
-
 class Command(Run):
     """A command, whose input and outputs are files.
 
@@ -303,11 +296,6 @@ class Command(Run):
         for number, fd in enumerate(self.streams.given):
             os.dup2(fd, number)
         os.closerange(3, HIGHEST)
-
-    def close(self) -> None:
-        super().close()
-        self.streams.finish()
-        self.full = self.streams.full
 
 
 class Disk:

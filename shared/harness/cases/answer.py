@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    # How a case ended: exit code, CPU and user and wall-clock microseconds, KiB of memory, and the
-    # limit that it exceeded; then the bytes of its output, and its errors.
+    # The words of its record, the bytes of its output, its errors.
     Outcome = tuple[Sequence[object], int, bytes]
 
 # Limits of the compiler, in bytes: memory of each of its processes, and of each file that it writes
@@ -168,13 +167,13 @@ class Cases(Supervisor):
         processes.kill(os.killpg, run.pid, syscalls.SIGKILL)
         clean = self.sweep()
         run.close()
-        words, printed, errors = run.outcome()
+        (kind, *words), printed, errors = run.outcome()
         # The sandbox may limit the size of files; a record is a little longer than its output.
         longest = syscalls.within(resource.RLIMIT_FSIZE, 1 << 40) - 16384
         most = min(self.spec.numbers["results"], longest)
         if index and self.records.size + printed > most:
             return "full"
-        self.records.add("case", index, *words, out=self.printed, size=printed, err=errors)
+        self.records.add(kind, index, *words, out=self.printed, size=printed, err=errors)
         return str(words[-1]) if clean else "lost"
 
     # The compiler
@@ -359,26 +358,9 @@ class Case(LimitedRun):
     def left(self, now: float) -> float:
         return self.left_of((self.pid,), now)
 
-    def stop(self) -> None:
-        if not self.has_ended():
-            processes.kill_group(self.pid)
-
-    def close(self) -> None:
-        super().close()
-        self.streams.finish()
-        self.full = self.streams.full
-        self.finished = time.monotonic()
-
     def outcome(self) -> Outcome:
-        ended = self.ended
-        cpu = ended.user + ended.system
-        words = (
-            ended.codes.get(self.pid, -syscalls.SIGKILL),
-            *(int(seconds * 1e6) for seconds in (cpu, ended.user, self.finished - self.started)),
-            ended.memory.get(self.pid, 0),
-            self.exceeded or ("output" if self.full else "-"),
-        )
         printed = 0 if self.full else os.fstat(self.cases.printed).st_size
+        words = ("case", self.exit_code(self.pid), *self.measured())
         return words, printed, bytes(self.errors.data)
 
 

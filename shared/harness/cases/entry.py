@@ -91,7 +91,7 @@ def read_records(records: int, pid: int) -> bytes:
         ready, _, _ = select.select([records], [], [], HEARTBEAT)
         data = os.read(records, 65536) if ready else b""
         text += data
-        if (ready and not data) or processes.stat_of(pid)[:1] == [b"T"]:
+        if (ready and not data) or processes.is_stopped(pid):
             break
     processes.kill_group(pid)
     supervisor.sweep()

@@ -69,6 +69,11 @@ def is_runnable(pid: int) -> bool:
     return stat_of(pid)[:1] in RUNNABLE_STATES
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal."""
+    return stat_of(pid)[:1] == [b"T"]
+
+
 def stat_of(pid: int) -> list[bytes]:
     """Return the fields of ``/proc/<pid>/stat``, from the state on."""
     try:

@@ -40,7 +40,9 @@ class Records:
         self.fd = fd
         self.size = 0
 
-    def add(self, kind: str, *words: object, out: int = 0, size: int = 0, err: bytes = b"") -> None:
+    def add(
+        self, kind: object, *words: object, out: int = 0, size: int = 0, err: bytes = b""
+    ) -> None:
         """Add a record; ``out`` is the descriptor of a file with ``size`` bytes of output."""
         head = b"%s\n" % " ".join(map(str, (kind, *words, size, len(err)))).encode()
         write_all(self.fd, head)

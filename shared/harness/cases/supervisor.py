@@ -60,13 +60,14 @@ class Run:
         quiet: Whether its descriptors are waited for, instead of looked at a little later.
         watched: Descriptors that are readable when a process of the run has ended; -1 for none.
         streams: Standard streams of the run, if they are pipes.
+        finished: When it was stopped.
     """
 
     full, quiet = False, True
     streams: Streams | None = None
 
     def __init__(self, limit: float, ended: Ended) -> None:
-        self.began = time.monotonic()
+        self.began = self.finished = time.monotonic()
         self.limit = limit
         self.ended = ended
         self.pid = 0
@@ -95,12 +96,11 @@ class Run:
     def has_ended(self) -> bool:
         return self.pid in self.ended.codes
 
-    def is_stopped(self) -> bool:
-        """Whether an answer has stopped what should stop it."""
-        return False
-
     def stop(self) -> None:
-        """Stop what must not see the others die; all processes are killed afterwards."""
+        """Kill the first process, unless it has ended; the others are killed afterwards."""
+        self.finished = time.monotonic()
+        if self.pid not in self.ended.codes:
+            processes.kill_group(self.pid)
 
     def close(self) -> None:
         """Close what this process has of the run, whose processes are dead."""
@@ -108,6 +108,9 @@ class Run:
             if fd >= 0:
                 os.close(fd)
         self.watched.clear()
+        if self.streams:
+            self.streams.finish()
+            self.full = self.streams.full
 
 
 class LimitedRun(Run):
@@ -156,6 +159,22 @@ class LimitedRun(Run):
         ended = self.ended.user + self.ended.system
         return ended + processes.tree_seconds(os.getpid()) - sum(self.compiling)
 
+    def exit_code(self, pid: int) -> int:
+        return self.ended.codes.get(pid, -SIGKILL)
+
+    def measured(self) -> tuple[object, ...]:
+        """Return the last words of its record.
+
+        They are CPU, user and wall-clock microseconds, KiB of memory, the limit that it exceeded.
+        """
+        user = self.ended.user - self.compiling[0]
+        cpu = user + self.ended.system - self.compiling[1]
+        return (
+            *(int(seconds * 1e6) for seconds in (cpu, user, self.finished - self.started)),
+            self.ended.memory.get(self.pid, 0),
+            self.exceeded or ("output" if self.full else "-"),
+        )
+
 
 class Supervisor:
     """Runs one program after another; the processes of each are children of this process.
@@ -185,9 +204,9 @@ class Supervisor:
                 return reason or "output limit"
             self.sleep(min(left, self.until_interrupt()), run)
 
-    def interrupt(self, run: Run) -> str | None:
+    def interrupt(self, _run: Run) -> str | None:
         """Return a reason to end a run besides its own limits."""
-        return "killed" if run.is_stopped() else None
+        return None
 
     def until_interrupt(self) -> float:
         """Return the seconds until such a reason is looked for again."""
