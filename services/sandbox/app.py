@@ -2,7 +2,10 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 
 from aiohttp import web
@@ -12,33 +15,17 @@ from services.sandbox.description import add_description
 from services.sandbox.metrics import SandboxMetrics
 from services.sandbox.probe import ChosenIsolation, choose_isolation
 from services.sandbox.reaper import Reaper
-from services.sandbox.requests import (
-    FIELD,
-    LOGGED_CHARS,
-    Request,
-    RequestOutcome,
-    parse,
-    respond,
-)
-from services.sandbox.runner import Execution
+from services.sandbox.requests import FIELD, LOGGED_CHARS, Request, RequestOutcome, parse, respond
+from services.sandbox.runner import Runner
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.submit import DATASETS, judge, make_plan
 from services.sandbox.workspace import DiskFullError, claim, remove_trees, require_space
-from shared.harness.sandbox_api import (
-    RunCodeRequest,
-    RunStatus,
-    SubmitRequest,
-)
+from shared.harness.sandbox_api import RunCodeRequest, RunStatus, SubmitRequest
 from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, RunCasesRequest
 from shared.service.access import Access
 from shared.service.bodies import read_body
 from shared.service.logs import get_logger
-from shared.service.server import (
-    Readiness,
-    add_operations,
-    json_error,
-    make_application,
-)
+from shared.service.server import Readiness, add_operations, json_error, make_application
 
 NO_ISOLATION = (
     "programs run without isolation: they can read every file that their user can read, the data "
@@ -134,7 +121,8 @@ class Server:
 
     async def _run(self, http: web.Request) -> RequestOutcome:
         request = await self._body(http, RunCodeRequest)
-        answer = await self._execution().run(request)
+        async with self._slot(request.language) as (runner, slot):
+            answer = await runner.run(request, slot)
         if answer.status is RunStatus.SANDBOX_ERROR:
             message = answer.message[:LOGGED_CHARS]
             log.warning("sandbox error", language=request.language, message=message)
@@ -150,7 +138,8 @@ class Server:
 
     async def _cases(self, http: web.Request) -> RequestOutcome:
         request = await self._body(http, RunCasesRequest)
-        result = await self._execution().run_cases(request)
+        async with self._slot(request.language) as (runner, slot):
+            result = await runner.run_cases(request, slot)
         return result.end or "incomplete", CALL_RESULT.dump_json(result)
 
     async def _submit(self, http: web.Request) -> web.Response:
@@ -160,7 +149,8 @@ class Server:
         request = await self._body(http, SubmitRequest)
         # In a thread: a huge record must not block the event loop.
         plan = await asyncio.to_thread(make_plan, request)
-        result = await judge(request, plan, self._execution())
+        async with self._slot(plan.program.language) as (runner, slot):
+            result = await judge(request, plan, partial(runner.run, slot=slot))
         return "accepted" if result.accepted else "not_accepted", result
 
     async def _body(self, http: web.Request, kind: type[Request]) -> Request:
@@ -171,9 +161,22 @@ class Server:
             setting="PLUMBLINE_SANDBOX_BODY_LIMIT_BYTES",
         )
 
-    def _execution(self) -> Execution:
+    @asynccontextmanager
+    async def _slot(self, language: str) -> AsyncIterator[tuple[Runner, int]]:
+        """Hold a slot for the duration of the block; yields its number.
+
+        Raises:
+            QueueFullError: The queue is full.
+        """
         assert self._chosen is not None, "requests arrive only after start-up"
-        return Execution(self._chosen.runner, self._admission, self._metrics)
+        async with self._admission.slot() as slot:
+            started = time.monotonic()
+            try:
+                yield self._chosen.runner, slot
+            finally:
+                seconds = time.monotonic() - started
+                self._metrics.busy_seconds.inc(seconds)
+                self._metrics.run_seconds.labels(language).observe(seconds)
 
 
 def _refused(status: int, message: str, headers: Mapping[str, str]) -> web.Response:

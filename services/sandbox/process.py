@@ -10,7 +10,7 @@ import asyncio
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
@@ -31,75 +31,63 @@ T = TypeVar("T")
 # Commands
 
 
-def command_order(
+async def run_command(
     slot: Slot,
     argv: list[str],
-    *,
+    stdin: bytes,
     seconds: float,
-    memory: int | None,
+    limits: Sequence[tuple[int, int]],
+    variables: Mapping[str, str],
+    *,
     compiles: bool = False,
-    data_limit: int | None = None,
-    variables: Mapping[str, str] | None = None,
-) -> Order:
-    """Make the order for a command in the workspace of a slot.
+) -> CommandResult:
+    """Run a command in the workspace of a slot; no process of it is left after a return.
 
-    RLIMIT_STACK is unchanged: it is also the default stack size of threads, and with a large one
-    every thread creation fails.
+    The status is ``Error`` if the sandbox itself fails. RLIMIT_STACK is unchanged: it is also the
+    default stack size of threads, and with a large one every thread creation fails.
 
     Args:
         slot: The slot.
         argv: Command line.
+        stdin: Its standard input.
         seconds: Wall-clock limit.
-        memory: Bytes of its address space; None for no limit.
+        limits: Kinds and values of resource limits in addition to those of all commands.
+        variables: Variables in addition to those of all programs.
         compiles: Whether it is a compiler.
-        data_limit: The bytes that it may write to, in place of a limit of the address space, if it
-            limits its heap itself and reserves more than it uses.
-        variables: Variables besides those of all programs.
+
+    Raises:
+        SlotLostError: The slot ended; what the command left must not be used.
     """
+    if seconds <= 0:  # started, it might write something before it is killed
+        status = CommandStatus.TIME_LIMIT_EXCEEDED
+        return CommandResult(status=status, execution_time=0.0, stdout="", stderr="")
     settings, folder = slot.settings, slot.workspace.path
-    limits = [
+    every = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, settings.file_limit_bytes),
         (resource.RLIMIT_NOFILE, settings.open_files_limit),
     ]
     # For the server's own user the limit would include the server's other processes.
     if slot.isolation.identity is not Identity.SERVER:
-        limits.append((resource.RLIMIT_NPROC, settings.process_limit))
-    if data_limit is not None:
-        limits.append((resource.RLIMIT_DATA, data_limit))
-    elif memory is not None:
-        limits += [(resource.RLIMIT_DATA, memory), (resource.RLIMIT_AS, memory)]
+        every.append((resource.RLIMIT_NPROC, settings.process_limit))
     own = environment(slot.isolation, settings, folder)
-    return Order(
+    order = Order(
         kind="exec",
         seconds=seconds,
         argv=argv,
         cwd=str(folder),
-        env={**own, "PWD": str(folder), **(variables or {})},
-        limits=limits,
+        env={**own, "PWD": str(folder), **variables},
+        limits=[*every, *limits],
         compiles=compiles,
         output_limit=settings.output_limit_bytes,
     )
-
-
-async def run_command(order: Order, stdin: bytes, slot: Slot) -> CommandResult:
-    """Run a command; no process of it is left after a return or a cancellation.
-
-    The status is ``Error`` if the sandbox itself fails.
-
-    Raises:
-        SlotLostError: The slot ended; what the command left must not be used.
-    """
-    if order.seconds <= 0:  # started, it might write something before it is killed
-        status = CommandStatus.TIME_LIMIT_EXCEEDED
-        return CommandResult(status=status, execution_time=0.0, stdout="", stderr="")
     try:
         with memory_files("stdin", "stdout", "stderr") as files:
             await _write(files[0], stdin)
             report = await slot.run(order, [os.dup(fd) for fd in files])
             stdout, stderr = [_decode(await _read(fd, order.output_limit)) for fd in files[1:]]
     except (OSError, ValueError) as error:
-        message = f"the sandbox could not start {' '.join(order.argv)}: {error}"
+        message = f"the sandbox could not start {' '.join(argv)}: {error}"
         return CommandResult(status=CommandStatus.ERROR, stderr=message)
     if report.reason is EndReason.OUTPUT_LIMIT:
         stderr += f"\noutput limit of {order.output_limit} bytes exceeded\n"

@@ -3,16 +3,12 @@
 import asyncio
 import os
 import random
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import resource
 from dataclasses import replace
 
-from services.sandbox.admission import Admission
 from services.sandbox.isolation import Identity, Isolation
 from services.sandbox.languages import commands_of, file_name, installed, refusal
-from services.sandbox.metrics import SandboxMetrics
-from services.sandbox.process import MIB, command_order, run_cases, run_command
+from services.sandbox.process import MIB, run_cases, run_command
 from services.sandbox.reaper import Reaper
 from services.sandbox.settings import SandboxSettings
 from services.sandbox.slots import Slot, SlotLostError, search_path
@@ -131,26 +127,21 @@ class Runner:
         memory = memory_limit(request.memory_limit_MB)
         commands = commands_of(request.language, source, memory, self._settings.python)
         compiled = ran = None
+        variables = commands.variables
         if commands.compile is not None:
-            order = command_order(
-                slot,
-                commands.compile,
-                seconds=request.compile_timeout,
-                memory=None,  # the limit applies to the program only: the compiler may need more
-                compiles=True,
-                variables=commands.variables,
+            # The limit of memory applies to the program only: the compiler may need more.
+            seconds = request.compile_timeout
+            compiled = await run_command(
+                slot, commands.compile, b"", seconds, [], variables, compiles=True
             )
-            compiled = await run_command(order, b"", slot)
         if compiled is None or compiled.succeeded:
-            order = command_order(
-                slot,
-                commands.run,
-                seconds=request.run_timeout,
-                memory=memory,
-                data_limit=commands.data_limit,
-                variables=commands.variables,
-            )
-            ran = await run_command(order, stdin, slot)
+            limits = []
+            if commands.data_limit is not None:
+                limits = [(resource.RLIMIT_DATA, commands.data_limit)]
+            elif memory is not None:
+                limits = [(resource.RLIMIT_DATA, memory), (resource.RLIMIT_AS, memory)]
+            seconds = request.run_timeout
+            ran = await run_command(slot, commands.run, stdin, seconds, limits, variables)
         status, message = overall_status([result for result in (compiled, ran) if result])
         files = {}
         if request.fetch_files:
@@ -190,47 +181,3 @@ def sandbox_error(message: str) -> RunCodeResponse:
         message=shorten_end(message, LONGEST_MESSAGE),
         executor_pod_name=os.environ.get("MY_POD_NAME"),
     )
-
-
-class Execution:
-    """Runs each request in the next free slot."""
-
-    def __init__(self, runner: Runner, admission: Admission, metrics: SandboxMetrics) -> None:
-        self.runner = runner
-        self._admission = admission
-        self._metrics = metrics
-
-    async def run(self, request: RunCodeRequest) -> RunCodeResponse:
-        """Compile and run a program.
-
-        Raises:
-            QueueFullError: The queue is full.
-        """
-        async with self.slot(request.language) as slot:
-            return await self.runner.run(request, slot)
-
-    async def run_cases(self, request: RunCasesRequest) -> CallResult:
-        """Run the cases of an answer.
-
-        Raises:
-            QueueFullError: The queue is full.
-            SlotLostError: The slot does not start.
-        """
-        async with self.slot(request.language) as slot:
-            return await self.runner.run_cases(request, slot)
-
-    @asynccontextmanager
-    async def slot(self, language: str) -> AsyncIterator[int]:
-        """Hold a slot for the duration of the block; yields its number.
-
-        Raises:
-            QueueFullError: The queue is full.
-        """
-        async with self._admission.slot() as slot:
-            started = time.monotonic()
-            try:
-                yield slot
-            finally:
-                seconds = time.monotonic() - started
-                self._metrics.busy_seconds.inc(seconds)
-                self._metrics.run_seconds.labels(language).observe(seconds)

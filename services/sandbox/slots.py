@@ -27,6 +27,7 @@ from services.sandbox.reaper import Reaper
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError, Workspace, require_space, reserved
 from shared.harness.cases.entry import ONE_THREAD
+from shared.harness.cases.folders import write_all
 from shared.harness.cases.processes import is_stopped
 from shared.harness.sources import harness_sources, module_source
 from shared.service.logs import get_logger
@@ -34,14 +35,11 @@ from shared.service.logs import get_logger
 SETUP_SECONDS = 30.0
 # In addition to a command's own limit: for the init's clean-up.
 REPORT_SECONDS = 30.0
-# Bytes of each of the first messages, which carry source texts, and of a report.
-MESSAGE_LIMIT = 1 << 20
+# Bytes of a report, and of what a container prints while it starts.
 REPORT_LIMIT = 4096
 ERRORS_LIMIT = 8192
 # Seconds between two looks at an init that reports nothing.
 HEARTBEAT_SECONDS = 0.5
-# The init's control socket is its descriptor 3.
-BOOT = f"import os; exec(os.read(3, {MESSAGE_LIMIT}))"
 
 log = get_logger(__name__)
 
@@ -296,11 +294,8 @@ class Slot:
             theirs.close()
             self.started += 1
             try:
-                async with asyncio.timeout(SETUP_SECONDS):
-                    for first in (_source("boot"), *self._first_messages()):
-                        await asyncio.get_running_loop().sock_sendall(ours, first.encode())
                 ready = await self._receive(ours, SETUP_SECONDS)
-            except (BrokenPipeError, ConnectionResetError):
+            except ConnectionResetError:
                 ready = b""
             except TimeoutError:
                 raise SlotLostError(f"no slot after {SETUP_SECONDS:.0f} s") from None
@@ -310,11 +305,12 @@ class Slot:
             self.covered = json.loads(ready)["ready"]
 
     def _spawn(self, control: int, errors: int) -> int:
-        python = str(self.settings.python)
-        boot = [python, "-c", BOOT, "plumbline-slot"]
+        boot = [str(self.settings.python), "-c", _source("boot"), "plumbline-slot"]
         argv = self.isolation.command(self.workspace.path, self.uid or 0, boot)
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        program = os.memfd_create("program")
         try:
+            write_all(program, json.dumps(self._program()).encode())
             # posix_spawn instead of subprocess: it never copies the server's memory. A new session
             # makes the process group killable. The container must not inherit Python's SIG_IGN.
             return os.posix_spawnp(
@@ -323,7 +319,7 @@ class Slot:
                 environment(self.isolation, self.settings, self.workspace.path),
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, number)
-                    for number, fd in enumerate((null, null, errors, control))
+                    for number, fd in enumerate((null, null, errors, control, program))
                 ],
                 setsid=True,
                 setsigmask=[],
@@ -331,37 +327,30 @@ class Slot:
             )
         finally:
             os.close(null)
+            os.close(program)
 
-    def _first_messages(self) -> list[str]:
-        """Return the settings, and the modules one by one: a message cannot have any size."""
-        modules = {
-            **harness_sources(functions=True),
-            "shared.harness.confinement": _source("confinement"),
-            "services.sandbox.slot.init": _source("init"),
-        }
-        return [self._settings_message([*modules]), *modules.values()]
-
-    def _settings_message(self, modules: Sequence[str]) -> str:
+    def _program(self) -> dict[str, object]:
+        """Return the modules that the container's interpreter loads, and the init's settings."""
         folder = self.workspace.path
-        scratch = self.isolation.scratch(folder)
-        shared = self.isolation.shared_folders(folder)
-        return json.dumps(
-            {
-                "modules": modules,
-                "settings": {
-                    "owns_processes": self.isolation.own_processes,
-                    "scratch": str(scratch),
-                    "folder": str(folder),
-                    "disk_limit": self.settings.disk_limit_bytes,
-                    "disk_reserve": reserved(folder, self.settings.disk_reserve_bytes),
-                    "roots": [str(path) for path in shared],
-                    "warm": list(self.modules),
-                    "own_user": self.isolation.shares_folders and self.uid is not None,
-                    "keep": [str(path) for path in (folder, *folder.parents)],
-                    "confinement": self._confinement(self.isolation.writable(folder)),
-                },
-            }
-        )
+        return {
+            "modules": {
+                **harness_sources(functions=True),
+                "shared.harness.confinement": _source("confinement"),
+                "services.sandbox.slot.init": _source("init"),
+            },
+            "settings": {
+                "owns_processes": self.isolation.own_processes,
+                "scratch": str(self.isolation.scratch(folder)),
+                "folder": str(folder),
+                "disk_limit": self.settings.disk_limit_bytes,
+                "disk_reserve": reserved(folder, self.settings.disk_reserve_bytes),
+                "roots": [str(path) for path in self.isolation.shared_folders(folder)],
+                "warm": list(self.modules),
+                "own_user": self.isolation.shares_folders and self.uid is not None,
+                "keep": [str(path) for path in (folder, *folder.parents)],
+                "confinement": self._confinement(self.isolation.writable(folder)),
+            },
+        }
 
     def _confinement(self, writable: Sequence[Path]) -> dict[str, object]:
         isolation = self.isolation

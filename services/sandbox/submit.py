@@ -5,7 +5,7 @@ Source: SandboxFusion 469de08, ``sandbox/datasets``.
 
 import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, TypeVar
@@ -13,7 +13,6 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
-from services.sandbox.runner import Execution
 from services.sandbox.submit_extraction import first_block, in_language
 from shared.checkers import lines
 from shared.foreign_json import first_errors
@@ -57,33 +56,22 @@ def internal_error(detail: str) -> DatasetError:
 
 
 @dataclass(frozen=True)
-class ProgramRun:
-    """Plan of one program that contains its tests, accepted if it exits with 0.
+class Plan:
+    """Program to run for a completion.
 
     Attributes:
         extracted_code: The completion's part of the program.
-    """
-
-    program: RunCodeRequest
-    extracted_code: str
-
-
-@dataclass(frozen=True)
-class StdioRuns:
-    """Plan of one program that runs once per case, on the case's standard input.
-
-    Attributes:
+        cases: Cases, each a run with the case's standard input. None for a program that contains
+            its tests, which is accepted if it exits with 0.
         run_all: Continue after a failed case.
         shorten: Shorten long texts of passed cases in the response.
     """
 
     program: RunCodeRequest
-    cases: list[StdioCase]
-    run_all: bool
-    shorten: bool
-
-
-Plan = ProgramRun | StdioRuns
+    extracted_code: str
+    cases: list[StdioCase] | None = None
+    run_all: bool = False
+    shorten: bool = False
 
 
 def make_plan(request: SubmitRequest) -> Plan:
@@ -146,7 +134,7 @@ class _StdioTests(BaseModel):
     test: Annotated[list[_StdioCase], FromJson]
 
 
-def plan_stdio(request: SubmitRequest) -> StdioRuns:
+def plan_stdio(request: SubmitRequest) -> Plan:
     """Plan one run of the completion's unchanged code per case of the record."""
     config = request.config
     if not config.language:
@@ -158,13 +146,15 @@ def plan_stdio(request: SubmitRequest) -> StdioRuns:
         )
     record = read_record(request, _StdioTests)
     longest = RUN_TIMEOUT_CPP if config.language == "cpp" else RUN_TIMEOUT
-    return StdioRuns(
+    code = in_language(request.completion, config.language)
+    return Plan(
         program=RunCodeRequest(
-            code=in_language(request.completion, config.language),
+            code=code,
             language=config.language,
             compile_timeout=config.compile_timeout or COMPILE_TIMEOUT,
             run_timeout=config.run_timeout or longest,
         ),
+        extracted_code=code,
         cases=record.test,
         run_all=bool(config.extra.get("run_all_cases")),
         shorten=not config.extra.get("return_full_case"),
@@ -207,7 +197,7 @@ class _CheckTests(BaseModel):
     prompt: Text | None = None
 
 
-def plan_humaneval(request: SubmitRequest) -> ProgramRun:
+def plan_humaneval(request: SubmitRequest) -> Plan:
     """Plan a program: prompt and completion or, with ``extra.is_freeform``, the extracted code.
 
     The original does not call ``check`` for unregistered names, and so accepts every program.
@@ -232,7 +222,7 @@ def plan_humaneval(request: SubmitRequest) -> ProgramRun:
         compile_timeout=config.compile_timeout or RUN_TIMEOUT,
         run_timeout=config.run_timeout or RUN_TIMEOUT,
     )
-    return ProgramRun(program, extracted_code=code)
+    return Plan(program, extracted_code=code)
 
 
 def function_body(completion: str) -> str:
@@ -262,7 +252,7 @@ class _AssertionTests(BaseModel):
     test_list: Annotated[list[Text], FromJson]
 
 
-def plan_mbpp(request: SubmitRequest) -> ProgramRun:
+def plan_mbpp(request: SubmitRequest) -> Plan:
     """Plan a program: set-up code, extracted code, assertions (only the last if few-shot)."""
     record = read_record(request, _AssertionTests)
     tests = record.test_list
@@ -272,7 +262,7 @@ def plan_mbpp(request: SubmitRequest) -> ProgramRun:
         tests = tests[-1:]
     code = f"{record.labels.test_setup_code}\n{mbpp_answer(request.completion)}"
     code = code.partition(MAIN_GUARD)[0]
-    return ProgramRun(
+    return Plan(
         program=RunCodeRequest(
             code=code + "".join(f"\n{test}\n" for test in tests),
             language="python",
@@ -313,61 +303,43 @@ LONGEST_SHOWN = 1000  # characters per text in the test_info of a passed case
 PLACEHOLDER = "..."
 
 
-async def judge(request: SubmitRequest, plan: Plan, execution: Execution) -> EvalResult:
-    """Run the plan and compare the output.
+Run = Callable[[RunCodeRequest], Awaitable[RunCodeResponse]]
+
+
+async def judge(request: SubmitRequest, plan: Plan, run: Run) -> EvalResult:
+    """Run the plan and compare the output: cases in order, up to the first failed one by default.
 
     Raises:
         DatasetError: 500, the sandbox could not run a program.
-        QueueFullError: The queue is full.
     """
-    if isinstance(plan, ProgramRun):
-        return await _judge_program(request, plan, execution)
-    tests = await _run_cases(plan, execution) if plan.cases else []
+    tests: list[EvalTest] = []
+    left = OUTPUT_LIMIT
+    for case in [None] if plan.cases is None else plan.cases:
+        changes = {"stdin": case.input["stdin"]} if case else {}
+        answer = await run(plan.program.model_copy(update=changes))
+        if answer.status is RunStatus.SANDBOX_ERROR:
+            failed = "Failed to check stdio test case" if case else "failed to request sandbox"
+            raise internal_error(f"{failed}: {answer.message}")
+        left -= _characters(answer)
+        tests.append(_test(plan, case, answer if left >= 0 else _without_output(answer)))
+        if left < 0 or not (tests[-1].passed or plan.run_all):
+            break
     return EvalResult(
         id=request.id,
         accepted=all(test.passed for test in tests),
-        extracted_code=plan.program.code,
+        extracted_code=plan.extracted_code,
+        full_code=plan.program.code if plan.cases is None else None,
         tests=tests,
     )
 
 
-async def _judge_program(
-    request: SubmitRequest, plan: ProgramRun, execution: Execution
-) -> EvalResult:
-    answer = await execution.run(plan.program)
-    if answer.status is RunStatus.SANDBOX_ERROR:
-        raise internal_error(f"failed to request sandbox: {answer.message}")
-    accepted = answer.status is RunStatus.SUCCESS
-    return EvalResult(
-        id=request.id,
-        accepted=accepted,
-        extracted_code=plan.extracted_code,
-        full_code=plan.program.code,
-        tests=[EvalTest(passed=accepted, exec_info=answer)],
-    )
-
-
-async def _run_cases(plan: StdioRuns, execution: Execution) -> list[EvalTest]:
-    """Run the cases in order, up to the first failed one unless all are requested."""
-    tests: list[EvalTest] = []
-    left = OUTPUT_LIMIT
-    async with execution.slot(plan.program.language) as slot:
-        for case in plan.cases:
-            request = plan.program.model_copy(update={"stdin": case.input["stdin"]})
-            answer = await execution.runner.run(request, slot)
-            if answer.status is RunStatus.SANDBOX_ERROR:
-                raise internal_error(f"Failed to check stdio test case: {answer.message}")
-            left -= _characters(answer)
-            tests.append(_test(plan, case, answer if left >= 0 else _without_output(answer)))
-            if left < 0 or not (tests[-1].passed or plan.run_all):
-                break
-    return tests
-
-
-def _test(plan: StdioRuns, case: StdioCase, answer: RunCodeResponse) -> EvalTest:
-    passed = answer.status is RunStatus.SUCCESS and lines(answer.stdout, case.output["stdout"])
-    shown = _shortened(case) if passed and plan.shorten else case
-    return EvalTest(passed=passed, exec_info=answer, test_info=shown.model_dump())
+def _test(plan: Plan, case: StdioCase | None, answer: RunCodeResponse) -> EvalTest:
+    passed = answer.status is RunStatus.SUCCESS
+    if case is not None:
+        passed = passed and lines(answer.stdout, case.output["stdout"])
+        case = _shortened(case) if passed and plan.shorten else case
+    shown = case.model_dump() if case else None
+    return EvalTest(passed=passed, exec_info=answer, test_info=shown)
 
 
 def _characters(answer: RunCodeResponse) -> int:

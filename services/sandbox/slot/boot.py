@@ -1,7 +1,6 @@
-# First message on the control socket, executed by the interpreter's -c: loads the modules that the
-# second message names, one a message, and runs the init, which returns only in a case of an answer.
+# Program of a slot's interpreter: loads the modules in descriptor 4, and runs the init with the
+# control socket 3. It returns only in a case of an answer.
 import builtins as _builtins
-import os as _os
 import sys as _sys
 import types as _types
 from importlib.machinery import SourceFileLoader as _Loader
@@ -13,16 +12,16 @@ def _load() -> _Any:  # noqa: ANN401
 
     # An answer may replace built-ins: these modules have a copy of them.
     own = dict(vars(_builtins))
-    first = json.loads(_os.read(3, 1 << 20))
-    for name in first["modules"]:
+    with open(4, "rb") as file:
+        file.seek(0)
+        program = json.loads(file.read())
+    for name, source in program["modules"].items():
         module = _types.ModuleType(name)
         module.__dict__["__builtins__"] = own
         module.__dict__["__loader__"] = _Loader(name, name + ".py")
-        module.__dict__["_LEVELS"] = 2  # nested exec() calls below an answer
         _sys.modules[name] = module
-        source = _os.read(3, 1 << 20)
         exec(compile(source, name + ".py", "exec", dont_inherit=True), module.__dict__)
-    return _sys.modules["services.sandbox.slot.init"].main(3, first["settings"])
+    return _sys.modules["services.sandbox.slot.init"].main(3, program["settings"])
 
 
 _program = _load()

@@ -63,7 +63,7 @@ class Program:
         sys.path[0] = os.path.dirname(path)
         if hasattr(sys, "orig_argv"):
             sys.orig_argv[1:] = [path]
-        hide_frames(globals().get("_LEVELS", 1))  # set by boot.py
+        hide_frames(1 if sys.version_info >= (3, 12) else 2)  # ``exec`` counts before 3.12
         self.module = module = types.ModuleType("__main__")
         loader: Any = globals().get("__loader__")
         module.__loader__ = loader and type(loader)("__main__", path)
@@ -74,7 +74,7 @@ class Program:
 
     def serve(self, function_server: types.ModuleType, prelude: bytes, source: bytes) -> None:
         """Serve the program's functions, instead of running it as the main program."""
-        hide_frames(0, function_server.FRAMES)
+        hide_frames(function_server.FRAMES)
         texts = [text.decode("utf-8", "replace") for text in (prelude, source)]
         server = function_server.Server(*texts, self.code)
         self.code, self.module = server.launch, server.launcher
@@ -171,15 +171,8 @@ def quietly(function: Callable[[], object]) -> None:
         pass
 
 
-def hide_frames(levels: int, calls: int = 0) -> None:
-    """Make recursion limits count from the answer's first frame.
-
-    Args:
-        levels: How many times code below it was executed with ``exec``.
-        calls: Frames of functions.
-    """
-    # Before 3.12 ``exec`` counts too.
-    frames = calls + levels * (1 if sys.version_info >= (3, 12) else 2)
+def hide_frames(frames: int) -> None:
+    """Make recursion limits count from the answer's first frame, above so many of ours."""
     set_limit, get_limit = sys.setrecursionlimit, sys.getrecursionlimit
 
     def setrecursionlimit(limit: int) -> None:
