@@ -123,7 +123,7 @@ class PublicFolder(SharedFolder):
 
 
 class CaseFolder:
-    """Folder of the cases with the program in it, the same for each case."""
+    """Folder of the cases with the program in it, a new one for each case."""
 
     def __init__(self, folder: str, language: Language, source: bytes, user: int | None) -> None:
         self.path = folder + "/case"
@@ -131,32 +131,14 @@ class CaseFolder:
         self.program = self.path + "/" + self.file
         self.source = source
         self.user = user
-        self.made: list[object] = []
 
     def restore(self) -> None:
-        """Make a fresh folder with the program, unless the last one is unchanged."""
-        if self.made and self.made == self.seen():
-            return
+        """Make the folder anew."""
         clear(self.path)
         os.mkdir(self.path, 0o700)
         fd = os.open(self.program, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         write_all(fd, self.source)
         os.close(fd)
-        for path in (self.program, self.path):
-            os.utime(path, (0, 0))  # the clock of files is coarse
-            if self.user is not None:
+        if self.user is not None:
+            for path in (self.program, self.path):
                 os.chown(path, self.user, self.user)
-        self.made = self.seen()
-
-    def seen(self) -> list[object]:
-        """Return what a program can change of the folder, or see of earlier changes."""
-        try:
-            seen: list[object] = [os.listdir(self.path)]
-            for path in (self.path, self.program):
-                found = os.lstat(path)
-                seen += (found.st_ino, found.st_mode, found.st_nlink, found.st_size)
-                seen += (found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns)
-                seen.append(os.listxattr(path, follow_symlinks=False))
-            return seen
-        except OSError:
-            return []
