@@ -311,6 +311,7 @@ class Slot:
         program = os.memfd_create("program")
         try:
             write_all(program, json.dumps(self._program()).encode())
+            os.lseek(program, 0, os.SEEK_SET)
             # posix_spawn instead of subprocess: it never copies the server's memory. A new session
             # makes the process group killable. The container must not inherit Python's SIG_IGN.
             return os.posix_spawnp(
@@ -319,7 +320,7 @@ class Slot:
                 environment(self.isolation, self.settings, self.workspace.path),
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, number)
-                    for number, fd in enumerate((null, null, errors, control, program))
+                    for number, fd in enumerate((program, null, errors, control))
                 ],
                 setsid=True,
                 setsigmask=[],

@@ -1,5 +1,5 @@
-# Program of a slot's interpreter: loads the modules in descriptor 4, and runs the init with the
-# control socket 3. It returns only in a case of an answer.
+# Program of a slot's interpreter: loads the modules in its standard input, and runs the init with
+# the control socket 3. It returns only in a case of an answer.
 import builtins as _builtins
 import sys as _sys
 import types as _types
@@ -12,8 +12,7 @@ def _load() -> _Any:  # noqa: ANN401
 
     # An answer may replace built-ins: these modules have a copy of them.
     own = dict(vars(_builtins))
-    with open(4, "rb") as file:
-        file.seek(0)
+    with open(0, "rb", closefd=False) as file:
         program = json.loads(file.read())
     for name, source in program["modules"].items():
         module = _types.ModuleType(name)
