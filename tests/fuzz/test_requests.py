@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.fuzz.servers import Server
 
 _SECONDS = 60.0
-_EXAMPLES = 3
+_EXAMPLES = 2
 _MANY_EXAMPLES = 25
 # A server may be busy, or not have been able to answer in time, and says when to come again.
 _AGAIN = (503, 504)

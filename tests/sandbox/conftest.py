@@ -16,7 +16,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from services.sandbox import runner
+from services.sandbox import probe, runner
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
 from services.sandbox.workspace import FIRST_UID
@@ -67,6 +67,21 @@ class Sandbox:
 
 
 StartSandbox = Callable[..., Awaitable[Sandbox]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interpreter_asked_once() -> Iterator[None]:
+    """Each server asks its interpreter for the packages, which takes as long as its start."""
+    ask, answers = probe._ask_interpreter, dict[Path, Any]()
+
+    def ask_once(settings: SandboxSettings) -> Any:
+        if settings.python not in answers:
+            answers[settings.python] = ask(settings)
+        return answers[settings.python]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probe, "_ask_interpreter", ask_once)
+        yield
 
 
 @pytest.fixture(scope="session")
