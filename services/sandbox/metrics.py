@@ -13,23 +13,14 @@ class SandboxMetrics:
     def __init__(self, admission: Admission) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.requests = Counter(
-            "plumbline_sandbox_requests",
-            "Requests to /run_code by outcome.",
-            ["outcome"],
-            registry=self.registry,
-        )
-        self.run_cases = Counter(
-            "plumbline_sandbox_run_cases",
-            "Requests to /run_cases by outcome.",
-            ["outcome"],
-            registry=self.registry,
-        )
-        self.submits = Counter(
-            "plumbline_sandbox_submits",
-            "Requests to /submit by outcome; their runs count in run and busy seconds.",
-            ["outcome"],
-            registry=self.registry,
+        outcomes = {
+            "requests": "Requests to /run_code by outcome.",
+            "run_cases": "Requests to /run_cases by outcome.",
+            "submits": "Requests to /submit by outcome; their runs count in run and busy seconds.",
+        }
+        self.requests, self.run_cases, self.submits = (
+            Counter(f"plumbline_sandbox_{name}", text, ["outcome"], registry=self.registry)
+            for name, text in outcomes.items()
         )
         self.run_seconds = Histogram(
             "plumbline_sandbox_run_seconds",

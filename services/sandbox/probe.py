@@ -74,36 +74,29 @@ class ChosenIsolation:
 
     def missing(self) -> list[str]:
         """Describe the protections that this isolation lacks."""
-        missing = []
-        if self.isolation.kind is IsolationChoice.NONE:
-            missing += self._without_isolation()
-        if self.isolation.kind is IsolationChoice.LANDLOCK:
-            missing += self._beyond_landlock()
-        if self.isolation.identity is Identity.SERVER:
-            missing += ["no limit of processes", "programs run as the server's user"]
-        if self.isolation.identity is Identity.NAMESPACE and os.geteuid() == 0:
-            missing.append("no limit of processes")
-        return missing
+        kind, identity = self.isolation.kind, self.isolation.identity
+        shared = identity is Identity.SERVER
+        lacks = {
+            "programs read every file that their user may read, data sets included":
+                kind is IsolationChoice.NONE,
+            "no network isolation": not self._covers("system calls"),
+            "system calls are not filtered": not self._covers("system calls"),
+            "no private /tmp": kind is IsolationChoice.LANDLOCK,
+            "no /dev/shm, and no Unix sockets with a name": kind is IsolationChoice.LANDLOCK,
+            "the machine's processes are visible": kind is IsolationChoice.LANDLOCK,
+            "files of the same user can be truncated":
+                kind is IsolationChoice.LANDLOCK and not self._covers("truncation"),
+            "processes of the same user can be signalled":
+                not self._covers("signals between programs"),
+            "no limit of processes":
+                shared or (identity is Identity.NAMESPACE and os.geteuid() == 0),
+            "programs run as the server's user": shared,
+        }  # fmt: skip
+        return [protection for protection, lacking in lacks.items() if lacking]
 
-    def _without_isolation(self) -> list[str]:
-        missing = ["programs read every file that their user may read, data sets included"]
-        if "system calls" not in self.covered:
-            missing += ["no network isolation", "system calls are not filtered"]
-        if "signals between programs" not in self.covered:
-            missing.append("processes of the same user can be signalled")
-        return missing
-
-    def _beyond_landlock(self) -> list[str]:
-        missing = [
-            "no private /tmp",
-            "no /dev/shm, and no Unix sockets with a name",
-            "the machine's processes are visible",
-        ]
-        if "truncation" not in self.covered:
-            missing.append("files of the same user can be truncated")
-        if "signals between programs" not in self.covered:
-            missing.append("processes of the same user can be signalled")
-        return missing
+    def _covers(self, protection: str) -> bool:
+        """Whether the kernel gives a protection, which namespaces make needless."""
+        return self.isolation.own_processes or protection in self.covered
 
 
 async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenIsolation:

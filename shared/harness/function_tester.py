@@ -118,18 +118,6 @@ class Opaque:
         return "<%s object of the answer>" % self.name
 
 
-class RemoteIterator:
-    def __init__(self, answer: Answer, number: int) -> None:
-        self.answer = answer
-        self.number = number
-
-    def __iter__(self) -> RemoteIterator:
-        return self
-
-    def __next__(self) -> Any:
-        return self.answer.request("next", self.number)
-
-
 class RemoteIterable:
     def __init__(self, answer: Answer, number: int) -> None:
         self.answer = answer
@@ -137,6 +125,14 @@ class RemoteIterable:
 
     def __iter__(self) -> Any:
         return self.answer.request("iter", self.number)
+
+
+class RemoteIterator(RemoteIterable):
+    def __iter__(self) -> RemoteIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self.answer.request("next", self.number)
 
 
 def remote_generator(answer: Answer, number: int) -> Any:
@@ -158,6 +154,14 @@ def remote_function(answer: Answer, target: int | str, name: str) -> Callable[..
 
     function.__name__ = function.__qualname__ = name
     return function
+
+
+PROXIES: dict[int, Callable[[Answer, int], Any]] = {
+    values.GENERATOR: remote_generator,
+    values.ITERATOR: RemoteIterator,
+    values.ITERABLE: RemoteIterable,
+    values.AWAITABLE: remote_awaitable,
+}
 
 
 class ArgumentEncoder(values.Encoder):
@@ -245,16 +249,10 @@ class Answer:
     def proxy(self, kind: int, number: int, truth: bool, name: str) -> Any:
         if number not in self.proxies:
             made: Any
-            if kind == values.GENERATOR:
-                made = remote_generator(self, number)
-            elif kind == values.ITERATOR:
-                made = RemoteIterator(self, number)
-            elif kind == values.ITERABLE:
-                made = RemoteIterable(self, number)
-            elif kind == values.FUNCTION:
+            if kind == values.FUNCTION:
                 made = remote_function(self, number, name)
-            elif kind == values.AWAITABLE:
-                made = remote_awaitable(self, number)
+            elif kind in PROXIES:
+                made = PROXIES[kind](self, number)
             else:
                 made = Opaque(name, truth)
             self.proxies[number] = made
@@ -270,28 +268,17 @@ class Answer:
     ) -> Any:
         """Ask the answer for something; returns its result, or raises its exception."""
         with self.lock:  # tests may have threads
-            return self.reply_to(verb, target, arguments, keywords)
-
-    def reply_to(
-        self,
-        verb: str,
-        target: int | str,
-        arguments: tuple[Any, ...],
-        keywords: dict[str, Any] | None,
-    ) -> Any:
-        if self.lost:
-            raise AnswerLostError
-        encoder = ArgumentEncoder(self)
-        try:
-            encoder.add(verb)
-            encoder.add(target)
-            encoder.add(arguments)
-            encoder.add(tuple(part for pair in (keywords or {}).items() for part in pair))
-        except values.UncrossableError:
-            self.refused = True
-            raise
-        self.send(bytes(encoder.data))
-        return self.result(verb, encoder.objects)
+            if self.lost:
+                raise AnswerLostError
+            encoder = ArgumentEncoder(self)
+            try:
+                for part in (verb, target, arguments, values.dict_parts(keywords or {})):
+                    encoder.add(part)
+            except values.UncrossableError:
+                self.refused = True
+                raise
+            self.send(bytes(encoder.data))
+            return self.result(verb, encoder.objects)
 
     def result(self, verb: str, objects: list[Any]) -> Any:
         try:
@@ -561,7 +548,7 @@ class Tester:
         self.namespace["__builtins__"] = builtins
 
     def run(self, report: Callable[[bytes], None]) -> None:
-        code = self.load()
+        code = self.attempt(self.prepare)
         for test in self.tests:
             result = self.run_test(test) if code == PASSED else code
             if self.answer.late:
@@ -573,11 +560,8 @@ class Tester:
         text = self.failure.encode("utf-8", "backslashreplace")
         report(b"%s\n\n%s" % (self.end.encode(), text))
 
-    def load(self) -> int:
-        """Wait until the answer is loaded, prepare the namespace; returns a code for all tests."""
-        return self.attempt(self.prepare)
-
     def prepare(self) -> None:
+        """Wait until the answer is loaded, and prepare the namespace."""
         self.answer.result("load", [])
         if "numpy" in self.answer.named:
             self.strict = compare_shapes()

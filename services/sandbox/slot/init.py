@@ -32,8 +32,7 @@ import time
 
 from shared.harness import confinement
 from shared.harness.cases import syscalls
-from shared.harness.cases.answer import HIGHEST
-from shared.harness.cases.entry import run_in_slot
+from shared.harness.cases.answer import HIGHEST, Cases
 from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths
 from shared.harness.cases.processes import children, is_stopped
 from shared.harness.cases.program import PRELOADED, Program
@@ -257,7 +256,9 @@ class Init(Supervisor):
         self.leave()
         if not isinstance(run, Command):
             os.mkdir(self.folder, 0o700)
-            return run_in_slot(self.folder, fds, self.confinement, self.roots)
+            for root in self.roots:
+                root.keep |= {self.folder}
+            return Cases(self.folder, None, self.confinement, self.roots, fds).serve()
         self.confinement.enter_program(order["cwd"])
         if not order["compiles"]:
             self.confinement.fix_attributes()

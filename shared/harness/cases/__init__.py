@@ -2,7 +2,7 @@
 
 It runs in the sandbox, not in the judge. Standard library and Python 3.8 syntax only. Its modules
 get there in two ways: as files of a ``/run_code`` call (``entry.start``), or already loaded in a
-slot of this project's own sandbox (``entry.run_in_slot``). Two kinds of processes:
+slot of this project's own sandbox. Two kinds of processes:
 
 - The *zygote* (``answer.Cases``) compiles the answer once, forks a child per case, enforces its
   limits and writes the results. It never executes code of the answer, and inputs do not get into

@@ -1,4 +1,4 @@
-"""Entry points: a call with its files in a folder, and a call in a slot.
+"""Entry point of a call that arrives as files in a folder.
 
 It runs in the sandbox. Standard library and Python 3.8 syntax only.
 """
@@ -11,7 +11,7 @@ import sys
 
 from shared.harness.cases import processes, syscalls
 from shared.harness.cases.answer import Cases
-from shared.harness.cases.folders import PublicFolder, SharedFolder, clear, memory_file, write_all
+from shared.harness.cases.folders import PublicFolder, clear, memory_file, write_all
 from shared.harness.cases.program import Program
 from shared.harness.cases.records import CALL, RESULTS
 from shared.harness.cases.supervisor import Supervisor
@@ -20,10 +20,6 @@ try:
     from _blake2 import blake2b  # hashlib would load OpenSSL first, several milliseconds
 except ImportError:
     from hashlib import blake2b
-
-TYPE_CHECKING = False  # the typing module is slow to load
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # With a thread per core, each of which reserves address space, numpy would not fit into a case's
 # memory on a large machine.
@@ -98,22 +94,3 @@ def read_records(records: int, pid: int) -> bytes:
     if supervisor.ended.codes.get(pid) == -syscalls.SIGALRM and not text:
         text += LATE
     return bytes(text)
-
-
-def run_in_slot(
-    folder: str,
-    files: Sequence[int],
-    confinement: syscalls.Confinement,
-    shared: Sequence[SharedFolder],
-) -> Program:
-    """Run a call in a fresh fork of a slot's init; returns only in its cases.
-
-    Args:
-        folder: An empty folder for this call alone.
-        files: Descriptors of the call, its inputs, and its results.
-        confinement: Restricts the process of the cases, and with it all cases.
-        shared: Folders of the slot that cases can write to.
-    """
-    for root in shared:
-        root.keep |= {folder}
-    return Cases(folder, None, confinement, shared, files).serve()
