@@ -292,20 +292,18 @@ class Server:
         return self.take(size)
 
     def take(self, size: int) -> bytes:
-        data = b""
-        parts = []
-        while size:
+        data = bytearray()
+        while len(data) < size:
             try:
-                data = read(CALLS[0], min(size, CHUNK))
+                part = read(CALLS[0], min(size - len(data), CHUNK))
             except OSError:
                 _exit(1)
             except BaseException:
                 continue  # raised by a signal handler of the answer
-            if not data:
+            if not part:
                 _exit(0)
-            parts.append(data)
-            size -= len(data)
-        return b"".join(parts)
+            data += part
+        return bytes(data)
 
     @staticmethod
     def send(data: bytes) -> None:

@@ -109,14 +109,22 @@ def installation(languages: Iterable[Language]) -> str:
 
 
 _GO = {
-    "GOCACHE": "{folder}/.cache",
-    "GOFLAGS": "",
-    "GOPROXY": "off",
-    "GOTOOLCHAIN": "local",
-    "CGO_ENABLED": "0",
-    # Each of its processors may have a thread, and a share of the garbage collector's work.
-    "GOMAXPROCS": "2",
-    "GOMEMLIMIT": "{heap}MiB",
+    "environment": {
+        "GOCACHE": "{folder}/.cache",
+        "GOFLAGS": "",
+        "GOPROXY": "off",
+        "GOTOOLCHAIN": "local",
+        "CGO_ENABLED": "0",
+        # Each of its processors may have a thread, and a share of the garbage collector's work.
+        "GOMAXPROCS": "2",
+        "GOMEMLIMIT": "{heap}MiB",
+    },
+    "tools": ("go",),
+    "packages": "golang-go",
+    "runtime_mib": 256,
+    "threads": 16,
+    "seconds": 0.1,
+    "refused": ("runtime: out of memory", "runtime.(*mheap).grow("),
 }
 _JAVA = (
     "-Xmx{heap}m",
@@ -253,18 +261,12 @@ LANGUAGES = {
             "solution.go",
             compile=("go", "build", "-o", PROGRAM, "{file}"),
             run=("{program}",),
-            environment=_GO,
-            tools=("go",),
-            packages="golang-go",
-            runtime_mib=256,
-            threads=16,
-            seconds=0.1,
             idle="package main\nfunc main() {}",
             hint="It is one package main, and uses the standard library alone. ",
             begins=r"package\b|//|/\*",
             main=r"\bfunc\s+main\s*\(",
             reads=r"\bos\s*\.\s*Stdin\b|\bfmt\s*\.\s*Scan",
-            refused=("runtime: out of memory", "runtime.(*mheap).grow("),
+            **_GO,
         ),
         Language(
             "go_test",
@@ -274,16 +276,10 @@ LANGUAGES = {
             compile=("go", "test", "-c", "-o", PROGRAM, "{file}"),
             # The flag with which ``go test`` notices an early exit.
             run=("{program}", "-test.paniconexit0"),
-            environment=_GO,
-            tools=("go",),
-            packages="golang-go",
-            runtime_mib=256,
-            threads=16,
-            seconds=0.1,
             idle='package main\nimport "testing"\nfunc TestNothing(t *testing.T) {}',
             lexer="go",
-            refused=("runtime: out of memory", "runtime.(*mheap).grow("),
             multipl_e=("go", "go_test.go"),
+            **_GO,
         ),
     )
 }
