@@ -4,7 +4,6 @@ import asyncio
 import base64
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 
 from services.sandbox import runner as runner_module
 from services.sandbox import slots
@@ -27,7 +27,8 @@ from services.sandbox.workspace import Workspace
 from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse, RunStatus
 from shared.harness.sources import harness_sources
 from shared.harness.wire import CaseLimits, FunctionTests, RunCasesRequest
-from tests.sandbox.conftest import alive, next_user, unavailable, until
+from tests.processes import service_process
+from tests.sandbox.conftest import Sandbox, alive, next_user, unavailable, until
 from tests.sandbox.installations import python_for
 from tests.sandboxes import rungs
 
@@ -184,24 +185,9 @@ async def test_a_start_that_fails_has_a_reason_in_one_line(choose: Choose, monke
     assert reason in str(error.value)
 
 
-SERVER = """
-import asyncio, sys
-from services.sandbox.probe import choose_isolation
-from services.sandbox.reaper import Reaper
-from shared.harness.sandbox_api import RunCodeRequest
-from services.sandbox.settings import SandboxSettings
-async def main():
-    settings = SandboxSettings(isolation=sys.argv[1], concurrency=1, temp_root=sys.argv[2])
-    chosen = await choose_isolation(settings, Reaper())
-    request = RunCodeRequest(code=sys.argv[3], language="python", run_timeout=60)
-    await chosen.runner.run(request, slot=0)
-asyncio.run(main())
-"""
-
-
 @pytest.mark.parametrize("kind", ISOLATIONS)
 async def test_the_servers_death_ends_its_containers(
-    choose: Choose, kind: str, tmp_path: Path, token: str
+    choose: Choose, kind: str, tmp_path: Path, token: str, session: ClientSession
 ):
     await choose(kind)  # or skip
     folder = tmp_path / "server"
@@ -216,14 +202,17 @@ async def test_the_servers_death_ends_its_containers(
         "    os._exit(0)\n"
         "import time; time.sleep(60)"
     )
-    server = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVER, kind, str(folder), code
-    )
-    await until(lambda: alive(token), 30)
-    server.kill()
-    await server.wait()
-    await until(lambda: not alive(token))
-    await until(lambda: not alive(str(folder)))
+    settings = {"ISOLATION": kind, "TEMP_ROOT": str(folder), "PYTHON": str(python_for(kind))}
+    variables = {f"PLUMBLINE_SANDBOX_{name}": value for name, value in settings.items()}
+    files = tmp_path / "log", tmp_path / "port"
+    with service_process("services.sandbox", *files, **variables) as (server, url):
+        running = asyncio.create_task(Sandbox(session, url).run(code, run_timeout=60))
+        await until(lambda: alive(token))
+        assert server.process is not None
+        server.process.kill()
+        await asyncio.wait([running])
+        await until(lambda: not alive(token))
+        await until(lambda: not alive(str(folder)))
 
 
 async def test_the_next_request_waits_until_a_cancelled_one_is_cleaned_up(
