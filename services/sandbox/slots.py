@@ -332,7 +332,7 @@ class Slot:
 
     def _program(self) -> dict[str, object]:
         """Return the modules that the container's interpreter loads, and the init's settings."""
-        folder = self.workspace.path
+        isolation, folder = self.isolation, self.workspace.path
         return {
             "modules": {
                 **harness_sources(functions=True),
@@ -340,29 +340,21 @@ class Slot:
                 "services.sandbox.slot.init": _source("init"),
             },
             "settings": {
-                "owns_processes": self.isolation.own_processes,
-                "scratch": str(self.isolation.scratch(folder)),
+                "owns_processes": isolation.own_processes,
+                "scratch": str(isolation.scratch(folder)),
                 "folder": str(folder),
                 "disk_limit": self.settings.disk_limit_bytes,
                 "disk_reserve": reserved(folder, self.settings.disk_reserve_bytes),
-                "roots": [str(path) for path in self.isolation.shared_folders(folder)],
+                "roots": [str(path) for path in isolation.shared_folders(folder)],
                 "warm": list(self.modules),
-                "own_user": self.isolation.shares_folders and self.uid is not None,
+                "own_user": isolation.shares_folders and self.uid is not None,
                 "keep": [str(path) for path in (folder, *folder.parents)],
-                "confinement": self._confinement(self.isolation.writable(folder)),
+                "profiles": isolation.seccomp_profiles(),
+                "required": isolation.kind is not IsolationChoice.NONE,
+                "landlock": isolation.kind is IsolationChoice.LANDLOCK,
+                "readonly": [str(path) for path in isolation.view.landlock_readable()],
+                "writable": [str(path) for path in isolation.writable(folder)],
             },
-        }
-
-    def _confinement(self, writable: Sequence[Path]) -> dict[str, object]:
-        isolation = self.isolation
-        return {
-            "profiles": isolation.seccomp_profiles(),
-            "required": isolation.kind is not IsolationChoice.NONE,
-            "files": isolation.kind is IsolationChoice.LANDLOCK,
-            "readonly": [str(path) for path in isolation.view.landlock_readable()],
-            "writable": [str(path) for path in writable],
-            "shared": [str(path) for path in writable if path != self.workspace.path],
-            "fixed_attributes": isolation.kind is IsolationChoice.LANDLOCK,
         }
 
 

@@ -25,15 +25,14 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
+from shared.harness.cases.records import CALL as CALL
+from shared.harness.cases.records import FUNCTIONS as FUNCTIONS
+from shared.harness.cases.records import RESULTS as RESULTS
+from shared.harness.cases.supervisor import STRETCH as STRETCH
 from shared.harness.languages import LANGUAGES
 
 # Version of ``/run_cases``, which both sides must have.
 RUN_CASES_VERSION = "6"
-RESULTS, CALL = "results", "call"
-# The same value as in ``cases/supervisor.py``.
-STRETCH = 5.0
-
-FUNCTIONS = "functions"
 Limit = Literal["cpu", "wall", "output"]
 Compiled = Literal["ok", "error", "missing", "timeout"]
 End = Literal["done", "budget", "full", "timeouts", "compile", "lost"]

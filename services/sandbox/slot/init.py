@@ -75,14 +75,12 @@ class Confinement(syscalls.Confinement):
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.writable: list[str] = settings["writable"]
-        self.shared: list[str] = settings["shared"]
+        self.shared = [path for path in self.writable if path != settings["folder"]]
         self.readonly: list[str] = settings["readonly"]
         self.profiles = [getattr(confinement, name) for name in settings["profiles"]]
-        self.files: bool = settings["files"]
+        self.files: bool = settings["landlock"]  # no mounts hide them
         self.required: bool = settings["required"]
-        self.fixed = settings["fixed_attributes"] and confinement.compile_filter(
-            confinement.FIXED_ATTRIBUTES
-        )
+        self.fixed = self.files and confinement.compile_filter(confinement.FIXED_ATTRIBUTES)
         self.landlock = False
 
     def enter(self) -> list[str]:
@@ -132,7 +130,7 @@ class Init(Supervisor):
         super().__init__()
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that process 1 ignores it
         self.extra_memory = extra_memory  # bytes that no program has to pay for
-        self.confinement = Confinement(settings["confinement"])
+        self.confinement = Confinement(settings)
         self.control = socket.socket(fileno=control)
         self.others = [control]
         self.owns_processes: bool = settings["owns_processes"]
