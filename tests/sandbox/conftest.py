@@ -150,12 +150,18 @@ class SharedServers:
         self._urls: dict[str, str | ServiceError] = {}
 
     def url(self, kind: str) -> str:
-        if kind not in self._urls:
-            self._urls[kind] = self._start(kind)
-        url = self._urls[kind]
+        """Return the URL of a server; the automatic choice is bwrap where that works."""
+        url = self._started("bwrap" if kind == "auto" else kind)
+        if kind == "auto" and isinstance(url, ServiceError):
+            url = self._started(kind)
         if isinstance(url, ServiceError):
             unavailable(kind, url)
         return str(url)
+
+    def _started(self, kind: str) -> str | ServiceError:
+        if kind not in self._urls:
+            self._urls[kind] = self._start(kind)
+        return self._urls[kind]
 
     def _start(self, kind: str) -> str | ServiceError:
         folder = self._folder / kind

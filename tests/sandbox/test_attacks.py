@@ -24,7 +24,7 @@ ATTACKS = {
         "for folder in ('/tmp', '/dev/shm', os.getcwd()):\n"
         "    try:\n"
         "        os.chdir(folder)\n"
-        "        for _ in range(1500): os.mkdir('x' * 200); os.chdir('x' * 200)\n"
+        "        for _ in range(1100): os.mkdir('x' * 200); os.chdir('x' * 200)\n"
         "        os.mkdir('closed'); os.mkdir('closed/inner'); os.chmod('closed', 0)\n"
         "    except OSError: pass\n"
     ),

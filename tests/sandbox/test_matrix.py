@@ -1,6 +1,7 @@
 """The same verdict on every rung of isolation and in every installation (``matrix_programs``)."""
 
 import asyncio
+import shutil
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from shared.harness.confinement import landlock_abi
 from shared.harness.sandbox_api import RunCodeRequest
 from shared.harness.wire import CaseLimits, RunCasesRequest
 from tests.judge.pools import OpenPool
-from tests.sandbox.conftest import needs_cpp, unavailable
+from tests.sandbox.conftest import unavailable
 from tests.sandbox.installations import INSTALLATIONS, ROOT, installed
 from tests.sandbox.matrix_programs import PROGRAMS, Program, Way
 
@@ -33,7 +34,6 @@ CELLS = [
 ]
 AT_ONCE = 6
 SIGNALS_COVERED = landlock_abi() >= 6
-GROUPS = ["scripts", pytest.param("compiled", marks=needs_cpp)]
 
 Outcome = tuple[int | None, str]
 
@@ -97,13 +97,12 @@ async def mismatches(
     return found
 
 
-def names_of(group: str) -> list[str]:
-    return [
-        name
-        for name, program in PROGRAMS.items()
-        if (program.language == "cpp") == (group == "compiled")
-        and (SIGNALS_COVERED or not program.signals)
-    ]
+NAMES = [
+    name
+    for name, program in PROGRAMS.items()
+    if (program.language != "cpp" or shutil.which("g++"))
+    and (SIGNALS_COVERED or not program.signals)
+]
 
 
 @pytest.fixture
@@ -113,13 +112,12 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize(("installation", "rung"), CELLS)
-async def test_every_program_has_its_result(folder: Path, installation: str, rung: str, group: str):
+async def test_every_program_has_its_result(folder: Path, installation: str, rung: str):
     try:
         started = installed(INSTALLATIONS[installation], folder, PLUMBLINE_SANDBOX_ISOLATION=rung)
         with started as url:
-            assert await mismatches(url, rung, names_of(group)) == {}
+            assert await mismatches(url, rung, NAMES) == {}
     except ServiceError as error:
         unavailable(f"{rung} for {installation}", error)
 
@@ -127,7 +125,7 @@ async def test_every_program_has_its_result(folder: Path, installation: str, run
 def test_programs_that_signal_others_are_among_them():
     if not SIGNALS_COVERED:
         pytest.skip("left out: this kernel's Landlock does not cover signals (Linux 6.12 does)")
-    assert any(PROGRAMS[name].signals for name in names_of("scripts"))
+    assert any(PROGRAMS[name].signals for name in NAMES)
 
 
 @pytest.mark.skipif(not ROOT, reason="the server must be root")

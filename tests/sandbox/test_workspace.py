@@ -18,7 +18,7 @@ def deep(folder: Path) -> None:
     here = Path.cwd()
     os.chdir(folder)
     try:
-        for _ in range(1500):
+        for _ in range(1100):
             Path("d").mkdir()
             os.chdir("d")
     finally:
