@@ -6,26 +6,20 @@ lies in unnamed files in memory, so nothing about a program depends on when this
 it. A command under a shell's exit code 126 or 127 could not be executed.
 """
 
-import asyncio
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 from services.sandbox.isolation import Identity
-from services.sandbox.slots import EndReason, Order, Slot, environment
+from services.sandbox.slots import EndReason, Order, Report, Slot, environment
 from shared.harness import wire
 from shared.harness.cases.folders import write_all
 from shared.harness.sandbox_api import CommandResult, CommandStatus
 from shared.harness.wire import CallResult, RunCasesRequest
 
 MIB = 1024 * 1024
-# Bytes from which a file is written and read beside the event loop.
-LARGE = MIB
-
-T = TypeVar("T")
 
 
 # Commands
@@ -82,10 +76,8 @@ async def run_command(
         output_limit=settings.output_limit_bytes,
     )
     try:
-        with memory_files("stdin", "stdout", "stderr") as files:
-            await _write(files[0], stdin)
-            report = await slot.run(order, [os.dup(fd) for fd in files])
-            stdout, stderr = [_decode(await _read(fd, order.output_limit)) for fd in files[1:]]
+        report, outputs = await _run(slot, order, [stdin], [order.output_limit] * 2)
+        stdout, stderr = map(_decode, outputs)
     except (OSError, ValueError) as error:
         message = f"the sandbox could not start {' '.join(argv)}: {error}"
         return CommandResult(status=CommandStatus.ERROR, stderr=message)
@@ -128,11 +120,9 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
         order = Order(
             kind="functions", seconds=request.limits.call, spec=call.partition(b"\n")[0].decode()
         )
-    with memory_files("call", "inputs", "results") as files:
-        await _write(files[0], call)
-        await _write(files[1], "".join(request.inputs).encode())
-        report = await slot.run(order, [os.dup(fd) for fd in files])
-        records = await _read(files[2], wire.longest_results(request.limits))
+    inputs = "".join(request.inputs).encode()
+    most = wire.longest_results(request.limits)
+    report, (records,) = await _run(slot, order, [call, inputs], [most])
     result = wire.decode_results(records)
     if report.status == -signal.SIGALRM and result.compiled is None:
         result = CallResult("timeout", end="compile", compile_seconds=request.limits.compile)
@@ -140,31 +130,18 @@ async def run_cases(request: RunCasesRequest, slot: Slot) -> CallResult:
     return result
 
 
-# Unnamed files in memory
-
-
-@contextmanager
-def memory_files(*names: str) -> Iterator[list[int]]:
-    """Open unnamed files for the duration of the block."""
+async def _run(
+    slot: Slot, order: Order, inputs: Sequence[bytes], limits: Sequence[int]
+) -> tuple[Report, list[bytes]]:
+    """Run an order with unnamed files in memory: its inputs, and outputs of at most ``limits``."""
     with ExitStack() as stack:
         files = []
-        for name in names:
-            files.append(os.memfd_create(name))
+        for _ in (*inputs, *limits):
+            files.append(os.memfd_create("file"))
             stack.callback(os.close, files[-1])
-        yield files
-
-
-async def _write(fd: int, data: bytes) -> None:
-    """Write a file and go back to its beginning."""
-    await _call(len(data), lambda: write_all(fd, data))
-    os.lseek(fd, 0, os.SEEK_SET)
-
-
-async def _read(fd: int, most: int) -> bytes:
-    """Read the first ``most`` bytes of a file, wherever others are in it."""
-    size = min(os.fstat(fd).st_size, most)
-    return await _call(size, lambda: os.pread(fd, size, 0))
-
-
-async def _call(size: int, work: Callable[[], T]) -> T:
-    return await asyncio.to_thread(work) if size >= LARGE else work()
+        for fd, data in zip(files, inputs, strict=False):
+            write_all(fd, data)
+            os.lseek(fd, 0, os.SEEK_SET)
+        report = await slot.run(order, [os.dup(fd) for fd in files])
+        outputs = zip(files[len(inputs) :], limits, strict=True)
+        return report, [os.pread(fd, min(os.fstat(fd).st_size, most), 0) for fd, most in outputs]
