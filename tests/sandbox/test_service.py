@@ -22,6 +22,7 @@ async def _start(port_file: Path, **env: str) -> asyncio.subprocess.Process:
         cwd=ROOT,
         env={**os.environ, "PORT": "0", "PLUMBLINE_PORT_FILE": str(port_file), **env},
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         limit=1 << 20,
     )
 
@@ -63,15 +64,7 @@ async def test_impossible_isolation_ends_the_start(tmp_path: Path):
 
 
 async def test_a_folder_that_is_not_there_ends_the_start_in_one_line(tmp_path: Path):
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "services.sandbox",
-        cwd=ROOT,
-        env={**os.environ, "PORT": "0", "PLUMBLINE_PORT_FILE": str(tmp_path / "none" / "port")},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await _start(tmp_path / "none" / "port")
     _, stderr = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 2
     (line,) = stderr.decode().splitlines()
