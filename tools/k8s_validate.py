@@ -1,9 +1,10 @@
 """Validate the manifests in ``k8s/`` (``python -m tools.k8s_validate``).
 
-Renders every overlay and component, then checks the schemas of built-in resources and the security
-policy. Prints one finding per line; the exit code is 1 if there are any.
+Renders every overlay and component, then checks the schemas of built-in and custom resources and
+the security policy. Prints one finding per line; the exit code is 1 if there are any.
 
-Requires kubectl and the packages of packaging/k8s.in.
+Requires kubectl and the packages of packaging/k8s.in. Schemas of custom resources are read from the
+folder in PLUMBLINE_K8S_SCHEMAS, by default ``shared/k8s-schemas`` next to the checkout.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from shared.errors import PlumblineError, ServiceError
 
 ROOT = Path(__file__).resolve().parents[1]
 K8S = ROOT / "k8s"
+SCHEMAS_VARIABLE = "PLUMBLINE_K8S_SCHEMAS"
 
 Document = dict[str, Any]  # a Kubernetes resource, foreign YAML
 
@@ -104,19 +106,45 @@ _VERSIONS = ("1.31", "1.35")
 _CUSTOM_GROUPS = ("keda.sh", "monitoring.coreos.com", "ray.io")
 
 
-def check_schemas(target: str, documents: Iterable[Document]) -> Iterator[Finding]:
-    """Validate built-in kinds with kubernetes-validate; custom resources are skipped."""
-    validator = importlib.import_module("kubernetes_validate")
+def check_schemas(
+    target: str, documents: Iterable[Document], folder: Path | None
+) -> Iterator[Finding]:
+    """Validate built-in kinds with kubernetes-validate, and custom resources with JSON schemas.
+
+    Args:
+        target: Name of the rendering.
+        documents: Its resources.
+        folder: Schemas as ``<group>/<kind>_<version>.json``; None skips custom resources.
+    """
     for document in documents:
-        if str(document["apiVersion"]).partition("/")[0] in _CUSTOM_GROUPS:
-            continue
         name = f"{document.get('kind')}/{document.get('metadata', {}).get('name')}"
-        for version in _VERSIONS:
-            try:
-                validator.validate(document, version, strict=True)
-            except (validator.ValidationError, validator.SchemaNotFoundError) as error:
-                message = getattr(error, "message", None) or error
-                yield Finding(target, name, f"Kubernetes {version}: {message}")
+        group, _, version = str(document["apiVersion"]).partition("/")
+        if group not in _CUSTOM_GROUPS:
+            messages = _builtin(document)
+        elif folder:
+            messages = _custom(document, folder / group, version)
+        else:
+            continue
+        yield from (Finding(target, name, message) for message in messages)
+
+
+def _builtin(document: Document) -> Iterator[str]:
+    validator = importlib.import_module("kubernetes_validate")
+    for version in _VERSIONS:
+        try:
+            validator.validate(document, version, strict=True)
+        except (validator.ValidationError, validator.SchemaNotFoundError) as error:
+            yield f"Kubernetes {version}: {getattr(error, 'message', None) or error}"
+
+
+def _custom(document: Document, folder: Path, version: str) -> Iterator[str]:
+    path = folder / f"{document['kind'].lower()}_{version}.json"
+    if not path.is_file():
+        yield f"no schema {path.name} of {folder.name}"
+        return
+    jsonschema = importlib.import_module("jsonschema")
+    for error in jsonschema.Draft7Validator(json.loads(path.read_text())).iter_errors(document):
+        yield f"{error.json_path}: {error.message}"
 
 
 # Security policy: Checkov's Kubernetes checks, except those in k8s/policy-exceptions.yaml
@@ -211,11 +239,14 @@ def main() -> int:
             _HEAD + yaml.safe_dump(prometheus_rule(), sort_keys=False, width=1000)
         )
         return 0
+    folder = Path(os.environ.get(SCHEMAS_VARIABLE) or ROOT.parent / "shared" / "k8s-schemas")
+    if not folder.is_dir():
+        print(f"custom resources are not validated: no folder {folder} (set {SCHEMAS_VARIABLE})")
     try:
         rendered = {target.name: render(target) for target in targets()}
         findings = set(check_policy(rendered))
         for target, documents in rendered.items():
-            findings.update(check_schemas(target, documents))
+            findings.update(check_schemas(target, documents, folder if folder.is_dir() else None))
     except PlumblineError as error:
         print(f"k8s_validate: {error}", file=sys.stderr)
         return error.exit_code

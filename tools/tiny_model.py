@@ -12,7 +12,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -121,19 +121,32 @@ def texts(problems: Iterable[DemoProblem]) -> list[str]:
 # Model and tokenizer
 
 
-SHAPE = {
-    "hidden_size": 128,
-    "intermediate_size": 384,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": CONTEXT,
-    "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+TINY = "tiny"
+SHAPES = {
+    TINY: {
+        "hidden_size": 128,
+        "intermediate_size": 384,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": CONTEXT,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+    },
+    "qwen2.5-1.5b": {
+        "hidden_size": 1536,
+        "intermediate_size": 8960,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "max_position_embeddings": 32_768,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+    },
 }
 
 
-def new_model(tokenizer: "Qwen2Tokenizer") -> "Qwen2ForCausalLM":
+def new_model(tokenizer: "Qwen2Tokenizer", shape: str = TINY) -> "Qwen2ForCausalLM":
     """Create a model with fresh weights; it stops at the end of a turn and decodes greedily."""
     from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM
 
@@ -143,9 +156,27 @@ def new_model(tokenizer: "Qwen2Tokenizer") -> "Qwen2ForCausalLM":
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": text_end,
     }
-    config = Qwen2Config(**SHAPE, tie_word_embeddings=True, **tokens)
+    config = Qwen2Config(**SHAPES[shape], tie_word_embeddings=True, **tokens)
     model = Qwen2ForCausalLM(config)
     model.generation_config = GenerationConfig(do_sample=False, **tokens)
+    return model
+
+
+def random_model(tokenizer: "Qwen2Tokenizer", shape: str) -> "Qwen2ForCausalLM":
+    """Create an untrained bfloat16 model for benchmarks of generation.
+
+    The embeddings of special and of unused tokens are zero. The output layer shares them, so greedy
+    answers neither end nor have such tokens.
+    """
+    import torch
+
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        model = new_model(tokenizer, shape)
+    with torch.no_grad():
+        embeddings = model.get_input_embeddings().weight
+        embeddings[tokenizer.all_special_ids] = 0
+        embeddings[len(tokenizer) :] = 0
     return model
 
 
@@ -262,9 +293,7 @@ def _step(model: "Qwen2ForCausalLM", batch: Sequence[Encoded], optimizer: "Optim
     # No mask is needed: causal attention never sees padding on the right.
     width = max(len(example.ids) for example in batch)
     ids = torch.tensor([example.ids + [0] * (width - len(example.ids)) for example in batch])
-    # Row and column of every learnt token.
-    places = [(r, c) for r, e in enumerate(batch) for c in range(e.prompt, len(e.ids))]
-    rows, columns = torch.tensor(places).T
+    rows, columns = (torch.tensor(places) for places in zip(*_places(batch), strict=True))
     hidden = model.model(input_ids=ids).last_hidden_state
     # Logits are computed for learnt tokens only; with a small model they cost the most.
     scores = model.lm_head(hidden[rows, columns - 1])
@@ -276,6 +305,13 @@ def _step(model: "Qwen2ForCausalLM", batch: Sequence[Encoded], optimizer: "Optim
     return float((-losses.detach().max()).exp())
 
 
+def _places(batch: Sequence[Encoded]) -> Iterator[tuple[int, int]]:
+    """Row and column of every learnt token."""
+    for row, example in enumerate(batch):
+        for column in range(example.prompt, len(example.ids)):
+            yield row, column
+
+
 # Command
 
 
@@ -283,7 +319,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tiny_model", description=__doc__)
     parser.add_argument("out", type=Path, help="folder to create; an earlier model is replaced")
     parser.add_argument("--epochs", type=int, default=80, help="train no longer than this (80)")
+    parser.add_argument("--random", action="store_true", help="do not train; for benchmarks")
+    parser.add_argument("--shape", choices=SHAPES, default=TINY, help="another needs --random")
     options = parser.parse_args()
+    if options.shape != TINY and not options.random:
+        parser.error(f"{options.shape} is too large to be trained here; add --random")
     out = options.out.absolute()
     if out.exists() and not (out / MARKER_FILE).is_file() and any(out.iterdir()):
         parser.error(f"{out} contains something other than a model of this program")
@@ -295,12 +335,12 @@ def main() -> None:
     folder = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _make(folder, options.epochs)
+    _make(folder, options)
     shutil.rmtree(out, ignore_errors=True)
     folder.rename(out)
 
 
-def _make(folder: Path, epochs: int) -> None:
+def _make(folder: Path, options: argparse.Namespace) -> None:
     import torch
     from transformers.utils.logging import disable_progress_bar
 
@@ -310,15 +350,20 @@ def _make(folder: Path, epochs: int) -> None:
     torch.manual_seed(0)
     problems = read_demo()
     tokenizer = train_tokenizer(texts(problems))
-    examples = [
-        Example(p.messages, p.recorded.completion, p.recorded.finish_reason != "length")
-        for p in problems
-    ]
-    model = new_model(tokenizer)
-    train(model, encode(examples, tokenizer), epochs, _TARGET_PROBABILITY)
+    if options.random:
+        model = random_model(tokenizer, options.shape)
+    else:
+        examples = [
+            Example(p.messages, p.recorded.completion, p.recorded.finish_reason != "length")
+            for p in problems
+        ]
+        model = new_model(tokenizer)
+        train(model, encode(examples, tokenizer), options.epochs, _TARGET_PROBABILITY)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    (folder / MARKER_FILE).write_text(json.dumps({"epochs": epochs}) + "\n", encoding="utf-8")
+    (folder / MARKER_FILE).write_text(
+        json.dumps({"random": options.random, "epochs": options.epochs}) + "\n", encoding="utf-8"
+    )
     for file in folder.iterdir():  # safetensors creates files without access for others
         file.chmod(0o644)
 

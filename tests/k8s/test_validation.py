@@ -12,21 +12,27 @@ from tests.k8s.cluster import Cluster
 from tools.k8s_validate import ROOT
 
 PYTHON = Path(os.environ.get("PLUMBLINE_K8S_PYTHON") or ROOT / ".venv-k8s" / "bin" / "python")
+SCHEMAS = Path(os.environ.get("PLUMBLINE_K8S_SCHEMAS") or ROOT.parent / "shared" / "k8s-schemas")
 
 with_tools = pytest.mark.skipif(not PYTHON.exists(), reason="`make k8s-validate` was not run here")
 
 PROGRAM = """
 import sys, yaml
+from pathlib import Path
 from tools.k8s_validate import check_policy, check_schemas
 documents = list(yaml.safe_load_all(sys.stdin))
-policy = sys.argv[1] == "policy"
-print(*(check_policy({"t": documents}) if policy else check_schemas("t", documents)), sep="\\n")
+what, folder = sys.argv[1:]
+match what:
+    case "builtin": found = check_schemas("t", documents, None)
+    case "custom": found = check_schemas("t", documents, Path(folder))
+    case "policy": found = check_policy({"t": documents})
+print(*found, sep="\\n")
 """
 
 
 def findings(cluster: Cluster, what: str) -> list[str]:
     done = subprocess.run(
-        [PYTHON, "-c", PROGRAM, what],
+        [PYTHON, "-c", PROGRAM, what, str(SCHEMAS)],
         cwd=ROOT,
         input=yaml.safe_dump_all(cluster.documents),
         text=True,
