@@ -6,7 +6,6 @@ slower of the two; judging was the slower one if it went on for long after the l
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 
 # Share of a run for which judging may go on alone before it counts as the slower part.
 _TAIL = 0.1
@@ -20,14 +19,6 @@ _BUSY = 0.8
 _PLACES, _PLACES_OF_A_PROCESS = 1.25, 16
 _CORES = "Add sandbox cores (docs/sizing.md)."
 _PROCESSES = "Add judge processes before sandbox cores (docs/sizing.md)."
-
-
-class Part(StrEnum):
-    """The part of a run that the rest waits for; ``UNKNOWN`` if its times do not tell."""
-
-    GENERATION = "generation"
-    JUDGING = "judging"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +90,10 @@ class RunLoad:
         return max(1, math.ceil(_PLACES * self.needed_cores / _PLACES_OF_A_PROCESS))
 
 
-@dataclass(frozen=True, slots=True)
-class Bottleneck:
-    """The slower part of a run, and a sentence with figures that says what to add."""
-
-    part: Part
-    sentence: str
-
-
-def bottleneck(load: RunLoad) -> Bottleneck:
-    """Name the slower part of a run and say what would shorten it."""
+def bottleneck(load: RunLoad) -> str:
+    """Name the slower part of a run, and say with figures what would shorten it."""
     if not load.judged or load.seconds < _LEAST_SECONDS:
-        text = "What the run waits for cannot be told: no times of verdicts are known."
-        return Bottleneck(Part.UNKNOWN, text)
+        return "What the run waits for cannot be told: no times of verdicts are known."
     slots = f"the judges kept {load.sandbox_seconds / load.seconds:.2g} slots of the sandbox busy"
     busy = f"{slots} (at most {load.busiest:.2g})"
     if load.slots:
@@ -119,10 +101,9 @@ def bottleneck(load: RunLoad) -> Bottleneck:
         busy = f"the judges kept {share} of the sandbox's {load.slots} slots busy"
     if load.generating_seconds < _LEAST_SECONDS:
         advice = _CORES if (load.busy or 0.0) >= _BUSY else _PROCESSES
-        return Bottleneck(
-            Part.JUDGING,
+        return (
             f"The completions are older than the run, so it waited for judging alone: {busy}, "
-            f"{load.seconds_per_completion:.3g} s in the sandbox per completion. {advice}",
+            f"{load.seconds_per_completion:.3g} s in the sandbox per completion. {advice}"
         )
     speed = f"{load.completions_per_second:.3g} completions/s"
     needs = (
@@ -133,18 +114,14 @@ def bottleneck(load: RunLoad) -> Bottleneck:
     verb = "is" if load.running else "was"
     if load.tail_seconds <= max(_SHORTEST_TAIL, _TAIL * load.seconds):
         tokens = f"{load.tokens_per_second:,.0f} tokens/s, " if load.tokens_per_second else ""
-        return Bottleneck(
-            Part.GENERATION,
+        return (
             f"Generation {verb} the slower part: {load.in_flight:.3g} requests in flight gave "
             f"{tokens}{speed}, while {busy}. {needs} Add replicas of the model, or requests in "
-            "flight if the server has room (docs/sizing.md).",
+            "flight if the server has room (docs/sizing.md)."
         )
-    tail = _duration(load.tail_seconds)
-    tail = (
-        f"judging the waiting answers takes another {tail}"
-        if load.running
-        else f"judging went on for {tail} after the last completion"
-    )
+    tail = f"judging went on for {_duration(load.tail_seconds)} after the last completion"
+    if load.running:
+        tail = f"judging the waiting answers takes another {_duration(load.tail_seconds)}"
     advice = f"{needs} {_CORES}"
     # Free slots in the tail mean that more of them would not shorten it.
     if load.tail_programs < _BUSY * load.capacity and not load.running:
@@ -153,10 +130,9 @@ def bottleneck(load: RunLoad) -> Bottleneck:
             "more cores would not shorten it: a few answers took that long, or there are too few "
             "judge processes (docs/sizing.md)."
         )
-    return Bottleneck(
-        Part.JUDGING,
+    return (
         f"Judging {verb} the slower part: {busy} while up to {load.most_waiting:,} completions "
-        f"waited, and {tail}. {advice}",
+        f"waited, and {tail}. {advice}"
     )
 
 

@@ -17,7 +17,6 @@ from services.aggregator.index.performance import (
 )
 from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.writer import IndexWriter
-from shared.analysis.bottleneck import Part
 from shared.ledger import RunProgress
 from shared.run_record import RunState
 from shared.schemas import ProblemFacts, SampleId
@@ -77,7 +76,7 @@ def test_series_are_what_happens_in_each_bucket() -> None:
     assert sum(got.generated) == sum(got.judged) == 100
     assert max(got.waiting) == 2 and got.waiting[-1] == 0
     assert sum(got.timeouts) == 1
-    assert got.waits_for is Part.GENERATION
+    assert got.sentence.startswith("Generation was the slower part")
 
 
 TIMES = (
@@ -121,12 +120,12 @@ def test_completions_of_another_run_are_no_generation() -> None:
     got = found(rows, started_at=BEGUN)
     assert got.in_flight == got.generated == []
     assert got.notes == ["20 completions were not generated while the run was at work."]
-    assert got.waits_for is Part.JUDGING
+    assert "waited for judging alone" in got.sentence
 
 
 def test_judging_that_goes_on_alone_is_the_slower_part() -> None:
     rows = [row(n, judged_at=BEGUN + 20 + 4 * n, total_judge_time=4.0) for n in range(50)]
     got = found(rows, started_at=BEGUN, sandbox={"concurrency": 1})
     assert got.slots == 1
-    assert got.waits_for is Part.JUDGING
+    assert got.sentence.startswith("Judging was the slower part")
     assert "of the sandbox's 1 slots busy" in got.sentence

@@ -13,7 +13,7 @@ import numpy as np
 
 from services.aggregator.index.overview import IndexedRun
 from shared.analysis.bootstrap import Floats
-from shared.analysis.bottleneck import Part, RunLoad, bottleneck
+from shared.analysis.bottleneck import RunLoad, bottleneck
 from shared.statuses import FinalStatus
 
 BUCKETS = 300
@@ -29,7 +29,6 @@ _COLUMNS = (
     "ifnull(finished_at, -1), ifnull(gen_time, -1), ifnull(output_tokens, 'nan'), "
     f"ifnull(judged_at, -1), total_judge_time, final_status = '{FinalStatus.TIMEOUT}'"
 )
-_NOTHING = bottleneck(RunLoad())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,7 @@ class Performance:
         judged: Verdicts.
         timeouts: Verdicts that are time-outs.
         slots: Programs that the sandbox runs at a time, where that is recorded.
-        waits_for: The slower part of the run.
-        sentence: What to add, with figures.
+        sentence: The slower part of the run and what to add, with figures.
         notes: What cannot be shown, one line each.
     """
 
@@ -64,8 +62,7 @@ class Performance:
     judged: list[int] = field(default_factory=list)
     timeouts: list[int] = field(default_factory=list)
     slots: int | None = None
-    waits_for: Part = _NOTHING.part
-    sentence: str = _NOTHING.sentence
+    sentence: str = bottleneck(RunLoad())
     notes: list[str] = field(default_factory=list)
 
 
@@ -98,7 +95,6 @@ def performance(connection: sqlite3.Connection, run: IndexedRun) -> Performance:
     waiting = np.cumsum(axis.sums(requests.end)) - np.cumsum(axis.sums(judged[generated]))
     at_work = programs.at(axis.middles)
     load = _load(run, axis, requests, programs, at_work, waiting, tokens[generated])
-    slower = bottleneck(load)
     made = len(requests.end) > 0
     rates = axis.sums(requests.end, np.nan_to_num(tokens[generated])) / axis.width
     return Performance(
@@ -112,8 +108,7 @@ def performance(connection: sqlite3.Connection, run: IndexedRun) -> Performance:
         judged=_counts(axis.sums(judged)),
         timeouts=_counts(axis.sums(judged[timeout > 0])),
         slots=load.slots,
-        waits_for=slower.part,
-        sentence=slower.sentence,
+        sentence=bottleneck(load),
         notes=notes,
     )
 
