@@ -40,10 +40,6 @@ _ROWS = (
     f"SELECT {', '.join(VERDICT_COLUMNS)} FROM samples WHERE run_id = ? AND dataset = ? "
     "ORDER BY problem_id, sample_index"
 )
-_DETAIL = (
-    "SELECT detail FROM samples WHERE run_id = ? AND dataset = ? AND problem_id = ? "
-    "AND sample_index = ?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +139,7 @@ def run_names(text: str, most: int = MOST_RUNS, least: int = 2) -> list[str]:
 
 
 def read_run(connection: sqlite3.Connection, run: IndexedRun) -> ComparedRun:
-    """Load a run with the verdicts that it has so far, without their details.
+    """Load a run with the verdicts that it has so far.
 
     Raises:
         DataError: Another version wrote its settings in a different form.
@@ -172,12 +168,7 @@ def _verdicts(connection: sqlite3.Connection, run_id: int, dataset: str) -> Data
     return DatasetVerdicts.of(cursor.execute(_ROWS, (run_id, dataset)).fetchall())
 
 
-def flip_page(
-    connection: sqlite3.Connection,
-    compared: Comparison,
-    runs: Sequence[IndexedRun],
-    query: FlipsQuery,
-) -> FlipPage:
+def flip_page(compared: Comparison, query: FlipsQuery) -> FlipPage:
     """A page of the pairs of two runs.
 
     Raises:
@@ -189,21 +180,9 @@ def flip_page(
         raise DataError(f"dataset: {query.dataset!r} is not in both runs; {names} are")
     places = _select_pairs(paired, query)
     end = query.offset + query.limit
-
-    def shown(pair: Pair) -> Pair:
-        sample = (query.dataset, pair.problem_id, pair.sample_index)
-        rows = [connection.execute(_DETAIL, (run.id, *sample)).fetchone() for run in runs]
-        # A run may have been deleted meanwhile.
-        first, second = (row and row[0] for row in rows)
-        return replace(
-            pair,
-            first=replace(pair.first, detail=first),
-            second=replace(pair.second, detail=second),
-        )
-
     return FlipPage(
         total=len(places),
-        flips=[shown(paired.pair(int(place))) for place in places[query.offset : end]],
+        flips=[paired.pair(int(place)) for place in places[query.offset : end]],
         next=end if end < len(places) else None,
     )
 

@@ -25,7 +25,7 @@ _MOST = 2**63 - 1
 Bools = npt.NDArray[np.bool_]
 VERDICT_COLUMNS = (
     *("problem_id", "sample_index", "final_status", "accepted", "pass_ratio"),
-    *("cases_passed", "cases_total", "cases_not_run"),
+    *("cases_passed", "cases_total", "cases_not_run", "detail"),
 )
 """Fields of a verdict that a comparison loads."""
 
@@ -71,7 +71,7 @@ class DatasetVerdicts:
         accepted: Whether the answer was accepted.
         pass_ratio: Share of cases passed.
         cases: Cases passed, all cases, and cases not run: three columns.
-        details: Details by row, of the rows that have one and were loaded with it.
+        detail: None where there is none.
     """
 
     problem_ids: list[str]
@@ -81,13 +81,13 @@ class DatasetVerdicts:
     accepted: Bools
     pass_ratio: Floats
     cases: Ints
-    details: Mapping[int, str] = field(default_factory=dict)
+    detail: Sequence[str | None]
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[Any]], details: Mapping[int, str] | None = None) -> Self:
+    def of(cls, rows: Sequence[Sequence[Any]]) -> Self:
         """Make columns of ``VERDICT_COLUMNS``, which are sorted and of different samples."""
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(VERDICT_COLUMNS)
-        ids, indexes, statuses, accepted, ratios, passed, total, left = columns
+        ids, indexes, statuses, accepted, ratios, passed, total, left, details = columns
         names = list(dict.fromkeys(ids))
         places = {name: place for place, name in enumerate(names)}
         return cls(
@@ -98,7 +98,8 @@ class DatasetVerdicts:
             accepted=np.array(accepted, dtype=bool),
             pass_ratio=np.array(ratios, dtype=float),
             cases=np.array([passed, total, left], dtype=np.int64).T,
-            details=details or {},
+            # Few are different.
+            detail=[one if one is None else sys.intern(str(one)) for one in details],
         )
 
     def __len__(self) -> int:
@@ -126,7 +127,7 @@ class DatasetVerdicts:
             cases_passed=passed,
             cases_total=total,
             cases_not_run=left,
-            detail=self.details.get(row),
+            detail=self.detail[row],
         )
 
 
@@ -251,21 +252,18 @@ class Columns:
     """Rows of a data set's verdicts, in any order."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, int], tuple[list[object], str | None]] = {}
+        self._rows: dict[tuple[str, int], list[object]] = {}
 
     def add(self, verdict: Verdict) -> None:
         """Add a verdict; a later one of the same sample takes its place."""
         values = (getattr(verdict, name) for name in VERDICT_COLUMNS)
         # Numbers that no column can hold are its largest.
         row = [min(value, _MOST) if isinstance(value, int) else value for value in values]
-        detail = None if verdict.detail is None else sys.intern(str(verdict.detail))
-        self._rows[verdict.problem_id, verdict.sample_index] = row, detail
+        self._rows[verdict.problem_id, verdict.sample_index] = row
 
     def sorted(self) -> DatasetVerdicts:
         """The columns by problem id and index."""
-        rows = [self._rows[key] for key in sorted(self._rows)]
-        details = {place: detail for place, (_, detail) in enumerate(rows) if detail is not None}
-        return DatasetVerdicts.of([row for row, _ in rows], details)
+        return DatasetVerdicts.of([self._rows[key] for key in sorted(self._rows)])
 
 
 def _listed(run: ComparedRun) -> str:

@@ -250,7 +250,7 @@ class _Api:
     def list_flips(self, connection: Connection, query: FlipsQuery) -> FlipPage:
         runs = [_found(connection, name) for name in run_names(query.runs, most=2)]
         (comparison,) = self._comparisons.of(connection, runs)
-        return flip_page(connection, comparison, runs, query)
+        return flip_page(comparison, query)
 
     def show_grid(self, connection: Connection, query: GridQuery) -> Grid:
         runs = [_found(connection, name) for name in run_names(query.runs, least=1)]
