@@ -4,6 +4,7 @@ Each rule yields findings: pass, warning or failure, the figure, and the next st
 functions of :class:`Evidence`; docs/acceptance.md has them with their limits.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -55,18 +56,10 @@ def failure(found: str, next_step: str, dataset: str = "") -> Result:
 # trace in the counts of the answers.
 
 
-@dataclass(frozen=True, slots=True)
-class TypicalRange:
-    """Typical lowest and highest value of a metric, for models of some sizes.
+class TypicalRange(NamedTuple):
+    """Typical lowest and highest share of models of some billions of parameters, ``of`` in words.
 
-    Attributes:
-        metric: Its key.
-        datasets: Data sets that the range is for.
-        smallest: Least billions of parameters of the models.
-        below: Billions of parameters that the models have fewer of.
-        low: Typical lowest value, a share.
-        high: Typical highest value.
-        of: The models, in words.
+    It is for models of ``smallest`` to less than ``below`` billions.
     """
 
     metric: str
@@ -81,29 +74,23 @@ class TypicalRange:
         return dataset in self.datasets and self.smallest <= size < self.below
 
 
-def _code_contests(metric: str, low: float, high: float) -> TypicalRange:
-    datasets = ("codecontests_valid", "codecontests_test")
-    return TypicalRange(metric, datasets, 6, 9, low, high, "7B base models, greedy")
-
-
-def _humaneval(smallest: float, below: float, low: float, high: float, of: str) -> TypicalRange:
-    return TypicalRange("accepted_at_1", ("humaneval",), smallest, below, low, high, of)
-
-
+_CODE_CONTESTS, _GREEDY = ("codecontests_valid", "codecontests_test"), "7B base models, greedy"
+_HUMANEVAL = ("humaneval",)
 # docs/acceptance.md has the models and sources.
 _TYPICAL = (
-    _code_contests("accepted_at_1", 0.03, 0.10),
-    _code_contests("pass_ratio_mean", 0.10, 0.25),
-    _code_contests("exec_success_rate", 0.50, 0.80),
-    _code_contests("syntax_error_rate", 0.05, 0.20),
-    _code_contests("timeout_rate", 0.05, 0.15),
-    _humaneval(0.3, 2, 0.10, 0.75, "models of 0.3 to 2 B"),
-    _humaneval(2, 5, 0.15, 0.85, "models of 2 to 5 B"),
-    _humaneval(5, 10, 0.25, 0.90, "models of 5 to 10 B"),
-    _humaneval(10, 20, 0.30, 0.90, "models of 10 to 20 B"),
-    _humaneval(20, 40, 0.50, 0.95, "models of 20 to 40 B"),
-    _humaneval(40, float("inf"), 0.55, 0.95, "models of 40 B and more"),
+    TypicalRange("accepted_at_1", _CODE_CONTESTS, 6, 9, 0.03, 0.10, _GREEDY),
+    TypicalRange("pass_ratio_mean", _CODE_CONTESTS, 6, 9, 0.10, 0.25, _GREEDY),
+    TypicalRange("exec_success_rate", _CODE_CONTESTS, 6, 9, 0.50, 0.80, _GREEDY),
+    TypicalRange("syntax_error_rate", _CODE_CONTESTS, 6, 9, 0.05, 0.20, _GREEDY),
+    TypicalRange("timeout_rate", _CODE_CONTESTS, 6, 9, 0.05, 0.15, _GREEDY),
+    TypicalRange("accepted_at_1", _HUMANEVAL, 0.3, 2, 0.10, 0.75, "models of 0.3 to 2 B"),
+    TypicalRange("accepted_at_1", _HUMANEVAL, 2, 5, 0.15, 0.85, "models of 2 to 5 B"),
+    TypicalRange("accepted_at_1", _HUMANEVAL, 5, 10, 0.25, 0.90, "models of 5 to 10 B"),
+    TypicalRange("accepted_at_1", _HUMANEVAL, 10, 20, 0.30, 0.90, "models of 10 to 20 B"),
+    TypicalRange("accepted_at_1", _HUMANEVAL, 20, 40, 0.50, 0.95, "models of 20 to 40 B"),
+    TypicalRange("accepted_at_1", _HUMANEVAL, 40, math.inf, 0.55, 0.95, "models of 40 B and more"),
 )
+
 _FEW = 20
 """Judged samples below which a small share tells nothing."""
 _FEW_STATUSES = 10
@@ -111,26 +98,21 @@ _FEW_STATUSES = 10
 # Shares of the judged samples above which something is wrong.
 _ONE_STATUS = 0.9
 _TRUNCATED = 0.05
-_WITHOUT_CODE = 0.1
-_TIMEOUTS = 0.2
 _NAMED = 3
 """Missing modules that a finding names."""
 
 
 def silent_failures(evidence: Evidence) -> list[AcceptanceFinding]:
     """The signs of silent failures in a run that has just ended, which need not be a baseline."""
-    return [
-        one
-        for one in _findings(SIGNS, evidence)
-        # All answers may be right: they may be reference solutions. The size may be unknown.
-        if one.mark is Mark.FAILURE
-        or (one.mark is Mark.WARNING and one.dataset and not _all_right(evidence, one))
-    ]
 
+    def is_sign(finding: AcceptanceFinding) -> bool:
+        if finding.mark is not Mark.WARNING or not finding.dataset:  # the size may be unknown
+            return finding.mark is Mark.FAILURE
+        # All answers may be right: they may be reference solutions.
+        most_common = _most_common(evidence.answers[finding.dataset])
+        return finding.check is not Check.ONE_STATUS or most_common is not FinalStatus.SUCCESS
 
-def _all_right(evidence: Evidence, finding: AcceptanceFinding) -> bool:
-    counts = evidence.answers[finding.dataset]
-    return finding.check is Check.ONE_STATUS and _most_common(counts) is FinalStatus.SUCCESS
+    return [finding for finding in _findings(SIGNS, evidence) if is_sign(finding)]
 
 
 def _model(evidence: Evidence) -> Iterator[Result]:
@@ -150,37 +132,32 @@ def looks_random(generator: object) -> bool:
 
 
 def _zero(evidence: Evidence) -> Iterator[Result]:
-    judged = {name: one for name, one in _judged(evidence) if one.judged}
-    accepted = {name: one.statuses[FinalStatus.SUCCESS] for name, one in judged.items()}
-    nothing = not any(accepted.values())
-    enough = sum(one.judged for one in judged.values()) >= _FEW
-    for name, one in judged.items():
-        mark, step = Mark.PASS, ""
-        found = f"{accepted[name]} of {one.judged} accepted"
-        if not accepted[name] and (nothing and enough):
-            mark = Mark.FAILURE
-        elif not accepted[name] and one.judged >= _FEW:
-            mark = Mark.WARNING
-        if mark is not Mark.PASS:
-            if evidence.summary.get(name, {}).get("pass_ratio_mean") == 0:
-                found += ", and no test passed"
-            step = "read answers in qa_logs: extraction, format of the tests, load_format"
-        yield Result(mark, found, step, name)
+    judged = dict(_judged(evidence))
+    solved = any(counts.statuses[FinalStatus.SUCCESS] for counts in judged.values())
+    enough = sum(counts.judged for counts in judged.values()) >= _FEW
+    for name, counts in judged.items():
+        accepted = counts.statuses[FinalStatus.SUCCESS]
+        found = f"{accepted} of {counts.judged} accepted"
+        fails = not solved and enough
+        if accepted or not (fails or counts.judged >= _FEW):
+            yield passed(found, name)
+            continue
+        if evidence.summary.get(name, {}).get("pass_ratio_mean") == 0:
+            found += ", and no test passed"
+        step = "read answers in qa_logs: extraction, format of the tests, load_format"
+        yield (failure if fails else warning)(found, step, name)
 
 
 def _one_status(evidence: Evidence) -> Iterator[Result]:
-    for name, one in _judged(evidence):
-        status = _most_common(one)
-        share = ratio(one.statuses[status], one.judged) or 0.0
-        found, mark, step = f"{status} {share:.1%}", Mark.PASS, ""
-        if (
-            share > _ONE_STATUS
-            and one.judged >= _FEW_STATUSES
-            and not _expected(evidence, name, status)
-        ):
-            mark = Mark.WARNING
-            step = _STEPS[status]
-        yield Result(mark, found, step, name)
+    for name, counts in _judged(evidence):
+        status = _most_common(counts)
+        share = ratio(counts.statuses[status], counts.judged) or 0.0
+        found = f"{status} {share:.1%}"
+        few = share <= _ONE_STATUS or counts.judged < _FEW_STATUSES
+        if few or _expected(evidence, name, status):
+            yield passed(found, name)
+        else:
+            yield warning(found, _STEPS[status], name)
 
 
 _STEPS: Mapping[FinalStatus, str] = {
@@ -213,49 +190,45 @@ def _truncated(evidence: Evidence) -> Iterator[Result]:
             yield passed("not recorded why answers end", name)
 
 
-def _without_code(evidence: Evidence) -> Iterator[Result]:
-    step = "read answers in qa_logs: the prompt (data.templates)"
-    for name, one in _judged(evidence):
-        yield _share(name, one.without_code, one.judged, _WITHOUT_CODE, step)
+def _shares(part: Callable[[AnswerCounts], int], limit: float, step: str) -> Rule:
+    """The rule that a part of the judged answers is at most a share of them."""
 
+    def rule(evidence: Evidence) -> Iterator[Result]:
+        for name, counts in _judged(evidence):
+            yield _share(name, part(counts), counts.judged, limit, step)
 
-def _timeouts(evidence: Evidence) -> Iterator[Result]:
-    step = "check the sandbox with plumb doctor; judge again with a longer sandbox.timeout"
-    for name, one in _judged(evidence):
-        yield _share(name, one.statuses[FinalStatus.TIMEOUT], one.judged, _TIMEOUTS, step)
+    return rule
 
 
 def _modules(evidence: Evidence) -> Iterator[Result]:
     step = "check the sandbox's modules with plumb doctor (docs/judging.md#modules)"
-    for name, one in _judged(evidence):
-        lacking = one.missing_modules
-        if not lacking:
+    for name, counts in _judged(evidence):
+        if not (lacking := counts.missing_modules):
             yield passed("no answer failed for a missing module", name)
             continue
         names = [f"{module} ({count})" for module, count in lacking.most_common(_NAMED)]
         listed = ", ".join([*names, *(["…"] if len(lacking) > _NAMED else [])])
-        count = f"{lacking.total()} of {one.judged} failed for a missing module"
-        yield warning(f"{count}: {listed}", step, name)
+        failed = f"{lacking.total()} of {counts.judged} failed for a missing module"
+        yield warning(f"{failed}: {listed}", step, name)
 
 
 def _typical(evidence: Evidence) -> Iterator[Result]:
     if (size := evidence.size) is None:
         return
     for name in evidence.datasets:
-        within = known = 0
         metrics = evidence.summary.get(name, {})
+        unusual, known = [], 0
         for typical in (one for one in _TYPICAL if one.is_for(name, size)):
             value, interval = metrics.get(typical.metric), metrics.get(f"{typical.metric}_ci95")
-            if not isinstance(interval, list) or isinstance(value, list | None):
-                continue
-            known += 1
-            if interval[1] < typical.low or interval[0] > typical.high:
-                yield _unusual(name, value, typical)
-            else:
-                within += 1
-        if within or not known:
-            found = f"{within} of {known} figures within" if known else "no range is known"
-            yield passed(found, name)
+            if isinstance(interval, list) and not isinstance(value, list | None):
+                known += 1
+                if interval[1] < typical.low or interval[0] > typical.high:
+                    unusual.append(_unusual(name, value, typical))
+        yield from unusual
+        if not known:
+            yield passed("no range is known", name)
+        elif within := known - len(unusual):
+            yield passed(f"{within} of {known} figures within", name)
 
 
 def _unusual(dataset: str, value: float, typical: TypicalRange) -> Result:
@@ -294,8 +267,16 @@ SIGNS: Mapping[Check, Rule] = {
     Check.ZERO: _zero,
     Check.ONE_STATUS: _one_status,
     Check.TRUNCATED: _truncated,
-    Check.WITHOUT_CODE: _without_code,
-    Check.TIMEOUTS: _timeouts,
+    Check.WITHOUT_CODE: _shares(
+        lambda counts: counts.without_code,
+        0.1,
+        "read answers in qa_logs: the prompt (data.templates)",
+    ),
+    Check.TIMEOUTS: _shares(
+        lambda counts: counts.statuses[FinalStatus.TIMEOUT],
+        0.2,
+        "check the sandbox with plumb doctor; judge again with a longer sandbox.timeout",
+    ),
     Check.MODULES: _modules,
     Check.TYPICAL: _typical,
 }
@@ -309,9 +290,8 @@ _LEFT_OUT = 0.05
 """Share of a set's problems that may be missing: rows without tests, ``data.exclude_quality``."""
 _UNJUDGED = 0.01
 """Share of samples without a verdict from which infrastructure failed systematically."""
-_KINDS_OF_METRICS = {
-    str(group): keys(group, planned=True) for group in (Group.QUALITY, Group.COST, Group.ERROR)
-}
+_GROUPS = (Group.QUALITY, Group.COST, Group.ERROR)
+_PLANNED = [key for group in _GROUPS for key in keys(group, planned=True)]
 _PER_SOLVED = "cost_per_solved_"
 _PREPARE = "plumb data prepare --config configs/data.yaml, and run on its files"
 _PROTOCOL = (
@@ -366,37 +346,37 @@ def _state(evidence: Evidence) -> Iterator[Result]:
 
 def _sets(evidence: Evidence) -> Iterator[Result]:
     planned = {one.dataset: one.problems for one in evidence.record.datasets}
+    limit = evidence.config.data.limit
     for name, wanted in BASELINE_SETS.items():
         if name not in planned:
             step = f"add {name}.parquet to data.eval_files (plumb data prepare makes it)"
             yield failure("not in the run", step, name)
             continue
-        found, mark, step = f"{planned[name]} of {wanted} problems", Mark.PASS, ""
-        limit = evidence.config.data.limit
-        if planned[name] != wanted:
-            lacks = wanted - planned[name]
-            few = 0 < lacks <= _LEFT_OUT * wanted
-            mark = Mark.WARNING if few else Mark.FAILURE
-            step = _PREPARE
-            if few:
-                step = f"see dropped_{name}.jsonl and data.exclude_quality for those left out"
-            if limit is not None and limit <= planned[name]:
-                found, step = f"{found} (data.limit={limit})", "run with data.limit=null"
-        yield Result(mark, found, step, name)
+        found, lacks = f"{planned[name]} of {wanted} problems", wanted - planned[name]
+        few = 0 < lacks <= _LEFT_OUT * wanted
+        step = _PREPARE
+        if few:
+            step = f"see dropped_{name}.jsonl and data.exclude_quality for those left out"
+        if lacks and limit is not None and limit <= planned[name]:
+            found, step = f"{found} (data.limit={limit})", "run with data.limit=null"
+        if lacks:
+            yield (warning if few else failure)(found, step, name)
+        else:
+            yield passed(found, name)
 
 
 def _verdicts(evidence: Evidence) -> Iterator[Result]:
     samples = {one.dataset: one.samples for one in evidence.record.datasets}
+    step = "repeat the run's command to retry them; unjudged in run.json has the reasons"
     for name in evidence.datasets:
-        counts = evidence.answers.get(name, AnswerCounts())
-        missing = samples[name] - counts.judged
-        share = ratio(missing, samples[name]) or 0.0
-        found, mark, step = f"{counts.judged} of {samples[name]} judged", Mark.PASS, ""
-        if missing > 0:
-            mark = Mark.FAILURE if share > _UNJUDGED else Mark.WARNING
-            found += f" ({share:.1%} api_error)"
-            step = "repeat the run's command to retry them; unjudged in run.json has the reasons"
-        yield Result(mark, found, step, name)
+        judged = evidence.answers.get(name, AnswerCounts()).judged
+        share = ratio(samples[name] - judged, samples[name]) or 0.0
+        found = f"{judged} of {samples[name]} judged"
+        if share > 0:
+            mark = failure if share > _UNJUDGED else warning
+            yield mark(f"{found} ({share:.1%} api_error)", step, name)
+        else:
+            yield passed(found, name)
 
 
 def _canaries(evidence: Evidence) -> Iterator[Result]:
@@ -421,9 +401,8 @@ def _canaries(evidence: Evidence) -> Iterator[Result]:
 def _judge(evidence: Evidence) -> Iterator[Result]:
     """What the verdicts follow: rules, interpreter, packages, processor."""
     record, rules = evidence.record, evidence.config.judge.rules
-    found = []
-    if rules != RULES:
-        found.append(f"judged by rules {rules}, the present ones are {RULES}")
+    stale = f"judged by rules {rules}, the present ones are {RULES}"
+    found = [stale] if rules != RULES else []
     first = next(iter(record.environments), None)
     for other in record.environments[1:]:
         differences = record.environments[0].deciding(other)
@@ -447,26 +426,24 @@ def _metrics(evidence: Evidence) -> Iterator[Result]:
 
 
 def _of_metrics(name: str, metrics: Metrics) -> Result:
-    none_solved = not metrics.get("accepted_at_1")
-    wanted = [metric for kind in _KINDS_OF_METRICS.values() for metric in kind]
-    absent = [metric for metric in wanted if metric not in metrics]
-    if absent:
+    if absent := [key for key in _PLANNED if key not in metrics]:
         step = "publish the run with this version: repeat its command"
         return failure(f"missing: {', '.join(absent)}", step, name)
+    none_solved = not metrics.get("accepted_at_1")
     unknown = [
-        metric
-        for metric in wanted
-        if metrics[metric] is None and not (none_solved and metric.startswith(_PER_SOLVED))
+        key
+        for key in _PLANNED
+        if metrics[key] is None and not (none_solved and key.startswith(_PER_SOLVED))
     ]
     if unknown:
         step = "repeat the run's command if samples have no verdict"
-        if any("token" in metric or "time" in metric for metric in unknown):
+        if any("token" in key or "time" in key for key in unknown):
             step = (
                 "recorded completions need output_tokens (or data.tokenizer) and gen_time; a "
                 "server must report usage"
             )
         return warning(f"unknown: {', '.join(unknown)}", step, name)
-    found = f"{', '.join(_KINDS_OF_METRICS)}: all {len(wanted)}"
+    found = f"{', '.join(_GROUPS)}: all {len(_PLANNED)}"
     return passed(found + (", none per solved" if none_solved else ""), name)
 
 
@@ -513,8 +490,7 @@ def _audit(evidence: Evidence) -> Iterator[Result]:
         step = "remove them, or list them in a file for --allow, then plumb data prepare"
         yield failure(found, step)
     if not data.has_report:
-        step = "plumb data prepare --config configs/data.yaml"
-        yield failure(f"no audit_report.md in {data.folder}", step)
+        yield failure(f"no audit_report.md in {data.folder}", _PREPARE.partition(",")[0])
     if not data.training:
         found = "no training set among the manifests: leakage from training data was not checked"
         step = "prepare one with role: train, or plumb data contamination --against CORPUS"
@@ -530,20 +506,20 @@ def _qa_logs(evidence: Evidence) -> Iterator[Result]:
             step = "repeat the run's command: it writes the QA logs"
             if name not in evidence.datasets:
                 step = f"add {name}.parquet to data.eval_files"
-            found = f"0 of {wanted}"
-            yield failure(found, step, name)
+            yield failure(f"0 of {wanted}", step, name)
             continue
-        records = evidence.qa_records.get(log.file, 0)
-        found, mark, step = f"{records} of {wanted}", Mark.PASS, ""
-        if filled := sum(log.filled.values()):
-            found += f" ({filled} in place of rarer statuses)"
-        if records < wanted:
-            mark, step = Mark.FAILURE, "run all problems of the set"
-            if sum(log.wanted.values()) < wanted:
-                step = f"raise qa_logs.quotas.{name} to {wanted}, and repeat the run's command"
-            elif records < sum(log.chosen.values()):
-                step = f"repeat the run's command: it writes {log.file} again"
-        yield Result(mark, found, step, name)
+        records, filled = evidence.qa_records.get(log.file, 0), sum(log.filled.values())
+        found = f"{records} of {wanted}"
+        found += f" ({filled} in place of rarer statuses)" if filled else ""
+        if records >= wanted:
+            yield passed(found, name)
+            continue
+        step = "run all problems of the set"
+        if sum(log.wanted.values()) < wanted:
+            step = f"raise qa_logs.quotas.{name} to {wanted}, and repeat the run's command"
+        elif records < sum(log.chosen.values()):
+            step = f"repeat the run's command: it writes {log.file} again"
+        yield failure(found, step, name)
 
 
 def _wandb(evidence: Evidence) -> Iterator[Result]:
