@@ -7,14 +7,14 @@ from functools import lru_cache
 from redis import Redis
 
 from services.aggregator.index.database import Database, open_database
-from services.aggregator.index.writer import Batch, IndexWriter, KnownRun
+from services.aggregator.index.writer import IndexWriter, JudgedSample, KnownRun
 from services.aggregator.metrics import IngestMetrics
 from shared.errors import OutputError
 from shared.ledger import Ledger, RunProgress, VerdictEvent, runs_progress
 from shared.ledger.streams import entry_order
 from shared.outlines import ProblemOutline
 from shared.run_record import DatasetRecord, Provenance, RunState
-from shared.schemas import Verdict
+from shared.schemas import SampleId
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
@@ -111,34 +111,31 @@ class Ingester:
         while not self._stopping.is_set() and (
             events := ledger.events(position, count=self._batch_size)
         ):
-            batch = self._batch(ledger, run, events)
+            judged, outlines = self._read(ledger, run, events)
             if ledger.incarnation() != run.incarnation:
                 return True  # the run was restarted from scratch meanwhile: drop the batch
-            self.metrics.record(*self._writer.apply(run, batch))
+            self.metrics.record(*self._writer.apply(run, events, judged, outlines))
             busy, position = True, events[-1].entry
             if len(events) < self._batch_size:
                 break
         return busy
 
-    def _batch(self, ledger: Ledger, run: KnownRun, events: Sequence[VerdictEvent]) -> Batch:
+    def _read(
+        self, ledger: Ledger, run: KnownRun, events: Sequence[VerdictEvent]
+    ) -> tuple[dict[SampleId, JudgedSample], list[ProblemOutline]]:
+        """Verdicts and completions of samples, and outlines of problems that the index lacks."""
         samples = list(dict.fromkeys(event.sample for event in events))
-        verdicts = list(ledger.verdicts(samples))
-        return Batch(
-            events,
-            {verdict.sample: verdict for verdict in verdicts},
-            {generation.sample: generation for generation in ledger.completions(samples)},
-            self._new_outlines(ledger, run, verdicts),
-        )
-
-    def _new_outlines(
-        self, ledger: Ledger, run: KnownRun, verdicts: Sequence[Verdict]
-    ) -> list[ProblemOutline]:
-        """Outlines of the problems that are not in the index yet."""
-        problems = {(verdict.dataset, verdict.problem_id): verdict.sample for verdict in verdicts}
+        made = {generation.sample: generation for generation in ledger.completions(samples)}
+        judged = {
+            verdict.sample: (verdict, made.get(verdict.sample))
+            for verdict in ledger.verdicts(samples)
+        }
+        problems = {(sample.dataset, sample.problem_id): sample for sample in judged}
         indexed = self._writer.known_problems(run, problems)
         unknown = [sample for problem, sample in problems.items() if problem not in indexed]
         provenance = Provenance.read(ledger.meta_document()) if unknown else Provenance()
-        return [ProblemOutline.of(problem, provenance) for problem in ledger.problems(unknown)]
+        outlines = [ProblemOutline.of(problem, provenance) for problem in ledger.problems(unknown)]
+        return judged, outlines
 
     def _update_facts(self, ledger: Ledger, run: KnownRun, progress: RunProgress) -> None:
         """Store state and metadata of a run that a command works on, or that has changed."""

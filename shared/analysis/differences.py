@@ -6,7 +6,7 @@ protocol, problems and templates; model and seeds are what such runs differ in.
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
@@ -27,19 +27,6 @@ _JUDGE = "judge."
 _NOT_RECORDED = "not recorded"
 _DIGITS = 8  # of a hash, in messages
 _NAMED = 3  # data sets with the same kind of difference, in messages
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigDifferences:
-    """Differences between two configurations, by the role of the leaf.
-
-    ``protocol``: the runs are not the same measurement. ``subject``: the settings that a comparison
-    is about (model, seed). ``numerics``: engine settings that can change low bits of the results.
-    """
-
-    protocol: list[LeafDifference]
-    subject: list[LeafDifference]
-    numerics: list[LeafDifference]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +76,21 @@ def protocol_on(config: Config, dataset: str) -> dict[str, JsonValue]:
     return values(narrowed, lambda role: role is Role.PROTOCOL)
 
 
-def compare_configs(first: Config, second: Config, datasets: Sequence[str]) -> ConfigDifferences:
-    """Compare two configurations as they take effect on the data sets that both runs have."""
-    configs = (first, second)
-    return ConfigDifferences(
-        protocol=list(_protocol_differences(first, second, datasets or [""])),
-        subject=differences(*(values(one, lambda role: role is Role.SUBJECT) for one in configs)),
-        numerics=differences(*(values(one, lambda role: role is Role.NUMERICS) for one in configs)),
-    )
+def compare_configs(
+    first: Config, second: Config, datasets: Sequence[str]
+) -> dict[Role, list[LeafDifference]]:
+    """Compare two configurations as they take effect on the data sets that both runs have.
+
+    Returns:
+        The leaves that differ by role: ``PROTOCOL`` (the runs are not the same measurement),
+        ``SUBJECT`` (what a comparison is about: model, seed) and ``NUMERICS`` (engine settings that
+        can change low bits of the results).
+    """
+    others = {
+        role: differences(*(values(config, role.__eq__) for config in (first, second)))
+        for role in (Role.SUBJECT, Role.NUMERICS)
+    }
+    return {Role.PROTOCOL: [*_protocol_differences(first, second, datasets or [""])], **others}
 
 
 def _protocol_differences(
@@ -131,7 +125,7 @@ def run_differences(
     settings = compare_configs(first.config, second.config, datasets)
     protocol, unknown, selecting, templates = [], [], [], []
     recorded = [run.completions is None for run in (first, second)]
-    for leaf in settings.protocol:
+    for leaf in settings[Role.PROTOCOL]:
         if leaf.path.startswith(TEMPLATES):
             templates.append(_setting(leaf))
         elif leaf.path.startswith(SELECTING) and set(matched) == set(datasets):
@@ -147,11 +141,11 @@ def run_differences(
         {one.dataset: one.sha256 for one in run.datasets if one.dataset in unmatched}
         for run in (first, second)
     )
-    noted = [_setting(one) for one in (*settings.subject, *settings.numerics, *selecting)]
+    varied = (*settings[Role.SUBJECT], *settings[Role.NUMERICS], *selecting)
     return RunDifferences(
         protocol=[*protocol, *deciding, *prompts, *_hashes("data", *data)],
         unknown=[*unknown, *doubtful],
-        noted=[*noted, *timing],
+        noted=[*map(_setting, varied), *timing],
     )
 
 
@@ -178,19 +172,18 @@ def _prompt_differences(
     be equal although the configurations differ (one run has the default as its configured
     template). The configured templates are named if the recorded prompts differ, or are unknown.
     """
-    ours, theirs = (prompt_hashes(run, datasets) for run in (first, second))
+    sides = ours, theirs = [prompt_hashes(run, datasets) for run in (first, second)]
     if not ours and not theirs:
         return configured, []
     both = ours.keys() & theirs.keys()
-    differing = _hashes("prompt template", _only(both, ours), _only(both, theirs))
-    one_sided = _hashes(
-        "prompt template", _only(ours.keys() - both, ours), _only(theirs.keys() - both, theirs)
+    one_sided, differing = (
+        _hashes(
+            "prompt template",
+            *({name: run[name] for name in run if (name in both) is shared} for run in sides),
+        )
+        for shared in (False, True)
     )
     return (configured if differing and configured else differing), one_sided
-
-
-def _only(names: Collection[str], hashes: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in hashes.items() if name in names}
 
 
 def prompt_hashes(run: RunRecord, datasets: Iterable[str]) -> dict[str, str]:

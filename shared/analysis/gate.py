@@ -1,9 +1,10 @@
 """Release gate: checks a policy's rules against the comparison of two runs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from typing import NamedTuple
 
 from shared.analysis.compare import Comparison, DatasetComparison
 from shared.analysis.gate_policy import (
@@ -136,29 +137,29 @@ def _check_names(policy: Policy, comparison: Comparison) -> None:
 
 def _incomparable(comparison: Comparison, *, sequential: bool) -> Iterator[Finding]:
     for line in comparison.warnings:
-        yield _unmet("", "comparable", "same protocol", line, "not only the model differs")
+        yield _premise("", "comparable", "same protocol", line, "not only the model differs")
     for line in comparison.doubts:
-        yield _unmet("", "comparable", "same protocol", line, "the protocol may differ")
+        yield _premise("", "comparable", "same protocol", line, "the protocol may differ")
     for data in comparison.datasets:
         if not data.same_data:
             observed = f"{data.accepted_at_1.problems} are the same"
             name = data.dataset
-            yield _unmet(name, "comparable", "all problems", observed, "the runs' data differ")
+            yield _premise(name, "comparable", "all problems", observed, "the runs' data differ")
     for unshared in comparison.unshared:
         observed = f"only in {unshared.run}"
-        yield _unmet(unshared.dataset, "comparable", "in both", observed, "nothing to pair")
+        yield _premise(unshared.dataset, "comparable", "in both", observed, "nothing to pair")
     for run in (comparison.first, comparison.second):
         record, grows = run.record, sequential and run is comparison.second
         if not record.state.published and not grows:
             observed = f"{run.label} is {record.state}"
-            yield _unmet("", "finished", "both", observed, "numbers may change")
+            yield _premise("", "finished", "both", observed, "numbers may change")
         if record.stopped and not grows:
             observed = f"{run.label}: {record.stopped.described}"
             why = "no baseline" if run is comparison.first else "use --sequential"
-            yield _unmet("", "all problems", "both", observed, why)
+            yield _premise("", "all problems", "both", observed, why)
         if distrust := record.distrust:
             observed = f"{run.label}: {distrust[0]}"
-            yield _unmet("", "trusted", "both", observed, "a sandbox failed canaries")
+            yield _premise("", "trusted", "both", observed, "a sandbox failed canaries")
 
 
 def _sufficient_data(
@@ -166,26 +167,20 @@ def _sufficient_data(
 ) -> Iterator[Finding]:
     name, least, problems = data.dataset, rules.min_coverage, data.accepted_at_1.problems
     covered = {run.label: _coverage(run, name) for run in (comparison.first, comparison.second)}
-    coverage = _unmet(
-        name,
-        "coverage",
-        f"≥ {least:.2%}",
-        ", ".join(f"{label} {share:.2%}" for label, share in covered.items()),
-        "incomplete: finish the run",
-    )
-    yield coverage if min(covered.values()) < least else _met(coverage)
-    limit = f"≥ {rules.min_problems}"
-    enough = _unmet(name, "problems", limit, str(problems), "too few problems")
-    yield enough if problems < rules.min_problems else _met(enough)
+    shares = ", ".join(f"{label} {share:.2%}" for label, share in covered.items())
+    why = "incomplete: finish the run"
+    holds = min(covered.values()) >= least
+    yield _premise(name, "coverage", f"≥ {least:.2%}", shares, why, holds=holds)
+    limit, holds = f"≥ {rules.min_problems}", problems >= rules.min_problems
+    yield _premise(name, "problems", limit, str(problems), "too few problems", holds=holds)
 
 
-def _unmet(dataset: str, rule: str, limit: str, observed: str, why: str) -> Finding:
-    """The finding of a premise that does not hold."""
-    return Finding(dataset, rule, limit, observed, Outcome.UNDECIDED, why, premise=True)
-
-
-def _met(premise: Finding) -> Finding:
-    return replace(premise, outcome=Outcome.PASS, why="")
+def _premise(
+    dataset: str, rule: str, limit: str, observed: str, why: str, *, holds: bool = False
+) -> Finding:
+    """The finding of a premise; ``why`` is for one that does not hold."""
+    outcome = Outcome.PASS if holds else Outcome.UNDECIDED
+    return Finding(dataset, rule, limit, observed, outcome, "" if holds else why, premise=True)
 
 
 def _coverage(run: ComparedRun, dataset: str) -> float:
@@ -210,19 +205,19 @@ def _of_dataset(
     ongoing = sequential and (second.stopped is not None or not second.state.published)
     yield from _sufficient_data(rules, comparison, data)
     if rules.max_new_failures is not None:
-        lost = len(data.lost)
+        lost = int((data.flipped < 0).sum())
         finding = _at_most(name, "new failures", lost, rules.max_new_failures, of="A alone")
         fails = finding.outcome is Outcome.FAIL
         yield finding if fails or not ongoing else _of_a_part(finding)
-    for metric, rule, difference in _differences(rules, data):
-        if rule.confidence is Confidence.POINT:
-            observed = (
-                _Range(None, None, "", "–") if ongoing else _fixed_range(data, difference, True)
-            )
+    for metric, rule, least, most in _differences(rules):
+        if rule.confidence is Confidence.POINT and ongoing:
+            observed = _Range(None, None, "", "–")
+        elif rule.confidence is Confidence.POINT:
+            observed = _fixed_range(data, metric, least, point=True)
         elif sequential:
-            observed = _anytime_range(data, difference, _limit(rule), rules.min_problems)
+            observed = _anytime_range(data, least, most, _limit(rule), rules.min_problems)
         else:
-            observed = _fixed_range(data, difference, False)
+            observed = _fixed_range(data, metric, least)
         finding = _within(name, metric, rule, observed)
         undecided = finding.outcome is Outcome.UNDECIDED and not sequential
         if metric == "accepted_at_1" and undecided and data.accepted_at_1.problems:
@@ -243,43 +238,21 @@ def _reach(problems: int) -> str:
     return f"{problems} problems reach ±{100 * half:.2f} at best"
 
 
-@dataclass(frozen=True, slots=True)
-class _Difference:
-    """A difference of a value of the samples.
-
-    Attributes:
-        fixed: Computes it over all problems: the least and the greatest that the cases which were
-            not run leave open.
-        least: The value of each sample if these failed.
-        most: The value if they passed.
-    """
-
-    fixed: Callable[[], Sequence[PairedDifference]]
-    least: Value
-    most: Value
-
-
 def _differences(
-    rules: DatasetRules, data: DatasetComparison
-) -> Iterator[tuple[str, DifferenceRule | IncreaseRule, _Difference]]:
-    """The rules about differences, each with its metric."""
+    rules: DatasetRules,
+) -> Iterator[tuple[str, DifferenceRule | IncreaseRule, Value, Value]]:
+    """The rules about differences, each with its metric and the value of a sample.
+
+    There are two values: if the cases that were not run failed, and if they passed.
+    """
     if rules.accepted_at_1:
-        accepted_at_1 = _Difference(lambda: [data.accepted_at_1], accepted, accepted)
-        yield "accepted_at_1", rules.accepted_at_1, accepted_at_1
+        yield "accepted_at_1", rules.accepted_at_1, accepted, accepted
     if rules.pass_ratio_mean:
-        bounds = data.pass_ratio_bounds
-        fixed = [bounds.worst, bounds.best] if bounds else [data.pass_ratio_mean]
-        ratios = _Difference(lambda: fixed, pass_ratio, pass_ratio_high)
-        yield "pass_ratio_mean", rules.pass_ratio_mean, ratios
+        yield "pass_ratio_mean", rules.pass_ratio_mean, pass_ratio, pass_ratio_high
     for rate, rule in rules.error_rates.items():
         status = FinalStatus(rate.removesuffix("_rate"))
         has_status = partial(DatasetVerdicts.has_status, status=status)
-        failures = _Difference(partial(_alone, data, has_status), has_status, has_status)
-        yield rate, rule, failures
-
-
-def _alone(data: DatasetComparison, value: Value) -> list[PairedDifference]:
-    return [data.difference(value)]
+        yield rate, rule, has_status, has_status
 
 
 def _limit(rule: DifferenceRule | IncreaseRule) -> float:
@@ -311,8 +284,7 @@ def _at_most(
     return Finding(dataset, rule, limit, f"{observed:.4g}", outcome, why)
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(NamedTuple):
     """The ends of what must be within a limit, as named and shown; None with too few problems."""
 
     low: float | None
@@ -321,9 +293,17 @@ class _Range:
     shown: str
 
 
-def _fixed_range(data: DatasetComparison, difference: _Difference, point: bool) -> _Range:
+def _fixed_range(
+    data: DatasetComparison, metric: str, value: Value, *, point: bool = False
+) -> _Range:
     """The difference over all problems, or its interval."""
-    fixed = difference.fixed()
+    if metric == "accepted_at_1":
+        fixed = [data.accepted_at_1]
+    elif metric == "pass_ratio_mean":
+        bounds = data.pass_ratio_bounds
+        fixed = [bounds.worst, bounds.best] if bounds else [data.pass_ratio_mean]
+    else:
+        fixed = [data.difference(value)]
     ends = [(paired.difference,) * 2 if point else paired.ci95 or (None, None) for paired in fixed]
     low, high = ends[0][0], ends[-1][1]
     if len(fixed) == 1:
@@ -333,7 +313,7 @@ def _fixed_range(data: DatasetComparison, difference: _Difference, point: bool) 
 
 
 def _anytime_range(
-    data: DatasetComparison, difference: _Difference, limit: float, first: int
+    data: DatasetComparison, least: Value, most: Value, limit: float, first: int
 ) -> _Range:
     """The confidence sequence when ``limit`` was decided, in the second run's random order.
 
@@ -344,7 +324,6 @@ def _anytime_range(
         range(len(data.problem_ids)),
         key=lambda place: order_key(seed, data.dataset, data.problem_ids[place]),
     )
-    least, most = difference.least, difference.most
     low, high = (
         data.problem_means(data.columns(ours)[1] - data.columns(theirs)[0])[order]
         for ours, theirs in ((least, most), (most, least))

@@ -65,26 +65,28 @@ def slice_summaries(
         results: The samples of one data set.
         facts: Problem id to the problem's properties.
     """
+    problems = by_problem(results)
+    groups = list(problems.values())
     return {
         dimension: {
-            bucket: _metrics(samples)
-            for bucket, samples in _buckets(results, facts, buckets_of).items()
+            bucket: _metrics([sample for place in parts[bucket] for sample in groups[place]])
+            for bucket in sorted(parts, key=bucket_order)
         }
-        for dimension, buckets_of in DIMENSIONS.items()
+        for dimension, parts in _buckets([facts.get(problem) for problem in problems]).items()
     }
 
 
-def _buckets(
-    results: Sequence[SampleResult],
-    facts: Mapping[str, ProblemFacts],
-    buckets_of: Callable[[ProblemFacts], Sequence[str]],
-) -> dict[str, list[SampleResult]]:
-    buckets: dict[str, list[SampleResult]] = {}
-    for problem_id, samples in by_problem(results).items():
-        problem = facts.get(problem_id)
-        for bucket in buckets_of(problem) if problem else [UNKNOWN]:
-            buckets.setdefault(bucket, []).extend(samples)
-    return {bucket: buckets[bucket] for bucket in sorted(buckets, key=bucket_order)}
+def _buckets(facts: Sequence[ProblemFacts | None]) -> dict[str, dict[str, list[int]]]:
+    """Places of the problems by dimension and bucket; those without facts are unknown."""
+    buckets: dict[str, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
+    alike: dict[ProblemFacts | None, list[int]] = {}  # problems often have the same facts
+    for place, each in enumerate(facts):
+        alike.setdefault(each, []).append(place)
+    for each, places in alike.items():
+        for dimension, buckets_of in DIMENSIONS.items():
+            for bucket in buckets_of(each) if each else [UNKNOWN]:
+                buckets[dimension].setdefault(bucket, []).extend(places)
+    return buckets
 
 
 def bucket_order(bucket: str) -> tuple[int, int, str]:
@@ -129,24 +131,16 @@ class SliceDifference:
 
 
 def problem_buckets(facts: Sequence[ProblemFacts]) -> dict[str, dict[str, Ints]]:
-    """Places of the problems by dimension and bucket.
+    """Places of the problems by dimension and bucket, the largest 60 buckets of each dimension.
 
     A problem is in one bucket per dimension, and in one bucket for each of its tags.
     """
-    buckets: dict[str, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
-    alike: dict[ProblemFacts, list[int]] = {}  # problems often have the same facts
-    for place, each in enumerate(facts):
-        alike.setdefault(each, []).append(place)
-    for each, places in alike.items():
-        for dimension, buckets_of in DIMENSIONS.items():
-            for bucket in buckets_of(each):
-                buckets[dimension].setdefault(bucket, []).extend(places)
     return {
         dimension: {
             bucket: np.sort(np.array(parts[bucket], dtype=np.int64))
             for bucket in sorted(_largest(parts), key=bucket_order)
         }
-        for dimension, parts in buckets.items()
+        for dimension, parts in _buckets(facts).items()
     }
 
 

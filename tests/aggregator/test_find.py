@@ -22,7 +22,7 @@ from services.aggregator.index.queries import (
 )
 from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.samples import facets, failure_groups, samples_page
-from services.aggregator.index.search import PLACES, SEARCHED, SHORTEST, SampleTexts, searchable
+from services.aggregator.index.search import PLACES, SEARCHED, SHORTEST, sample_texts, searchable
 from services.aggregator.index.signatures import signature
 from services.aggregator.index.writer import IndexWriter, KnownRun
 from shared.ledger import RunProgress
@@ -33,7 +33,8 @@ from tests.aggregator.indexed import put
 from tests.shared.ledgers import generation, verdict
 
 SORTS: tuple[Sort, ...] = Sort.__args__  # type: ignore[attr-defined]
-Made = tuple[SampleRow, SampleTexts, str]
+Texts = tuple[str, str]
+Made = tuple[SampleRow, Texts, str]
 
 # Few values, so that filters match; letters whose case Unicode folds, but ASCII does not.
 _WORDS = st.text(st.sampled_from("aAbÄß\"*%_\\'\0\x02\ud800😀 \n-,"), max_size=6)
@@ -73,7 +74,7 @@ def made_samples(draw: st.DrawFn) -> list[Made]:
         tags = draw(st.sampled_from([(), ("dp",), ("dp", "a,b")]))
         facts = ProblemFacts(draw(st.sampled_from(["", "hard"])), tags, 1, draw(_COUNT))
         made.append(
-            (SampleRow.of(judged, one, facts), SampleTexts.of(judged, one), f"Q{number // 2}ä")
+            (SampleRow.of(judged, one, facts), sample_texts(judged, one), f"Q{number // 2}ä")
         )
     return made
 
@@ -146,7 +147,7 @@ def matches(wanted: SampleFilter, made: Made, besides: str = "") -> bool:
     q = (wanted.q or "").lower()
     if q not in row.problem_id.lower() and q not in (row.detail or "").lower():
         return False
-    found = {"prompt": prompt, "completion": texts.completion, "stderr": texts.stderr}
+    found = dict(zip(PLACES, (prompt, *texts), strict=True))
     return not wanted.text or any(
         searchable(wanted.text) in searchable(found[place]) for place in wanted.places or PLACES
     )
@@ -244,13 +245,11 @@ def _counts(name: str, wanted: SampleFilter, made: list[Made]) -> dict[str | Non
     return dict(counts)
 
 
-TEXTS = SampleTexts(
-    "def f(x):\n    return X.sort()", "Traceback\nIndexError: list index out of range"
-)
+TEXTS = ("def f(x):\n    return X.sort()", "Traceback\nIndexError: list index out of range")
 
 
-def one_sample(texts: SampleTexts, prompt: str = "Add Ünits.") -> list[Made]:
-    made = generation(SampleId("d1", "p1"), texts.completion)
+def one_sample(texts: Texts, prompt: str = "Add Ünits.") -> list[Made]:
+    made = generation(SampleId("d1", "p1"), texts[0])
     return [(SampleRow.of(verdict(made), made, ProblemFacts()), texts, prompt)]
 
 
@@ -288,14 +287,14 @@ def test_a_text_that_is_not_there_is_not_found(database: Database, text: str) ->
 
 def test_of_a_long_text_both_ends_are_found(database: Database) -> None:
     text = "begin " + "x" * 2 * SEARCHED + "middle" + "y" * 2 * SEARCHED + " end"
-    _, run = fill(database, one_sample(SampleTexts(text)))
+    _, run = fill(database, one_sample((text, "")))
     assert [times_found(database, run, part) for part in ("begin", "end", "middle")] == [1, 1, 0]
 
 
 def test_texts_that_were_replaced_or_removed_are_not_found(database: Database) -> None:
     writer, run = fill(database, one_sample(TEXTS))
     (old,) = found(database, run, SampleFilter())
-    put(database, run, [(old, SampleTexts("print(1)"))])
+    put(database, run, [(old, ("print(1)", ""))])
     writer.load_outlines(run, [outline("d1", "p1", "Subtract.")])
     for text, times in {"sort": 0, "Units": 0, "print": 1, "subtract": 1}.items():
         assert times_found(database, run, text) == times, text

@@ -203,7 +203,7 @@ def crash(*_arguments: object) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "services.aggregator.ingest.Ingester._batch",
+        "services.aggregator.ingest.Ingester._read",
         "services.aggregator.index.writer.IndexWriter._put",
         "services.aggregator.ingest.IndexWriter.apply",
     ],
@@ -261,7 +261,7 @@ def test_a_run_that_begins_anew_while_it_is_read_is_not_mixed(
     redis: Redis, ledger: Ledger, ingester: Ingester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged(ledger, SampleId("d1", "p1"))
-    read = Ingester._batch
+    read = Ingester._read
 
     def read_late(*arguments):
         ledger.delete()
@@ -270,7 +270,7 @@ def test_a_run_that_begins_anew_while_it_is_read_is_not_mixed(
         return read(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ingester, "_batch", read_late)
+        patched.setattr(Ingester, "_read", read_late)
         ingester.catch_up()
     ingester.catch_up()
     assert [row.problem_id for row in rows(ingester)] == ["p2"]

@@ -7,8 +7,7 @@ substrings of any kind, of three characters or more. It ignores the case of ASCI
 import sqlite3
 import string
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 from shared.schemas import Generation, Verdict, without_surrogates
 from shared.text import shorten_middle
@@ -31,17 +30,10 @@ CREATE VIRTUAL TABLE prompt_search USING fts5(prompt, tokenize='trigram case_sen
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SampleTexts:
-    """Texts of a sample other than its prompt."""
-
-    completion: str = ""
-    stderr: str = ""
-
-    @classmethod
-    def of(cls, verdict: Verdict, generation: Generation | None) -> Self:
-        case = verdict.first_failed_case
-        return cls(generation.completion if generation else "", (case and case.stderr) or "")
+def sample_texts(verdict: Verdict, generation: Generation | None) -> tuple[str, str]:
+    """Completion and standard error of a sample."""
+    case = verdict.first_failed_case
+    return generation.completion if generation else "", (case and case.stderr) or ""
 
 
 def searchable(text: str) -> str:
@@ -57,11 +49,11 @@ def put_prompt(connection: sqlite3.Connection, problem: int, prompt: str) -> Non
     )
 
 
-def put_texts(connection: sqlite3.Connection, sample: int, texts: SampleTexts) -> None:
-    """Index the texts of a sample (its ``samples.id``), in place of earlier ones."""
+def put_texts(connection: sqlite3.Connection, sample: int, texts: tuple[str, str]) -> None:
+    """Index completion and standard error of a sample (its ``samples.id``), in place of others."""
     connection.execute(
         "INSERT OR REPLACE INTO sample_search (rowid, completion, stderr) VALUES (?, ?, ?)",
-        (sample, searchable(texts.completion), searchable(texts.stderr)),
+        (sample, *map(searchable, texts)),
     )
 
 

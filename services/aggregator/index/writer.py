@@ -8,7 +8,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -21,7 +21,7 @@ from services.aggregator.index.rows import (
     put_outlines,
     read_facts,
 )
-from services.aggregator.index.search import SampleTexts, put_texts
+from services.aggregator.index.search import put_texts, sample_texts
 from shared.ledger import RunProgress, VerdictEvent
 from shared.ledger.streams import entry_order
 from shared.outlines import ProblemOutline
@@ -70,20 +70,6 @@ class KnownRun:
 
 class DroppedRunError(Exception):
     """The run was deleted from the index while it was being read from its folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Entries of a run's stream, with the current verdicts and completions of their samples.
-
-    A sample whose verdict was withdrawn, because it will be judged again, has none. ``outlines``
-    are those of problems that are not in the index yet.
-    """
-
-    events: Sequence[VerdictEvent]
-    verdicts: Mapping[SampleId, Verdict]
-    generations: Mapping[SampleId, Generation] = field(default_factory=dict)
-    outlines: Sequence[ProblemOutline] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +136,14 @@ class IndexWriter:
 
     def sweep(self) -> None:
         """Delete what is left of dropped runs, also by a process that was killed meanwhile."""
+        orphans = f"run_id NOT IN (SELECT id FROM runs) LIMIT {self._delete_size}"
         for table in () if self._swept else ("samples", "problems", "tallies"):
-            orphans = f"run_id NOT IN (SELECT id FROM runs) LIMIT {self._delete_size}"
+            some = f"SELECT rowid FROM {table} WHERE {orphans}"
             removed = 1
             while removed:
                 with self._database.write() as connection:
                     removed = connection.execute(
-                        f"DELETE FROM {table} WHERE rowid IN "
-                        f"(SELECT rowid FROM {table} WHERE {orphans})"
+                        f"DELETE FROM {table} WHERE rowid IN ({some})"
                     ).rowcount
         self._swept = True
 
@@ -188,18 +174,18 @@ class IndexWriter:
             DroppedRunError: The run was deleted.
         """
         left_out: list[SampleId] = []
-        loaded: list[Generation | None] = []
+        completions = 0
         with self._write(run) as connection:
-            for row, (verdict, generation) in _rows(connection, run.id, samples):
-                if not _storable(row) or _before(connection, run.id, verdict.sample):
-                    left_out.append(verdict.sample)
-                    continue
-                self._put(connection, run.id, row, verdict, generation)
-                loaded.append(generation)
+            for row, sample in _rows(connection, run.id, samples):
+                if not _storable(row) or _before(connection, run.id, row):
+                    left_out.append(sample[0].sample)
+                else:
+                    self._put(connection, run.id, row, *sample)
+                    completions += sample[1] is not None
             connection.execute(
                 "UPDATE runs SET events = events + ?, completions = completions + ?, "
                 "version = version + 1 WHERE id = ?",
-                (len(loaded), len(loaded) - loaded.count(None), run.id),
+                (len(samples) - len(left_out), completions, run.id),
             )
         return left_out
 
@@ -252,40 +238,50 @@ class IndexWriter:
             connection.execute("UPDATE runs SET position = '0', events = 0 WHERE id = ?", (run.id,))
 
     def apply(
-        self, run: KnownRun, batch: Batch
+        self,
+        run: KnownRun,
+        events: Sequence[VerdictEvent],
+        judged: Mapping[SampleId, JudgedSample],
+        outlines: Iterable[ProblemOutline] = (),
     ) -> tuple[Sequence[VerdictEvent], Sequence[SampleChange]]:
         """Write rows and stream position in one transaction; skip entries up to the position.
 
+        Args:
+            run: The run.
+            events: Entries of its stream.
+            judged: The current verdicts and completions of their samples. A sample whose verdict
+                was withdrawn, because it will be judged again, is missing.
+            outlines: Those of problems that are not in the index yet.
+
         Returns:
-            The part of the batch that was new and is now committed.
+            The entries and changes that were new and are now committed.
         """
         with self._database.write() as connection:
             (position,) = connection.execute(
                 "SELECT position FROM runs WHERE id = ?", (run.id,)
             ).fetchone()
-            new = [e for e in batch.events if entry_order(e.entry) > entry_order(position)]
+            new = [e for e in events if entry_order(e.entry) > entry_order(position)]
             if not new:
                 return [], []
-            put_outlines(connection, run.id, batch.outlines, searched=self._searched)
-            samples: list[JudgedSample] = []
-            for sample in dict.fromkeys(event.sample for event in new):
-                if verdict := batch.verdicts.get(sample):
-                    samples.append((verdict, batch.generations.get(sample)))
-                else:
-                    values = (run.id, *_values(sample))
-                    connection.execute(f"DELETE FROM samples WHERE {_OF_SAMPLE}", values)
+            put_outlines(connection, run.id, outlines, searched=self._searched)
+            samples = list(dict.fromkeys(event.sample for event in new))
+            for sample in samples:
+                if sample not in judged:
+                    key = (run.id, sample.dataset, sample.problem_id, sample.sample_index)
+                    connection.execute(f"DELETE FROM samples WHERE {_OF_SAMPLE}", key)
             changes = []
-            for row, (verdict, generation) in _rows(connection, run.id, samples):
-                before = _before(connection, run.id, verdict.sample)
+            present = [judged[sample] for sample in samples if sample in judged]
+            for row, (verdict, generation) in _rows(connection, run.id, present):
+                before = _before(connection, run.id, row)
                 self._put(connection, run.id, row, verdict, generation)
                 made = (row.completion_sha256, row.finished_at)
-                judged = (row.completion_sha256, row.judged_at, row.final_status)
+                decided = (row.completion_sha256, row.judged_at, row.final_status)
                 changes.append(
                     SampleChange(
                         row,
                         verdict,
                         new_generation=before is None or before[:2] != made,
-                        new_verdict=before is None or (before[0], *before[2:]) != judged,
+                        new_verdict=before is None or (before[0], *before[2:]) != decided,
                     )
                 )
             connection.execute(
@@ -307,7 +303,7 @@ class IndexWriter:
         record = Record(verdict=verdict, generation=generation).packed()
         connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (number, record))
         if self._searched:
-            put_texts(connection, number, SampleTexts.of(verdict, generation))
+            put_texts(connection, number, sample_texts(verdict, generation))
 
 
 def put_row(connection: sqlite3.Connection, run_id: int, row: SampleRow) -> int:
@@ -328,15 +324,12 @@ def _rows(
 
 
 def _before(
-    connection: sqlite3.Connection, run_id: int, sample: SampleId
+    connection: sqlite3.Connection, run_id: int, row: SampleRow
 ) -> tuple[object, ...] | None:
     """Completion, its time, time of the verdict and status of a sample's present row."""
-    row = connection.execute(_FIND, (run_id, *_values(sample))).fetchone()
-    return None if row is None else tuple(row)
-
-
-def _values(sample: SampleId) -> tuple[str, str, int]:
-    return sample.dataset, sample.problem_id, sample.sample_index
+    key = (run_id, row.dataset, row.problem_id, row.sample_index)
+    present = connection.execute(_FIND, key).fetchone()
+    return None if present is None else tuple(present)
 
 
 def _storable(row: SampleRow) -> bool:

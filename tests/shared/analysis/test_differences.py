@@ -4,12 +4,12 @@ import pytest
 
 from shared.analysis.differences import compare_configs
 from shared.config import Config, load_config
+from shared.protocol import Role
 
 
 def paths(*overrides: str, datasets: tuple[str, ...] = ("one", "two")) -> dict[str, list[str]]:
     found = compare_configs(Config(), load_config(None, overrides), datasets)
-    kinds = {"protocol": found.protocol, "subject": found.subject, "numerics": found.numerics}
-    return {kind: [each.path for each in leaves] for kind, leaves in kinds.items() if leaves}
+    return {str(role): [leaf.path for leaf in leaves] for role, leaves in found.items() if leaves}
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_settings_that_take_effect_are_compared() -> None:
     both = ["judge.datasets.one.max_timeouts=2", "judge.datasets.two.max_timeouts=2"]
     assert paths(*both) == {"protocol": ["judge.max_timeouts"]}
     first = load_config(None, ["judge.max_timeouts=2"])
-    assert compare_configs(first, load_config(None, both), ["one", "two"]).protocol == []
+    assert compare_configs(first, load_config(None, both), ["one", "two"])[Role.PROTOCOL] == []
