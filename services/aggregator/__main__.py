@@ -8,7 +8,7 @@ from aiohttp import web
 from redis import Redis
 
 from services.aggregator.app import make_app, repeat
-from services.aggregator.folders.watch import RunFolders
+from services.aggregator.folders import RunFolders
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
 from services.aggregator.settings import AggregatorSettings, OutputRoots

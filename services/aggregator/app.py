@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from services.aggregator.api.routes import add_api
 from services.aggregator.cases import Cases, folder_cases, ledger_cases
-from services.aggregator.folders.watch import RunFolders
+from services.aggregator.folders import RunFolders
 from services.aggregator.index.database import Database, is_damage
 from services.aggregator.index.overview import IndexedRun
 from services.aggregator.ingest import Ingester

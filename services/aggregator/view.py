@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from services.aggregator.app import make_folders_app, repeat
-from services.aggregator.folders.watch import FoldersStatus, RunFolders
+from services.aggregator.folders import FoldersStatus, RunFolders
 from services.aggregator.index.database import Database, IndexInUseError, open_database
 from services.aggregator.settings import PageSettings
 from shared.analysis.gate_policy import default_policy

@@ -39,7 +39,7 @@ def view(
 ) -> None:
     """Show the finished runs below a folder in a browser, without any other service."""
     # Imported here, because other commands start without the aggregator's libraries.
-    from services.aggregator.folders.watch import FoldersStatus
+    from services.aggregator.folders import FoldersStatus
     from services.aggregator.settings import PageSettings
     from services.aggregator.view import serve_folder
     from shared.service.settings import load_settings

@@ -369,19 +369,9 @@ def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> DatasetCom
 
 def _common_rows(ours: DatasetVerdicts, theirs: DatasetVerdicts) -> Ints:
     """The rows of the samples that both have, as two columns in their order."""
-    places = {problem_id: place for place, problem_id in enumerate(theirs.problem_ids)}
-    named = np.array(
-        [places.get(problem_id, -1) for problem_id in ours.problem_ids], dtype=np.int64
-    )
-    _, ranks = np.unique(
-        np.concatenate([ours.sample_index, theirs.sample_index]), return_inverse=True
-    )
-    width = len(ranks) + 1
-    problems = named[ours.problem]
-    first = np.where(problems < 0, -1 - np.arange(len(ours)), problems * width + ranks[: len(ours)])
-    second = theirs.problem * width + ranks[len(ours) :]
-    _, rows, others = np.intersect1d(first, second, assume_unique=True, return_indices=True)
-    return np.stack([rows, others], axis=1)
+    rows = dict(zip(theirs.keys(), range(len(theirs)), strict=True))
+    both = [(row, rows[key]) for row, key in enumerate(ours.keys()) if key in rows]
+    return np.array(both, dtype=np.int64).reshape(-1, 2)
 
 
 def _same_problem(dataset: str, problem_id: str, first: ComparedRun, second: ComparedRun) -> bool:

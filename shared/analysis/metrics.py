@@ -141,9 +141,16 @@ def summarize(
     metrics: dict[str, MetricValue] = {
         "total_problems": len(planned),
         "total_samples": len(results),
-        **_rates(judged, len(problems)),
-        **_accepted_of("single_answer", [s for s in judged if s.problem_id not in many_answers]),
-        **_accepted_of("untruncated", [sample for sample in judged if not sample.truncated]),
+        **_share("accepted_at_1", judged),
+        **_share("exec_success_rate", judged, lambda sample: sample.final_status.executed),
+        **_error_rates(judged),
+        **_share(
+            "accepted_at_1_single_answer",
+            [sample for sample in judged if sample.problem_id not in many_answers],
+        ),
+        **_share(
+            "accepted_at_1_untruncated", [sample for sample in judged if not sample.truncated]
+        ),
         "truncated": sum(sample.truncated for sample in judged),
         "many_answers_problems": len(planned.keys() & set(many_answers)),
         **pass_ratio_means(judged),
@@ -216,14 +223,9 @@ def accepted_at_1(judged: Samples) -> tuple[float | None, list[float] | None]:
     return share_over_problems(accepted, len(judged), problems)
 
 
-def pass_ratio_mean(judged: Samples) -> float | None:
-    """Mean over samples of (cases passed / cases)."""
-    return mean([sample.pass_ratio for sample in judged])
-
-
 def pass_ratio_means(judged: Samples) -> dict[str, MetricValue]:
     """Mean pass ratio, its bounds if cases not run fail or pass, and the number of samples cut."""
-    low = pass_ratio_mean(judged)
+    low = mean([sample.pass_ratio for sample in judged])  # cases passed / cases
     left = mean([sample.not_run_ratio for sample in judged])
     bounds = None if low is None or left is None else [low, min(1.0, low + left)]
     return {
@@ -233,28 +235,20 @@ def pass_ratio_means(judged: Samples) -> dict[str, MetricValue]:
     }
 
 
-def _rates(judged: Samples, problems: int) -> dict[str, MetricValue]:
-    """accepted@1, the share that executed, and the share of each error status, with intervals.
-
-    A program executed if it ran to its end: (success + wrong_answer) / samples.
-    """
-    statuses = [sample.final_status for sample in judged]
-    counts = {
-        "exec_success_rate": sum(status.executed for status in statuses),
-        **{f"{error}_rate": statuses.count(error) for error in ERROR_STATUSES},
-    }
-    rates = {"accepted_at_1": accepted_at_1(judged)} | {
-        name: share_over_problems(count, len(judged), problems) for name, count in counts.items()
-    }
-    intervals = {f"{name}_ci95": interval for name, (_, interval) in rates.items()}
-    return {**{name: share for name, (share, _) in rates.items()}, **intervals}
-
-
-def _accepted_of(part: str, samples: Samples) -> dict[str, MetricValue]:
-    """accepted@1 of a part of the judged samples, with its interval."""
-    share, interval = accepted_at_1(samples)
-    name = f"accepted_at_1_{part}"
+def _share(
+    name: str, samples: Samples, has: Callable[[SampleResult], bool] = lambda one: one.accepted
+) -> dict[str, MetricValue]:
+    """The share of samples that have something, with its 95 % interval over problems."""
+    problems = len(by_problem(samples))
+    share, interval = share_over_problems(sum(map(has, samples)), len(samples), problems)
     return {name: share, f"{name}_ci95": interval}
+
+
+def _error_rates(judged: Samples) -> dict[str, MetricValue]:
+    rates: dict[str, MetricValue] = {}
+    for status in ERROR_STATUSES:
+        rates |= _share(f"{status}_rate", judged, lambda one, of=status: one.final_status is of)
+    return rates
 
 
 def _mean_pass_at_k(problems: Sequence[Samples], k: int) -> ClusteredMean:

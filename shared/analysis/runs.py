@@ -2,7 +2,7 @@
 
 import string
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -104,6 +104,11 @@ class DatasetVerdicts:
 
     def __len__(self) -> int:
         return len(self.problem)
+
+    def keys(self) -> Iterator[tuple[str, int]]:
+        """Problem and index of each row."""
+        names = map(self.problem_ids.__getitem__, self.problem.tolist())
+        return zip(names, self.sample_index.tolist(), strict=True)
 
     @property
     def judged(self) -> Bools:

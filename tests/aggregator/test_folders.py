@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
 from services.aggregator.app import make_app
-from services.aggregator.folders.watch import RunFolders, find_runs
+from services.aggregator.folders import RunFolders, find_runs
 from services.aggregator.index.overview import all_runs
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
@@ -347,7 +347,7 @@ def test_the_ledger_comes_first(redis: Redis, tmp_path: Path) -> None:
     assert shown() == [("run-1", False)]
 
 
-def test_the_aggregator_shows_the_runs_below_its_roots(
+def test_the_aggregator_shows_the_runs_below_its_roots_and_stops_cleanly(
     redis_server: RedisServer, redis: Redis, tmp_path: Path
 ) -> None:
     write_run(tmp_path / "outputs" / "a", {"d1": "++-"})
@@ -368,6 +368,8 @@ def test_the_aggregator_shows_the_runs_below_its_roots(
         aggregator.process.terminate()
         aggregator.process.wait()
     assert aggregator.process.returncode == 0
+    assert "Traceback" not in aggregator.log.read_text()
+    assert list(aggregator.temporary.iterdir()) == []
 
 
 def test_links_that_lead_in_circles(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from aiohttp.test_utils import TestClient, TestServer
 
 from services.aggregator.app import make_folders_app
-from services.aggregator.folders.watch import RunFolders
+from services.aggregator.folders import RunFolders
 from services.aggregator.index.database import open_database
 
 

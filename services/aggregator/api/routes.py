@@ -22,7 +22,7 @@ from services.aggregator.comparison import (
     flip_page,
     run_names,
 )
-from services.aggregator.folders.watch import FoldersStatus, RunFolders
+from services.aggregator.folders import FoldersStatus, RunFolders
 from services.aggregator.index.across import Grid, ProblemAnswers, grid, problem_answers
 from services.aggregator.index.database import Database
 from services.aggregator.index.history import (

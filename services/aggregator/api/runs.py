@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self, cast
 
-from services.aggregator.index.across import Answer, answers_of
 from services.aggregator.index.history import RunScore
 from services.aggregator.index.overview import (
     DatasetFigures,
@@ -15,7 +14,7 @@ from services.aggregator.index.overview import (
     notes,
     unjudged_reasons,
 )
-from services.aggregator.index.rows import read_outline, read_sample
+from services.aggregator.index.rows import SampleRow, read_answers, read_outline, read_sample
 from services.aggregator.marks import SampleMarks
 from services.aggregator.qa_logs import shorten_case
 from shared.analysis.catalogue import MetricInfo, metrics_of
@@ -186,7 +185,7 @@ class SampleDetail:
     code: ExtractedCode | None
     verdict: Verdict
     marks: SampleMarks
-    answers: list[Answer]
+    answers: list[SampleRow]
 
     @classmethod
     def of(
@@ -235,5 +234,5 @@ class SampleDetail:
             code=code,
             verdict=verdict.model_copy(update={"first_failed_case": case}),
             marks=SampleMarks.of(text, code.text if code else "", case, language),
-            answers=answers_of(connection, run.id, problem) if answers else [],
+            answers=read_answers(connection, run.id, problem) if answers else [],
         )

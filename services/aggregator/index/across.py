@@ -6,30 +6,12 @@ from dataclasses import dataclass
 
 from services.aggregator.index.overview import IndexedRun
 from services.aggregator.index.queries import GridQuery
-from services.aggregator.index.rows import ProblemKey, read_outline
+from services.aggregator.index.rows import ProblemKey, SampleRow, read_answers, read_outline
 from shared.analysis.statistics import pass_at_k
 from shared.outlines import ProblemOutline
 from shared.statuses import FinalStatus
 
 _KS = (1, 5, 10, 100)
-_ANSWERS = (
-    "SELECT sample_index, final_status, accepted, pass_ratio, cases_passed, cases_total, "
-    "output_tokens FROM samples WHERE run_id = ? AND dataset = ? AND problem_id = ? "
-    "ORDER BY sample_index"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One sample of a problem."""
-
-    sample_index: int
-    final_status: FinalStatus
-    accepted: bool
-    pass_ratio: float
-    cases_passed: int
-    cases_total: int
-    output_tokens: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +29,7 @@ class ProblemInRun:
     accepted: int
     pass_at: dict[int, float]
     changed: bool
-    answers: list[Answer]
+    answers: list[SampleRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +63,7 @@ def problem_answers(
 ) -> ProblemAnswers | None:
     """Read all answers to a problem; None if no run has any."""
     latest = sorted(runs, key=lambda run: run.meta.started_at or 0, reverse=True)
-    answers = {run.run: answers_of(connection, run.id, problem) for run in latest}
+    answers = {run.run: read_answers(connection, run.id, problem) for run in latest}
     latest = [run for run in latest if answers[run.run]]
     if not latest:
         return None
@@ -96,17 +78,9 @@ def problem_answers(
     )
 
 
-def answers_of(connection: sqlite3.Connection, run_id: int, problem: ProblemKey) -> list[Answer]:
-    """Read the judged answers of a run to a problem."""
-    return [
-        Answer(index, FinalStatus(status), bool(accepted), *figures)
-        for index, status, accepted, *figures in connection.execute(_ANSWERS, (run_id, *problem))
-    ]
-
-
 def _in_run(
     run: IndexedRun,
-    answers: list[Answer],
+    answers: list[SampleRow],
     outline: ProblemOutline | None,
     shown: ProblemOutline | None,
 ) -> ProblemInRun:

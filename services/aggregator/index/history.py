@@ -22,9 +22,8 @@ from shared.analysis.statistics import Metrics
 from shared.run_record import RunRecord, RunState
 from shared.schemas import describe
 
-# Runs of one trend, other measurements with their differences, and names of runs in lists.
-_MOST_RUNS, _MOST_OTHERS, _MOST_NAMED = 500, 20, 20
-_MOST_DIFFERENCES = 30
+# Other measurements with their differences, and names of runs in lists.
+_MOST_OTHERS, _MOST_NAMED = 20, 20
 # Metrics of a trend.
 _TREND = (
     *("accepted_at_1", "accepted_at_1_ci95", "accepted_at_1_bounds", "pass_ratio_mean"),
@@ -44,15 +43,6 @@ class DatasetTrend:
     planned: int
     judged: int
     metrics: Metrics = field(default_factory=dict)
-
-    @property
-    def accepted_at_1(self) -> float | None:
-        share = self.metrics.get("accepted_at_1")
-        return None if isinstance(share, list) else share
-
-    def interval(self, name: str) -> list[float] | None:
-        ends = self.metrics.get(name)
-        return ends if isinstance(ends, list) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,31 +117,33 @@ class RunScore:
 
 def scores(runs: Sequence[TrendRun]) -> dict[str, dict[str, RunScore]]:
     """Scores by run and data set; the runs are sorted by the time they began."""
-    since = {
-        (run.run.run, dataset): difference
-        for run, dataset, _, difference in changes(
-            (
-                run,
-                run.measured,
-                {name: trend.accepted_at_1 for name, trend in run.shown.datasets.items()},
-                _is_baseline(run),
-            )
-            for run in runs
-        )
-    }
-    return {
+    shares = {
         run.run.run: {
-            name: RunScore(
-                trend.accepted_at_1,
-                trend.interval("accepted_at_1_ci95"),
-                trend.interval("accepted_at_1_bounds") if trend.judged < trend.planned else None,
-                since.get((run.run.run, name)),
-            )
+            name: share
             for name, trend in run.shown.datasets.items()
-            if trend.accepted_at_1 is not None
+            if isinstance(share := trend.metrics.get("accepted_at_1"), int | float)
         }
         for run in runs
     }
+    measured = ((run, run.measured, shares[run.run.run], _is_baseline(run)) for run in runs)
+    since = {
+        (run.run.run, dataset): difference for run, dataset, _, difference in changes(measured)
+    }
+    return {
+        run.run.run: {
+            name: _score(run.shown.datasets[name], share, since.get((run.run.run, name)))
+            for name, share in shares[run.run.run].items()
+        }
+        for run in runs
+    }
+
+
+def _score(trend: DatasetTrend, share: float, difference: float | None) -> RunScore:
+    ci95, bounds = (
+        ends if isinstance(ends := trend.metrics.get(f"accepted_at_1_{name}"), list) else None
+        for name in ("ci95", "bounds")
+    )
+    return RunScore(share, ci95, bounds if trend.judged < trend.planned else None, difference)
 
 
 def _is_baseline(run: TrendRun) -> bool:
@@ -187,23 +179,18 @@ class HistoryGroup:
 
 @dataclass(frozen=True, slots=True)
 class OtherGroup:
-    """Runs of another measurement, with what differs; ``more`` differences are not listed."""
+    """Runs of another measurement, with what differs."""
 
     group: HistoryGroup
     differences: list[Mismatch]
-    more: int
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Runs of one measurement, the earliest first, and those of others apart from them.
-
-    ``left_out`` counts the earliest runs if there are too many.
-    """
+    """Runs of one measurement, the earliest first, and those of others apart from them."""
 
     group: HistoryGroup
     runs: list[HistoryRun]
-    left_out: int
     others: list[OtherGroup]
 
 
@@ -249,19 +236,18 @@ def _history(
     others = [name for name in groups if name != protocol][:_MOST_OTHERS]
     return History(
         group=shown[protocol],
-        runs=[run.shown for run in runs[-_MOST_RUNS:]],
-        left_out=max(0, len(runs) - _MOST_RUNS),
-        others=[_other(shown[name], runs[-1], groups[name][-1]) for name in others],
+        runs=[run.shown for run in runs],
+        others=[
+            OtherGroup(shown[name], _differences(runs[-1], groups[name][-1])) for name in others
+        ],
     )
 
 
-def _other(group: HistoryGroup, here: TrendRun, there: TrendRun) -> OtherGroup:
+def _differences(here: TrendRun, there: TrendRun) -> list[Mismatch]:
     assert here.record is not None
     assert there.record is not None
     names = [name for name in here.run.datasets if name in there.run.datasets]
     settings = run_differences(here.record, there.record, names, [])
     first, second = (", ".join(run.run.datasets) or "none" for run in (here, there))
-    differing = [Mismatch("data sets", first, second)] * (first != second)
-    differing += [*settings.protocol, *settings.unknown]
-    more = max(0, len(differing) - _MOST_DIFFERENCES)
-    return OtherGroup(group, differing[:_MOST_DIFFERENCES], more)
+    datasets = [Mismatch("data sets", first, second)] * (first != second)
+    return [*datasets, *settings.protocol, *settings.unknown]

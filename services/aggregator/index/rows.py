@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Self
 
@@ -17,6 +17,9 @@ from shared.outlines import ProblemOutline
 from shared.schemas import Generation, ProblemFacts, SampleId, Verdict, without_surrogates
 from shared.statuses import ExtractionReason, FinalStatus
 
+ProblemKey = tuple[str, str]
+"""Data set and id of a problem."""
+_OF_PROBLEM = "WHERE run_id = ? AND dataset = ? AND problem_id = ?"
 _MAX_DETAIL = 500
 _MAX_REASON = 100
 MAX_INTEGER = 2**63 - 1  # of SQLite
@@ -109,6 +112,22 @@ _OF_VERDICT = set(Verdict.model_fields) & set(SampleRow.model_fields) - {"detail
 COLUMNS = tuple(SampleRow.model_fields)
 
 
+def read_rows(
+    connection: sqlite3.Connection, source: str, values: Sequence[object]
+) -> list[SampleRow]:
+    """Select rows of ``samples``; ``source`` is what follows FROM."""
+    selected = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM {source}", values)
+    return [SampleRow.model_validate(dict(row)) for row in selected]
+
+
+def read_answers(
+    connection: sqlite3.Connection, run_id: int, problem: ProblemKey
+) -> list[SampleRow]:
+    """Read the judged answers of a run to a problem."""
+    source = f"samples {_OF_PROBLEM} ORDER BY sample_index"
+    return read_rows(connection, source, (run_id, *problem))
+
+
 def _storable(count: int | None) -> int | None:
     """Drop a number that SQLite cannot store: a generator may report any number."""
     return count if count is not None and count <= MAX_INTEGER else None
@@ -143,11 +162,7 @@ def read_sample(connection: sqlite3.Connection, run_id: int, sample: SampleId) -
 # Problems
 
 
-ProblemKey = tuple[str, str]
-"""Data set and id of a problem."""
-
 _FACTS = ("difficulty", "tags", "num_tests", "prompt_length")
-_OF_PROBLEM = "WHERE run_id = ? AND dataset = ? AND problem_id = ?"
 _OUTLINE = ("digest", *_FACTS, "outline")
 _PUT_OUTLINE = (
     f"INSERT INTO problems (run_id, dataset, problem_id, {', '.join(_OUTLINE)}) "

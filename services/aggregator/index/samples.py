@@ -14,7 +14,7 @@ from services.aggregator.index.queries import (
     conditions,
     without_choices,
 )
-from services.aggregator.index.rows import COLUMNS, SampleRow
+from services.aggregator.index.rows import SampleRow, read_rows
 
 MOST_VALUES = 100
 # Columns that ``samples_found`` covers, where they are not named as the order.
@@ -38,14 +38,15 @@ def samples_page(connection: sqlite3.Connection, run_id: int, query: SampleQuery
     keys = (*_SORTS.get(query.sort, (query.sort,)), "id")
     order = ", ".join(f"{key} {query.order}" for key in keys)
     # The page is chosen in the index that covers filters and keys.
-    rows = connection.execute(
-        f"SELECT {', '.join(f'one.{name}' for name in COLUMNS)} FROM ("
-        f"SELECT id AS number FROM samples WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
-        ") AS page CROSS JOIN samples AS one ON one.id = page.number",
+    page = f"SELECT id AS number FROM samples WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
+    rows = read_rows(
+        connection,
+        f"({page}) CROSS JOIN samples ON id = number",
         (*values, query.limit + 1, query.offset),
-    ).fetchall()
-    samples = [SampleRow.model_validate(dict(row)) for row in rows[: query.limit]]
-    return SamplePage(samples, query.offset + query.limit if len(rows) > query.limit else None)
+    )
+    return SamplePage(
+        rows[: query.limit], query.offset + query.limit if len(rows) > query.limit else None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +155,6 @@ def failure_groups(
     ).fetchall()
     groups = []
     for failure, samples, *ends in counted[: query.limit]:
-        examples = [_row(connection, number) for number in sorted({*ends})]
+        examples = read_rows(connection, "samples WHERE id IN (?, ?) ORDER BY id", ends)
         groups.append(FailureGroup(failure, examples[0].failure or "", samples, examples))
     return FailureGroups(sum(row[1] for row in counted), len(counted), groups)
-
-
-def _row(connection: sqlite3.Connection, number: int) -> SampleRow:
-    row = connection.execute(
-        f"SELECT {', '.join(COLUMNS)} FROM samples WHERE id = ?", (number,)
-    ).fetchone()
-    return SampleRow.model_validate(dict(row))

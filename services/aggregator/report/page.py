@@ -20,11 +20,11 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from services.aggregator.api.runs import RunDetail, SampleDetail
-from services.aggregator.folders.load import add_run, load_samples, run_facts
+from services.aggregator.folders import add_run, load_samples, run_facts
 from services.aggregator.index.database import Database, open_database
 from services.aggregator.index.overview import IndexedRun, all_figures, find_run
 from services.aggregator.index.performance import performance
-from services.aggregator.index.rows import SampleRow
+from services.aggregator.index.rows import SampleRow, read_rows
 from services.aggregator.index.writer import IndexWriter, public_json
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
@@ -191,9 +191,7 @@ _NOT_LISTED = {"completion_sha256", "confirmed", "replica", "worker", "finished_
 COLUMNS = tuple(name for name in SampleRow.model_fields if name not in _NOT_LISTED)
 # Round robin over data sets and statuses, so that all samples of rare statuses are shown. Within
 # them the order is random, but the same each time: that of the completions' hashes.
-_ROUND_ROBIN = f"""
-SELECT {", ".join(SampleRow.model_fields)} FROM samples WHERE run_id = ?
-ORDER BY row_number() OVER (
+_ROUND_ROBIN = """samples WHERE run_id = ? ORDER BY row_number() OVER (
   PARTITION BY dataset, final_status ORDER BY completion_sha256, problem_id, sample_index
 ), dataset, final_status LIMIT ?
 """
@@ -217,8 +215,7 @@ def report_data(run: FinishedRun, database: Database, bounds: Bounds) -> tuple[s
         indexed = find_run(connection, run.record.run)
         assert indexed is not None
         indexed = replace(indexed, state=run.record.state, stored_facts=public_json(facts))
-        listed = connection.execute(_ROUND_ROBIN, (indexed.id, bounds.rows))
-        rows = [SampleRow.model_validate(dict(row)) for row in listed]
+        rows = read_rows(connection, _ROUND_ROBIN, (indexed.id, bounds.rows))
         details = _details(connection, indexed, rows, bounds)
         notes = _notes(connection, run, indexed, len(rows), len(details), bounds)
         try:

@@ -188,7 +188,7 @@ function deciding(found) {
 
 function others(history) {
   if (!history.others.length) return [];
-  const one = ({ group, differences, more }) => {
+  const one = ({ group, differences }) => {
     const rows = differences.map(({ what, first: here, second: there }) =>
       row(rowHead(name(what)), cell(name(here)), cell(name(there))),
     );
@@ -213,7 +213,6 @@ function others(history) {
       rows.length
         ? scrolled("What differs", table(head, rows), "figures")
         : soft("What differs is not recorded."),
-      more ? soft(`and ${more} more differences`) : null,
       el("p", {}, el("a", { href: address({ protocol: group.protocol }) }, "Their history")),
     );
   };
@@ -261,8 +260,6 @@ export async function showHistory(main, _parts, given) {
         name(query.baseline),
         " is not among these runs; the first one is taken.",
       ]);
-    if (found.history.left_out)
-      notes.push([`The earliest ${found.history.left_out} runs are left out.`]);
     if (runs.length === 1)
       notes.push(["There is one run of this protocol, so there is no trend yet."]);
     const protocols = groups.map((one) => [one.protocol, label(one)]);

@@ -1,6 +1,7 @@
 """Finished runs of folders in the index: added, read again when they change, dropped when removed.
 
-A run that is in the ledger, too, is shown from there.
+A run that is in the ledger, too, is shown from there. Lines that cannot be read are reported and
+skipped, so that the others can be shown. Memory holds one batch of samples.
 """
 
 import hashlib
@@ -11,19 +12,29 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import fsspec
+from pydantic import ValidationError
 
-from services.aggregator.folders.load import add_run, load_samples
 from services.aggregator.index.database import Database
-from services.aggregator.index.writer import DroppedRunError, IndexWriter, KnownRun
+from services.aggregator.index.writer import DroppedRunError, IndexWriter, JudgedSample, KnownRun
 from shared import artifacts
 from shared.errors import DataError, OutputError, PlumblineError, reading
-from shared.finished_run import FinishedRun, open_run
+from shared.finished_run import FinishedRun, LeftOutError, Report, open_run
+from shared.ledger import RunProgress
+from shared.outlines import read_outlines
 from shared.redaction import redact, redact_address
-from shared.schemas import is_encodable
+from shared.run_record import JsonObject, PublishedResults
+from shared.schemas import describe, is_encodable
 from shared.text import shorten_end
+
+# Samples in one transaction: each writes most pages of the run's indexes; more take memory.
+_BATCH = 2000
+# Fields of run.json that the page shows elsewhere, or that are written after the report.
+_OMITTED = {"run", "qa_logs", "wandb"}
+
 
 # Share of the time that may be spent on searching.
 _SEARCHING = 0.05
@@ -153,11 +164,11 @@ class RunFolders:
         if first:
             self._searched(self._status)
         # All of them are listed before the samples of the first one are read.
-        announced = [(run, one) for run in due if (one := self._announce(run, in_ledger))]
-        for place, (run, (finished, known, notes)) in enumerate(announced):
+        announced = [(run, *parts) for run in due if (parts := self._announce(run, in_ledger))]
+        for place, parts in enumerate(announced):
             self._show(folders, len(announced) - place)
             if not self._stopping.is_set():
-                self._read(run, finished, known, notes)
+                self._read(*parts)
         self._writer.sweep()
         self._show(folders, 0)
         return bool(due)
@@ -168,15 +179,14 @@ class RunFolders:
         found: dict[str, FoundRun] = {}
         lost: list[str] = []
         for url in self._urls:
-            before, error = len(found), None
+            runs, error = list[FoundRun](), None
             try:
-                found |= {run.folder: run for run in find_runs(url)}
+                runs = list(find_runs(url))
             except PlumblineError as raised:
                 error = _line(raised)
-                if not isinstance(raised, NoFolderError):
-                    lost.append(url)
-            shown = redact_address(url)
-            folders.append(WatchedFolder(shown, True, len(found) - before, error))
+                lost += [] if isinstance(raised, NoFolderError) else [url]
+            found |= {run.folder: run for run in runs}
+            folders.append(WatchedFolder(redact_address(url), True, len(runs), error))
         return folders, found, lost
 
     def _due(self, found: Mapping[str, FoundRun], in_ledger: Collection[str]) -> list[FoundRun]:
@@ -350,3 +360,61 @@ def _leads_back(root: str, link: str) -> bool:
     """Whether a link leads to a folder that is searched anyway, or to one around it."""
     start, end = Path(root).resolve(), Path(link).resolve()
     return end.is_relative_to(start) or start.is_relative_to(end)
+
+
+# Loading of a run, in one pass over each file
+
+
+def run_facts(run: FinishedRun, report: Report) -> JsonObject:
+    """Metadata and results of a run as the index keeps them, of ``run.json`` and the figures."""
+    facts: JsonObject = run.record.model_dump(mode="json", exclude=_OMITTED)
+    try:
+        slices = run.folder.read_json(artifacts.SLICES)
+        results = PublishedResults.model_validate({"metrics": run.summary, "slices": slices or {}})
+        missing = {} if slices else {"slices": None}
+        facts["results"] = {**results.model_dump(mode="json"), **missing}
+    except OutputError as error:
+        report(error)
+    except ValidationError as error:
+        report(OutputError(f"{run.folder.url}: the figures cannot be read ({describe(error)})"))
+    return facts
+
+
+def add_run(
+    run: FinishedRun, writer: IndexWriter, name: str, report: Report, folder: str | None = None
+) -> KnownRun:
+    """Put a run into the index under a name, still without samples.
+
+    ``folder`` is the URL of a folder that is watched: when it changes, the run is read again.
+    """
+    facts = run_facts(run, report)
+    progress = RunProgress(name, "", run.record.state, "0", 0, 0)
+    indexed = writer.add_run(progress, run.record.datasets, folder)
+    writer.set_facts(indexed, progress, facts)
+    return indexed
+
+
+def load_samples(
+    run: FinishedRun,
+    writer: IndexWriter,
+    indexed: KnownRun,
+    report: Report,
+    each: Callable[[Sequence[JudgedSample]], None] = lambda _batch: None,
+) -> None:
+    """Load problems, verdicts and completions. Runs of early versions have no problems.
+
+    ``report`` is called with every line that cannot be read, ``each`` with each batch of samples.
+
+    Raises:
+        DroppedRunError: The run was deleted from the index meanwhile.
+    """
+    outlines = read_outlines(run.folder, report)
+    while some := list(islice(outlines, _BATCH)):
+        writer.load_outlines(indexed, some)
+    samples = run.judged_samples(report)
+    while batch := list(islice(samples, _BATCH)):
+        for sample in writer.load(indexed, batch):
+            reason = "there is another verdict on it, or a number is too large; the line is skipped"
+            path = run.path(artifacts.VERDICTS)
+            report(LeftOutError(f"{path}: sample {sample.key}: {reason}"))
+        each(batch)
