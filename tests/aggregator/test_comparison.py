@@ -27,15 +27,11 @@ from tests.shared.finished_runs import write_run
 from tests.shared.ledgers import problem
 
 S = FinalStatus
-OTHER_TESTS = json.dumps({"inputs": ["2\n"], "outputs": ["2\n"]})
 
 
-def fill(redis: Redis, run: str, accepted: str, changed: str = "") -> Ledger:
-    """A run over problems p0, p1 …: a letter each; ``changed`` problems have other tests."""
-    problems = [
-        problem(f"{i}_A. p", **({"ground_truth": OTHER_TESTS} if str(i) in changed else {}))
-        for i in range(len(accepted))
-    ]
+def fill(redis: Redis, run: str, accepted: str) -> Ledger:
+    """A run over problems 0_A, 1_A …: a letter each."""
+    problems = [problem(f"{i}_A. p") for i in range(len(accepted))]
     ledger = begin(redis, problems, run, name=run, model=f"model-{run}")
     for i, letter in enumerate(accepted):
         if letter != " ":
@@ -159,19 +155,6 @@ async def test_a_run_that_goes_on_or_is_deleted_meanwhile(
     ledger.delete()
     ingester.catch_up()
     assert "no run 'b'" in (await ask(client, url("a", "b"), 404))["error"]
-
-
-def test_another_data_set_is_paired_by_the_digests_of_its_problems(redis: Redis) -> None:
-    fill(redis, "a", "++--")
-    fill(redis, "b", "+-++", changed="03")
-    ingester = Ingester(redis)
-    ingester.catch_up()
-    with ingester.database.read() as connection:
-        runs = [read_run(connection, find_run(connection, name)) for name in ("a", "b")]
-    (one,) = compare_runs(*runs).datasets
-    assert not one.same_data
-    assert one.problem_ids == ["1_A. p", "2_A. p"]
-    assert one.unpaired.changed == 2
 
 
 def test_from_the_index_it_is_the_same_as_from_the_folders(tmp_path) -> None:

@@ -4,10 +4,8 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from redis import Redis
 
 from shared.ledger import Ledger
@@ -20,14 +18,6 @@ from tests.shared.ledgers import problem, put_meta
 from tests.waiting import until
 
 
-@pytest.fixture
-def aggregator(redis: Redis, redis_server: RedisServer, tmp_path: Path) -> Iterator[Aggregator]:
-    aggregator = Aggregator(redis_server.url, tmp_path)
-    yield aggregator
-    aggregator.process.kill()
-    aggregator.process.wait()
-
-
 def until_state(ledger: Ledger, state: RunState) -> None:
     until(f"the run is {state}", lambda: ledger.state() is state, 30, every=0.02)
 
@@ -35,16 +25,6 @@ def until_state(ledger: Ledger, state: RunState) -> None:
 def until_listed(aggregator: Aggregator) -> None:
     url = f"{aggregator.url}/api/runs"
     until("the run is listed", lambda: b"run-1" in urllib.request.urlopen(url).read(), every=0.02)
-
-
-def test_it_stops_cleanly(aggregator: Aggregator, redis: Redis, tmp_path: Path) -> None:
-    ledger = begin(redis, [problem("p1")], output=str(tmp_path / "out"))
-    judge(ledger, SampleId("d1", "p1"))
-    until_listed(aggregator)
-    aggregator.process.terminate()
-    assert aggregator.process.wait(8) == 0
-    assert "Traceback" not in aggregator.log.read_text()
-    assert list(aggregator.temporary.iterdir()) == []
 
 
 def test_it_ends_for_a_damaged_index_and_builds_it_again(

@@ -193,8 +193,13 @@ def test_run_json_of_a_complete_run(ledger: Ledger, tmp_path: Path) -> None:
     assert "plan" not in run
 
 
-def test_an_api_error_makes_the_run_incomplete(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_missing_verdict_or_an_api_error_makes_the_run_incomplete(
+    ledger: Ledger, tmp_path: Path
+) -> None:
     judge_all(ledger, P3)
+    publish(ledger)
+    run = read(tmp_path, artifacts.RUN)
+    assert (run["complete"], run["samples_unjudged"]) == (False, 1)
     reason = "sandbox: http_503"
     ledger.record_verdict(unjudged_verdict(P3, made(P3).completion_sha256, reason))
     publish(ledger)
@@ -209,13 +214,6 @@ def test_an_api_error_makes_the_run_incomplete(ledger: Ledger, tmp_path: Path) -
     assert d1["accepted_at_1"] == 0.5
     assert d1["accepted_at_1_bounds"] == pytest.approx([1 / 3, 2 / 3])
     assert d1["coverage"] == pytest.approx(2 / 3)
-
-
-def test_a_missing_verdict_makes_the_run_incomplete(ledger: Ledger, tmp_path: Path) -> None:
-    judge_all(ledger, P3)
-    publish(ledger)
-    run = read(tmp_path, artifacts.RUN)
-    assert (run["complete"], run["samples_unjudged"]) == (False, 1)
 
 
 def test_publishing_twice_writes_the_same(ledger: Ledger, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from services.exports import ExportFormat
+from shared import artifacts
+from shared.errors import OutputError
 from tests.exports.conftest import ODD, Exported
 
 
@@ -47,3 +49,9 @@ def test_the_library_reads_them(finished: Exported) -> None:
     files = str(folder / "samples.parquet")
     same = datasets.load_dataset("parquet", data_files=files, cache_dir=cache)["train"]
     assert same[4] == table[4]
+
+
+def test_a_run_without_its_file_of_problems(finished: Exported) -> None:
+    (finished.run / artifacts.PROBLEMS).unlink()
+    with pytest.raises(OutputError, match=r"problems\.jsonl: no problem humaneval/HumanEval/0"):
+        finished.load()

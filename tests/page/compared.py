@@ -71,7 +71,7 @@ def _is_published(ledger: Ledger) -> bool:
 
 
 def until_known(address: str, run: str) -> None:
-    """Wait for the aggregator to know a run; until then the run's page is an error."""
+    """Wait until the aggregator answers about a run, or a sample below it."""
     url = f"{address}/api/runs/{run}"
     until(f"{run} is known", lambda: urlopen(url).status == 200, not_yet=(HTTPError,))
 

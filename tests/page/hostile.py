@@ -75,7 +75,7 @@ RUN = "<img class=made src=x onerror=canary=1>\u202e-\"'%2F?#"
 _STATUSES = list(FinalStatus)
 
 
-def begin(books: Redis, run: str, output: str, large: Collection[str] = LARGE) -> Ledger:
+def begin(books: Redis, run: str, output: str, large: Collection[str]) -> Ledger:
     """A running run with a problem for each text; the text names it and its data set, too.
 
     ``large`` names the texts of ``LARGE`` that it has.
@@ -89,10 +89,10 @@ def begin(books: Redis, run: str, output: str, large: Collection[str] = LARGE) -
     return ledger
 
 
-def judge_all(ledger: Ledger, shift: int = 0, large: Collection[str] = LARGE) -> None:
-    """Judge all samples; ``shift`` gives them other statuses."""
+def judge_all(ledger: Ledger, large: Collection[str]) -> None:
+    """Judge all samples."""
     for number, text in enumerate(TEXTS.values()):
-        status = _STATUSES[(number + shift) % len(_STATUSES)]
+        status = _STATUSES[number % len(_STATUSES)]
         _judge(ledger, SampleId(text, text), text, status)
     for name in large:
         _judge(ledger, SampleId("large", name), LARGE[name], FinalStatus.WRONG_ANSWER)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from redis import Redis
 
 from services.aggregator.report.page import compact
@@ -15,7 +15,7 @@ from tests.aggregator.reports import DATA, data_of
 from tests.page import plain
 from tests.page.choices import choose
 from tests.page.compared import wait
-from tests.page.conftest import Visit
+from tests.page.conftest import Visit, new_page
 
 pytestmark = pytest.mark.browser
 
@@ -40,13 +40,22 @@ def run(request: pytest.FixtureRequest, address: str, published: Path) -> str:
     return f"{base}#/run/found"
 
 
-@pytest.fixture
-def page(run: str, visit: Visit) -> Iterator[Page]:
-    page, _watch = visit()
-    page.goto(run)
-    expect(page.locator("tr.row")).to_have_count(50)
-    expect(count(page)).to_have_text("120")
+@pytest.fixture(scope="module")
+def reader(browser: Browser) -> Iterator[Page]:
+    """One browser's page for all tests, which load the run anew."""
+    page, watch = new_page(browser)
     yield page
+    page.context.close()
+    assert watch.errors == []
+
+
+@pytest.fixture
+def page(run: str, reader: Page) -> Page:
+    reader.goto("about:blank")
+    reader.goto(run)
+    expect(reader.locator("tr.row")).to_have_count(50)
+    expect(count(reader)).to_have_text("120")
+    return reader
 
 
 def count(page: Page):
@@ -145,6 +154,7 @@ def test_failures_are_grouped_and_lead_to_their_samples(page: Page) -> None:
     assert set(page.locator("tr.row .status").all_inner_texts()) == {"runtime_error"}
 
 
+@pytest.mark.parametrize("run", ["live"], indirect=True)
 def test_every_key_in_the_help_does_what_it_says(page: Page) -> None:
     body = page.locator("body")
     body.press("?")
@@ -181,16 +191,16 @@ def go_to(page: Page, key: str, target: Locator) -> None:
         expect(target).to_be_focused()
 
 
-def test_the_report_hides_a_search_in_texts_that_it_lacks(page: Page, tmp_path: Path) -> None:
-    if not page.url.startswith("file:"):
-        pytest.skip("the aggregator has all texts")
-    report = Path(page.url.removeprefix("file://").partition("#")[0])
-    data = data_of(report)
+def test_the_report_hides_a_search_in_texts_that_it_lacks(
+    published: Path, visit: Visit, tmp_path: Path
+) -> None:
+    page, _watch = visit()
+    data = data_of(published)
     data["samples"][-1][-1] = None  # without its texts
     cut = tmp_path / "cut.html"
     cut.write_text(
         DATA.sub(
-            lambda found: found[0].replace(found[1], compact(data)), report.read_text("utf-8")
+            lambda found: found[0].replace(found[1], compact(data)), published.read_text("utf-8")
         ),
         "utf-8",
     )

@@ -3,7 +3,7 @@
 Checked for the aggregator's page, and for the report that a published run leaves as a file.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -16,7 +16,7 @@ from shared.extraction import extract
 from shared.run_record import RunState
 from tests.page import hostile
 from tests.page.choices import choose
-from tests.page.compared import wait
+from tests.page.compared import until_known, wait
 from tests.page.conftest import Visit, new_page
 from tests.page.hostile import LARGE, RUN, TEXTS
 from tests.page.quiet import MOST, assert_quiet, path, shown
@@ -25,6 +25,7 @@ from tests.page.watch import Watch
 pytestmark = pytest.mark.browser
 
 REPORT = pytest.param("report", marks=pytest.mark.nightly)
+USUAL = ("markup",)
 EVERYWHERE = pytest.mark.parametrize("place", ["aggregator", REPORT], indirect=True)
 
 
@@ -40,8 +41,8 @@ class Place:
 def run(books: Redis, address: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the published run ``RUN``, whose id is hostile, too."""
     folder = tmp_path_factory.mktemp("run") / "out"
-    ledger = hostile.begin(books, RUN, str(folder))
-    hostile.judge_all(ledger)
+    ledger = hostile.begin(books, RUN, str(folder), USUAL)
+    hostile.judge_all(ledger, large=USUAL)
     ledger.set_state(RunState.JUDGED)
     wait(ledger)
     return folder
@@ -106,7 +107,7 @@ def test_the_runs(address: str, run: Path, visit: Visit) -> None:
 def test_a_run_and_its_samples(place: Place, visit: Visit) -> None:
     page, watch = visit()
     open_at(page, place.url + path(RUN))
-    assert listed(page) == f"Samples 1 to {len(TEXTS) + len(LARGE)}"
+    assert listed(page) == f"Samples 1 to {len(TEXTS) + len(USUAL)}"
     names = set(page.locator(".intervals th bdi").all_text_contents())
     assert names >= {shown(text) for text in TEXTS.values()}
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
@@ -151,27 +152,23 @@ def test_the_history_of_hostile_runs(address: str, run: Path, visit: Visit) -> N
     assert_quiet(page, watch, address)
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param(("markup",), id="usual"),
-        pytest.param(
-            ("quote", "one_line", "nuls", "fence"), id="others", marks=pytest.mark.nightly
-        ),
-    ],
-)
-def test_large_samples(names: Collection[str], address: str, run: Path, visit: Visit) -> None:
+@pytest.mark.parametrize("names", [USUAL, pytest.param(tuple(LARGE), marks=pytest.mark.nightly)])
+def test_large_samples(names: Sequence[str], address: str, books: Redis, visit: Visit) -> None:
     """Of a text there is a part, so that no text makes the page slow, whatever it consists of."""
     page, watch = visit()
+    ledger = hostile.begin(books, "large", "", names)
+    hostile.judge_all(ledger, large=names)
+    until_known(address, f"large/samples/large/{names[-1]}/0")
     for name in names:
         text = LARGE[name]
-        open_at(page, f"{address}/{path(RUN, 'large', name, '0')}")
+        open_at(page, f"{address}/{path('large', 'large', name, '0')}")
         assert page.evaluate(_BOXES)["sample"]["Prompt"] == shown(text)
         # Prompt, completion, four texts of the failed case, and the completion's code, if any.
         code = extract(hostile.completion_with(text)).code
         assert page.get_by_text(f"The first {MOST} of").count() == 6 + (len(code) > MOST), name
         assert page.evaluate("document.querySelectorAll('*').length") < 50_000, name
         assert_quiet(page, watch, f"{address}/")
+    ledger.delete()
 
 
 _TYPE = """async (box, texts) => {

@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Download, Page, Route, expect
 from redis import Redis
 
+from services.aggregator.report.page import Bounds, write_report
+from shared.artifacts import OutputFolder
+from shared.finished_run import open_run
 from shared.ledger import Ledger
 from shared.run_record import OutageReport, RunnerReport, RunState
 from shared.schemas import SampleId
@@ -36,17 +40,22 @@ VIEWS = {
     "slices": "#/run/done/slices",
     "performance": "#/run/done/performance",
     "setup": "#/run/done/setup",
+    "in_progress": "#/run/moving",
     "sample": SAMPLE,
+    "compare": "#/compare?runs=done,moving&kind=all&open=0%2Fcodecontests_valid_001",
+    "problems": "#/problems/codecontests_valid",
+    "problem": "#/problem/codecontests_valid/codecontests_valid_001",
+    "history": "#/history",
     "missing": "#/run/none",
     "report": "report.html",
     "report_sample": f"report.html{SAMPLE}",
 }
-# Each width and each theme once; the other combinations nightly.
+# Each width and each theme once; the other combinations, and the colours by axe-core, nightly.
 EVERY_LOOK = pytest.mark.parametrize(
-    "looks",
+    ("looks", "colours"),
     [
-        pytest.param([(1280, "light"), (390, "dark")], id="usual"),
-        pytest.param([(1280, "dark"), (390, "light")], id="crossed", marks=pytest.mark.nightly),
+        pytest.param([(1280, "light"), (390, "dark")], False, id="usual"),
+        pytest.param([(1280, "dark"), (390, "light")], True, id="all", marks=pytest.mark.nightly),
     ],
 )
 
@@ -78,11 +87,31 @@ def show(page: Page, url: str) -> None:
         expect(page.locator("tr.row")).not_to_have_count(0)
 
 
+def axe_findings(page: Page, *, colours: bool = False) -> list[str]:
+    """Each rule of WCAG 2.2 A and AA, or best practice, that is broken, with an element."""
+    rules = {} if colours else {"color-contrast": {"enabled": False}}  # most of the time
+    options = {"resultTypes": ["violations"], "preload": False, "rules": rules}
+    broken = Axe().run(page, options=options).response["violations"]
+    return [f"{rule['id']}: {rule['nodes'][0]['html'][:200]}" for rule in broken]
+
+
 @EVERY_LOOK
-def test_every_view_is_readable(urls: dict[str, str], page: Page, looks: list[Looks]) -> None:
-    for url in urls.values():
+def test_every_view_is_reached_by_keyboard_readable_and_without_findings(
+    urls: dict[str, str], page: Page, looks: list[Looks], colours: bool
+) -> None:
+    findings = {}
+    for view, url in urls.items():
+        page.set_viewport_size({"width": 1280, "height": 900})
         show(page, url)
+        expect(page.locator("main")).not_to_contain_text("Loading")
+        assert_reached_by_keyboard(page, view)
         assert_readable_in(page, looks, 3)
+        findings[view] = axe_findings(page, colours=colours)
+    assert {view: rules for view, rules in findings.items() if rules} == {}
+    show(page, urls["sample"])
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert axe_findings(page) == []
 
 
 @pytest.mark.parametrize("view", ["run", "report"])
@@ -119,6 +148,8 @@ def test_the_cases_of_a_sample(address: str, page: Page) -> None:
     first = table.locator("tbody tr").first
     assert first.locator("td").all_text_contents()[1:] == ["-11", "0.012", "0.011", "9.5", "–"]
     expect(page.locator("div.cases h2")).to_contain_text("60 recorded, of 2")
+    code = page.get_by_role("group", name="Code that was judged")
+    assert code.locator(".literal").count() > 2
     table.locator("summary").first.click()
     expect(table.get_by_label("Input", exact=True)).to_have_text("4\nnoon noon noon noon\n")
     expect(table.get_by_label("Actual", exact=True)).to_have_text("3\nsame\n")
@@ -166,14 +197,6 @@ def test_the_prompt_is_shown_as_it_was_sent(address: str, report: str, page: Pag
         show(page, f"{base}{SAMPLE}")
         expect(page.get_by_label("Prompt", exact=True)).to_contain_text("Mirror signs")
         expect(heading).to_contain_text("which the run did not record")
-
-
-def test_every_control_is_reached_by_keyboard_shows_it_and_has_a_name(
-    urls: dict[str, str], page: Page
-) -> None:
-    for view, url in urls.items():
-        show(page, url)
-        assert_reached_by_keyboard(page, view)
 
 
 @pytest.mark.parametrize("view", ["run", "report"])
@@ -398,6 +421,38 @@ def test_a_run_shows_its_health(address: str, books: Redis, page: Page) -> None:
     expect(page.locator("main")).to_contain_text("no command since ")
     expect(page.locator("main")).not_to_contain_text(" left")
     ledger.delete()
+
+
+def test_a_report_needs_no_network_and_names_what_it_lacks(report: str, visit: Visit) -> None:
+    page, watch = visit()
+    page.goto(report)
+    expect(page.locator("h1")).to_have_text("done")
+    expect(page.locator("tr.row").first).to_be_visible()
+    assert watch.requests == [report]
+    page.goto(f"{report}{SAMPLE}")
+    for _ in range(2):
+        expect(page.locator("h1")).to_have_text("codecontests_valid_001")
+        code = page.get_by_role("group", name="Code that was judged")
+        expect(code).to_contain_text("# Count the pairs.")
+        page.reload()
+    boxes = [page.get_by_role("group", name=name).bounding_box() for name in ("Expected", "Actual")]
+    assert boxes[0] and boxes[1] and boxes[0]["y"] == boxes[1]["y"]
+    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+    page.goto(f"{report}#/run/done/codecontests_valid/constructor/0")
+    expect(page.locator("main")).to_contain_text("does not contain the sample")
+    page.goto(f"{report}#/run/other")
+    expect(page.locator("main")).to_contain_text("contains no other run")
+
+
+def test_a_report_without_texts_names_the_files_that_have_them(report: str, page: Page) -> None:
+    folder = OutputFolder(report.removeprefix("file://").rpartition("/")[0])
+    write_report(open_run(folder.url), folder, "figures.html", Bounds(text_bytes=0))
+    page.goto(report.replace("report.html", "figures.html"))
+    expect(page.locator("main")).to_contain_text("failed case are included for 0 samples")
+    expect(page.locator("tr.row").first).to_contain_text("figures alone")
+    page.locator("tr.row a").first.click()
+    expect(page.locator("main")).to_contain_text("generations.jsonl and verdicts.jsonl have its")
+    expect(page.locator("dl")).to_contain_text("output tokens")
 
 
 @pytest.fixture

@@ -18,44 +18,46 @@ pytestmark = pytest.mark.browser
 HOSTILE = "<img src=x onerror=canary=1>\u202e"
 
 
-@pytest.fixture
-def view(tmp_path: Path) -> Iterator[View]:
-    found = View(str(tmp_path / "outputs"), cache=tmp_path / "cache")
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("view") / "outputs"
+
+
+@pytest.fixture(scope="module")
+def view(outputs: Path) -> Iterator[View]:
+    found = View(str(outputs), cache=outputs.parent / "cache")
     yield found
     found.process.kill()
     found.process.communicate()
 
 
-def test_runs_appear_and_disappear(view: View, visit: Visit, tmp_path: Path) -> None:
+def test_runs_appear_and_disappear(view: View, visit: Visit, outputs: Path) -> None:
     page, watch = visit()
     page.goto(view.url)
     main = page.locator("main")
-    expect(main).to_contain_text(f"{tmp_path / 'outputs'}: no such folder")
+    expect(main).to_contain_text(f"{outputs}: no such folder")
     expect(main).to_contain_text("No run yet")
 
-    write_run(tmp_path / "outputs" / "a", {"d1": "++-"}, change={"name": HOSTILE})
-    shutil.copytree(tmp_path / "outputs" / "a", tmp_path / "outputs" / "copy")
+    write_run(outputs / "a", {"d1": "++-"}, change={"name": HOSTILE})
+    shutil.copytree(outputs / "a", outputs / "copy")
     expect(page.locator(".runs tbody tr")).to_have_count(2)
-    expect(main).to_contain_text(f"{tmp_path / 'outputs'}: 2 runs")
+    expect(main).to_contain_text(f"{outputs}: 2 runs")
     for name in ("a", "copy"):
-        expect(
-            page.locator(".runs tbody tr", has_text=f"{tmp_path}/outputs/{name}").last
-        ).to_be_visible()
+        expect(page.locator(".runs tbody tr", has_text=f"{outputs}/{name}").last).to_be_visible()
     assert_quiet(page, watch, view.url)
 
     page.locator(".runs tbody a").first.click()
     expect(page.locator("main p[role=status]")).to_contain_text("Samples 1 to 3")
     page.locator("tr.row a").last.click()
     expect(main).to_contain_text("wrong_answer")
-    shutil.rmtree(tmp_path / "outputs" / "a")
-    shutil.rmtree(tmp_path / "outputs" / "copy")
+    shutil.rmtree(outputs / "a")
+    shutil.rmtree(outputs / "copy")
     page.goto(view.url)
     expect(main).to_contain_text("No run yet")
     assert_quiet(page, watch, view.url)
 
 
-def test_what_cannot_be_read_is_said(view: View, visit: Visit, tmp_path: Path) -> None:
-    outputs = tmp_path / "outputs"
+def test_what_cannot_be_read_is_said(view: View, visit: Visit, outputs: Path) -> None:
     write_run(outputs / "torn", {"d1": "++--"}, change={"name": "N" * 200})
     verdicts = outputs / "torn" / "verdicts.jsonl"
     whole = verdicts.read_text()
