@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from redis import Redis
 from yarl import URL
 
+from services.aggregator.api.routes import ROUTES
 from services.aggregator.api.runs import RunDetail, RunSummary, SampleDetail
 from services.aggregator.app import make_app
 from services.aggregator.cases import CasePage
@@ -23,6 +24,7 @@ from shared.case_records import SampleCases
 from shared.ledger import Ledger
 from shared.run_record import OutageReport, RunnerReport
 from shared.schemas import CaseResult, SampleId
+from shared.service.openapi import Route
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import ask, begin, judge, served
 from tests.shared.ledgers import generation, problem, put_meta
@@ -337,3 +339,31 @@ async def test_few_samples_are_read_at_once(
     assert [one["problem_id"] for one in found] == ["p1"] * 8
     assert at_once[1] == 2
     ingester.stop()
+
+
+# OpenAPI
+
+
+@pytest.fixture
+async def two_runs(redis: Redis) -> AsyncIterator[TestClient]:
+    for run in ("run-1", "run-2"):
+        judge(begin(redis, [problem("p1")], run), SampleId("d1", "p1"), judged_at=5.0)
+    async with served(redis) as two_runs:
+        yield two_runs
+
+
+@pytest.mark.parametrize("route", [r for r in ROUTES if r.answer], ids=lambda r: r.name)
+async def test_answers_are_as_described(two_runs: TestClient, route: Route) -> None:
+    """The schemas are made from the models, which forbid what they do not name."""
+    values = {"run": "run-1", "dataset": "d1", "problem_id": "p1", "sample_index": 0}
+    runs = "?runs=run-1,run-2"
+    queries = {
+        "compare_runs": runs,
+        "list_flips": f"{runs}&dataset=d1&kind=all",
+        "show_grid": f"{runs}&dataset=d1",
+        "show_gate": "?baseline=run-1&run=run-1",
+    }
+    found = await ask(two_runs, route.path.format(**values) + queries.get(route.name, ""))
+    assert route.answer is not None
+    adapter = TypeAdapter(route.answer)
+    assert adapter.dump_python(adapter.validate_python(found), mode="json") == found

@@ -1,6 +1,6 @@
 import random
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import (
     PERCENTS,
     IndexedRun,
+    RunCache,
     dataset_figures,
     find_run,
 )
@@ -19,6 +20,7 @@ from services.aggregator.index.writer import IndexWriter
 from shared.analysis.metrics import SampleResult, summarize
 from shared.analysis.statistics import percentile
 from shared.ledger import RunProgress
+from shared.run_record import RunState
 from shared.schemas import Generation, ProblemFacts, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.aggregator.indexed import put
@@ -111,3 +113,31 @@ def test_the_tallies_are_what_counting_the_rows_gives(steps: list) -> None:
         index.database.close()
     assert run.statuses.get("d1", {}) == {FinalStatus(status): n for status, n, _ in counted}
     assert run.accepted.get("d1", 0) == sum(good for *_, good in counted)
+
+
+# Cache of values that are computed from all samples of a run
+
+
+def test_a_value_is_two_seconds_old_in_a_running_run_and_never_in_a_finished_one(
+    tmp_path: Path,
+) -> None:
+    database = open_database(tmp_path)
+    IndexWriter(database).add_run(RunProgress("r", "i", "running", "0", 0, 0), [])
+    now, calls = [100.0], iter(range(1, 9))
+    cache = RunCache(lambda _connection, _run: next(calls), clock=lambda: now[0])
+    with database.read() as connection:
+        run = find_run(connection, "r")
+        assert run is not None
+
+        def value(version: int, state: RunState = RunState.RUNNING) -> int:
+            return cache.of(connection, replace(run, version=version, state=state))
+
+        assert value(1) == 1
+        now[0] += 1.9
+        assert value(2) == 1
+        now[0] += 0.2
+        assert value(2) == 2
+        assert value(3, RunState.COMPLETE) == 3
+        now[0] += 9
+        assert value(3, RunState.COMPLETE) == 3
+    database.close()

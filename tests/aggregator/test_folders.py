@@ -1,9 +1,11 @@
 """Runs in folders: shown, read again, dropped, and what cannot be read said."""
 
+import contextlib
 import json
 import shutil
 import time
 import urllib.request
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +15,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
-from services.aggregator.app import make_app
+from services.aggregator.app import make_app, make_folders_app
 from services.aggregator.folders import RunFolders, find_runs
+from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import all_runs
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
@@ -25,11 +28,33 @@ from shared.schemas import CaseResult, SampleId
 from tests.aggregator.process import Aggregator
 from tests.aggregator.reports import ANSWER, finished
 from tests.aggregator.runs import ask
-from tests.aggregator.viewed import viewed
 from tests.conftest import RedisServer
 from tests.shared.finished_runs import write_run
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "finished_run"
+
+
+@contextlib.asynccontextmanager
+async def viewed(*folders: Path | str, index: Path | None = None) -> AsyncIterator["View"]:
+    """Serve the runs below folders; the index is a temporary one by default."""
+    database = open_database(index)
+    watched = RunFolders([str(one) for one in folders], database)
+    try:
+        async with TestClient(TestServer(make_folders_app(database, watched))) as client:
+            yield View(client, watched)
+    finally:
+        database.close()
+
+
+class View:
+    def __init__(self, client: TestClient, folders: RunFolders) -> None:
+        self.client = client
+        self.folders = folders
+
+    def refresh(self) -> bool:
+        """Search at once, however long the last search took."""
+        self.folders._search_at = 0.0
+        return self.folders.refresh()
 
 
 def published(redis: Redis, folder: Path, run: str = "run-1", **meta: Any) -> Ledger:

@@ -3,17 +3,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from redis import Redis
 
 from services.aggregator.publish import publish
-from services.aggregator.qa_logs import file_name
+from services.aggregator.qa_logs import apportion, choose, file_name
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.config import Config, load_config
 from shared.errors import ConfigError
 from shared.ledger import Ledger
 from shared.run_record import make_plan
-from shared.schemas import FailedCase, Problem
+from shared.schemas import FailedCase, Problem, SampleId
 from shared.statuses import FinalStatus
 from tests.shared.ledgers import enter, generation, problem, put_meta, verdict
 
@@ -190,3 +192,79 @@ def test_what_is_derived_does_not_make_another_run() -> None:
         None, ["qa_logs.quotas.d1.timeout=1", "wandb.enabled=true", "wandb.name=x"]
     )
     assert changed.protocol().fingerprint == Config().protocol().fingerprint
+
+
+# Sampling
+
+
+ANY_STATUS = st.sampled_from(FinalStatus)
+QUOTED = [s for s in FinalStatus if s not in (FinalStatus.EMPTY_OUTPUT, FinalStatus.API_ERROR)]
+SAMPLES = st.builds(
+    SampleId, st.just("d"), st.text(min_size=1, max_size=3), st.integers(0, 3)
+)  # fmt: skip
+RUNS = st.dictionaries(SAMPLES, ANY_STATUS, max_size=60)
+ANY_QUOTA = st.fixed_dictionaries({status: st.integers(0, 12) for status in QUOTED})
+COUNTS = st.dictionaries(ANY_STATUS, st.integers(0, 50))
+
+
+def answered(**counts: int) -> dict[SampleId, FinalStatus]:
+    return {
+        SampleId("d", f"{status}{number:02}"): FinalStatus(status)
+        for status, count in counts.items()
+        for number in range(count)
+    }
+
+
+def quota(**counts: int) -> dict[FinalStatus, int]:
+    return {FinalStatus(status): count for status, count in counts.items()}
+
+
+@given(RUNS, ANY_QUOTA, st.integers())
+def test_the_choice_is_as_large_as_the_quota_or_the_run(
+    statuses: dict[SampleId, FinalStatus], wanted: dict[FinalStatus, int], seed: int
+) -> None:
+    choice = choose(statuses.items(), wanted, seed)
+    usable = [sample for sample, s in statuses.items() if s is not FinalStatus.API_ERROR]
+    assert len(choice.samples) == min(sum(wanted.values()), len(usable))
+    assert len(set(choice.samples)) == len(choice.samples)
+    assert set(choice.samples) <= set(usable)
+
+
+@given(RUNS, ANY_QUOTA, st.integers())
+def test_every_quota_is_met_where_there_are_enough(
+    statuses: dict[SampleId, FinalStatus], wanted: dict[FinalStatus, int], seed: int
+) -> None:
+    choice = choose(statuses.items(), wanted, seed)
+    there = list(statuses.values())
+    for status, number in wanted.items():
+        chosen = sum(statuses[sample] is status for sample in choice.samples)
+        assert chosen >= min(number, there.count(status))
+        assert choice.chosen.get(status, 0) == chosen
+        assert choice.filled.get(status, 0) == max(0, chosen - number)
+
+
+@given(RUNS, ANY_QUOTA, st.integers(), st.randoms())
+def test_the_order_of_the_samples_does_not_matter(
+    statuses: dict[SampleId, FinalStatus], wanted: dict[FinalStatus, int], seed: int, shuffler
+) -> None:
+    items = list(statuses.items())
+    shuffler.shuffle(items)
+    assert choose(items, wanted, seed) == choose(statuses.items(), wanted, seed)
+
+
+@given(st.integers(0, 300), COUNTS)
+def test_apportioned_numbers_are_whole_and_near_their_share(
+    number: int, available: dict[FinalStatus, int]
+) -> None:
+    total = sum(available.values())
+    counts = apportion(number, available)
+    assert sum(counts.values()) == min(number, total)
+    for status, there in available.items():
+        assert 0 <= counts[status] <= there
+        if number < total:
+            assert abs(counts[status] - number * there / total) < 1
+
+
+def test_a_choice_that_is_the_same_everywhere() -> None:
+    choice = choose(answered(success=20).items(), quota(success=3), 7)
+    assert [s.problem_id for s in choice.samples] == ["success03", "success09", "success12"]

@@ -1,10 +1,17 @@
 """Protocol differences that make two runs incomparable."""
 
+import random
+from pathlib import Path
+
 import pytest
 
 from shared.analysis.compare import Unpaired, compare_runs, require_same_protocol
-from shared.analysis.runs import read_runs
+from shared.analysis.differences import compare_configs
+from shared.analysis.runs import STATUSES, read_runs
+from shared.config import Config, load_config
 from shared.errors import DataError
+from shared.protocol import Role
+from shared.schemas import SampleId
 from tests.shared.finished_runs import write_run
 
 ROLLOUT = "config.actor_rollout_ref.rollout"
@@ -93,3 +100,70 @@ def test_model_seed_and_engine_may_differ_and_are_noted(tmp_path):
         "run.seed is 0 in A and 3 in B",
         'actor_rollout_ref.rollout.dtype is "bfloat16" in A and "float16" in B',
     ]
+
+
+# Runs as columns
+
+
+def test_rows_are_sorted_and_the_last_verdict_of_a_sample_counts(tmp_path: Path) -> None:
+    folder = Path(write_run(tmp_path / "a", {"d1": ["+-t", "e+", "!", "--"], "d2": "+-"}))
+    (ordered,) = read_runs([str(folder)])
+    lines = (folder / "verdicts.jsonl").read_text().splitlines(keepends=True)
+    first = next(line for line in lines if '"d1"' in line)
+    outdated = first.replace('"accepted":true', '"accepted":false')
+    assert outdated != first
+    random.Random(1).shuffle(lines)
+    (folder / "verdicts.jsonl").write_text("".join([outdated, *lines]))
+    (found,) = read_runs([str(folder)])
+    for name in ("d1", "d2"):
+        one, other = ordered.verdicts[name], found.verdicts[name]
+        assert one.problem_ids == other.problem_ids
+        assert [one.sample(name, row) for row in range(len(one))] == sorted(
+            other.sample(name, row) for row in range(len(other))
+        )
+        for row in range(len(one)):
+            assert one.verdict(row) == other.verdict(row)
+    assert ordered.verdicts["d1"].sample("d1", 3) == SampleId("d1", "p001", 0)
+    assert STATUSES[ordered.verdicts["d1"].status[3]] == "empty_output"
+
+
+# Configurations: exactly what takes effect and differs is named
+
+
+def paths(*overrides: str, datasets: tuple[str, ...] = ("one", "two")) -> dict[str, list[str]]:
+    found = compare_configs(Config(), load_config(None, overrides), datasets)
+    return {str(role): [leaf.path for leaf in leaves] for role, leaves in found.items() if leaves}
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("sandbox.timeout=3", {"protocol": ["sandbox.timeout"]}),
+        ("generation.model=other", {"subject": ["generation.model"]}),
+        ("run.seed=4", {"subject": ["run.seed"]}),
+        (
+            "actor_rollout_ref.rollout.dtype=float16",
+            {"numerics": ["actor_rollout_ref.rollout.dtype"]},
+        ),
+        ("judge.workers=9", {}),
+        ("run.name=other", {}),
+        ("judge.cpu_grace=2", {"protocol": ["judge.cpu_grace"]}),
+        ("judge.method=compute_score", {"protocol": ["judge.method", "judge.checker"]}),
+        ("judge.checker=tokens", {}),
+        ("judge.datasets.one.max_timeouts=2", {"protocol": ["judge.datasets.one.max_timeouts"]}),
+        ("judge.datasets.three.max_timeouts=2", {}),
+        ("data.templates.one='Do {prompt}'", {"protocol": ["data.templates.one"]}),
+        ("data.templates.three='Do {prompt}'", {}),
+    ],
+)
+def test_a_comparison_names_exactly_what_differs(
+    override: str, found: dict[str, list[str]]
+) -> None:
+    assert paths(override) == found
+
+
+def test_settings_that_take_effect_are_compared() -> None:
+    both = ["judge.datasets.one.max_timeouts=2", "judge.datasets.two.max_timeouts=2"]
+    assert paths(*both) == {"protocol": ["judge.max_timeouts"]}
+    first = load_config(None, ["judge.max_timeouts=2"])
+    assert compare_configs(first, load_config(None, both), ["one", "two"])[Role.PROTOCOL] == []
