@@ -215,9 +215,6 @@ def _run_progress(runs: list[IndexedRun]) -> Iterator[Metric]:
     # One that was interrupted stays in this state, and nobody waits for it.
     running = [run for run in runs if run.state is RunState.RUNNING and run.facts.get("locked")]
     yield _gauge("runs_running", "Runs that a command is working on.", len(running))
-    untrusted = sum(run.state is RunState.UNTRUSTED for run in runs)
-    text = "Published runs of which a sandbox judged canaries wrongly."
-    yield _gauge("runs_untrusted", text, untrusted)
     verdicts = sum(run.verdicts for run in running)
     share = ratio(verdicts, sum(run.samples_planned for run in running))
     if share is not None:

@@ -121,25 +121,12 @@ def _nonzero(counts: Counts) -> Counts:
 # Records: lines of a QA log.
 
 
-class ExecutionOutput(BaseModel, frozen=True):
-    """Output of the judged program; the texts of ``first_failed_case`` are shortened."""
-
-    first_failed_case: FailedCase | None
-
-
-class RunMetadata(BaseModel, frozen=True):
-    """Model and sampling parameters; ``timestamp`` is the start of the run, ISO 8601 in UTC."""
-
-    model: str
-    temperature: float | None
-    max_new_tokens: int | None
-    timestamp: str | None
-
-
 class QaRecord(BaseModel, frozen=True):
     """A sample with prompt, answer and verdict: one line of a QA log.
 
-    Texts of tests and of the failed case are shortened; a problem's tests may have many MB.
+    Texts of tests and of ``execution_output``'s ``first_failed_case`` are shortened; a problem's
+    tests may have many MB. ``metadata`` has model, sampling parameters and ``timestamp``, the start
+    of the run (ISO 8601 in UTC).
     """
 
     problem_id: str
@@ -157,8 +144,8 @@ class QaRecord(BaseModel, frozen=True):
     output_tokens: int | None
     total_judge_time: float
     error_breakdown: dict[str, int]
-    execution_output: ExecutionOutput
-    metadata: RunMetadata
+    execution_output: dict[str, FailedCase | None]
+    metadata: dict[str, str | float | None]
 
 
 def write_qa_logs(
@@ -196,12 +183,12 @@ def _records(
 ) -> Iterator[QaRecord]:
     rollout = record.config.actor_rollout_ref.rollout
     started = record.started_at and datetime.fromtimestamp(record.started_at, UTC)
-    metadata = RunMetadata(
-        model=record.model or record.config.actor_rollout_ref.model.path,
-        temperature=rollout.temperature,
-        max_new_tokens=rollout.response_length,
-        timestamp=started.isoformat(timespec="seconds") if started else None,
-    )
+    metadata = {
+        "model": record.model or record.config.actor_rollout_ref.model.path,
+        "temperature": rollout.temperature,
+        "max_new_tokens": rollout.response_length,
+        "timestamp": started.isoformat(timespec="seconds") if started else None,
+    }
     for sample in samples:
         generation, verdict = ledger.completion(sample), ledger.verdict(sample)
         problem = ledger.problem(sample.dataset, sample.problem_id)
@@ -216,9 +203,7 @@ def _records(
             ground_truth=_shortened_tests(problem.tests),
             output_tokens=generation.output_tokens,
             error_breakdown={name: verdict.error_breakdown.get(name, 0) for name in _BREAKDOWN},
-            execution_output=ExecutionOutput(
-                first_failed_case=case and shorten_case(case, _MOST_CHARS)
-            ),
+            execution_output={"first_failed_case": case and shorten_case(case, _MOST_CHARS)},
             metadata=metadata,
         )
 

@@ -260,7 +260,7 @@ def _rows(paths: Iterable[Path]) -> Iterator[list[object]]:
         for line in path.read_text("utf-8").split("\n"):
             if line:
                 record = QaRecord.model_validate_json(line)
-                failed = record.execution_output.first_failed_case
+                failed = record.execution_output["first_failed_case"]
                 fields = record.model_dump(mode="json", include=set(_COLUMNS))
                 text = failed and json.dumps(failed.model_dump(mode="json"), ensure_ascii=False)
                 yield [*(fields[name] for name in _COLUMNS[:-1]), text]

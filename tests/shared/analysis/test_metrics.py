@@ -2,13 +2,20 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.analysis.metrics import SampleResult, summarize
+from shared.analysis.catalogue import BY_KEY, METRICS, Group, metrics_of
+from shared.analysis.gate_policy import read_policy
+from shared.analysis.metrics import SampleResult, certified_metrics, run_throughput, summarize
+from shared.analysis.slices import slice_summaries
 from shared.analysis.statistics import wilson_interval
+from shared.certificates import CertifiedTests
+from shared.errors import ConfigError
+from shared.schemas import ProblemFacts
 from shared.statuses import FinalStatus
 
 S = FinalStatus
@@ -183,3 +190,141 @@ def test_pass_at_1_is_the_mean_accepted_and_pass_at_k_grows(results, random):
         assert estimates == sorted(estimates) or estimates == pytest.approx(sorted(estimates))
     shuffled = random.sample(judged, len(judged))
     assert summarize(shuffled, None) == summarize(judged, None)
+
+
+# The catalogue of metrics
+
+
+ROOT = Path(__file__).parents[3]
+ONE = SampleResult("p", 0, FinalStatus.SUCCESS, True, 1.0, 100, 2.0, 1.0)
+
+
+def test_every_metric_of_a_summary_is_declared_with_its_interval() -> None:
+    tests = CertifiedTests(file="", sha256="", problems=1)
+    found = set(summarize([ONE, replace(ONE, sample_index=1)], 1.0)) | {"run_throughput"}
+    found |= set(certified_metrics([ONE], tests))
+    declared = metrics_of(found)
+    keys = {one.key for one in declared} | {f"{one.key}_ci95" for one in declared if one.interval}
+    assert found == keys
+    assert {one.key for one in METRICS} - {one.key for one in declared} == {"pass_at_k"}
+
+
+def test_what_is_exposed_to_prometheus_is_documented() -> None:
+    documented = (ROOT / "docs/aggregator-api.md").read_text()
+    for one in METRICS:
+        name = one.prometheus.partition("{")[0]
+        assert f"`{name}" in documented, one.key
+
+
+def test_the_gate_takes_the_declared_costs_and_error_rates(tmp_path: Path) -> None:
+    file = tmp_path / "gate.yaml"
+    for key in ("cost_per_solved_time", "throughput", "timeout_rate", "accepted_at_1"):
+        one = BY_KEY[key]
+        for name, group, rule in [
+            ("costs", Group.COST, "{max_ratio: 1.1}"),
+            ("error_rates", Group.ERROR, "{max_increase: 0.1}"),
+        ]:
+            file.write_text(f"default: {{{name}: {{{key}: {rule}}}}}")
+            if one.group is group and one.higher_is_better is False:
+                read_policy(file)
+            else:
+                with pytest.raises(ConfigError, match="is not one of"):
+                    read_policy(file)
+
+
+def test_throughput_is_over_the_time_in_which_a_set_had_work() -> None:
+    spans = [(0.0, 4.0), (2.0, 5.0), (100.0, 102.0), (101.0, 101.5)]
+    results = [replace(ONE, problem_id=str(n), work=span) for n, span in enumerate(spans)]
+    summary = summarize(results, 1000.0)
+    assert (summary["work_seconds"], summary["throughput"]) == (7.0, 4 / 7)
+    # A sample may have waited for its verdict while nothing was at work.
+    assert summarize([replace(ONE, work=(0.0, 90.0))], 30.0)["throughput"] == 1 / 30
+    unjudged = replace(ONE, final_status=FinalStatus.API_ERROR)
+    assert run_throughput([results, [ONE], [unjudged]], 10.0) == 0.5
+    assert run_throughput([results], 0.0) is None
+
+
+# Slices of a data set
+
+
+def part_of(problem_id, status, ratio=0.0, index=0):
+    return SampleResult(problem_id, index, status, status is S.SUCCESS, ratio, 1, 1.0, 1.0)
+
+
+def traits(difficulty="easy", tags=(), tests=1, prompt_length=10):
+    return ProblemFacts(difficulty, tuple(tags), tests, prompt_length)
+
+
+def test_by_difficulty():
+    results = [
+        part_of("a", S.SUCCESS, 1.0),
+        part_of("b", S.WRONG_ANSWER, 0.5),
+        replace(part_of("c", S.TIMEOUT, 0.25), not_run_ratio=0.5),
+        part_of("d", S.API_ERROR),
+    ]
+    infos = {"a": traits("hard"), "b": traits("hard"), "c": traits("easy"), "d": traits("easy")}
+    assert slice_summaries(results, infos)["difficulty"] == {
+        "easy": {
+            "n": 1,
+            "problems": 1,
+            "accepted_at_1": 0.0,
+            "accepted_at_1_ci95": wilson_interval(0.0, 1),
+            "pass_ratio_mean": 0.25,
+            "pass_ratio_mean_bounds": [0.25, 0.75],
+            "samples_cut": 1,
+            "api_errors": 1,
+        },
+        "hard": {
+            "n": 2,
+            "problems": 2,
+            "accepted_at_1": 0.5,
+            "accepted_at_1_ci95": wilson_interval(0.5, 2),
+            "pass_ratio_mean": 0.75,
+            "pass_ratio_mean_bounds": [0.75, 0.75],
+            "samples_cut": 0,
+            "api_errors": 0,
+        },
+    }
+
+
+def test_a_problem_counts_for_each_of_its_tags():
+    results = [part_of("a", S.SUCCESS, 1.0), part_of("b", S.TIMEOUT), part_of("c", S.SUCCESS, 1.0)]
+    infos = {"a": traits(tags=["dp", "graphs", "dp"]), "b": traits(tags=["dp"])}
+    found = slice_summaries(results, infos | {"c": traits()})["tag"]
+    assert {tag: (each["n"], each["accepted_at_1"]) for tag, each in found.items()} == {
+        "dp": (2, 0.5),
+        "graphs": (1, 1.0),
+        "untagged": (1, 1.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("tests", "bucket"),
+    [(1, "1"), (2, "2-5"), (5, "2-5"), (6, "6-20"), (20, "6-20"), (21, "21-100"), (100, "21-100"),
+     (101, ">100")],
+)  # fmt: skip
+def test_numbers_of_tests(tests, bucket):
+    found = slice_summaries([part_of("a", S.SUCCESS)], {"a": traits(tests=tests)})
+    assert list(found["tests"]) == [bucket]
+
+
+def test_buckets_stand_in_their_own_order_and_unknown_ones_last():
+    names = ["", "1500", "hard", "easy", "1200", "medium"]
+    infos = {str(i): traits(name) for i, name in enumerate(names)}
+    results = [part_of(str(i), S.SUCCESS) for i in range(len(names) + 1)]
+    found = slice_summaries(results, infos)
+    assert list(found["difficulty"]) == ["easy", "medium", "hard", "1200", "1500", "unknown"]
+    assert found["difficulty"]["unknown"]["n"] == 2
+    assert found["tests"]["unknown"]["n"] == 1
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from(S), st.sampled_from(["easy", "hard"]))
+    )
+)
+def test_no_sample_is_lost_but_for_tags_none_is_counted_twice(drawn):
+    results = [part_of(name, status, index=i) for i, (name, status, _) in enumerate(drawn)]
+    infos = {name: traits(difficulty) for name, _, difficulty in drawn if name != "d"}
+    for buckets in slice_summaries(results, infos).values():
+        assert sum(each["n"] + each["api_errors"] for each in buckets.values()) == len(results)
