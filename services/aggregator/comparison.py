@@ -151,21 +151,20 @@ def read_run(connection: sqlite3.Connection, run: IndexedRun) -> ComparedRun:
             f"run {run.run!r} cannot be compared: another version recorded its settings "
             f"({describe(error)})"
         ) from None
+    cursor = connection.cursor()
+    cursor.row_factory = None  # tuples: a row of names takes three times as long
     return ComparedRun(
         label=label(0),
         name=record.name or run.run,
         place=run.run,
         record=record,
-        verdicts={name: _verdicts(connection, run.id, name) for name in sorted(run.statuses)},
+        verdicts={
+            name: DatasetVerdicts.of(cursor.execute(_ROWS, (run.id, name)).fetchall())
+            for name in sorted(run.statuses)
+        },
         problems=read_problems(connection, run.id),
         summary=published_metrics(connection, run),
     )
-
-
-def _verdicts(connection: sqlite3.Connection, run_id: int, dataset: str) -> DatasetVerdicts:
-    cursor = connection.cursor()
-    cursor.row_factory = None  # tuples: a row of names takes three times as long
-    return DatasetVerdicts.of(cursor.execute(_ROWS, (run_id, dataset)).fetchall())
 
 
 def flip_page(compared: Comparison, query: FlipsQuery) -> FlipPage:

@@ -154,7 +154,8 @@ class RunFolders:
         folders, found, lost = self._search()
         self._search_at = time.monotonic() + (time.monotonic() - began) / _SEARCHING
         for known in self._writer.runs().values():
-            if known.folder and known.folder not in found and not _below(known.folder, lost):
+            place = known.folder and f"{known.folder}/"
+            if place and known.folder not in found and not place.startswith(tuple(lost)):
                 self._writer.drop_run(known)
         self._opened = {folder: one for folder, one in self._opened.items() if folder in found}
         in_ledger = set(self._in_ledger())
@@ -184,7 +185,7 @@ class RunFolders:
                 runs = list(find_runs(url))
             except PlumblineError as raised:
                 error = _line(raised)
-                lost += [] if isinstance(raised, NoFolderError) else [url]
+                lost += [] if isinstance(raised, NoFolderError) else [f"{url.rstrip('/')}/"]
             found |= {run.folder: run for run in runs}
             folders.append(WatchedFolder(redact_address(url), True, len(runs), error))
         return folders, found, lost
@@ -274,10 +275,6 @@ def _unfinished(run: FinishedRun) -> PlumblineError:
     if run.record.state.published:
         return OutputError(f"no {artifacts.SUMMARY}: its figures are missing")
     return OutputError("the run is not finished: repeat its command, which resumes it")
-
-
-def _below(folder: str, urls: Iterable[str]) -> bool:
-    return any(folder == url or folder.startswith(f"{url.rstrip('/')}/") for url in urls)
 
 
 def _note(notes: list[str], error: Exception) -> None:

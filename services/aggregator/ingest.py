@@ -95,7 +95,8 @@ class Ingester:
         ledger = Ledger(self._redis, progress.run)
         if run is None or run.incarnation != progress.incarnation:
             run = self._writer.add_run(progress, _datasets(ledger))
-        if progress.last_event != "0" and _before(progress.last_event, run.position):
+        last, position = map(entry_order, (progress.last_event, run.position))
+        if progress.last_event != "0" and last < position:
             # Redis lost entries that it had acknowledged, and the clock that names the new ones is
             # behind. They would be taken for old ones.
             log.warning("a stream of verdicts went back, reading it again", run=run.run)
@@ -149,10 +150,6 @@ class Ingester:
 def _report_unreadable(run: str, reason: str) -> None:
     """Log that records of a run cannot be read, once for each run and reason."""
     log.error("a run's records in Redis cannot be read", run=run, reason=reason)
-
-
-def _before(first: str, second: str) -> bool:
-    return entry_order(first) < entry_order(second)
 
 
 def _datasets(ledger: Ledger) -> list[DatasetRecord]:

@@ -145,7 +145,7 @@ class QaRecord(BaseModel, frozen=True):
     total_judge_time: float
     error_breakdown: dict[str, int]
     execution_output: dict[str, FailedCase | None]
-    metadata: dict[str, str | float | None]
+    metadata: dict[str, str | int | float | None]
 
 
 def write_qa_logs(

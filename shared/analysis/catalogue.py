@@ -225,7 +225,8 @@ BY_KEY: Mapping[str, MetricInfo] = {one.key: one for one in METRICS}
 
 def metrics_of(names: Iterable[str]) -> list[MetricInfo]:
     """The metrics of a summary with these keys, in order, with one pass@k for each k."""
-    ks = sorted({int(name.removeprefix(_PASS_AT)) for name in names if _is_pass_at_k(name)})
+    ends = (name.removeprefix(_PASS_AT) for name in names if name.startswith(_PASS_AT))
+    ks = sorted({int(end) for end in ends if end.isdecimal()})
     return [
         each
         for one in METRICS
@@ -235,10 +236,6 @@ def metrics_of(names: Iterable[str]) -> list[MetricInfo]:
             else [one]
         )
     ]
-
-
-def _is_pass_at_k(name: str) -> bool:
-    return name.startswith(_PASS_AT) and name.removeprefix(_PASS_AT).isdecimal()
 
 
 def keys(group: Group, *, planned: bool = False) -> tuple[str, ...]:

@@ -353,10 +353,12 @@ def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> DatasetCom
     same_data = first.data_sha256(dataset) == second.data_sha256(dataset)
     same = both
     if not same_data:
-        known = [
-            _same_problem(dataset, problem_id, first, second) for problem_id in ours.problem_ids
-        ]
-        same = both[np.array(known, dtype=bool)[ours.problem[both[:, 0]]]]
+        digests = (
+            [run.note(dataset, problem_id).digest for run in (first, second)]
+            for problem_id in ours.problem_ids
+        )
+        known = np.array([bool(mine) and mine == other for mine, other in digests], dtype=bool)
+        same = both[known[ours.problem[both[:, 0]]]]
     paired = same[ours.judged[same[:, 0]] & theirs.judged[same[:, 1]]]
     unpaired = Unpaired(
         only_first=len(ours) - len(both),
@@ -372,11 +374,6 @@ def _common_rows(ours: DatasetVerdicts, theirs: DatasetVerdicts) -> Ints:
     rows = dict(zip(theirs.keys(), range(len(theirs)), strict=True))
     both = [(row, rows[key]) for row, key in enumerate(ours.keys()) if key in rows]
     return np.array(both, dtype=np.int64).reshape(-1, 2)
-
-
-def _same_problem(dataset: str, problem_id: str, first: ComparedRun, second: ComparedRun) -> bool:
-    ours, theirs = (run.note(dataset, problem_id).digest for run in (first, second))
-    return bool(ours) and ours == theirs
 
 
 # The JSON document

@@ -220,8 +220,10 @@ def _of_dataset(
             observed = _fixed_range(data, metric, least)
         finding = _within(name, metric, rule, observed)
         undecided = finding.outcome is Outcome.UNDECIDED and not sequential
-        if metric == "accepted_at_1" and undecided and data.accepted_at_1.problems:
-            finding = replace(finding, why=f"{finding.why} ({_reach(data.accepted_at_1.problems)})")
+        if metric == "accepted_at_1" and undecided and (n := data.accepted_at_1.problems):
+            # The narrowest interval that so many problems can give is that of two equal runs.
+            reach = f"{n} problems reach ±{100 * discordant_interval(0, 0, n)[1]:.2f} at best"
+            finding = replace(finding, why=f"{finding.why} ({reach})")
         yield finding
     for cost, limits in rules.costs.items():
         for finding in _cost(name, cost, limits, comparison):
@@ -230,12 +232,6 @@ def _of_dataset(
 
 def _of_a_part(finding: Finding) -> Finding:
     return replace(finding, outcome=Outcome.UNDECIDED, why="needs all problems")
-
-
-def _reach(problems: int) -> str:
-    """The narrowest interval that so many problems can give: that of two equal runs."""
-    half = discordant_interval(0, 0, problems)[1]
-    return f"{problems} problems reach ±{100 * half:.2f} at best"
 
 
 def _differences(

@@ -74,7 +74,7 @@ def paired_differences(
     if not values or not len(differences[0]):
         return [PairedDifference(0) for _ in values]
     binary = [
-        _is_binary(*pair) or not difference.any()
+        all(((one == 0) | (one == 1)).all() for one in pair) or not difference.any()
         for pair, difference in zip(values, differences, strict=True)
     ]
     apart = _intervals(differences, binary, None)
@@ -158,10 +158,6 @@ def detectable_difference(spread: float, problems: int) -> float:
         problems: n.
     """
     return min(1.0, (Z95 + Z_POWER) * spread / math.sqrt(problems))
-
-
-def _is_binary(first: Floats, second: Floats) -> bool:
-    return all(bool(((values == 0) | (values == 1)).all()) for values in (first, second))
 
 
 def _intervals(

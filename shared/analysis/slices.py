@@ -138,7 +138,10 @@ def problem_buckets(facts: Sequence[ProblemFacts]) -> dict[str, dict[str, Ints]]
     return {
         dimension: {
             bucket: np.sort(np.array(parts[bucket], dtype=np.int64))
-            for bucket in sorted(_largest(parts), key=bucket_order)
+            for bucket in sorted(
+                sorted(parts, key=lambda name: (-len(parts[name]), name))[:_MOST_BUCKETS],
+                key=bucket_order,
+            )
         }
         for dimension, parts in _buckets(facts).items()
     }
@@ -178,7 +181,3 @@ def _difference(
         improved=int((differences > 0).sum()),
         worsened=int((differences < 0).sum()),
     )
-
-
-def _largest(buckets: dict[str, list[int]]) -> list[str]:
-    return sorted(buckets, key=lambda bucket: (-len(buckets[bucket]), bucket))[:_MOST_BUCKETS]

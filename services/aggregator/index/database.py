@@ -143,10 +143,6 @@ def _discard_unusable(path: Path) -> None:
         return
     reason = f"version {version} is not {_VERSION}" if reason == "ok" else reason[:200]
     log.warning("the index is discarded and built again", path=str(path), reason=reason)
-    _remove(path)
-
-
-def _remove(path: Path) -> None:
     for part in ("-wal", "-shm", ""):
         path.with_name(path.name + part).unlink(missing_ok=True)
 

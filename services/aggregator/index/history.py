@@ -125,7 +125,10 @@ def scores(runs: Sequence[TrendRun]) -> dict[str, dict[str, RunScore]]:
         }
         for run in runs
     }
-    measured = ((run, run.measured, shares[run.run.run], _is_baseline(run)) for run in runs)
+    baselines = (RunState.COMPLETE, RunState.INCOMPLETE)
+    measured = (
+        (run, run.measured, shares[run.run.run], run.run.state in baselines) for run in runs
+    )
     since = {
         (run.run.run, dataset): difference for run, dataset, _, difference in changes(measured)
     }
@@ -144,11 +147,6 @@ def _score(trend: DatasetTrend, share: float, difference: float | None) -> RunSc
         for name in ("ci95", "bounds")
     )
     return RunScore(share, ci95, bounds if trend.judged < trend.planned else None, difference)
-
-
-def _is_baseline(run: TrendRun) -> bool:
-    state = run.run.state
-    return state is not None and state.published and state is not RunState.UNTRUSTED
 
 
 # Answers of the API.
