@@ -6,7 +6,7 @@ texts only the begin is marked.
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
@@ -73,25 +73,21 @@ class SampleMarks:
     def of(cls, completion: str, code: str, case: FailedCase | None, language: str | None) -> Self:
         return cls(
             highlighted_answer(completion, language),
-            highlighted(code, language),
+            highlighted(code.rstrip(), language),
             CaseMarks.of(case, language) if case else CaseMarks(),
         )
 
 
+@lru_cache(maxsize=8)  # a program is mostly the text of its answer's block
 def highlighted(code: str, language: str | None) -> Syntax:
     """The syntax of a program; nothing in a language that Pygments does not know."""
-    return _highlighted(code[:_MOST].rstrip(), language)
-
-
-@lru_cache(maxsize=8)  # a program is mostly the text of its answer's block
-def _highlighted(code: str, language: str | None) -> Syntax:
     marks: Syntax = []
     lexer = _lexer(language)
     if lexer is None:
         return marks
     end = time.monotonic() + _SECONDS
     # Some lexers know a comment by the end of its line.
-    for _, kind, text in lexer.get_tokens_unprocessed(f"{code}\n"):
+    for _, kind, text in lexer.get_tokens_unprocessed(f"{code[:_MOST]}\n"):
         _add(marks, _length(text), _number(kind))
         if time.monotonic() > end:
             break
@@ -106,7 +102,7 @@ def highlighted_answer(text: str, language: str | None) -> Syntax:
     done = 0
     for block in _FENCE.finditer(text[:_MOST]):
         _add(marks, _length(text[done : block.start(2)]), 0)
-        inner = highlighted(block[2], block[1].lower() or language)
+        inner = highlighted(block[2].rstrip(), block[1].lower() or language)
         for place in range(0, len(inner), 2):
             _add(marks, *inner[place : place + 2])
         _add(marks, _length(block[2]) - sum(inner[::2]), 0)
@@ -118,9 +114,10 @@ def difference(expected: str, actual: str) -> Difference:
     """Find the lines that differ, and in those that are alike the words."""
     ours, theirs = _lines(expected), _lines(actual)
     found = Difference()
-    for i, last_i, j, last_j in _blocks(
-        [one.rstrip() for one in ours], [one.rstrip() for one in theirs]
-    ):
+    lines = ([line.rstrip() for line in text] for text in (ours, theirs))
+    for kind, i, last_i, j, last_j in SequenceMatcher(None, *lines, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
         paired = last_i - i == last_j - j
         for place in range(i, last_i):
             other = theirs[j + place - i] if paired else None
@@ -129,12 +126,6 @@ def difference(expected: str, actual: str) -> Difference:
             other = ours[i + place - j] if paired else None
             found.actual.extend((place, *ends) for ends in _words(theirs[place], other))
     return found
-
-
-def _blocks(first: Sequence[str], second: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Ends of the stretches that differ, in both."""
-    matcher = SequenceMatcher(None, first, second, autojunk=False)
-    return (ends for kind, *ends in matcher.get_opcodes() if kind != "equal")  # type: ignore[misc]
 
 
 def _words(line: str, other: str | None) -> Iterator[tuple[int, int]]:
