@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from redis import Redis
 from redis.exceptions import RedisError
 
-from services.aggregator.api.routes import add_api
 from services.aggregator.cases import Cases, folder_cases, ledger_cases
 from services.aggregator.folders import RunFolders
 from services.aggregator.index.database import Database, is_damage
 from services.aggregator.index.overview import IndexedRun
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
+from services.aggregator.routes import add_api
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import ServiceError
 from shared.ledger import Ledger, fail_fast, ping_error

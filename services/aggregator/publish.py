@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from services.aggregator.index.database import Database
 from services.aggregator.qa_logs import SampleChoice, choose, write_qa_logs
-from services.aggregator.report.page import write_report
+from services.aggregator.report import write_report
 from services.aggregator.settings import OutputRoots
 from services.aggregator.wandb_log import log_results
 from shared import artifacts

@@ -98,7 +98,7 @@ def report(
 ) -> None:
     """Write a run's page as one self-contained file, from its folder alone."""
     # Imported here because the runner's image has no services/aggregator.
-    from services.aggregator.report.page import write_report
+    from services.aggregator.report import write_report
 
     finished = open_run(run)
     folder, name = finished.folder, artifacts.REPORT

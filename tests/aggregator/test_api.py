@@ -16,13 +16,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from yarl import URL
 
-from services.aggregator.api.routes import ROUTES
-from services.aggregator.api.runs import RunDetail, RunSummary, SampleDetail
 from services.aggregator.app import STATIC, add_page, make_app
 from services.aggregator.cases import CasePage
 from services.aggregator.index.overview import IndexedRun, PassRatioCounts
 from services.aggregator.ingest import Ingester
 from services.aggregator.marks import Difference
+from services.aggregator.routes import ROUTES
+from services.aggregator.run_answers import RunDetail, RunSummary, SampleDetail
 from shared.case_records import SampleCases
 from shared.ledger import Ledger, connect
 from shared.run_record import OutageReport, RunnerReport

@@ -17,7 +17,7 @@ from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import find_run
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
-from services.aggregator.report.page import load_index
+from services.aggregator.report import load_index
 from shared.analysis.compare import compare_runs, comparison_document
 from shared.analysis.runs import read_runs
 from shared.finished_run import open_run

@@ -11,7 +11,7 @@ from redis import Redis
 
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
-from services.aggregator.report.page import Bounds, bundle, compact, write_report
+from services.aggregator.report import Bounds, bundle, compact, write_report
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.aggregator.api.routes import ROUTES
+from services.aggregator.routes import ROUTES
 from services.cli.embedded.environment import OWN_SECRETS, base_environment
 from services.data.records import write_dataset
 from tests.aggregator.wandb_server import Fault, wandb_server

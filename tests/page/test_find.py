@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from redis import Redis
 
-from services.aggregator.report.page import compact
+from services.aggregator.report import compact
 from shared.run_record import RunState
 from shared.statuses import FinalStatus
 from tests.aggregator.reports import DATA, data_of

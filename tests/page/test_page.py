@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Download, Page, Route, expect
 from redis import Redis
 
-from services.aggregator.report.page import Bounds, write_report
+from services.aggregator.report import Bounds, write_report
 from shared.artifacts import OutputFolder
 from shared.finished_run import open_run
 from shared.ledger import Ledger

@@ -19,13 +19,13 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from services.aggregator.api.runs import RunDetail, SampleDetail
 from services.aggregator.folders import add_run, load_samples, run_facts
 from services.aggregator.index.database import Database, open_database
 from services.aggregator.index.overview import IndexedRun, all_figures, find_run
 from services.aggregator.index.performance import performance
 from services.aggregator.index.rows import SampleRow, read_rows
 from services.aggregator.index.writer import IndexWriter, public_json
+from services.aggregator.run_answers import RunDetail, SampleDetail
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun
@@ -51,9 +51,9 @@ class Bounds:
 
 
 _DEFAULT_BOUNDS = Bounds()
-_STATIC = Path(__file__).parent.parent / "page" / "static"
+_STATIC = Path(__file__).parent / "page" / "static"
 # Replaces the API client by a module that reads the data embedded in the page.
-_API = Path(__file__).parent / "api.js"
+_API = Path(__file__).parent / "page" / "report.js"
 _ICON = '<link rel="icon" href="static/icon.svg" type="image/svg+xml">\n'
 _STYLE = '<link rel="stylesheet" href="static/style.css">\n'
 _SCRIPT = '<script type="module" src="static/app.js"></script>\n'

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 from redis.exceptions import RedisError
 
-from services.aggregator.api.runs import RunDetail, RunSummary, SampleDetail
 from services.aggregator.cases import CasePage, ReadCases
 from services.aggregator.comparison import (
     Comparisons,
@@ -61,6 +60,7 @@ from services.aggregator.index.samples import (
     failure_groups,
     samples_page,
 )
+from services.aggregator.run_answers import RunDetail, RunSummary, SampleDetail
 from shared.analysis.compare import ComparisonDocument, comparison_document
 from shared.analysis.gate_policy import NamedPolicy
 from shared.errors import DataError
