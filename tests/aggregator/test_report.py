@@ -21,6 +21,7 @@ from shared.schemas import JudgedCode, SampleId
 from shared.statuses import ExtractionReason, FinalStatus
 from tests.aggregator.reports import ANSWER, allowed, data_of, finished, rows_of
 from tests.aggregator.runs import ask, served
+from tests.conftest import RedisServer
 from tests.shared.ledgers import generation, put_meta, verdict
 
 
@@ -101,11 +102,13 @@ def test_passwords_of_urls_are_left_out(redis: Redis, tmp_path: Path) -> None:
     assert "geheim" not in (tmp_path / "run" / artifacts.REPORT).read_text("utf-8")
 
 
-@pytest.fixture
-def many(redis: Redis, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def many(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run's folder with 240 samples, of which one is a time-out."""
-    folder = tmp_path / "many"
-    publish(finished(redis, str(folder)))
+    folder = tmp_path_factory.mktemp("runs") / "many"
+    with Redis.from_url(redis_server.url) as redis:
+        redis.flushall()
+        publish(finished(redis, str(folder)))
     made, judged = [], []
     for number in range(240):
         sample = SampleId("d1", f"p{number % 12:02}", number // 12)
