@@ -166,10 +166,10 @@ class RunFolders:
             self._searched(self._status)
         # All of them are listed before the samples of the first one are read.
         announced = [(run, *parts) for run in due if (parts := self._announce(run, in_ledger))]
-        for place, parts in enumerate(announced):
-            self._show(folders, len(announced) - place)
+        for number, announcement in enumerate(announced):
+            self._show(folders, len(announced) - number)
             if not self._stopping.is_set():
-                self._read(*parts)
+                self._read(*announcement)
         self._writer.sweep()
         self._show(folders, 0)
         return bool(due)

@@ -114,8 +114,9 @@ def difference(expected: str, actual: str) -> Difference:
     """Find the lines that differ, and in those that are alike the words."""
     ours, theirs = _lines(expected), _lines(actual)
     found = Difference()
-    lines = ([line.rstrip() for line in text] for text in (ours, theirs))
-    for kind, i, last_i, j, last_j in SequenceMatcher(None, *lines, autojunk=False).get_opcodes():
+    first, second = ([line.rstrip() for line in text] for text in (ours, theirs))
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
+    for kind, i, last_i, j, last_j in matcher.get_opcodes():
         if kind == "equal":
             continue
         paired = last_i - i == last_j - j

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from shared.analysis.bootstrap import ClusteredMean, bootstrap_intervals
@@ -245,9 +246,12 @@ def _share(
 
 
 def _error_rates(judged: Samples) -> dict[str, MetricValue]:
+    def has_status(sample: SampleResult, status: FinalStatus) -> bool:
+        return sample.final_status is status
+
     rates: dict[str, MetricValue] = {}
     for status in ERROR_STATUSES:
-        rates |= _share(f"{status}_rate", judged, lambda one, of=status: one.final_status is of)
+        rates |= _share(f"{status}_rate", judged, partial(has_status, status=status))
     return rates
 
 
