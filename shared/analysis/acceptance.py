@@ -217,18 +217,18 @@ def _typical(evidence: Evidence) -> Iterator[Result]:
         return
     for name in evidence.datasets:
         metrics = evidence.summary.get(name, {})
-        unusual, known = [], 0
-        for typical in (one for one in _TYPICAL if one.is_for(name, size)):
+        unusual, compared = [], 0
+        for typical in (entry for entry in _TYPICAL if entry.is_for(name, size)):
             value, interval = metrics.get(typical.metric), metrics.get(f"{typical.metric}_ci95")
             if isinstance(interval, list) and not isinstance(value, list | None):
-                known += 1
+                compared += 1
                 if interval[1] < typical.low or interval[0] > typical.high:
                     unusual.append(_unusual(name, value, typical))
         yield from unusual
-        if not known:
+        if not compared:
             yield passed("no range is known", name)
-        elif within := known - len(unusual):
-            yield passed(f"{within} of {known} figures within", name)
+        elif within := compared - len(unusual):
+            yield passed(f"{within} of {compared} figures within", name)
 
 
 def _unusual(dataset: str, value: float, typical: TypicalRange) -> Result:

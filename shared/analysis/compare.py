@@ -357,8 +357,8 @@ def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> DatasetCom
             [run.note(dataset, problem_id).digest for run in (first, second)]
             for problem_id in ours.problem_ids
         )
-        known = np.array([bool(mine) and mine == other for mine, other in digests], dtype=bool)
-        same = both[known[ours.problem[both[:, 0]]]]
+        unchanged = np.array([bool(our) and our == their for our, their in digests], dtype=bool)
+        same = both[unchanged[ours.problem[both[:, 0]]]]
     paired = same[ours.judged[same[:, 0]] & theirs.judged[same[:, 1]]]
     unpaired = Unpaired(
         only_first=len(ours) - len(both),

@@ -237,7 +237,9 @@ def pass_ratio_means(judged: Samples) -> dict[str, MetricValue]:
 
 
 def _share(
-    name: str, samples: Samples, has: Callable[[SampleResult], bool] = lambda one: one.accepted
+    name: str,
+    samples: Samples,
+    has: Callable[[SampleResult], bool] = lambda sample: sample.accepted,
 ) -> dict[str, MetricValue]:
     """The share of samples that have something, with its 95 % interval over problems."""
     problems = len(by_problem(samples))

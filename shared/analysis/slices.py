@@ -80,11 +80,11 @@ def _buckets(facts: Sequence[ProblemFacts | None]) -> dict[str, dict[str, list[i
     """Places of the problems by dimension and bucket; those without facts are unknown."""
     buckets: dict[str, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
     alike: dict[ProblemFacts | None, list[int]] = {}  # problems often have the same facts
-    for place, each in enumerate(facts):
-        alike.setdefault(each, []).append(place)
-    for each, places in alike.items():
+    for place, problem in enumerate(facts):
+        alike.setdefault(problem, []).append(place)
+    for problem, places in alike.items():
         for dimension, buckets_of in DIMENSIONS.items():
-            for bucket in buckets_of(each) if each else [UNKNOWN]:
+            for bucket in buckets_of(problem) if problem else [UNKNOWN]:
                 buckets[dimension].setdefault(bucket, []).extend(places)
     return buckets
 
