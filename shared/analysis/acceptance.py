@@ -293,7 +293,8 @@ _UNJUDGED = 0.01
 _GROUPS = (Group.QUALITY, Group.COST, Group.ERROR)
 _PLANNED = [key for group in _GROUPS for key in keys(group, planned=True)]
 _PER_SOLVED = "cost_per_solved_"
-_PREPARE = "plumb data prepare --config configs/data.yaml, and run on its files"
+_PREPARE_DATA = "plumb data prepare --config configs/data.yaml"
+_PREPARE = f"{_PREPARE_DATA}, and run on its files"
 _PROTOCOL = (
     "actor_rollout_ref.rollout.temperature", "actor_rollout_ref.rollout.top_p",
     "actor_rollout_ref.rollout.top_k", "actor_rollout_ref.rollout.do_sample",
@@ -490,7 +491,7 @@ def _audit(evidence: Evidence) -> Iterator[Result]:
         step = "remove them, or list them in a file for --allow, then plumb data prepare"
         yield failure(found, step)
     if not data.has_report:
-        yield failure(f"no audit_report.md in {data.folder}", _PREPARE.partition(",")[0])
+        yield failure(f"no audit_report.md in {data.folder}", _PREPARE_DATA)
     if not data.training:
         found = "no training set among the manifests: leakage from training data was not checked"
         step = "prepare one with role: train, or plumb data contamination --against CORPUS"

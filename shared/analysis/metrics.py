@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Self
 
 from shared.analysis.bootstrap import ClusteredMean, bootstrap_intervals
@@ -237,9 +238,7 @@ def pass_ratio_means(judged: Samples) -> dict[str, MetricValue]:
 
 
 def _share(
-    name: str,
-    samples: Samples,
-    has: Callable[[SampleResult], bool] = lambda sample: sample.accepted,
+    name: str, samples: Samples, has: Callable[[SampleResult], bool] = attrgetter("accepted")
 ) -> dict[str, MetricValue]:
     """The share of samples that have something, with its 95 % interval over problems."""
     problems = len(by_problem(samples))
