@@ -143,29 +143,25 @@ CASES = SampleCases(
 async def test_the_cases_of_a_sample(redis: Redis, ledger: Ledger) -> None:
     judge(ledger, SampleId("d1", "p5"), FinalStatus.TIMEOUT, cases=CASES)
     async with served(redis) as client:
-        await the_cases_are_shown(client)
-
-
-async def the_cases_are_shown(client: TestClient) -> None:
-    there = "/api/runs/run-1/samples/d1/p5/0/cases"
-    first = TypeAdapter(CasePage).validate_python(await ask(client, f"{there}?limit=4"))
-    assert (first.recorded, first.total, first.next) == ("all", 7, 4)
-    assert [one.case_index for one in first.cases] == [3, 5, 6, 0]
-    assert first.marks[3].difference == Difference([(0, 0, 1)], [(0, 0, 1)])
-    rest = TypeAdapter(CasePage).validate_python(await ask(client, f"{there}?limit=4&offset=4"))
-    assert [one.case_index for one in rest.cases] == [1, 2, 4]
-    assert rest.next is None
-    # The problem has one test; of the other cases it tells nothing.
-    assert [one.input for one in first.cases] == [None, None, None, "1\n"]
-    assert first.cases[0].problem_id == "p5"
-    beyond = await ask(client, f"{there}?offset=100")
-    assert (beyond["cases"], beyond["next"], beyond["total"]) == ([], None, 7)
-    unrecorded = await ask(client, "/api/runs/run-1/samples/d1/p0/0/cases")
-    assert unrecorded == {"recorded": None, "total": 0, "cases": [], "marks": [], "next": None}
-    for query in ("limit=0", "limit=201", "offset=-1", "x=1", "limit=1&limit=1"):
-        await ask(client, f"{there}?{query}", 400)
-    await ask(client, "/api/runs/run-1/samples/d1/none/0/cases", 404)
-    await ask(client, "/api/runs/none/samples/d1/p5/0/cases", 404)
+        there = "/api/runs/run-1/samples/d1/p5/0/cases"
+        first = TypeAdapter(CasePage).validate_python(await ask(client, f"{there}?limit=4"))
+        assert (first.recorded, first.total, first.next) == ("all", 7, 4)
+        assert [one.case_index for one in first.cases] == [3, 5, 6, 0]
+        assert first.marks[3].difference == Difference([(0, 0, 1)], [(0, 0, 1)])
+        rest = TypeAdapter(CasePage).validate_python(await ask(client, f"{there}?limit=4&offset=4"))
+        assert [one.case_index for one in rest.cases] == [1, 2, 4]
+        assert rest.next is None
+        # The problem has one test; of the other cases it tells nothing.
+        assert [one.input for one in first.cases] == [None, None, None, "1\n"]
+        assert first.cases[0].problem_id == "p5"
+        beyond = await ask(client, f"{there}?offset=100")
+        assert (beyond["cases"], beyond["next"], beyond["total"]) == ([], None, 7)
+        unrecorded = await ask(client, "/api/runs/run-1/samples/d1/p0/0/cases")
+        assert unrecorded == {"recorded": None, "total": 0, "cases": [], "marks": [], "next": None}
+        for query in ("limit=0", "limit=201", "offset=-1", "x=1", "limit=1&limit=1"):
+            await ask(client, f"{there}?{query}", 400)
+        await ask(client, "/api/runs/run-1/samples/d1/none/0/cases", 404)
+        await ask(client, "/api/runs/none/samples/d1/p5/0/cases", 404)
 
 
 async def test_a_run(client: TestClient, ledger: Ledger) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from redis import Redis
 
-from shared.ledger import Ledger
 from shared.run_record import RunState
 from shared.schemas import SampleId
 from tests.aggregator.process import Aggregator
@@ -16,10 +15,6 @@ from tests.aggregator.runs import begin, judge
 from tests.conftest import RedisServer
 from tests.shared.ledgers import problem, put_meta
 from tests.waiting import until
-
-
-def until_state(ledger: Ledger, state: RunState) -> None:
-    until(f"the run is {state}", lambda: ledger.state() is state, 30, every=0.02)
 
 
 def until_listed(aggregator: Aggregator) -> None:
@@ -76,7 +71,7 @@ def test_it_publishes_though_the_index_cannot_be_written(
     try:
         assert any("the index cannot be written" in line for line in process.stdout)
         ledger.set_state(RunState.JUDGED)
-        until_state(ledger, RunState.COMPLETE)
+        until("the run is complete", lambda: ledger.state() is RunState.COMPLETE, 30, every=0.02)
         assert process.poll() is None
     finally:
         process.kill()

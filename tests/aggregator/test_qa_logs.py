@@ -58,10 +58,6 @@ def records(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def summary_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / artifacts.RUN).read_text())["qa_logs"]
-
-
 def test_a_record(redis: Redis, tmp_path: Path) -> None:
     ledger, _ = open_run(redis, str(tmp_path), problems())
     publish(ledger)
@@ -110,7 +106,7 @@ def test_quotas_and_what_run_json_says_of_them(redis: Redis, tmp_path: Path) -> 
     assert len(statuses) == 4
     assert statuses.count("wrong_answer") >= 2
     assert "api_error" not in statuses
-    entry = summary_of(tmp_path)["d1"]
+    entry = json.loads((tmp_path / artifacts.RUN).read_text())["qa_logs"]["d1"]
     assert entry["file"] == "qa_logs/d1_4.jsonl"
     assert entry["wanted"] == WANTED
     assert sum(entry["chosen"].values()) == 4

@@ -41,7 +41,6 @@ class WandbServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.fault = fault
         self.closing = threading.Event()
-        self.operations: list[str] = []
         self.runs: list[Json] = []
         self.keys: set[str | None] = set()
         self.history: list[Json] = []
@@ -143,7 +142,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _graphql(self, request: Json) -> None:
         operation = request.get("operationName") or ""
-        self.server.operations.append(operation)
         self.server.keys.add(self.headers.get("Authorization"))
         self._reply({"data": self.server.answer(operation, request.get("variables") or {})})
 
