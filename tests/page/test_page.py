@@ -40,15 +40,18 @@ VIEWS = {
     "slices": "#/run/done/slices",
     "performance": "#/run/done/performance",
     "setup": "#/run/done/setup",
-    "in_progress": "#/run/moving",
     "sample": SAMPLE,
+    "missing": "#/run/none",
+    "report": "report.html",
+    "report_sample": f"report.html{SAMPLE}",
+}
+# Views of which other files test keyboard and readability.
+ELSEWHERE = {
+    "in_progress": "#/run/moving",
     "compare": "#/compare?runs=done,moving&kind=all&open=0%2Fcodecontests_valid_001",
     "problems": "#/problems/codecontests_valid",
     "problem": "#/problem/codecontests_valid/codecontests_valid_001",
     "history": "#/history",
-    "missing": "#/run/none",
-    "report": "report.html",
-    "report_sample": f"report.html{SAMPLE}",
 }
 # Each width and each theme once; the other combinations, and the colours by axe-core, nightly.
 EVERY_LOOK = pytest.mark.parametrize(
@@ -96,8 +99,9 @@ def axe_findings(page: Page, *, colours: bool = False) -> list[str]:
 
 
 @EVERY_LOOK
+@pytest.mark.timeout(600)
 def test_every_view_is_reached_by_keyboard_readable_and_without_findings(
-    urls: dict[str, str], page: Page, looks: list[Looks], colours: bool
+    urls: dict[str, str], address: str, page: Page, looks: list[Looks], colours: bool
 ) -> None:
     findings = {}
     for view, url in urls.items():
@@ -106,6 +110,10 @@ def test_every_view_is_reached_by_keyboard_readable_and_without_findings(
         expect(page.locator("main")).not_to_contain_text("Loading")
         assert_reached_by_keyboard(page, view)
         assert_readable_in(page, looks, 3)
+        findings[view] = axe_findings(page, colours=colours)
+    for view, where in ELSEWHERE.items():
+        show(page, f"{address}/{where}")
+        page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
         findings[view] = axe_findings(page, colours=colours)
     assert {view: rules for view, rules in findings.items() if rules} == {}
     show(page, urls["sample"])
