@@ -206,7 +206,8 @@ async def listening(
             bound = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         except OSError as error:
             raise ServiceError(
-                f"cannot serve on {host}:{port}: {error.strerror or error}; set HOST and PORT"
+                f"cannot serve on {host}:{port}: {error.strerror or error}; "
+                "choose another by HOST and PORT, or by --host and --port of plumb"
             ) from None
         await web.SockSite(runner, bound, backlog=_BACKLOG).start()
         yield int(bound.getsockname()[1])

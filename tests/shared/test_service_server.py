@@ -89,7 +89,9 @@ async def test_a_taken_port_is_named() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ServiceError, match=f"cannot serve on 127.0.0.1:{port}: .*in use"):
+        with pytest.raises(
+            ServiceError, match=f"cannot serve on 127.0.0.1:{port}: .*in use.*--port"
+        ):
             await serve(make_application(Access()), ServiceSettings(port=port))
 
 
