@@ -18,6 +18,7 @@ from itertools import product
 from redis.exceptions import RedisError
 
 from services.judge.judging import Judge
+from services.judge.programs import last_line
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import CaseOutcome
@@ -98,16 +99,16 @@ class CanaryCase:
     code: CaseCode = CaseCode.PASSED
     detail: str | None = None
 
-    def difference(self, outcome: CaseOutcome) -> str | None:
-        """How an outcome differs from the required one; None if it does not."""
-        last = shorten_end((outcome.stderr or "").strip().rsplit("\n", 1)[-1], _SHOWN)
+    def finding(self, outcome: CaseOutcome) -> str | None:
+        """The fault, and how an outcome differs from the required one; None if it does not."""
+        last = shorten_end(last_line(outcome.stderr), _SHOWN)
         shown = f"{outcome.code.name.lower()}, {outcome.detail or 'no detail'}: {last}"
         if outcome.code is not self.code:
-            return f"{shown} instead of {self.code.name.lower()}"
+            return f"{self.fault} ({shown} instead of {self.code.name.lower()})"
         if self.detail is not None and outcome.detail != self.detail:
-            return f"{shown} instead of {self.detail}"
+            return f"{self.fault} ({shown} instead of {self.detail})"
         if self.code is CaseCode.TIMEOUT and (outcome.cpu_time or 0.0) > _MOST_CPU:
-            return f"{outcome.cpu_time:.1f} s of CPU time were used"
+            return f"{self.fault} ({outcome.cpu_time:.1f} s of CPU time were used)"
         return None
 
 
@@ -128,10 +129,6 @@ class Canary:
     language: str = "python"
 
     @property
-    def completion(self) -> str:
-        return f"```{self.language}\n{self.code}```\n"
-
-    @property
     def problem(self) -> Problem:
         tests = self.tests or {
             "checker": "exact",  # which methods with a rule of their own ignore
@@ -145,9 +142,8 @@ class Canary:
         """Describe how the outcomes differ from the required ones; empty if they do not."""
         if len(outcomes) != len(self.cases):
             return [f"{self.cases[0].fault} ({len(outcomes)} of {len(self.cases)} cases ran)"]
-        pairs = zip(self.cases, outcomes, strict=True)
-        texts = [(case.fault, case.difference(outcome)) for case, outcome in pairs]
-        return list(dict.fromkeys(f"{fault} ({text})" for fault, text in texts if text))
+        texts = map(CanaryCase.finding, self.cases, outcomes)
+        return list(dict.fromkeys(filter(None, texts)))
 
     def config(self, config: Config, method: str) -> Config:
         """Return a run's config with the canary's limits."""
@@ -198,7 +194,7 @@ def canaries(profile: CanaryProfile, config: Config, *, limits: bool = True) -> 
         return functions + (tried if limits and profile.strict else [])
     if profile.language in _COMPILED:
         title, code = LANGUAGES[profile.language].title, _COMPILED[profile.language]
-        case = CanaryCase(f"a right program in {title} is not accepted", "5\n", "12 35\n")
+        case = CanaryCase(f"a right program in {title} is not accepted", "5\n", "35\n")
         return [
             Canary(title, code, [case], language=profile.language),
             *(tried if limits else ()),
@@ -207,35 +203,29 @@ def canaries(profile: CanaryProfile, config: Config, *, limits: bool = True) -> 
         "a right program in Python 3.10 with Unicode text is not accepted, or finds files that "
         "another program left"
     )
-    right = [
-        CanaryCase(fault, "\nžř漢🐍\n", "none\n🐍漢řž\n"),
-        CanaryCase(fault, "11\nb\n", "1 121\nb\n"),
-        CanaryCase(fault, "2 3 4\nc d\n", "3 26\nd c\n"),
-    ]
-    again = [CanaryCase(fault, "5\nx\n", "1 25\nx\n"), CanaryCase(fault, "1 2 3\ny\n", "3 11\ny\n")]
+    right = [CanaryCase(fault, text, text) for text in ("\nžř漢🐍\n", "11\nb\n", "2 3 4\nc d\n")]
+    again = [CanaryCase(fault, text, text) for text in ("12\nx\n", "3 4 5\ny z\n")]
+    fault = "a right program with threads, processes and a shell is not accepted"
+    right.append(CanaryCase(fault, "processes 6", "7 7 11"))
+    right += _bytes() if profile.strict else ()
     fault = "a wrong output is not judged a wrong answer"
     wrong = [replace(case, fault=fault, code=CaseCode.WRONG_ANSWER) for case in right]
-    fault = "a right program with threads, processes and a shell is not accepted"
     return [
         Canary("right", _RIGHT, right),
         Canary("wrong", _WRONG, wrong),
-        *([Canary("bytes", _BYTES, _bytes())] if profile.strict else []),
         *tried,
-        Canary("processes", _FORKS, [CanaryCase(fault, "6\n", "7 36 7 11\n")]),
         Canary("right again", _RIGHT, again),
     ]
 
 
 def _bytes() -> list[CanaryCase]:
     fault = "input or output is not passed on byte by byte"
-    lines = "d\n\n \t\n"
-    texts = ("žluťoučký kůň 漢字 🐍\u2028\n", "a\r\nb\rc\r\n", "no newline", lines, "a\0b\n")
+    texts = ("žluť 漢🐍\u2028\n", "a\r\nb\rc\r\n", "no newline", "d\n\n \t\n", "a\0b\n")
     long = "a line ž\n" * (3 * _MIB // 20)
     size, checksum = len(long.encode()), zlib.crc32(long.encode())
-    return [
-        *(CanaryCase(fault, text, f"{len(text.encode())}\n{text}") for text in texts),
-        CanaryCase(f"input is cut or changed: {size} bytes", long, f"{size} {checksum}"),
-    ]
+    fault_of_long = f"input is cut or changed: {size} bytes"
+    cases = [CanaryCase(fault, text, text) for text in texts]
+    return [*cases, CanaryCase(fault_of_long, long, f"{size} {checksum}")]
 
 
 def _limits(profile: CanaryProfile, memory: int) -> list[Canary]:
@@ -302,14 +292,10 @@ def _limits(profile: CanaryProfile, memory: int) -> list[Canary]:
 async def judge_canaries(
     profile: CanaryProfile, config: Config, client: SandboxClient, url: str, *, limits: bool = True
 ) -> CanaryReport:
-    """Judge the canaries of a profile on one sandbox, by the code that judges samples.
+    """Judge the canaries of a profile on the client's sandbox, by the code that judges samples.
 
-    Args:
-        profile: The profile.
-        config: The run's config, from which the limits are scaled.
-        client: Client of the sandbox.
-        url: The sandbox's URL, for the report.
-        limits: Try the limits for functions and languages besides Python, too.
+    The limits are scaled from those of the run's config. With ``limits`` those for functions and
+    languages besides Python are tried, too. ``url`` is the sandbox's name in the report.
     """
     first, *rest = canaries(profile, config, limits=limits)
     findings: dict[str, list[CanaryFinding]] = {"wrong": [], "unjudged": [], "unable": []}
@@ -344,9 +330,10 @@ async def judge_canaries(
 
 async def _judged(canary: Canary, judge: Judge) -> tuple[str, list[str]]:
     """Judge a canary, again after a wrong time-out; return the kind of findings, and them."""
+    completion = f"```{canary.language}\n{canary.code}```\n"
     for _ in range(_ATTEMPTS):
         try:
-            judgement = await judge.judge(canary.problem, canary.completion, Attempts())
+            judgement = await judge.judge(canary.problem, completion, Attempts())
         except SandboxUnavailableError as error:
             no_compiler = error.failures[-1].kind == FailureKind.COMPILER
             return "unable" if no_compiler else "unjudged", [str(error)]
@@ -366,11 +353,8 @@ async def _judged(canary: Canary, judge: Judge) -> tuple[str, list[str]]:
 class CanaryRounds:
     """Starts the rounds of a process, beside the first and the last samples of a session.
 
-    Redis decides which process judges a round: the one that stores the claim.
-
-    Args:
-        commands: Connection to the ledger.
-        on_report: Called with the report on each round.
+    Redis decides which process judges a round: the one that stores the claim. ``on_report`` is
+    called with the report on each round.
     """
 
     def __init__(self, commands: PipelinedRedis, on_report: Callable[[CanaryReport], None]) -> None:
@@ -384,12 +368,8 @@ class CanaryRounds:
     ) -> None:
         """Start the round that is due on each sandbox; a failure of Redis only prevents it.
 
-        Args:
-            run: The run's id.
-            profile: The profile of a sample of the run that was judged.
-            config: The run's config, from which the limits are scaled.
-            client: Client of the run's sandboxes.
-            ending: The run ends when it has so many samples without a verdict.
+        A sample of the profile was judged. The run ends when it has ``ending`` samples without a
+        verdict.
         """
         began = self._begun.get((run, profile))
         if profile.language not in PROGRAMS or (began and time.monotonic() - began < _SHORT):
@@ -452,20 +432,32 @@ class CanaryRounds:
 
 # Programs
 
-# Needs Python 3.10 (``match``, ``zip(strict=)``) and UTF-8; writes to both streams, and leaves
-# files behind, which no other program may find.
+# Needs Python 3.10 (``match``) and UTF-8, prints what it reads, byte by byte, and writes to both
+# streams. If the input begins with a digit, it leaves files behind, which no other program may
+# find.
 _RIGHT = """\
-import os, sys
+import os, subprocess, sys, threading, zlib
+text = sys.stdin.buffer.read()
 print("working", file=sys.stderr, flush=True)
-values = [int(word) for word in input().split()]
-match values:
-    case []:
-        print("none")
-    case [head, *rest]:
-        print(len(values), sum(a * b for a, b in zip(values, rest + [head], strict=True)))
-print(input()[::-1])
-for folder in "/tmp", "/dev/shm", ".":
-    place = os.path.join(folder, f"plumbline-canary-{len(values)}")
+words = text.decode().split()
+match words:
+    case ["processes", number]:
+        results = []
+        thread = threading.Thread(target=lambda: results.append(int(number) + 1))
+        thread.start()
+        thread.join()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(7)
+        results.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        done = subprocess.run(["sh", "-c", "echo $((5 + 6))"], capture_output=True, text=True)
+        print(*results, done.stdout.strip())
+    case _ if len(text) > 9999:
+        print(len(text), zlib.crc32(text))
+    case _:
+        sys.stdout.buffer.write(text)
+for folder in ("/tmp", "/dev/shm", ".") if text[:1].isdigit() else ():
+    place = os.path.join(folder, f"plumbline-canary-{len(words)}")
     if os.path.exists(place):
         print("found", folder)
     try:
@@ -474,18 +466,7 @@ for folder in "/tmp", "/dev/shm", ".":
         pass
 """
 
-_WRONG = "print(len(input().split()))\n"
-
-# The length and the bytes themselves, or the length and a checksum of a long input.
-_BYTES = """\
-import sys, zlib
-text = sys.stdin.buffer.read()
-print("working", file=sys.stderr)
-if len(text) > 9999:
-    sys.stdout.buffer.write(b"%d %d" % (len(text), zlib.crc32(text)))
-else:
-    sys.stdout.buffer.write(b"%d\\n" % len(text) + text)
-"""
+_WRONG = "print('wrong')\n"
 
 # The input names the limit to try.
 _LIMITS = """\
@@ -509,55 +490,28 @@ if kind == "signal":
     time.sleep(1)
 """
 
-_FORKS = """\
-import multiprocessing, os, subprocess, threading
-
-number, results = int(input()), []
-thread = threading.Thread(target=lambda: results.append(number + 1))
-thread.start()
-thread.join()
-ours, theirs = multiprocessing.Pipe()
-context = multiprocessing.get_context("fork")
-child = context.Process(target=lambda: theirs.send(number * number))
-child.start()
-results.append(ours.recv())
-child.join()
-pid = os.fork()
-if pid == 0:
-    os._exit(7)
-results.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-done = subprocess.run(["sh", "-c", "echo $((5 + 6))"], capture_output=True, text=True)
-print(*results, done.stdout.strip())
-"""
-
-# Right programs in the other languages: they print a number plus 7 and times 7.
+# Right programs in the other languages: they print a number times 7.
 _COMPILED = {
     "cpp": """\
 #include <iostream>
-#include <tuple>
 int main() {
     long n;
     std::cin >> n;
-    auto [sum, product] = std::tuple{n + 7, n * 7};  // C++17
-    std::cout << sum << " " << product << "\\n";
+    std::cout << n * 7;
 }
 """,
     "java": """\
 public class Main {
     public static void main(String[] arguments) {
-        var n = new java.util.Scanner(System.in).nextLong();
-        System.out.println((n + 7) + " " + n * 7);
+        System.out.println(new java.util.Scanner(System.in).nextLong() * 7);
     }
 }
 """,
-    "nodejs": """\
-const n = Number(require('fs').readFileSync(0, 'utf8'));
-console.log(`${n + 7} ${n * 7}`);
-""",
+    "nodejs": "console.log(require('fs').readFileSync(0, 'utf8') * 7);\n",
     "rust": """\
 fn main() {
     let n: i64 = std::io::stdin().lines().next().unwrap().unwrap().parse().unwrap();
-    println!("{} {}", n + 7, n * 7);
+    println!("{}", n * 7);
 }
 """,
     "go": """\
@@ -566,7 +520,7 @@ import "fmt"
 func main() {
 	var n int
 	fmt.Scan(&n)
-	fmt.Println(n+7, n*7)
+	fmt.Println(n * 7)
 }
 """,
 }

@@ -14,6 +14,7 @@ from tests.judge import faulty_sandbox as faults
 from tests.judge.faulty_sandbox import Body, Fault, faulty, of_results
 from tests.judge.language_programs import is_installed
 from tests.judge.pools import OpenPool
+from tests.judge.tasks import together
 
 PROGRAMS = CanaryProfile("batch", "python", functions=False)
 FUNCTIONS = CanaryProfile("batch", "python", functions=True)
@@ -54,8 +55,10 @@ async def round_on(url: str, profile: CanaryProfile = PROGRAMS, *settings: str) 
 async def test_a_healthy_sandbox_judges_all_canaries_as_it_must(sandbox_url: str) -> None:
     installed = [name for name in languages.PROGRAMS if name != "python" and is_installed(name)]
     others = [CanaryProfile("batch", name, functions=False) for name in installed]
-    for profile in (*PROFILES, *others):
-        report = await round_on(sandbox_url, profile)
+    reports = await together(
+        (*PROFILES, *others), lambda profile: round_on(sandbox_url, profile), at_a_time=3
+    )
+    for profile, report in reports.items():
         assert (report.wrong, report.unjudged, report.unable) == ([], [], []), profile
         assert report.right == report.sent > 0, profile
 
