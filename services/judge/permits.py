@@ -49,17 +49,6 @@ local now = time[1] + time[2] / 1e6
 
 local function milliseconds(seconds) return math.ceil(1000 * seconds) end
 
-local function hold()
-  redis.call('ZADD', held, now + lease, permit)
-  redis.call('EXPIRE', held, KEPT)
-  if redis.call('GET', alone) == permit then
-    redis.call('PEXPIRE', alone, milliseconds(lease))
-  end
-  return 1
-end
-
-if command == 'renew' then return hold() end
-
 local reserved = redis.call('GET', alone)
 if command == 'release' then
   if reserved == permit then redis.call('DEL', alone) end
@@ -71,16 +60,17 @@ if command == 'release' then
 end
 
 redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
-if redis.call('ZSCORE', held, permit) then return 1 end
-if redis.call('EXISTS', paused) == 1 or (reserved and reserved ~= permit) then return 0 end
-local used = redis.call('ZCARD', held)
-if value == 0 then
-  redis.call('SET', alone, permit, 'PX', milliseconds(RESERVED))
-  if used > 0 then return 2 end
-elseif used >= value then
-  return 0
+if command == 'ask' and not redis.call('ZSCORE', held, permit) then
+  if redis.call('EXISTS', paused) == 1 or (reserved and reserved ~= permit) then return 0 end
+  local used = redis.call('ZCARD', held)
+  if value > 0 and used >= value then return 0 end
+  if value == 0 then redis.call('SET', alone, permit, 'PX', milliseconds(RESERVED)) end
+  if value == 0 and used > 0 then return 2 end
 end
-return hold()
+redis.call('ZADD', held, now + lease, permit)
+redis.call('EXPIRE', held, KEPT)
+if redis.call('GET', alone) == permit then redis.call('PEXPIRE', alone, milliseconds(lease)) end
+return 1
 """)
 
 
@@ -145,12 +135,16 @@ class SandboxPool:
         Raises:
             ServiceError: Redis is still unavailable after all retries.
         """
-        name = f"{self._holder}:{uuid.uuid4().hex}"
-        permit = await self._acquire(name, self._order(avoid, only), exclusive)
+        order = self._order(avoid, only)
+        permit = Permit(f"{self._holder}:{uuid.uuid4().hex}", "")
+        asking = self._start(self._ask(permit, order, exclusive))
         try:
+            while not await asyncio.shield(asking):
+                await self._wait()
+                asking = self._start(self._ask(permit, order, exclusive))
             yield permit
         finally:
-            await asyncio.shield(self._start(self._release(permit)))
+            await asyncio.shield(self._start(self._release(permit, order, asking)))
 
     async def close(self) -> None:
         """Stop renewing, and wait until the permits of cancelled tasks are released."""
@@ -164,29 +158,17 @@ class SandboxPool:
         order = random.sample(self.urls, len(self.urls)) if only is None else [only]
         return sorted(order, key=lambda url: (url == avoid, calls[url] / self._caps[url]))
 
-    async def _acquire(self, name: str, order: Sequence[str], exclusive: bool) -> Permit:
-        while True:
-            asking = self._start(self._ask(name, order, exclusive))
-            try:
-                url = await asyncio.shield(asking)
-                if url is not None:
-                    break
-                await self._wait()
-            except asyncio.CancelledError:
-                await asyncio.shield(self._start(self._withdraw(name, order, asking)))
-                raise
-        self._held[name] = url
-        if self._renewal is None or self._renewal.done():
-            self._renewal = asyncio.create_task(self._renew())
-        return Permit(name, url)
-
-    async def _ask(self, name: str, order: Sequence[str], exclusive: bool) -> str | None:
+    async def _ask(self, permit: Permit, order: Sequence[str], exclusive: bool) -> bool:
         for url in order:
             cap = 0 if exclusive else self._caps[url]
-            reply = await self._run("ask", name, url, cap)
+            reply = await self._run("ask", permit.name, url, cap)
+            if reply == 1:
+                permit.url = self._held[permit.name] = url
+                if self._renewal is None or self._renewal.done():
+                    self._renewal = asyncio.create_task(self._renew())
             if reply:
-                return url if reply == 1 else None
-        return None
+                return reply == 1
+        return False
 
     async def _wait(self) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -197,17 +179,16 @@ class SandboxPool:
             if woken in self._waiting:
                 self._waiting.remove(woken)
 
-    async def _withdraw(
-        self, name: str, order: Sequence[str], asking: asyncio.Task[str | None]
+    async def _release(
+        self, permit: Permit, order: Sequence[str], asking: asyncio.Task[bool]
     ) -> None:
-        await asyncio.wait([asking])  # it would be granted the permit after the withdrawal
-        for url in order:
-            await self._run("release", name, url)
-
-    async def _release(self, permit: Permit) -> None:
-        del self._held[permit.name]
+        await asyncio.wait([asking])  # it would be granted the permit afterwards
+        if asking.exception():
+            return  # Redis is unavailable
+        self._held.pop(permit.name, None)
         paused = "" if permit.paused is None else permit.paused
-        await self._run("release", permit.name, permit.url, paused)
+        for url in [permit.url] if permit.url else order:
+            await self._run("release", permit.name, url, paused)
         for _ in range(min(_WOKEN, len(self._waiting))):
             self._waiting.popleft().set_result(None)
 
