@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from shared.extraction.choice import Extraction, choose, combine
 from shared.extraction.fences import Block, find_blocks
@@ -70,10 +71,9 @@ def extract(
     search = _Search(language_of(language), frozenset(filter(None, names)))
     parts = answers(text)
     best: Extraction | None = None
-    for part in parts:
-        choice = search.in_answer(part)
-        best = choice if choice and choice.sure else best or choice
-        if choice and choice.sure:
+    for choice in chain.from_iterable(map(search.in_answer, parts)):
+        best = choice if choice.sure else best or choice
+        if choice.sure:
             break
     if best is None or not best.code.strip():
         prose = bool(parts) and not any("```" in part or "~~~" in part for part in parts)
@@ -85,40 +85,37 @@ def extract(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One search for an answer; every method returns None if there is no code."""
+    """One search for an answer: the first sure choice is it, or else the first choice."""
 
     language: Language
     names: frozenset[str]
 
-    def in_answer(self, text: str) -> Extraction | None:
+    def in_answer(self, text: str) -> Iterator[Extraction]:
         """Search the text before a question that the model asks itself, then the whole text."""
         before = before_next_question(text)
-        if before is not None:
-            choice = self.in_tags(before)
-            if choice and choice.sure and choice.reason != ExtractionReason.UNCLOSED_FENCE:
-                return choice
-        return self.in_tags(text)
+        for choice in self.in_tags(before) if before is not None else ():
+            if choice.sure and choice.reason != ExtractionReason.UNCLOSED_FENCE:
+                yield choice
+        yield from self.in_tags(text)
 
-    def in_tags(self, text: str) -> Extraction | None:
+    def in_tags(self, text: str) -> Iterator[Extraction]:
         """Search the last ``<answer>``, then the whole text."""
         if openers := list(_ANSWER_TAG.finditer(text)):
             opener = openers[-1]
             answer, _, _ = text[opener.end() :].partition(f"</{opener[1]}>")
-            choice = self.in_text(answer)
-            if choice and choice.sure:
-                return choice
-        return self.in_text(text)
+            yield from (choice for choice in self.in_text(answer) if choice.sure)
+        yield from self.in_text(text)
 
-    def in_text(self, text: str) -> Extraction | None:
+    def in_text(self, text: str) -> Iterator[Extraction]:
         blocks = find_blocks(text, self.language)
         if not blocks:
-            return self._whole(text) or self._in_prose(text)
-        if not blocks[0].label and (begun := self._begun_by_prompt(text, blocks[0])):
-            return begun
-        choice = self._choose(text, blocks)
-        if choice and choice.sure:
-            return choice
-        return self._elsewhere(text, blocks, choice) or choice
+            choice = self._whole(text) or self._in_prose(text)
+        elif blocks[0].label or not (choice := self._begun_by_prompt(text, blocks[0])):
+            choice = self._choose(text, blocks)
+            if not (choice and choice.sure):
+                yield from self._elsewhere(text, blocks, choice)
+        if choice:
+            yield choice
 
     def _choose(self, text: str, blocks: Sequence[Block]) -> Extraction | None:
         return choose(text, blocks, self.language, self.names)
@@ -188,7 +185,7 @@ class _Search:
 
     def _elsewhere(
         self, text: str, blocks: Sequence[Block], choice: Extraction | None
-    ) -> Extraction | None:
+    ) -> Iterator[Extraction]:
         """Look for the answer where no block can be it: behind other labels, outside of blocks."""
         others = [replace(b, label="") for b in blocks if not self.language.owns(b.label)]
         pieces, position = [], 0
@@ -201,8 +198,7 @@ class _Search:
             self._in_prose(outside),
         ):
             if other and other.sure and self._is_answer(other.code):
-                return other
-        return None
+                yield other
 
 
 # Code without fences
@@ -305,18 +301,15 @@ def extract_verl(completion: str) -> Extraction:
     code. Fences may be anywhere in a line. Source:
     ``verl/utils/reward_score/sandbox_fusion/__init__.py``, ``compute_score``.
     """
-    if "```python" in completion:
-        start = completion.rindex("```python") + len("```python")
-        code, fence, _ = completion[start:].partition("```")
-        reason = ExtractionReason.FENCED if fence else ExtractionReason.UNCLOSED_FENCE
-        return Extraction(code, reason, start)
-    if "```" not in completion:
+    labelled = "```python" in completion
+    mark, find = ("```python", completion.rfind) if labelled else ("```", completion.find)
+    if mark not in completion:
         empty = not completion.strip()
         return Extraction("", ExtractionReason.EMPTY if empty else ExtractionReason.NO_CODE_BLOCK)
-    start = completion.index("```") + len("```")
+    start = find(mark) + len(mark)
     code, fence, _ = completion[start:].partition("```")
     first_line, newline, rest = code.partition("\n")
-    if newline and first_line.strip().isalpha():
+    if not labelled and newline and first_line.strip().isalpha():
         start, code = start + len(first_line) + 1, rest
-    reason = ExtractionReason.UNLABELLED if fence else ExtractionReason.UNCLOSED_FENCE
-    return Extraction(code, reason, start)
+    reason = ExtractionReason.FENCED if labelled else ExtractionReason.UNLABELLED
+    return Extraction(code, reason if fence else ExtractionReason.UNCLOSED_FENCE, start)
