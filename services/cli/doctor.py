@@ -355,8 +355,7 @@ async def _judge(config: Config, url: str, headers: dict[str, str]) -> list[Cana
         _DirectPool([address.url]),
         max_attempts=_ATTEMPTS,
         retry_budget=_RETRY_BUDGET,
-        addresses=[address],
-        headers=headers,
+        headers={address.url: {**headers, **address.headers}},
     ) as client:
         return [  # the limits are those of Python's profiles
             await judge_canaries(profile, config, client, address.url, limits=False)

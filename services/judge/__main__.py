@@ -7,9 +7,10 @@ from functools import partial
 
 import uvloop
 
-from services.judge.health import SandboxWatch
+from services.judge.health import sandbox_failure
 from services.judge.settings import JudgeSettings
 from services.judge.worker import JudgeProcess
+from shared.address import Address
 from shared.ledger import ping_error, wait_for_redis
 from shared.service.logs import get_logger
 from shared.service.processes import announce_port, run_service
@@ -25,11 +26,13 @@ def _work(settings: JudgeSettings) -> None:
     name = settings.name or f"judge-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
     redis = wait_for_redis(settings.redis_url, settings.host, settings.port, settings=settings)
     judge = JudgeProcess(redis, settings, name)
-    watch = SandboxWatch(settings.sandboxes)
-    watch.start()
+    sandboxes = [Address.parse(url) for url in settings.sandboxes]
     metrics = judge.metrics
     readiness = Readiness(
-        partial(ping_error, redis), lambda: watch.failure, metrics.failure, details=metrics.details
+        partial(ping_error, redis),
+        partial(sandbox_failure, sandboxes),
+        metrics.failure,
+        details=metrics.details,
     )
     health = HealthServer(
         settings.host, settings.port, readiness, metrics.registry, settings=settings

@@ -1,27 +1,34 @@
-"""Sandbox calls that run an answer: many cases per call with the harness, or one call per case."""
+"""Sandbox calls that run an answer: many cases per call with the harness, or one call per case.
+
+The judging methods make them.
+"""
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
-from services.judge.methods.base import Task, compute
 from services.judge.programs import failure_detail
-from services.judge.sandbox import SandboxUnavailableError
+from services.judge.requests import Attempts
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import (
     BORDERLINE,
     CaseOutcome,
     Compiling,
+    Outcomes,
     lateness,
     wall_clock_lateness,
     was_killed,
 )
 from shared.checkers import Checker
+from shared.config import JudgeConfig, SandboxConfig
+from shared.extraction import Extraction
 from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
 from shared.harness.wire import MAX_INPUTS, CaseLimits, CaseRun, RunCasesRequest
-from shared.schemas import InfraFailure
-from shared.statuses import CaseCode, FailureKind, VerdictDetail
+from shared.schemas import InfraFailure, Problem, RecordedCases
+from shared.statuses import CaseCode, FailureKind, JudgeMethod, VerdictDetail
 
 Result = TypeVar("Result")
 
@@ -31,6 +38,67 @@ _TOO_LARGE = "http_413"
 _MOST_LOSSES = 10
 # Concurrent calls of one completion, where each case is a separate call.
 _AT_ONCE = 2
+# Characters that are processed in the event loop; more would hold up the other completions.
+_CHARACTERS_AT_ONCE = 100_000
+
+
+async def compute(work: Callable[[], Result], characters: int) -> Result:
+    """Call ``work``, which processes so many characters: in a thread if they are many."""
+    return work() if characters <= _CHARACTERS_AT_ONCE else await asyncio.to_thread(work)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One completion to judge.
+
+    Attributes:
+        settings: Judge settings of the data set.
+        limits: Sandbox settings, with the limits of one test case.
+        alone: Whether each call waits until nothing else runs in the sandbox.
+        max_call_input: Bytes of input per call, in JSON; a single case may exceed it.
+        recorded: Cases that are recorded beside the verdict.
+    """
+
+    problem: Problem
+    completion: str
+    settings: JudgeConfig
+    limits: SandboxConfig
+    sandbox: SandboxClient
+    attempts: Attempts
+    alone: bool = False
+    max_call_input: int = 16 * 1024 * 1024
+    recorded: RecordedCases = "none"
+
+    def confirming(self, max_timeouts: int | None) -> Self:
+        """Return the task for exclusive use of the sandbox: load cannot cause a time-out there."""
+        settings = self.settings.model_copy(update={"max_timeouts": max_timeouts})
+        return replace(self, alone=True, settings=settings)
+
+
+class Method(ABC):
+    """Runs the cases of one answer; the rules for the verdict are in ``services.judge.verdict``.
+
+    Attributes:
+        name: Method recorded in the verdict.
+        checker: Name of the checker.
+        extraction: The code of the answer; None if SandboxFusion extracts it.
+        shared_process: Whether the tests ran in the answer's process, where it can reach them.
+        has_budget: Whether ``judge.max_timeouts`` limits its time-outs.
+    """
+
+    has_budget: bool = False
+    name: JudgeMethod
+    checker: str
+    extraction: Extraction | None = None
+    shared_process: bool = False
+
+    @abstractmethod
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        """Run at least these cases; return the outcomes of all cases that ran."""
+
+    async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
+        """Apply the problem's own checker, if it has one, to the cases that passed so far."""
+        return outcomes
 
 
 # Many cases per call
@@ -127,9 +195,6 @@ async def run_harness(
         convert: Makes of a case what is kept. Together the outputs of an answer may be larger than
             the memory; those of one call are not.
         language: The program's; None for that of the task's settings.
-
-    Raises:
-        SandboxUnavailableError: The sandbox gave no usable response, or no harness can run in it.
     """
     run: HarnessRun[Result] = HarnessRun()
     todo = list(range(len(inputs)))
@@ -179,12 +244,20 @@ async def run_harness(
     return run
 
 
-async def _check_harness(task: Task, limits: CaseLimits) -> None:
-    """Check that the harness runs an empty program, so that the answer's did not fail for us.
+async def run_once(
+    task: Task, program: str, stdin: str, language: str
+) -> tuple[CaseOutcome, CaseRun | None]:
+    """Run a program on one input; without a run, the outcome has the reason."""
+    run = await run_harness(task, program, [stdin], raw, language)
+    if run.compile_error is not None:
+        return run.rejected(task), None
+    if not run.cases:
+        return LOST, None
+    return measured(task, run.cases[0], run.compiling), run.cases[0]
 
-    Raises:
-        SandboxUnavailableError: It does not.
-    """
+
+async def _check_harness(task: Task, limits: CaseLimits) -> None:
+    """Check that the harness runs an empty program, so that the answer's did not fail for us."""
     request = RunCasesRequest(code="", inputs=[""], limits=limits)
     result = await task.sandbox.run_cases(request, task.attempts, alone=True)
     if result.end != "done":
@@ -224,9 +297,6 @@ async def run_singles(
         program: Its program.
         inputs: Standard input of each case.
         places: Indices of the inputs.
-
-    Raises:
-        SandboxUnavailableError: The sandbox gave no usable response.
     """
     limits = task.limits
     slots = asyncio.Semaphore(1 if task.alone else _AT_ONCE)

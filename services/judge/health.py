@@ -1,7 +1,6 @@
-"""Health check of a worker's sandboxes, and its Prometheus metrics."""
+"""Health check of a judge's sandboxes, and its Prometheus metrics."""
 
 import http.client
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,48 +11,26 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from shared.address import Address
 from shared.canaries import CanaryReport
 from shared.process_environment import open_directly
-from shared.redaction import redact
 from shared.schemas import Verdict
 from shared.service.server import LabelValues
 
 # Runs name their sandboxes, and a judge may see any number in its life.
 _MAX_SANDBOXES = 100
+_PING_SECONDS = 2.0
 
 
-class SandboxWatch:
-    """Checks the configured sandboxes on a daemon thread, because a name lookup may be slow.
-
-    ``failure`` is the reason why no sandbox responds. It is None if at least one responds, or if
-    none is configured because each run names its own. Times are seconds.
-    """
-
-    def __init__(self, urls: Sequence[str], *, interval: float = 5.0, timeout: float = 2.0) -> None:
-        self._addresses = [Address.parse(url) for url in urls]
-        self._interval = interval
-        self._timeout = timeout
-        self.failure = "the sandbox has not responded yet" if urls else None
-
-    def start(self) -> None:
-        if self._addresses:
-            threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        pause = threading.Event()
-        while True:
-            self.failure = self._check()
-            pause.wait(self._interval)
-
-    def _check(self) -> str | None:
-        failure = ""
-        for address in self._addresses:
-            try:
-                ping = Request(f"{address.url}/v1/ping", headers=address.headers)
-                with open_directly(ping, self._timeout):
-                    return None
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                tried = ", ".join(map(str, self._addresses))
-                failure = redact(f"no sandbox answers, tried {tried}: {error}")
-        return failure
+def sandbox_failure(addresses: Sequence[Address]) -> str | None:
+    """Return why no sandbox answers; None if one does, or if each run names its own."""
+    failure = None
+    for address in addresses:
+        ping = Request(f"{address.url}/v1/ping", headers=address.headers)
+        try:
+            with open_directly(ping, _PING_SECONDS):
+                return None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            tried = ", ".join(map(str, addresses))
+            failure = f"no sandbox answers, tried {tried}: {error}"
+    return failure
 
 
 class JudgeMetrics:

@@ -11,17 +11,16 @@ from typing import NoReturn
 from redis.exceptions import RedisError
 from rq.worker import BaseWorker
 
+from services.judge.calls import compute
 from services.judge.canaries import CanaryProfile, CanaryRounds
 from services.judge.health import JudgeMetrics
 from services.judge.judging import Judge
-from services.judge.methods.base import compute
-from services.judge.permits import SandboxPool, urgent
+from services.judge.permits import urgent
 from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError, open_client
 from services.judge.settings import JudgeSettings
 from services.judge.special_judge import CheckerFailedError
 from services.judge.verdict import Judgement, case_results, to_verdict
-from shared.address import Address
 from shared.case_records import SampleCases
 from shared.config import RULES, Config
 from shared.config_files import validate_document
@@ -77,13 +76,8 @@ def lanes_of(places: int) -> dict[str, Lane]:
 class SampleJudge:
     """Judges batches of completions; the clients of all sandboxes share one Redis connection.
 
-    Args:
-        settings: Settings of the process.
-        commands: Connection to Redis; the caller closes it, after :meth:`close`.
-        name: The process's name.
-        metrics: Metrics of the process.
-        lanes: The lane of each queue.
-        workers: Names of its RQ workers.
+    The caller closes the connection, after :meth:`close`. ``workers`` are the names of the
+    process's RQ workers.
     """
 
     def __init__(
@@ -103,7 +97,7 @@ class SampleJudge:
         self._lanes = lanes
         self._tasks: set[asyncio.Task[None]] = set()
         self._cancelled = False
-        self._sandboxes: dict[tuple[object, ...], tuple[SandboxClient, SandboxPool]] = {}
+        self._sandboxes: dict[tuple[object, ...], SandboxClient] = {}
         self._problems: dict[tuple[str, str, str], Problem] = {}
         self._kept = max(_PROBLEMS_KEPT, 2 * settings.concurrency)
         self._canaries = CanaryRounds(commands, metrics.count_canaries)
@@ -156,16 +150,15 @@ class SampleJudge:
 
     async def close(self) -> None:
         await self._canaries.close()
-        for sandbox, pool in self._sandboxes.values():
+        for sandbox in self._sandboxes.values():
             await sandbox.__aexit__()
-            await pool.close()
 
     async def report_trouble(self, every: float = 2.0) -> NoReturn:
         """Record in the workers' hashes what the sandboxes do while none answers."""
         reported = False
         while True:
             await asyncio.sleep(every)
-            troubles = [await sandbox.trouble() for sandbox, _ in self._sandboxes.values()]
+            troubles = [await sandbox.trouble() for sandbox in self._sandboxes.values()]
             trouble = next(filter(None, troubles), None)
             if trouble or reported:
                 with suppress(RedisError):  # the next round writes it again
@@ -208,14 +201,8 @@ class SampleJudge:
     ) -> tuple[Verdict, bytes | None]:
         """Judge a completion; failures of the infrastructure are in the verdict.
 
-        Args:
-            run: The run's id.
-            generation: The completion.
-            document: The run's config as JSON; None if the run does not exist.
-            problem: None if the run does not have it.
-
-        Returns:
-            The verdict, and the packed cases if the run records them.
+        ``document`` is the run's config as JSON. It and the problem are None if the ledger lacks
+        them. Returns the verdict, and the packed cases if the run records them.
 
         Raises:
             PlumblineError: The ledger lacks the run or the problem.
@@ -259,24 +246,11 @@ class SampleJudge:
     def _sandbox(self, config: Config) -> SandboxClient:
         urls = self._settings.sandboxes or config.sandbox_urls
         attempts, budget = config.judge.max_attempts, config.judge.retry_budget
-        concurrency = config.sandbox.max_concurrency
-        key = (*urls, attempts, budget, concurrency)
+        key = (*urls, attempts, budget, config.sandbox.max_concurrency)
         if key not in self._sandboxes:
-            addresses = [Address.parse(url) for url in urls]
-            # A run's own address may be anybody's who can write to Redis.
-            headers = self._settings.sandbox_headers if self._settings.sandboxes else {}
-            # Keys, metrics and records name a sandbox without its password.
-            names = [address.url for address in addresses]
-            pool = SandboxPool(self._commands, names, self.name, max_concurrency=concurrency)
-            client = SandboxClient(
-                pool,
-                max_attempts=attempts,
-                retry_budget=budget,
-                headers=headers,
-                addresses=addresses,
-            )
-            self._sandboxes[key] = client, pool
-        return self._sandboxes[key][0]
+            client = open_client(config, self._settings, self._commands, self.name)
+            self._sandboxes[key] = client
+        return self._sandboxes[key]
 
 
 async def _packed_cases(

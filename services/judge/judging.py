@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from services.judge import verdict
-from services.judge.methods.base import Method, Task, compute
+from services.judge.calls import Method, Task, compute
 from services.judge.methods.functions import FunctionMethod, ProgramMethod
 from services.judge.methods.stdio import BatchMethod, CallMethod, ComputeScoreMethod
 from services.judge.methods.submit import SubmitMethod

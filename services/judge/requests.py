@@ -41,11 +41,7 @@ class RunsCode(Protocol):
 async def run_with_harness(
     sandbox: RunsCode, request: RunCasesRequest, attempts: Attempts, *, alone: bool
 ) -> CallResult:
-    """Run a program on all inputs.
-
-    Raises:
-        SandboxUnavailableError: The sandbox gave no usable response.
-    """
+    """Run a program on all inputs."""
     key = secrets.token_bytes(32)
     functions = request.language == wire.FUNCTIONS
     call = base64.b64encode(wire.encode_call(request)).decode()

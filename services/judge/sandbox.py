@@ -17,10 +17,11 @@ from typing import Protocol, Self, TypeVar
 import aiohttp
 from pydantic import ValidationError
 
-from services.judge.permits import Permit
+from services.judge.permits import Permit, SandboxPool
 from services.judge.requests import Attempts, run_with_harness
 from shared.address import Address
 from shared.canaries import PROGRAM, SandboxEnvironment
+from shared.config import Config
 from shared.function_plan import IMPORT_SECONDS, failed_imports, import_program
 from shared.harness.sandbox_api import (
     EvalResult,
@@ -36,11 +37,13 @@ from shared.harness.wire import (
     CaseLimits,
     RunCasesRequest,
 )
+from shared.ledger.pipelined import PipelinedRedis
 from shared.outages import Outage
 from shared.redaction import redact
 from shared.schemas import InfraFailure
 from shared.service.bodies import AnswerTooLargeError, read_answer
 from shared.service.logs import get_logger
+from shared.service.settings import SandboxClientSettings
 from shared.statuses import FailureKind
 
 log = get_logger(__name__)
@@ -62,7 +65,6 @@ _SILENCE = 15.0
 _MOST_SHOWN = 200
 # Seconds until a sandbox that did not respond is asked again what it offers.
 _ASK_AGAIN = 30.0
-_UNKNOWN = (None, -math.inf)
 # Statuses of a sandbox, or of a proxy before it, that is full or unavailable.
 _OUTAGES = (429, 502, 503)
 _LONGEST_DELAY = 5.0  # of a retry, before jitter
@@ -81,7 +83,10 @@ Response = TypeVar("Response")
 
 
 class SandboxUnavailableError(Exception):
-    """No usable response within the retry budget; ``failures`` has one entry per failed attempt."""
+    """No usable response within the retry budget; ``failures`` has one entry per failed attempt.
+
+    Every call of a sandbox may raise it.
+    """
 
     def __init__(self, failures: Sequence[InfraFailure]) -> None:
         super().__init__(str(failures[-1]))
@@ -153,23 +158,21 @@ class SandboxClient:
         max_attempts: int,
         retry_budget: float,
         timings: RetryTimings | None = None,
-        headers: Mapping[str, str] | None = None,
-        addresses: Sequence[Address] = (),
+        headers: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """``addresses``: those of the pool's URLs that have a user and a password."""
+        """``headers`` are those of all requests, by the pool's URLs."""
         self.pool: Pool = pool
         self._only: str | None = None
-        self._addresses = {address.url: address for address in addresses}
+        self._headers = headers or {}
         self._max_attempts = max_attempts
         self._retry_budget = retry_budget
         self._timings = timings or RetryTimings()
         self._outage = Outage(retry_budget)
-        self._offers_cases: dict[str, tuple[bool | None, float]] = {}
+        self._native, self._ask_at = False, 0.0
         self._imports: dict[str, str | None] = {}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timings.connect),
-            headers=headers,
         )
 
     async def __aenter__(self) -> Self:
@@ -177,10 +180,8 @@ class SandboxClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
-
-    def _headers(self, url: str) -> Mapping[str, str]:
-        address = self._addresses.get(url)
-        return address.headers if address else {}
+        if isinstance(self.pool, SandboxPool):
+            await self.pool.close()
 
     def pinned(self, url: str) -> Self:
         """Return a client that calls only this sandbox of the pool, over the same connections."""
@@ -206,16 +207,9 @@ class SandboxClient:
     async def run_code(
         self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
     ) -> RunCodeResponse:
-        """Run a program; failed attempts are retried with jittered backoff.
+        """Run a program; failed attempts are counted, and retried with jittered backoff.
 
-        Args:
-            request: Program, input and limits.
-            attempts: Counts the attempts.
-            alone: Wait until nothing else runs in the sandbox.
-
-        Raises:
-            SandboxUnavailableError: No usable response within the budget, or the sandbox rejects
-                the request.
+        With ``alone`` a call waits until nothing else runs in the sandbox.
         """
         longest = request.compile_timeout + request.run_timeout
         parse = RunCodeResponse.model_validate_json
@@ -227,9 +221,6 @@ class SandboxClient:
         """Run a program on many inputs in one call.
 
         Sandboxes of this project have an endpoint for it; for others the harness travels along.
-
-        Raises:
-            SandboxUnavailableError: As ``run_code``.
         """
         if await self._all_offer_cases():
             body, longest = request.model_dump_json().encode(), request.limits.call
@@ -239,17 +230,13 @@ class SandboxClient:
             except SandboxUnavailableError as error:
                 if error.failures[-1].kind != "http_404":
                     raise
-                self._offers_cases.clear()  # the sandbox was replaced by another one
+                self._ask_at = 0.0  # the sandbox was replaced by another one
         return await run_with_harness(self, request, attempts, alone=alone)
 
     async def failed_imports(
         self, statements: Sequence[str], attempts: Attempts
     ) -> Mapping[str, str]:
-        """Return why imports fail in the sandbox, by statement; each is tried once.
-
-        Raises:
-            SandboxUnavailableError: As ``run_code``.
-        """
+        """Return why imports fail in the sandbox, by statement; each is tried once."""
         if new := [text for text in statements if text not in self._imports]:
             program = import_program(new)
             request = RunCasesRequest(code=program, inputs=[""], limits=_OF_QUESTIONS)
@@ -275,19 +262,18 @@ class SandboxClient:
     async def _all_offer_cases(self) -> bool:
         """Whether all sandboxes that responded offer ``/run_cases``, and at least one did."""
         now = time.monotonic()
-        asked = [url for url in self.pool.urls if self._offers_cases.get(url, _UNKNOWN)[1] <= now]
-        for url, offers in zip(asked, await asyncio.gather(*map(self._offers, asked)), strict=True):
-            valid = _ASK_AGAIN if offers is None else math.inf
-            self._offers_cases[url] = offers, now + valid
-        offers_of_all = [self._offers_cases[url][0] for url in self.pool.urls]
-        return any(offers_of_all) and False not in offers_of_all
+        if self._ask_at <= now:
+            answers = await asyncio.gather(*map(self._offers, self.pool.urls))
+            self._native = any(answers) and False not in answers
+            self._ask_at = now + _ASK_AGAIN if None in answers else math.inf
+        return self._native
 
     async def _offers(self, url: str) -> bool | None:
         """Return whether a sandbox offers ``/run_cases``; None if it does not respond."""
         try:
             async with asyncio.timeout(self._timings.connect):
                 async with self._session.head(
-                    f"{url}/run_cases", headers=self._headers(url)
+                    f"{url}/run_cases", headers=self._headers.get(url)
                 ) as response:
                     if response.status in _OUTAGES or response.status >= 500:
                         return None
@@ -301,11 +287,7 @@ class SandboxClient:
     async def submit(
         self, request: SubmitRequest, longest: float, attempts: Attempts, *, alone: bool = False
     ) -> EvalResult:
-        """Judge a completion by the data-set API, in at most ``longest`` seconds of execution.
-
-        Raises:
-            SandboxUnavailableError: As ``run_code``.
-        """
+        """Judge a completion by the data-set API, in at most ``longest`` seconds of execution."""
         parse = EvalResult.model_validate_json
         return await self._call("/submit", request.body, longest, parse, attempts, alone)
 
@@ -354,7 +336,7 @@ class SandboxClient:
 
     async def _post(self, url: str, path: str, body: bytes, longest: float) -> bytes:
         deadline = longest + self._timings.queueing
-        headers = {"Content-Type": "application/json", **self._headers(url)}
+        headers = {"Content-Type": "application/json", **self._headers.get(url, {})}
         try:
             async with (
                 asyncio.timeout(deadline),
@@ -384,6 +366,26 @@ def _parsed(body: bytes, parse: Callable[[bytes], Response]) -> Response:
         text = redact(answer.message[-1000:])[-200:]
         raise _AttemptFailedError(InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=text))
     return answer
+
+
+def open_client(
+    config: Config, settings: SandboxClientSettings, commands: PipelinedRedis, holder: str
+) -> SandboxClient:
+    """Return a client of the config's sandboxes, or of the settings', which replace them.
+
+    All clients share the permits. ``holder`` names the process.
+    """
+    addresses = [Address.parse(url) for url in settings.sandboxes or config.sandbox_urls]
+    # Keys, metrics and records name a sandbox without its password.
+    names, most = [address.url for address in addresses], config.sandbox.max_concurrency
+    # A run's own address may be anybody's who can write to Redis.
+    token = settings.sandbox_headers if settings.sandboxes else {}
+    return SandboxClient(
+        SandboxPool(commands, names, holder, max_concurrency=most),
+        max_attempts=config.judge.max_attempts,
+        retry_budget=config.judge.retry_budget,
+        headers={address.url: {**token, **address.headers} for address in addresses},
+    )
 
 
 def _unusable(text: str) -> InfraFailure:

@@ -18,7 +18,7 @@ from importlib.resources import files
 from weakref import WeakKeyDictionary
 
 from services.judge import calls
-from services.judge.methods.base import Task, compute
+from services.judge.calls import Task, compute
 from services.judge.requests import source
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, Outcomes
@@ -122,7 +122,6 @@ class SpecialJudge:
 
         Raises:
             CheckerFailedError: The checker cannot judge.
-            SandboxUnavailableError: The sandbox gave no usable response.
         """
         passed = {place: case for place, case in outcomes.items() if case.code is CaseCode.PASSED}
         code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.OUTPUT_LIMIT
@@ -139,16 +138,15 @@ class SpecialJudge:
         kept = _KEPT.setdefault(task.sandbox, _Kept())
         kept.trim()
         program = await self._program(task, kept)
-        checker, size = sha256(program), sum(map(_size, cases))
-        keys = await compute(lambda: [_expected_key(checker, case) for case in cases], size)
-        unknown = {k: c for k, c in zip(keys, cases, strict=True) if k not in kept.expected}
-        inputs = await compute(
-            lambda: [
-                *(_stdin(case, case.expected) for case in unknown.values()),
-                *(_stdin(case, case.actual) for case in cases),
-            ],
-            2 * size,
-        )
+        checker = sha256(program)
+
+        def prepare() -> tuple[list[str], list[str], list[str]]:
+            keys = [_expected_key(checker, case) for case in cases]
+            unknown = {k: c for k, c in zip(keys, cases, strict=True) if k not in kept.expected}
+            inputs = [_stdin(case, case.expected) for case in unknown.values()]
+            return keys, list(unknown), inputs + [_stdin(case, case.actual) for case in cases]
+
+        keys, unknown, inputs = await compute(prepare, 3 * sum(map(_size, cases)))
         reports = await _run(task, program, inputs)
         for key, report in zip(unknown, reports, strict=False):
             if isinstance(report, CheckerFailedError):
@@ -189,7 +187,7 @@ def _size(case: CaseOutcome) -> int:
 
 
 def _expected_key(checker: str, case: CaseOutcome) -> str:
-    return sha256("\0".join((checker, sha256(case.input or ""), sha256(case.expected or ""))))
+    return sha256("\0".join(map(sha256, (checker, case.input or "", case.expected or ""))))
 
 
 def _stdin(case: CaseOutcome, output: str | None) -> str:
@@ -236,7 +234,6 @@ async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
 
     Raises:
         CheckerFailedError: There is no compiler.
-        SandboxUnavailableError: The sandbox gave no usable response.
     """
     compiling = replace(task, settings=task.settings.model_copy(update={"max_output_mb": 64}))
     try:
@@ -260,11 +257,7 @@ async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
 async def _run(
     task: Task, program: str, inputs: Sequence[str]
 ) -> list[_Report | CheckerFailedError]:
-    """Run the checker on all inputs; what load may have stopped runs again by itself.
-
-    Raises:
-        SandboxUnavailableError: The sandbox gave no usable response.
-    """
+    """Run the checker on all inputs; what load may have stopped runs again by itself."""
     run = await calls.run_harness(task, program, inputs, calls.raw, "python")
     cases = run.cases
     if sum(case.limit == "cpu" for case in cases.values()) >= _MOST_STALLS:

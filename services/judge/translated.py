@@ -1,12 +1,12 @@
 """Programs of MultiPL-E: the answer, continued by tests in its own language.
 
 Answer and tests share a process, so an answer that ends the program early must not pass: the last
-act of the tests is to print a token that arrives on standard input.
+act of the tests is to print a token that arrives on standard input. Those of Go need not:
+``go test`` notices an early exit itself.
 """
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from string import Template
 
 from shared.extraction import Extraction
@@ -31,33 +31,15 @@ _BRACE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """A language of MultiPL-E.
-
-    Attributes:
-        complete: Joins a program that ends within the function, and the tests.
-        whole: Joins a whole function, and the tests.
-        has_token: Whether the tests print the token. Those of Go need not: ``go test`` notices an
-            early exit itself.
-    """
-
-    complete: Callable[[str, str], str]
-    whole: Callable[[str, ProgramTests], str]
-    has_token: bool = True
-
-
 def program(answer: Extraction, tests: ProgramTests) -> str:
     """Build the program: the answer, which completes or repeats the prompt's function, and tests.
 
     Raises:
         KeyError: The language is not one of ``TRANSLATIONS``.
     """
-    translation = TRANSLATIONS[tests.language]
-    if answer.reason is ExtractionReason.BODY_ONLY:
-        body = _until(answer.code, tests.stop_tokens)
-        return translation.complete(f"{tests.prompt}{body}\n", tests.program_tests)
-    return translation.whole(answer.code, tests)
+    whole = answer.reason is not ExtractionReason.BODY_ONLY
+    code = answer.code if whole else f"{tests.prompt}{_until(answer.code, tests.stop_tokens)}\n"
+    return TRANSLATIONS[tests.language](code, tests, whole)
 
 
 def is_assertion(stdout: str, stderr: str) -> bool:
@@ -104,13 +86,16 @@ _CPP_TOKEN = """\
     ::std::cout << '\\n' << plumbline_token << ::std::endl;"""
 
 
-def _cpp_complete(unfinished: str, tests: str) -> str:
-    return _cpp(f"{unfinished}}}", tests)
-
-
-def _cpp_whole(code: str, tests: ProgramTests) -> str:
-    head = f"{_missing_imports(code, tests.prompt)}{_cpp_declarations(code, tests.prompt)}"
-    return _cpp(f"{head}#define main {_MAIN}\n{code}", tests.program_tests)
+def _cpp(code: str, tests: ProgramTests, whole: bool) -> str:
+    if whole:
+        head = f"{_missing_imports(code, tests.prompt)}{_cpp_declarations(code, tests.prompt)}"
+        code = f"{head}#define main {_MAIN}\n{code}"
+    else:
+        code += "}"
+    included = "#include <iostream>\n#include <string>\n"
+    main = _before_last_braces(_opened(tests.program_tests), 1, _CPP_TOKEN)
+    # The second line end stays if the answer ends with a backslash.
+    return f"{included}{code}\n\n{_cpp_without_macros(code)}{main}"
 
 
 def _cpp_declarations(code: str, prompt: str) -> str:
@@ -118,13 +103,6 @@ def _cpp_declarations(code: str, prompt: str) -> str:
     start, end = prompt.find("union "), prompt.rfind("};")
     declared = f"{prompt[start : end + 2]}\n" if 0 <= start < end else ""
     return "" if declared.partition("{")[0] in code else declared
-
-
-def _cpp(code: str, tests: str) -> str:
-    included = "#include <iostream>\n#include <string>\n"
-    tests = _before_last_braces(_opened(tests), 1, _CPP_TOKEN)
-    # The second line end stays if the answer ends with a backslash.
-    return f"{included}{code}\n\n{_cpp_without_macros(code)}{tests}"
 
 
 def _cpp_without_macros(code: str) -> str:
@@ -142,12 +120,10 @@ _JAVA_TOKEN = (
 )
 
 
-def _java_complete(unfinished: str, tests: str) -> str:
-    joined = f"{unfinished}{_before_last_braces(tests, 2, _JAVA_TOKEN)}"
-    return _java_main(_with_tuples(joined), "Problem")
-
-
-def _java_whole(code: str, tests: ProgramTests) -> str:
+def _java(code: str, tests: ProgramTests, whole: bool) -> str:
+    if not whole:
+        joined = f"{code}{_before_last_braces(tests.program_tests, 2, _JAVA_TOKEN)}"
+        return _java_main(_with_tuples(joined), "Problem")
     imports = "".join(f"{line.strip()}\n" for line in _IMPORT.findall(code))
     body = re.sub(r"^[ \t]*package\b.*$", "", _IMPORT.sub("", code), flags=re.MULTILINE)
     body = re.sub(r"\bvoid\s+main\s*\(", f"void {_MAIN}(", body)
@@ -246,14 +222,10 @@ const plumbline_tests = Object.freeze({
 _JS_TOKEN = "plumbline_tests.print('\\n' + plumbline_tests.read(0, 'utf8').trim());"
 
 
-def _js_complete(unfinished: str, tests: str) -> str:
+def _js(code: str, tests: ProgramTests, _whole: bool) -> str:
     # Within a function, so that the tests may declare a name that the answer declares, too.
-    body = f"(function (require) {{\n{tests}\n{_JS_TOKEN}\n}})"
-    return f"{_JS_HEAD}{unfinished}\n;{body}(() => plumbline_tests.assert);\n"
-
-
-def _js_whole(code: str, tests: ProgramTests) -> str:
-    return _js_complete(code, tests.program_tests)
+    body = f"(function (require) {{\n{tests.program_tests}\n{_JS_TOKEN}\n}})"
+    return f"{_JS_HEAD}{code}\n;{body}(() => plumbline_tests.assert);\n"
 
 
 # Rust
@@ -264,30 +236,23 @@ _RUST_TOKEN = """\
     ::std::println!("\\n{}", plumbline_token.trim());"""
 
 
-def _rust_complete(unfinished: str, tests: str) -> str:
-    return f"{unfinished}{_rust_tests(tests)}"
-
-
-def _rust_whole(code: str, tests: ProgramTests) -> str:
-    code = re.sub(r"\bfn\s+main\s*\(", f"fn {_MAIN}(", code)
-    head = _missing_imports(code, tests.prompt)
-    return f"{head}{code}\n{_rust_tests(_opened(tests.program_tests))}"
-
-
-def _rust_tests(tests: str) -> str:
-    """The tests with macros that the answer cannot replace by its own, and the token."""
-    tests = re.sub(r"(?<![\w:])(assert(?:_eq|_ne)?)!", r"::std::\1!", tests)
-    return _before_last_braces(tests, 1, _RUST_TOKEN)
+def _rust(code: str, tests: ProgramTests, whole: bool) -> str:
+    main = tests.program_tests
+    if whole:
+        code = re.sub(r"\bfn\s+main\s*\(", f"fn {_MAIN}(", code)
+        code = f"{_missing_imports(code, tests.prompt)}{code}\n"
+        main = _opened(main)
+    # The answer cannot replace these macros by its own.
+    main = re.sub(r"(?<![\w:])(assert(?:_eq|_ne)?)!", r"::std::\1!", main)
+    return f"{code}{_before_last_braces(main, 1, _RUST_TOKEN)}"
 
 
 # Go
 
 
-def _go_complete(unfinished: str, tests: str) -> str:
-    return f"{unfinished}{tests}"
-
-
-def _go_whole(code: str, tests: ProgramTests) -> str:
+def _go(code: str, tests: ProgramTests, whole: bool) -> str:
+    if not whole:
+        return f"{code}{tests.program_tests}"
     package = _GO_PACKAGE.search(tests.prompt)
     imports = dict.fromkeys((*_go_imports(tests.prompt), *_go_imports(code)))
     body = _GO_IMPORT.sub("", _GO_PACKAGE.sub("", code, count=1))
@@ -302,10 +267,14 @@ def _go_imports(code: str) -> list[str]:
     return [line for line in lines if line]
 
 
-TRANSLATIONS = {
-    "cpp": Translation(_cpp_complete, _cpp_whole),
-    "java": Translation(_java_complete, _java_whole),
-    "nodejs": Translation(_js_complete, _js_whole),
-    "rust": Translation(_rust_complete, _rust_whole),
-    "go_test": Translation(_go_complete, _go_whole, has_token=False),
+TRANSLATIONS: Mapping[str, Callable[[str, ProgramTests, bool], str]] = {
+    "cpp": _cpp,
+    "java": _java,
+    "nodejs": _js,
+    "rust": _rust,
+    "go_test": _go,
 }
+"""By language: the program of an answer, or of the prompt with its body, and of the tests.
+
+The last argument is true if the answer is a whole function.
+"""

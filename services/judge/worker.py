@@ -59,12 +59,9 @@ class JudgeWorker(SimpleWorker):
     """RQ's worker, for one thread of a judge process.
 
     Args:
-        name: The worker's name.
         queues: In the order in which they are served.
-        redis: The ledger's server.
         judge: Judges a job; called in the thread.
         turn: Held by the worker of the process that waits for a job.
-        lanes: The lane of each queue.
         lease: Seconds until the lease on a job expires without a heartbeat.
         maintains: Whether this worker runs RQ's maintenance often enough for dead judges.
     """

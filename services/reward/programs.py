@@ -1,21 +1,14 @@
 """Programs of tools (``POST /v1/run``), which run in the judges' sandboxes under their permits."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from http import HTTPStatus
-from uuid import uuid4
 
-from services.judge.permits import SandboxPool
 from services.judge.sandbox import SandboxClient
 from services.judge.tool_programs import ProgramRefusedError, run_program
 from services.reward.models import RETRY_AFTER, RefusedError
-from shared.address import Address
 from shared.config import Config
 from shared.errors import ServiceError
-from shared.ledger.pipelined import PipelinedRedis
 from shared.programs import Program, ProgramResult
-from shared.service.settings import SandboxClientSettings
 
 MAX_PENDING = 256
 """Programs that requests may wait for at once."""
@@ -65,32 +58,3 @@ class Programs:
         finally:
             work.cancel()  # not awaited: it returns its permit, which an outage of Redis delays
             self.pending -= 1
-
-
-@asynccontextmanager
-async def sandbox_client(
-    config: Config, settings: SandboxClientSettings, commands: PipelinedRedis
-) -> AsyncIterator[SandboxClient]:
-    """Open a client of the sandboxes, with permits from the pool that the judges share.
-
-    The settings' sandboxes replace those of the config.
-    """
-    addresses = [Address.parse(url) for url in settings.sandboxes or config.sandbox_urls]
-    pool = SandboxPool(
-        commands,
-        [address.url for address in addresses],
-        f"reward-{uuid4().hex[:12]}",
-        max_concurrency=config.sandbox.max_concurrency,
-    )
-    client = SandboxClient(
-        pool,
-        max_attempts=config.judge.max_attempts,
-        retry_budget=config.judge.retry_budget,
-        headers=settings.sandbox_headers if settings.sandboxes else {},
-        addresses=addresses,
-    )
-    try:
-        async with client:
-            yield client
-    finally:
-        await pool.close()

@@ -8,16 +8,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
+from uuid import uuid4
 
 from pydantic import JsonValue
 from redis import Redis
 from redis.exceptions import RedisError
 
+from services.judge.sandbox import open_client
 from services.reward.janitor import Janitor
 from services.reward.metrics import RewardMetrics
 from services.reward.pending import PendingAnswers
 from services.reward.problems import ProblemStore
-from services.reward.programs import Programs, sandbox_client
+from services.reward.programs import Programs
 from services.reward.reward_log import RewardLog
 from services.reward.scorer import Scorer
 from services.reward.settings import RewardSettings
@@ -125,7 +127,9 @@ class RewardService:
                 for _ in range(2)
             ]
             commands = PipelinedRedis(shared)
-            sandbox = await opened.enter_async_context(sandbox_client(config, settings, commands))
+            name = f"reward-{uuid4().hex[:12]}"
+            sandbox = open_client(config, settings, commands, name)
+            await opened.enter_async_context(sandbox)
             ledger = RewardLedger(waiting, commands, redis, session.run, remember=settings.remember)
             await ledger.open(session.document)
             pending = PendingAnswers(ledger, problems, session.document)

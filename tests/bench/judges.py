@@ -5,8 +5,8 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from services.judge.calls import Task
 from services.judge.judging import Judge
-from services.judge.methods.base import Task
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from shared.config import Config

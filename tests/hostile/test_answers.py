@@ -10,7 +10,7 @@ from shared.schemas import Verdict
 from shared.statuses import FinalStatus
 from tests.hostile.answers import ANSWERS, PRIES
 from tests.hostile.machine import Machine
-from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+from tests.judge.tasks import judge_code, stdio
 
 pytestmark = pytest.mark.hostile
 
@@ -37,8 +37,7 @@ LIMITS = (
 
 
 async def judge(sandbox: SandboxClient, code: str, *overrides: str) -> Verdict:
-    task = make_task(sandbox, stdio(*CASES), fenced(code), *overrides)
-    return await verdict_of(task)
+    return await judge_code(sandbox, stdio(*CASES), code, *overrides)
 
 
 async def judge_good_one(sandbox: SandboxClient) -> str | None:
@@ -77,8 +76,7 @@ async def test_nothing_of_the_harness_can_be_read(
     sandbox: SandboxClient, machine: Machine | None
 ) -> None:
     """The key of the results and the inputs of other cases are in there."""
-    problem = stdio(("", "2 processes"))
-    verdict = await verdict_of(make_task(sandbox, problem, fenced(PRIES)))
+    verdict = await judge_code(sandbox, stdio(("", "2 processes")), PRIES)
     assert verdict.accepted, json.dumps(verdict.model_dump(), indent=1, default=str)
     if machine is not None:
         await machine.wait_until_clean()

@@ -1,25 +1,17 @@
 """What passes without a solution where the tests run in the answer's process, and is known."""
 
-import json
 import textwrap
 
 import pytest
 
 from services.judge.sandbox import SandboxClient
-from tests.judge.tasks import fenced, make_task, verdict_of
-from tests.shared.ledgers import problem
+from tests.judge.tasks import judge_code, with_tests
 
 pytestmark = pytest.mark.hostile
 
-MBPP = problem(
-    ground_truth=json.dumps({"test_list": ["assert twice(2) == 4", "assert twice(3) == 6"]})
-)
+MBPP = with_tests(test_list=["assert twice(2) == 4", "assert twice(3) == 6"])
 # Instances of the answer's class are arguments, so the tests run in the answer's process.
-SHARED = problem(
-    ground_truth=json.dumps(
-        {"test_list": ["assert twice(Number(2)) == 4", "assert twice(Number(3)) == 6"]}
-    )
-)
+SHARED = with_tests(test_list=["assert twice(Number(2)) == 4", "assert twice(Number(3)) == 6"])
 NUMBER = "class Number:\n    def __init__(self, n): self.n = n\n"
 NOT_PREVENTED = {
     # Tests of equality ask the answer's own object whether it is equal.
@@ -46,16 +38,13 @@ NOT_PREVENTED = {
 async def test_what_is_known_to_pass_in_a_shared_process(sandbox: SandboxClient, name: str) -> None:
     """Not wanted, but known, and the verdict says so."""
     code = f"{NUMBER}{textwrap.dedent(NOT_PREVENTED[name])}"
-    verdict = await verdict_of(make_task(sandbox, SHARED, fenced(code)))
+    verdict = await judge_code(sandbox, SHARED, code)
     assert (verdict.accepted, verdict.shared_process) == (True, True)
-    assert not (await verdict_of(make_task(sandbox, MBPP, fenced(code)))).accepted
+    assert not (await judge_code(sandbox, MBPP, code)).accepted
 
 
 async def test_arguments_are_the_answers_to_change(sandbox: SandboxClient) -> None:
     """Tests that compare a result with an argument accept that too: the same in any process."""
-    tests = ["x = [3, 1]", "assert ordered(x) == sorted(x)"]
-    given = problem(ground_truth=json.dumps({"test_list": tests}))
-    verdict = await verdict_of(
-        make_task(sandbox, given, fenced("def ordered(x): x.clear(); return x"))
-    )
+    given = with_tests(test_list=["x = [3, 1]", "assert ordered(x) == sorted(x)"])
+    verdict = await judge_code(sandbox, given, "def ordered(x): x.clear(); return x")
     assert (verdict.accepted, verdict.shared_process) == (True, False)

@@ -1,6 +1,5 @@
 """Cheats and unusual right answers to function tests, on every rung and by ``/run_code``."""
 
-import json
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 
@@ -13,11 +12,10 @@ from shared.schemas import Problem, Verdict
 from tests.hostile.function_cheats import CHEATS, KILLS, PRIES, RIGHT
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import WithoutCases
-from tests.judge.tasks import fenced, make_task, together, verdict_of
+from tests.judge.tasks import judge_code, together, with_tests
 from tests.sandbox.conftest import unavailable
 from tests.sandbox.installations import python_for
 from tests.sandboxes import own_sandbox
-from tests.shared.ledgers import problem
 
 pytestmark = pytest.mark.hostile
 # A process namespace confines signals and memory, Landlock memory on each kernel that has it.
@@ -39,12 +37,11 @@ CELLS = [
 
 
 def humaneval(name: str, test: str) -> Problem:
-    truth = {"prompt": f"def {name}(x):\n", "entry_point": name, "test": test}
-    return problem(ground_truth=json.dumps(truth))
+    return with_tests(prompt=f"def {name}(x):\n", entry_point=name, test=test)
 
 
 def mbpp(*tests: str) -> Problem:
-    return problem(ground_truth=json.dumps({"test_list": tests, "test_setup_code": ""}))
+    return with_tests(test_list=tests)
 
 
 PROBLEMS = {
@@ -97,7 +94,7 @@ async def verdicts(
 
     async def judge(name: str) -> Verdict:
         limits = ("sandbox.timeout=2", "judge.wall_factor=2", "sandbox.memory_limit_mb=1024")
-        return await verdict_of(make_task(client, tests, fenced(answers[name]), *limits))
+        return await judge_code(client, tests, answers[name], *limits)
 
     return await together(answers, judge, 4)
 

@@ -35,9 +35,8 @@ def script(body: str) -> str:
 
 def cpp_checker(body: str, before: str = "") -> str:
     return f"""#include "testlib.h"
-#include <bits/stdc++.h>
-using namespace std;
 {before}
+using namespace std;
 int main(int argc, char* argv[]) {{
     registerTestlibCmd(argc, argv);
 {body}
@@ -52,13 +51,16 @@ PROBLEMS = (
         "2 4 1 3\n",
         ("3 1 4 2", "2\n4\n1\n3\n", "  2 4   1 3"),
         ("1 2 3 4", "2 4 1", "2 4 1 3 5", "2 4 1 1", "2 4 1 x", "", "2 4 1 4"),
-        cpp=cpp_checker("""
+        cpp=cpp_checker(
+            """
     int n = inf.readInt();
     vector<int> p = ouf.readInts(n, 1, n, "p");
     if (set<int>(p.begin(), p.end()).size() != p.size()) quitf(_wa, "not a permutation");
     for (int i = 1; i < n; i++)
         if (abs(p[i] - p[i - 1]) == 1) quitf(_wa, "%d and %d are neighbours", p[i - 1], p[i]);
-    quitf(_ok, "n=%d", n);"""),
+    quitf(_ok, "n=%d", n);""",
+            "#include <bits/stdc++.h>",
+        ),
     ),
     ManyAnswers(
         "real number, relative or absolute error",

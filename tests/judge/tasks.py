@@ -5,8 +5,8 @@ import json
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from services.judge.calls import Task
 from services.judge.judging import judge_answer
-from services.judge.methods.base import Task
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient
 from services.judge.verdict import Judgement, to_verdict
@@ -16,31 +16,44 @@ from tests.shared.ledgers import generation, problem
 
 K = TypeVar("K")
 V = TypeVar("V")
-HUMANEVAL = problem(
-    ground_truth=json.dumps(
-        {
-            "test": "def check(candidate):\n    assert candidate(1) == 2\n",
-            "entry_point": "inc",
-            "prompt": "def inc(n):\n    '''One more.'''\n",
-        }
-    )
+
+
+def with_tests(**tests: object) -> Problem:
+    """A problem with these tests: the fields of its ground truth."""
+    return problem(ground_truth=json.dumps(tests))
+
+
+HUMANEVAL = with_tests(
+    test="def check(candidate):\n    assert candidate(1) == 2\n",
+    entry_point="inc",
+    prompt="def inc(n):\n    '''One more.'''\n",
 )
 """A problem with the tests of HumanEval: ``inc(1)`` is 2."""
+MBPP = with_tests(test_list=["assert inc(1) == 2", "assert inc(2) == 3"])
+"""A problem with the tests of MBPP: two cases."""
 
 
 def fenced(code: str, language: str = "python") -> str:
     return f"Here it is:\n```{language}\n{code}\n```\nDone."
 
 
-def stdio(*cases: tuple[str, str], **fields: str | None) -> Problem:
+def stdio(*cases: tuple[str, str], **fields: object) -> Problem:
     """A problem with inputs and outputs; the fields are those of ``StdioTests``."""
     inputs, outputs = zip(*cases, strict=True)
-    return problem(ground_truth=json.dumps({"inputs": inputs, "outputs": outputs, **fields}))
+    return with_tests(inputs=inputs, outputs=outputs, **fields)
 
 
 def make_task(sandbox: SandboxClient, problem: Problem, completion: str, *overrides: str) -> Task:
     config = load_config(None, overrides)
     return Task(problem, completion, config.judge, config.sandbox, sandbox, Attempts())
+
+
+async def judge_code(
+    sandbox: object, problem: Problem, code: str, *overrides: str, language: str = "python"
+) -> Verdict:
+    """The verdict on an answer with this code; ``sandbox`` may be a stand-in for the client."""
+    completion = fenced(code, language)
+    return await verdict_of(make_task(sandbox, problem, completion, *overrides))  # type: ignore[arg-type]
 
 
 async def verdict_of(task: Task) -> Verdict:

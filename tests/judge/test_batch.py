@@ -16,7 +16,7 @@ from shared.schemas import Verdict, sha256
 from shared.statuses import FinalStatus, VerdictDetail
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import Damaged, Scripted, Spiked, case
-from tests.judge.tasks import fenced, make_task, stdio, together, verdict_of
+from tests.judge.tasks import fenced, judge_code, make_task, stdio, together, verdict_of
 
 ECHO = "print(input())"
 # Of 0.3 CPU seconds, and a wall guard of 1.5 seconds.
@@ -32,7 +32,7 @@ def judge(sandbox: SandboxClient) -> JudgeAnswer:
         code: str, *cases: tuple[str, str], overrides: Sequence[str] = (), **fields: str
     ) -> Verdict:
         problem = stdio(*(cases or [("1\n", "1\n")]), **fields)
-        return await verdict_of(make_task(sandbox, problem, fenced(code), *overrides))
+        return await judge_code(sandbox, problem, code, *overrides)
 
     return judge
 
@@ -167,9 +167,8 @@ async def test_the_problem_and_then_the_config_name_the_checker(sandbox: Sandbox
     async def judge_row(row: tuple[str | None, str | None, str, str, int]) -> Verdict:
         own, configured, printed, expected, _ = row
         overrides = [f"judge.checker={configured}"] if configured else []
-        problem = stdio(("", expected), checker=own)
-        task = make_task(sandbox, problem, fenced(f"print({printed!r}, end='')"), *overrides)
-        return await verdict_of(task)
+        problem, code = stdio(("", expected), checker=own), f"print({printed!r}, end='')"
+        return await judge_code(sandbox, problem, code, *overrides)
 
     verdicts = await together(rows, judge_row)
     found = {row: (verdict.case_codes, verdict.checker) for row, verdict in verdicts.items()}
@@ -336,7 +335,7 @@ async def test_a_call_that_is_too_large_is_split_or_refused_by_name() -> None:
     ):
         fits, large = "x" * 100_000, "x" * 400_000
         code = "print(len(input()))"
-        verdict = await verdict_of(make_task(client, stdio(*[(fits, "100000")] * 5), fenced(code)))
+        verdict = await judge_code(client, stdio(*[(fits, "100000")] * 5), code)
         assert verdict.case_codes == [1] * 5
         task = make_task(client, stdio((large, "400000")), fenced(code))
         with pytest.raises(SandboxUnavailableError, match="http_413"):

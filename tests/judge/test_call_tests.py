@@ -7,8 +7,7 @@ import pytest
 from services.judge.judging import judge_answer
 from services.judge.sandbox import SandboxClient
 from shared.statuses import FinalStatus, VerdictDetail
-from tests.judge.tasks import fenced, make_task, together, verdict_of
-from tests.shared.ledgers import problem
+from tests.judge.tasks import fenced, judge_code, make_task, stdio, together, with_tests
 
 RIGHT, WRONG, ERROR = FinalStatus.SUCCESS, FinalStatus.WRONG_ANSWER, FinalStatus.RUNTIME_ERROR
 LCB, APPS = {"convention": "livecodebench"}, {"convention": "apps"}
@@ -111,68 +110,51 @@ WHAT_STANDS_BEFORE: list[Row] = [
 async def test_calls_have_the_right_verdict(sandbox: SandboxClient, rows: list[Row]) -> None:
     async def status(place: int) -> FinalStatus:
         code, arguments, expected, fields, _ = rows[place]
-        truth = {"fn_name": "f", **fields, "inputs": [arguments], "outputs": [expected]}
-        given = problem(ground_truth=json.dumps(truth))
-        return (await verdict_of(make_task(sandbox, given, fenced(code)))).final_status
+        given = stdio((arguments, expected), **{"fn_name": "f", **fields})
+        return (await judge_code(sandbox, given, code)).final_status
 
     found = await together(range(len(rows)), status)
-    wrong = {
-        place: (rows[place], status)
-        for place, status in found.items()
-        if status is not rows[place][4]
-    }
-    assert not wrong
+    assert [(rows[i], end) for i, end in found.items() if end is not rows[i][4]] == []
 
 
 async def test_lists_of_arguments(sandbox: SandboxClient) -> None:
-    truth = {"fn_name": "f", "inputs": [[1237, "a"], [[12], "b"]], "outputs": [[0], "b"]}
-    given = problem(ground_truth=json.dumps(truth))
+    given = with_tests(fn_name="f", inputs=[[1237, "a"], [[12], "b"]], outputs=[[0], "b"])
     code = "def f(a, b):\n    return 0 if a == 1237 else b"
-    verdict = await verdict_of(make_task(sandbox, given, fenced(code)))
-    assert verdict.case_codes == [1, 1]
+    assert (await judge_code(sandbox, given, code)).case_codes == [1, 1]
 
 
 async def test_each_call_has_a_process_of_its_own(sandbox: SandboxClient) -> None:
-    cases = {"inputs": ["1"] * 5, "outputs": ["1"] * 5, "fn_name": "f"}
     code = "seen = []\ndef f(a):\n    seen.append(a)\n    return len(seen)"
-    given = problem(ground_truth=json.dumps(cases))
-    assert (await verdict_of(make_task(sandbox, given, fenced(code)))).accepted
+    assert (await judge_code(sandbox, stdio(*[("1", "1")] * 5, fn_name="f"), code)).accepted
+
+
+ONE = stdio(("1", "1"), fn_name="f")
 
 
 async def test_a_missing_function_is_named(sandbox: SandboxClient) -> None:
-    given = problem(ground_truth=json.dumps({"fn_name": "f", "inputs": ["1"], "outputs": ["1"]}))
-    verdict = await verdict_of(make_task(sandbox, given, fenced("def g(a):\n    return a")))
-    assert verdict.final_status is ERROR
-    assert verdict.detail == VerdictDetail.MISSING_FUNCTION
+    verdict = await judge_code(sandbox, ONE, "def g(a):\n    return a")
+    assert (verdict.final_status, verdict.detail) == (ERROR, VerdictDetail.MISSING_FUNCTION)
 
 
 async def test_a_wrong_result_is_shown(sandbox: SandboxClient) -> None:
-    given = problem(ground_truth=json.dumps({"fn_name": "f", "inputs": ["1"], "outputs": ["1"]}))
-    code = "def f(a):\n    return [a, 'x']"
-    failed = (await verdict_of(make_task(sandbox, given, fenced(code)))).first_failed_case
+    failed = (await judge_code(sandbox, ONE, "def f(a):\n    return [a, 'x']")).first_failed_case
     assert failed is not None
     assert (failed.actual, failed.stderr or "") == ("[1, 'x']", "")
 
 
 async def test_arguments_that_are_not_json_are_no_verdict(sandbox: SandboxClient) -> None:
-    truth = {"fn_name": "f", "inputs": ["1 2"], "outputs": ["3"]}
-    given = problem(ground_truth=json.dumps(truth))
-    verdict = await verdict_of(make_task(sandbox, given, fenced("def f(*a):\n    return 3")))
-    assert (verdict.final_status, verdict.detail) == (
-        FinalStatus.API_ERROR,
-        VerdictDetail.TEST_ERROR,
-    )
+    given = stdio(("1 2", "3"), fn_name="f")
+    verdict = await judge_code(sandbox, given, "def f(*a):\n    return 3")
+    expected = FinalStatus.API_ERROR, VerdictDetail.TEST_ERROR
+    assert (verdict.final_status, verdict.detail) == expected
 
 
 async def test_a_call_is_not_charged_for_the_one_before(sandbox: SandboxClient) -> None:
     large = json.dumps([[n, str(n)] for n in range(100_000)])
-    truth = {"fn_name": "f", "inputs": [large, "1"], "outputs": ["1", "1"]}
-    task = make_task(
-        sandbox,
-        problem(ground_truth=json.dumps(truth)),
-        fenced("def f(a):\n    return 1"),
-        "sandbox.timeout=20",
-    )
-    first, second = (await judge_answer(task)).cases
+    given = stdio((large, "1"), ("1", "1"), fn_name="f")
+    code = fenced("def f(a):\n    return 1")
+    first, second = (
+        await judge_answer(make_task(sandbox, given, code, "sandbox.timeout=20"))
+    ).cases
     assert first.cpu_time is not None and second.cpu_time is not None
     assert second.cpu_time < first.cpu_time / 8

@@ -23,9 +23,9 @@ from shared.run_record import make_plan
 from shared.schemas import CaseRecord, CaseResult, Problem, RecordedCases, Verdict, readable_tests
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
-from tests.judge.tasks import HUMANEVAL, fenced, make_task, stdio
+from tests.judge.tasks import HUMANEVAL, fenced, make_task, stdio, with_tests
 from tests.judge.workers import Worker
-from tests.shared.ledgers import enter, generation, problem
+from tests.shared.ledgers import enter, generation
 
 # Its word decides what becomes of a case.
 ANSWER = """\
@@ -43,12 +43,7 @@ print(word)
 """
 WORDS = ["ok", "no", "raise", "exit", "signal", "loop", "last"]
 CASES = [(f"{word}\n", "another" if word == "no" else word) for word in WORDS]
-MBPP = {"test_list": ["assert inc(1) == 2", "assert inc(2) == 0"], "test_setup_code": ""}
-CPP = {
-    "language": "cpp",
-    "prompt": "#include <assert.h>\n// Add one.\nlong inc(long n) {\n",
-    "program_tests": "}\nint main() {\n    assert(inc(1) == 2);\n}\n",
-}
+MBPP_TESTS = ["assert inc(1) == 2", "assert inc(2) == 0"]
 needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
 RecordsOf = Callable[..., Awaitable[list[CaseRecord]]]
@@ -163,10 +158,9 @@ async def test_function_tests(
     assert said in (one.stderr or "")
     if "_exit" in body:
         assert one.exit_code == 7
-    first, second = await records_of(
-        problem(ground_truth=json.dumps(MBPP)), code, f"judge.method={method}"
-    )
-    assert [first.expected, second.expected] == MBPP["test_list"]
+    given = with_tests(test_list=MBPP_TESTS)
+    first, second = await records_of(given, code, f"judge.method={method}")
+    assert [first.expected, second.expected] == MBPP_TESTS
     assert first.duration and second.duration == 0  # one run for both
 
 

@@ -12,7 +12,7 @@ from shared.checkers import exact
 from shared.harness.sandbox_api import CommandResult, RunCodeRequest, RunCodeResponse
 from shared.schemas import Verdict
 from shared.statuses import FinalStatus
-from tests.judge.tasks import fenced, make_task, stdio, together, verdict_of
+from tests.judge.tasks import fenced, judge_code, make_task, stdio, together, verdict_of
 
 ECHO = "print(input())"
 BASE = ("judge.method=compute_score", "sandbox.timeout=10")
@@ -25,14 +25,11 @@ def judge(sandbox: SandboxClient) -> JudgeAnswer:
         code: str,
         *cases: tuple[str, str],
         fn_name: str | None = None,
-        raw: bool = False,
         overrides: Sequence[str] = (),
     ) -> Verdict:
         problem = stdio(*(cases or [("1\n", "1\n")]), fn_name=fn_name)
         language = "cpp" if "judge.language=cpp" in overrides else "python"
-        completion = code if raw else fenced(code, language)
-        task = make_task(sandbox, problem, completion, *BASE, *overrides)
-        return await verdict_of(task)
+        return await judge_code(sandbox, problem, code, *BASE, *overrides, language=language)
 
     return judge
 
@@ -68,8 +65,8 @@ async def test_a_time_out_that_does_not_happen_again_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("completion", ["print(1)", "I do not know.", "`print(1)`"])
-async def test_without_a_fence_there_is_no_code(judge: JudgeAnswer, completion: str) -> None:
-    verdict = await judge(completion, *[("1", "1")] * 3, raw=True)
+async def test_without_a_fence_there_is_no_code(sandbox: SandboxClient, completion: str) -> None:
+    verdict = await verdict_of(make_task(sandbox, stdio(*[("1", "1")] * 3), completion, *BASE))
     assert verdict.final_status is FinalStatus.SYNTAX_ERROR
     assert verdict.detail == "no_code_block"
     assert verdict.case_codes == []

@@ -10,7 +10,7 @@ from services.judge.sandbox import SandboxClient
 from shared.config import load_config
 from shared.schemas import ProblemInfo, Verdict
 from shared.statuses import FinalStatus
-from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+from tests.judge.tasks import judge_code, stdio
 from tests.shared.ledgers import problem
 
 needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="this machine has no g++")
@@ -19,13 +19,8 @@ JudgeCpp = Callable[[str], Awaitable[Verdict]]
 
 @pytest.fixture
 def judge(sandbox: SandboxClient) -> JudgeCpp:
-    async def judge(code: str) -> Verdict:
-        overrides = ("judge.language=cpp", "sandbox.timeout=2")
-        return await verdict_of(
-            make_task(sandbox, stdio(("1", "1")), fenced(code, "cpp"), *overrides)
-        )
-
-    return judge
+    options = ("judge.language=cpp", "sandbox.timeout=2")
+    return lambda code: judge_code(sandbox, stdio(("1", "1")), code, *options, language="cpp")
 
 
 COMPILER_BOMBS = {

@@ -1,6 +1,5 @@
 """Function tests in two processes, natively and by ``/run_code``: what crosses, and the codes."""
 
-import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,8 +10,7 @@ from shared.schemas import Verdict
 from shared.statuses import CaseCode, FinalStatus, VerdictDetail
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import WithoutCases
-from tests.judge.tasks import fenced, make_task, together, verdict_of
-from tests.shared.ledgers import problem
+from tests.judge.tasks import judge_code, together, with_tests
 
 PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE, UNJUDGED = (
     *(CaseCode.PASSED, CaseCode.WRONG_ANSWER, CaseCode.RUNTIME_ERROR),
@@ -35,9 +33,8 @@ async def judged(
     limits: tuple[str, ...] = (),
     per_call: bool = False,
 ) -> Verdict:
-    parts = {"test_list": tests, "test_setup_code": setup, "limit_per_call": per_call}
-    truth = json.dumps(parts)
-    return await verdict_of(make_task(client, problem(ground_truth=truth), fenced(code), *limits))
+    given = with_tests(test_list=tests, test_setup_code=setup, limit_per_call=per_call)
+    return await judge_code(client, given, code, *limits)
 
 
 async def codes(client: SandboxClient, code: str, *tests: str, setup: str = "") -> list[int]:

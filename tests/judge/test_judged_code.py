@@ -1,15 +1,12 @@
 """A verdict records the code that the method extracted from the completion."""
 
-import json
-
 from services.judge.judging import judge_answer
 from services.judge.requests import Attempts
 from shared.extraction import Extraction, extract, extract_verl
 from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import Problem, Verdict, sha256
-from tests.judge.tasks import as_verdict, make_task, stdio
-from tests.shared.ledgers import problem
+from tests.judge.tasks import as_verdict, make_task, stdio, with_tests
 
 COMPLETION = (
     "First:\n```python\ndef g(): ...\n```\nor\n```python\nprint(1)\n```\n```cpp\nint main;\n```\n"
@@ -22,10 +19,8 @@ COMPLETIONS = [
     "1. Indented:\n   ```python\n   def g():\n       return 1\n   ```",
 ]
 STDIO = stdio(("1\n", "1\n"))
-HUMANEVAL = problem(
-    ground_truth=json.dumps({"test": "def check(f): ...", "entry_point": "g", "prompt": "def g():"})
-)
-MBPP = problem(ground_truth=json.dumps({"test_list": ["assert g() is None"]}))
+HUMANEVAL = with_tests(test="def check(f): ...", entry_point="g", prompt="def g():")
+MBPP = with_tests(test_list=["assert g() is None"])
 
 
 class Failing:

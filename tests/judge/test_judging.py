@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from services.judge.judging import Judge
@@ -10,15 +8,9 @@ from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import Damaged, Scripted, case
-from tests.judge.tasks import HUMANEVAL, as_verdict, fenced
-from tests.shared.ledgers import problem
+from tests.judge.tasks import HUMANEVAL, MBPP, as_verdict, fenced, stdio
 
-MBPP = problem(
-    ground_truth=json.dumps(
-        {"test_list": ["assert inc(1) == 2", "assert inc(2) == 3"], "test_setup_code": ""}
-    )
-)
-STDIO = problem(ground_truth=json.dumps({"inputs": ["1\n"] * 3, "outputs": ["2\n"] * 3}))
+STDIO = stdio(*[("1\n", "2\n")] * 3)
 RIGHT = "```python\ndef inc(n):\n    return n + 1\n```"
 
 

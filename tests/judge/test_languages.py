@@ -10,7 +10,7 @@ from shared.schemas import Verdict
 from shared.statuses import FinalStatus
 from tests.judge.language_programs import KINDS, LARGE, SMALL, expected, is_installed, program
 from tests.judge.pools import OpenPool
-from tests.judge.tasks import fenced, make_task, stdio, together, verdict_of
+from tests.judge.tasks import judge_code, stdio, together
 from tests.sandbox.installations import python_for
 from tests.sandboxes import own_sandbox, rungs
 
@@ -26,7 +26,7 @@ async def judge(sandbox: SandboxClient, language: str, kind: str, code: str) -> 
     seconds = f"sandbox.timeout={1 if late else 20}"
     options = (*OVERRIDES, f"judge.language={language}", seconds)
     label = LANGUAGES[language].labels[0]
-    return await verdict_of(make_task(sandbox, tests, fenced(code, label), *options))
+    return await judge_code(sandbox, tests, code, *options, language=label)
 
 
 async def check(sandbox: SandboxClient, kinds: tuple[str, ...]) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from services.judge.sandbox import SandboxClient
 from tests.judge.livecodebench import SECONDS, VERDICTS, answers
-from tests.judge.tasks import fenced, make_task, together, verdict_of
-from tests.shared.ledgers import problem
+from tests.judge.tasks import judge_code, together, with_tests
 
 # Ways of answering that have another verdict here (docs/judging.md has why), with that verdict.
 NAMED = {
@@ -31,9 +30,9 @@ async def test_verdicts_are_those_of_livecodebench(sandbox: SandboxClient, ordin
 
     async def status(name: str) -> str:
         answer = given[name]
-        made = problem(ground_truth=answer.tests.model_dump_json(exclude_none=True))
-        task = make_task(sandbox, made, fenced(answer.code), f"sandbox.timeout={SECONDS}")
-        found = (await verdict_of(task)).final_status.value
+        made = with_tests(**answer.tests.model_dump(mode="json", exclude_none=True))
+        verdict = await judge_code(sandbox, made, answer.code, f"sandbox.timeout={SECONDS}")
+        found = verdict.final_status.value
         return "runtime_error" if found == "syntax_error" else found
 
     ours = await together(given, status)

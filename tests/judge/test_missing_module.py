@@ -1,14 +1,10 @@
 """An answer that imports a module which the sandbox does not have."""
 
-import json
-
 from services.judge.sandbox import SandboxClient
 from shared.statuses import FinalStatus, VerdictDetail
-from tests.judge.tasks import HUMANEVAL, fenced, make_task, stdio, together, verdict_of
-from tests.shared.ledgers import problem
+from tests.judge.tasks import HUMANEVAL, MBPP, judge_code, stdio, together
 
-CALLS = problem(ground_truth=json.dumps({"fn_name": "inc", "inputs": ["1"], "outputs": ["2"]}))
-MBPP = problem(ground_truth=json.dumps({"test_list": ["assert inc(1) == 2"]}))
+CALLS = stdio(("1", "2"), fn_name="inc")
 READS = "print(int(input()) + 1)"
 INC = "def inc(n):\n    return n + 1"
 # Problem, method, answer after its import.
@@ -28,8 +24,7 @@ async def test_the_module_is_named(sandbox: SandboxClient) -> None:
     async def judged(kind: str) -> tuple[FinalStatus, object, str | None]:
         given, method, code = KINDS[kind]
         answer = code if "import" in code else f"from redis.client import Redis\n{code}"
-        task = make_task(sandbox, given, fenced(answer), f"judge.method={method}")
-        verdict = await verdict_of(task)
+        verdict = await judge_code(sandbox, given, answer, f"judge.method={method}")
         return verdict.final_status, verdict.detail, verdict.missing_module
 
     found = await together(KINDS, judged)
@@ -50,7 +45,7 @@ async def test_what_is_promised_is_there(sandbox: SandboxClient) -> None:
 
     async def accepted(module: str) -> bool:
         code = f"import {module}\n{'import scipy.special' if module == 'scipy' else ''}"
-        task = make_task(sandbox, stdio(("", "2")), fenced(f"{code}\nprint({uses[module]})"))
-        return (await verdict_of(task)).accepted
+        code += f"\nprint({uses[module]})"
+        return (await judge_code(sandbox, stdio(("", "2")), code)).accepted
 
     assert await together(uses, accepted) == dict.fromkeys(uses, True)

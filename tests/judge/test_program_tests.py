@@ -16,7 +16,9 @@ from tests.shared.ledgers import problem
 
 CPP_PROMPT = """\
 #include<assert.h>
-#include<bits/stdc++.h>
+#include<unistd.h>
+#include<cstdlib>
+#include<vector>
 // Add the numbers.
 long total(std::vector<long> numbers) {
 """
@@ -155,7 +157,7 @@ async def judge_all(judge: Judge, codes: Mapping[str, str]) -> dict[str, Verdict
 RIGHT = {
     "cpp": "long total(std::vector<long> numbers) {\n"
     "    long sum = 0;\n    for (long x : numbers) sum += x;\n    return sum;\n}",
-    "cpp with main": "#include <iostream>\n#include <numeric>\n#include <vector>\n"
+    "cpp with main": "#include <bits/stdc++.h>\n"
     "using namespace std;\n\nlong total(vector<long> numbers) {\n"
     "    return accumulate(numbers.begin(), numbers.end(), 0L);\n}\n\n"
     "int main() {\n    cout << total({1, 2});\n}",

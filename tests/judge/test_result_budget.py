@@ -9,7 +9,7 @@ from services.judge.sandbox import SandboxClient
 from shared.harness.wire import CaseLimits, RunCasesRequest
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import WithoutCases
-from tests.judge.tasks import fenced, make_task, stdio, verdict_of
+from tests.judge.tasks import judge_code, stdio
 
 MIB = 1024 * 1024
 LIMITS = CaseLimits(cpu=30, wall=60, compile=30, budget=300, memory=2 << 30, output=64 * MIB)
@@ -28,8 +28,7 @@ RANDOM = "import os, sys\nsys.stdout.write(os.urandom(int(input()) * 500_000).he
 
 async def test_above_the_limit(client: SandboxClient):
     cases = [("1", "x"), ("5", "x"), ("1", "x")]
-    task = make_task(client, stdio(*cases), fenced(PRINT), "judge.max_output_mb=4")
-    verdict = await verdict_of(task)
+    verdict = await judge_code(client, stdio(*cases), PRINT, "judge.max_output_mb=4")
     assert (verdict.case_codes, verdict.detail) == ([0, -2, 0], "output_limit")
 
 

@@ -12,7 +12,7 @@ from shared.schemas import Verdict, sha256
 from shared.statuses import FailureKind
 from tests.judge.many_answers import PROBLEMS, ManyAnswers, cpp_checker
 from tests.judge.stand_ins import Scripted, case
-from tests.judge.tasks import fenced, make_task, stdio, together, verdict_of
+from tests.judge.tasks import judge_code, stdio, together
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 COMPARES = cpp_checker("""
@@ -29,8 +29,7 @@ async def judged(
     **fields: str,
 ) -> Verdict:
     code = f"import sys\nsys.stdout.write({printed!r})"
-    task = make_task(sandbox, stdio(test, **fields), fenced(code), *overrides)  # type: ignore[arg-type]
-    return await verdict_of(task)
+    return await judge_code(sandbox, stdio(test, **fields), code, *overrides)
 
 
 # Each costs a compilation: in C++ a few with different kinds of answers, all in `make test-all`.
@@ -189,8 +188,7 @@ async def test_no_output_of_an_answer_passes_a_strict_checker(
     """All outputs are those of one answer, so the checker runs in the cases of one call."""
     code = f"import sys\nsys.stdout.write({HOSTILE!r}[int(input())])"
     cases = [(str(number), "7\n") for number in range(len(HOSTILE))]
-    task = make_task(sandbox, stdio(*cases, **fields), fenced(code))
-    codes = (await verdict_of(task)).case_codes
+    codes = (await judge_code(sandbox, stdio(*cases, **fields), code)).case_codes
     others = [(output[:20], code) for output, code in zip(HOSTILE, codes, strict=True) if code]
     assert others == []
     assert (await judged(sandbox, "7\n", **fields)).accepted
@@ -206,5 +204,4 @@ async def test_what_a_case_does_to_the_checker_ends_with_the_case(sandbox: Sandb
     )
     code = "n = input()\nprint('exec,passed = True' if n == '1' else 'no', end='')"
     problem = stdio(("1", "a"), ("2", "b"), ("3", "c"), checker_source=source)
-    verdict = await verdict_of(make_task(sandbox, problem, fenced(code)))
-    assert verdict.case_codes == [1, 0, 0]
+    assert (await judge_code(sandbox, problem, code)).case_codes == [1, 0, 0]

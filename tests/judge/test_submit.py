@@ -12,27 +12,25 @@ from services.judge.sandbox import SandboxClient
 from shared.harness.sandbox_api import EvalResult, EvalTest, RunCodeResponse, SubmitRequest
 from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus
-from tests.judge.tasks import HUMANEVAL, fenced, make_task, stdio, verdict_of
-from tests.shared.ledgers import problem
+from tests.judge.tasks import (
+    HUMANEVAL,
+    fenced,
+    judge_code,
+    make_task,
+    stdio,
+    verdict_of,
+    with_tests,
+)
 
 BASE = "judge.method=submit"
 ECHO = "print(input())"
-MBPP = problem(
-    ground_truth=json.dumps(
-        {"test_list": ["assert inc(1) == 2", "assert inc(2) == 3"], "test_setup_code": "one = 1"}
-    )
-)
+MBPP = with_tests(test_list=["assert inc(1) == 2", "assert inc(2) == 3"], test_setup_code="one = 1")
 JudgeAnswer = Callable[..., Awaitable[Verdict]]
 
 
 @pytest.fixture
 def judge(sandbox: SandboxClient) -> JudgeAnswer:
-    async def judge(code: str, problem: Problem, *overrides: str) -> Verdict:
-        language = "cpp" if "judge.language=cpp" in overrides else "python"
-        task = make_task(sandbox, problem, fenced(code, language), BASE, *overrides)
-        return await verdict_of(task)
-
-    return judge
+    return lambda code, given: judge_code(sandbox, given, code, BASE)
 
 
 async def test_standard_input_and_output(judge: JudgeAnswer) -> None:
@@ -191,8 +189,7 @@ async def test_results_that_are_too_few_or_too_many(
 
 
 async def test_a_problem_without_tests_is_judged_by_its_id_at_the_server() -> None:
-    names = {"sandbox_dataset": "humaneval", "sandbox_id": "HumanEval/0"}
-    given = problem(ground_truth=json.dumps(names))
+    given = with_tests(sandbox_dataset="humaneval", sandbox_id="HumanEval/0")
     assert await body_of(given) == {
         "dataset": "humaneval_python",
         "id": "HumanEval/0",

@@ -15,16 +15,15 @@ from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus, VerdictDetail
 from tests.judge.faulty_sandbox import Body, Call, Send, faulty
 from tests.judge.pools import OpenPool
-from tests.judge.tasks import HUMANEVAL, as_verdict, together
-from tests.shared.ledgers import problem
+from tests.judge.tasks import HUMANEVAL, as_verdict, stdio, together, with_tests
 
 MARK = "unanswerable"
-STDIO = problem(ground_truth=json.dumps({"inputs": ["1\n"], "outputs": ["1\n"]}))
+STDIO = stdio(("1\n", "1\n"))
 PROBLEMS = {
     "program": STDIO,
-    "call": problem(ground_truth=json.dumps({"fn_name": "inc", "inputs": ["1"], "outputs": ["2"]})),
+    "call": stdio(("1", "2"), fn_name="inc"),
     "check": HUMANEVAL,
-    "asserts": problem(ground_truth=json.dumps({"test_list": ["assert inc(1) == 2"]})),
+    "asserts": with_tests(test_list=["assert inc(1) == 2"]),
 }
 ANSWER = f"```python\n# {MARK}\ndef inc(n):\n    return n + 1\nprint(1)\n```"
 
@@ -115,11 +114,8 @@ PRINTS = [
 async def test_no_value_is_unjudged(sandbox: SandboxClient):
     """What functions return and raise, and what programs print for checkers that read numbers."""
     checker = "def check(input, output, expected): return float(output) == float(expected)"
-    outputs = {"inputs": ["1\n"], "outputs": ["2\n"]}
-    printed = [
-        problem(ground_truth=json.dumps({**outputs, "checker": "decimals"})),
-        problem(ground_truth=json.dumps({**outputs, "checker_source": checker})),
-    ]
+    checkers = ({"checker": "decimals"}, {"checker_source": checker})
+    printed = [stdio(("1\n", "2\n"), **fields) for fields in checkers]
     bodies = [*(f"return {one}" for one in RETURNS), *(f"raise {one}" for one in RAISES)]
     answers = [
         (PROBLEMS[kind], f"def inc(n):\n    {body}")

@@ -181,15 +181,6 @@ def test_slow_completions_leave_room_for_others(
         assert counted(redis, WAITING) == 3
 
 
-def test_sigterm_ends_an_idle_judge(redis: Redis, redis_server: RedisServer) -> None:
-    with judging(redis_server.url) as process:
-        until(lambda: redis.info("clients")["blocked_clients"])
-        assert {worker.name for worker in rq_workers(redis)} == {f"w.{n}" for n in range(16)}
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    assert rq_workers(redis) == []
-
-
 @pytest.mark.parametrize("drain", [0.5, 1000.0])
 def test_after_the_drain_limit_or_a_second_signal_rq_retries_the_jobs(
     ledger: Ledger, redis: Redis, redis_server: RedisServer, drain: float
@@ -271,11 +262,12 @@ def test_leases_of_a_long_job_are_renewed(
         until(lambda: len(live_workers(redis)) == 16)
 
 
-def test_suspended_workers_take_no_job(
+def test_suspended_workers_take_no_job_and_sigterm_ends_an_idle_judge(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
-    with judging(redis_server.url):
+    with judging(redis_server.url) as process:
         until(lambda: len(live_workers(redis)) == 16)
+        assert {worker.name for worker in rq_workers(redis)} == {f"w.{n}" for n in range(16)}
         suspend(redis)
         until(lambda: {worker.get_state() for worker in rq_workers(redis)} == {"suspended"})
         samples = record(ledger, *NAMES)
@@ -283,6 +275,10 @@ def test_suspended_workers_take_no_job(
         assert ledger.judged() == set()
         resume(redis)
         until(lambda: ledger.judged() == set(samples))
+        until(lambda: redis.info("clients")["blocked_clients"])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert rq_workers(redis) == []
 
 
 @pytest.mark.nightly

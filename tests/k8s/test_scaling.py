@@ -5,8 +5,7 @@ from redis import Redis
 
 from services.generator.router.supervisor import STOP_SECONDS
 from services.generator.settings import GeneratorSettings
-from services.judge.calls import case_limits
-from services.judge.methods.base import Task
+from services.judge.calls import Task, case_limits
 from shared.config import Config, load_config
 from shared.harness.wire import CaseLimits
 from shared.ledger import JudgeQueue, keys

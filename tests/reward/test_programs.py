@@ -11,8 +11,9 @@ from http import HTTPStatus
 import pytest
 from redis import Redis
 
+from services.judge.sandbox import open_client
 from services.reward.models import RefusedError
-from services.reward.programs import Programs, sandbox_client
+from services.reward.programs import Programs
 from services.reward.settings import RewardSettings
 from shared.config import Config
 from shared.ledger import connect_async
@@ -29,7 +30,7 @@ async def programs(redis_server: RedisServer, url: str) -> AsyncIterator[Program
     config = Config.model_validate({"sandbox": {"url": url}})
     async with (
         await connect_async(redis_server.url) as redis,
-        sandbox_client(config, RewardSettings(), PipelinedRedis(redis)) as sandbox,
+        open_client(config, RewardSettings(), PipelinedRedis(redis), "test") as sandbox,
     ):
         yield Programs(config, sandbox)
 

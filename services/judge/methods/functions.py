@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.judge import calls
-from services.judge.methods.base import Method, Task
+from services.judge.calls import Method, Task
 from services.judge.programs import (
     codes_of,
     exit_detail,
@@ -20,7 +20,7 @@ from services.judge.programs import (
     mbpp_program,
     reported_codes,
 )
-from services.judge.translated import TRANSLATIONS, is_assertion, program
+from services.judge.translated import is_assertion, program
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes, lateness
 from shared.extraction import Extraction, called_functions, extract
 from shared.extraction.languages import defines_function
@@ -85,16 +85,10 @@ class FunctionMethod(Method):
         if isinstance(self._tests, HumanEvalTests):
             answer, prelude = with_prompt(self._answer, self._tests)
             tests = replace(tests, prelude=prelude)
-        run = await calls.run_harness(task, answer, [tests.payload], calls.raw, "functions")
-        if run.compile_error is not None:
-            codes = [CaseCode.COMPILE_ERROR] * len(self._shown)
-            outcome = replace(run.rejected(task), actual="")
-            return self._outcomes(outcome, codes, outcome.detail)
-        if not run.cases:
-            return dict.fromkeys(range(len(self._shown)), calls.LOST)
-        case = run.cases[0]
+        outcome, case = await calls.run_once(task, answer, tests.payload, "functions")
+        if case is None:
+            return self._without_run(outcome)
         report = FunctionReport.decode(case.stdout)
-        outcome = calls.measured(task, case, run.compiling)
         if report.end is FunctionEnd.LATE:
             late = lateness(replace(case, limit="cpu"), case.cpu, case.cpu, alone=task.alone)
             outcome = replace(outcome, lateness=late)
@@ -133,17 +127,21 @@ class FunctionMethod(Method):
             program = humaneval_program(self._answer, self._tests)
         else:
             program = mbpp_program(self._answer, self._tests)
-        run = await calls.run_harness(task, program, [token], calls.raw, "python")
-        if not run.cases:
-            return dict.fromkeys(range(len(self._shown)), calls.LOST)
-        case = run.cases[0]
-        outcome = calls.measured(task, case, run.compiling)
+        outcome, case = await calls.run_once(task, program, token, "python")
+        if case is None:
+            return self._without_run(outcome)
         stdout = case.stdout.decode("utf-8", "replace")
         late = outcome.lateness is not Lateness.IN_TIME
         codes = codes_of(reported_codes(stdout, token), len(self._shown), late)
         detail = exit_detail(codes, case.exit_code, case.stderr, late)
         stdout = re.sub(rf"\n{token} \[.*\]\n", "", stdout)
         return self._outcomes(replace(outcome, actual=stdout), codes, detail)
+
+    def _without_run(self, outcome: CaseOutcome) -> Outcomes:
+        if outcome is calls.LOST:
+            return dict.fromkeys(range(len(self._shown)), outcome)
+        codes = [outcome.code] * len(self._shown)
+        return self._outcomes(replace(outcome, actual=""), codes, outcome.detail)
 
     def _outcomes(
         self, outcome: CaseOutcome, codes: Sequence[CaseCode], detail: VerdictDetail | str | None
@@ -195,16 +193,11 @@ class ProgramMethod(Method):
         self._program = program(self.extraction, tests)
 
     async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
-        run = await calls.run_harness(
-            task, self._program, [f"{self._token}\n"], calls.raw, self._tests.language
+        outcome, run = await calls.run_once(
+            task, self._program, f"{self._token}\n", self._tests.language
         )
-        if run.compile_error is not None:
-            outcome = run.rejected(task)
-        elif run.cases:
-            measured = calls.measured(task, run.cases[0], run.compiling)
-            outcome = self._judged(measured, run.cases[0])
-        else:
-            outcome = calls.LOST
+        if run is not None:
+            outcome = self._judged(outcome, run)
         return {0: replace(outcome, expected=self._tests.program_tests)}
 
     def _judged(self, outcome: CaseOutcome, run: CaseRun) -> CaseOutcome:
@@ -218,7 +211,7 @@ class ProgramMethod(Method):
             code = CaseCode.WRONG_ANSWER
         elif run.exit_code != 0:
             code, detail = CaseCode.RUNTIME_ERROR, failure_detail(run.exit_code, run.stderr)
-        elif TRANSLATIONS[self._tests.language].has_token and not ended:
+        elif self._tests.language != "go_test" and not ended:
             code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.EARLY_EXIT
         shown = stdout.replace(self._token, "").rstrip("\n")
         return replace(outcome, code=code, detail=detail, actual=shown)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from services.judge import calls
-from services.judge.methods.base import Method, Task
+from services.judge.calls import Method, Task
 from services.judge.programs import exit_detail, failure_detail, preamble, with_preamble, wrap_call
 from services.judge.special_judge import SpecialJudge
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes, apply_budget, not_run

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from services.judge.calls import single_outcome
-from services.judge.methods.base import Method, Task
+from services.judge.calls import Method, Task, single_outcome
 from services.judge.programs import last_line
 from services.judge.verdict import CaseOutcome, Lateness, Outcomes
 from shared.errors import ConfigError
