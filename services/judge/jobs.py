@@ -211,6 +211,7 @@ class SampleJudge:
         attempts = Attempts()
         try:
             config = _config_of(run, document)
+            client = self._sandbox(config)
         except ConfigError as error:
             return _unjudged(run, generation, error, attempts), None
         if problem is None:
@@ -221,27 +222,20 @@ class SampleJudge:
         # A trainer's samples are forgotten with their answers.
         recorded = "none" if keys.is_reward_run(run) else config.output.cases
         try:
-            judge = Judge(config, self._sandbox(config), recorded)
+            judge = Judge(config, client, recorded)
             judgement = await judge.judge(problem, generation.completion, attempts)
         except (SandboxUnavailableError, ConfigError) as error:
             return _unjudged(run, generation, error, attempts), None
         finally:
             # Not before the first samples, which would wait for them, and not after a verdict is
             # stored: after the last one the run waits for the rounds that were started.
-            await self._start_canaries(run, config, problem)
+            if config.judge.canaries:
+                profile = CanaryProfile.of(config.judge.for_dataset(problem.dataset), problem)
+                ending = self._settings.concurrency
+                await self._canaries.start(run, profile, config, client, ending)
         requests, failures = attempts.requests, attempts.failures
         verdict = to_verdict(generation, judgement, requests, failures, self.name)
         return verdict, await _packed_cases(verdict, judgement, recorded)
-
-    async def _start_canaries(self, run: str, config: Config, problem: Problem) -> None:
-        if not config.judge.canaries:
-            return
-        profile = CanaryProfile.of(config.judge.for_dataset(problem.dataset), problem)
-        try:
-            client = self._sandbox(config)
-        except ConfigError:
-            return  # the sample's verdict has the reason
-        await self._canaries.start(run, profile, config, client, self._settings.concurrency)
 
     def _sandbox(self, config: Config) -> SandboxClient:
         urls = self._settings.sandboxes or config.sandbox_urls
