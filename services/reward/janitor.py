@@ -81,7 +81,7 @@ class Janitor:
 
     async def _settle_left(self) -> None:
         """Settle verdicts that no replica waited for."""
-        unsettled = await self._rewards.unsettled()
+        unsettled = {one.key for one in await asyncio.to_thread(self._ledger.judged)}
         left = sorted(unsettled & self._unsettled)
         for start in range(0, len(left), AT_ONCE):  # thousands, if no replica was there
             chunk = left[start : start + AT_ONCE]

@@ -129,7 +129,7 @@ class PendingAnswers:
             waiting.submitted = True  # from here on it may be in Redis
         states = await self._states(batch)
         missing = {
-            waiting.problem.name.key: self._problems.record(waiting.problem)
+            waiting.sample.problem: self._problems.record(waiting.problem)
             for waiting, state in zip(batch, states, strict=True)
             if state is SampleState.NO_PROBLEM
         }

@@ -34,7 +34,6 @@ from shared.config import RULES
 from shared.datasets import parquet_files, read_row_group, row_group_names
 from shared.errors import DataError, data_error
 from shared.ledger.packing import pack
-from shared.ledger.rewards import RewardProblem
 from shared.manifests import (
     LOCK_NAME,
     DataRole,
@@ -60,14 +59,12 @@ class KnownProblem:
 
     Attributes:
         reference: Its reference.
-        name: Its name in the ledger.
         traits: By which signs of reward hacking are found.
         place: Offset and size of its record in the file of records; None for inline tests.
         inline: The record of inline tests; empty for a prepared problem.
     """
 
     reference: ProblemReference
-    name: RewardProblem
     traits: ProblemTraits
     place: tuple[int, int] | None = None
     inline: bytes = b""
@@ -76,9 +73,7 @@ class KnownProblem:
     def of(
         cls, problem: Problem, place: tuple[int, int] | None = None, inline: bytes = b""
     ) -> "KnownProblem":
-        reference = reference_of(problem)
-        name = RewardProblem.of(problem.dataset, problem.problem_id, reference.digest)
-        return cls(reference, name, ProblemTraits.of(problem), place, inline)
+        return cls(reference_of(problem), ProblemTraits.of(problem), place, inline)
 
     @property
     def nameable(self) -> str | None:

@@ -108,7 +108,8 @@ class Scorer:
         for index, (item, problem) in enumerate(zip(items, problems, strict=True)):
             if index % _HASHED_AT_ONCE == _HASHED_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            sample = RewardSample.of(problem.name, item.completion)
+            name = problem.reference
+            sample = RewardSample.of(name.dataset, name.problem_id, name.digest, item.completion)
             waiting[index] = sample, listener(index)
             self._pending.ask(sample, problem, waiting[index][1])
         late = False

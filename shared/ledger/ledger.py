@@ -105,7 +105,7 @@ class VerdictEvent:
 
 
 class Ledger:
-    """Completions, verdicts, state and lock of ``run``.
+    """Completions, verdicts, state and lock of ``run``, on the server ``redis``.
 
     Every write is atomic (a transaction or script; only the problems of :meth:`open` are written in
     batches) and idempotent, except that a retry may increment a counter twice.
@@ -114,18 +114,13 @@ class Ledger:
     def __init__(self, redis: Redis, run: str) -> None:
         self.run = run
         self.queue = JudgeQueue.of_run(redis, run)
-        self._redis = redis
+        self.redis = redis
         self._keys = keys.RunKeys(run)
         self._write_verdict = redis.register_script(_WRITE_VERDICT.source)
         self._take_lock = redis.register_script(_TAKE_LOCK)
         self._release_lock = redis.register_script(_RELEASE_LOCK)
         self._find_unjudged = redis.register_script(_UNJUDGED)
         self._redeliveries: Counter[tuple[SampleId, str]] = Counter()
-
-    @property
-    def redis(self) -> Redis:
-        """The server that holds the ledger."""
-        return self._redis
 
     # Meta data and state
 
@@ -138,7 +133,7 @@ class Ledger:
         Raises:
             OtherVersionError: A later release has written to this ledger.
         """
-        claim_ledger(self._redis)
+        claim_ledger(self.redis)
         pipe = self._transaction()
         pipe.sadd(keys.RUNS, self.run)
         pipe.hsetnx(self._keys.meta, INCARNATION, json.dumps(uuid.uuid4().hex))
@@ -182,10 +177,10 @@ class Ledger:
         return self._document(_NOT_SHOWN)
 
     def _document(self, without: Sequence[bytes]) -> JsonObject:
-        stored = cast(list[bytes], self._redis.hkeys(self._keys.meta))
+        stored = cast(list[bytes], self.redis.hkeys(self._keys.meta))
         if not (names := [name for name in stored if name not in without]):
             return {}
-        values = cast(list[bytes | None], self._redis.hmget(self._keys.meta, names))
+        values = cast(list[bytes | None], self.redis.hmget(self._keys.meta, names))
         pairs = zip(names, values, strict=True)
         return {text(name): json.loads(value) for name, value in pairs if value is not None}
 
@@ -195,7 +190,7 @@ class Ledger:
         Raises:
             OutputError: As :meth:`meta`.
         """
-        stored = cast(bytes | None, self._redis.hget(self._keys.meta, _PLAN))
+        stored = cast(bytes | None, self.redis.hget(self._keys.meta, _PLAN))
         try:
             return None if stored is None else RunPlan.model_validate_json(stored)
         except ValidationError as error:
@@ -213,14 +208,14 @@ class Ledger:
 
         The run gets another incarnation, so an index reads it again.
         """
-        self.queue.forget(map(text, cast(list[bytes], self._redis.hvals(self._keys.jobs))))
+        self.queue.forget(map(text, cast(list[bytes], self.redis.hvals(self._keys.jobs))))
         kept = {sample.key.encode() for sample in plan.each_sample()}
         pipe = self._transaction()
         for name in (
             *(self._keys.completions, self._keys.hashes, self._keys.verdicts),
             *(self._keys.cases, self._keys.jobs),
         ):
-            if extra := set(cast(list[bytes], self._redis.hkeys(name))) - kept:
+            if extra := set(cast(list[bytes], self.redis.hkeys(name))) - kept:
                 pipe.hdel(name, *extra)
         fields: dict[Any, Any] = {
             INCARNATION: json.dumps(uuid.uuid4().hex),
@@ -247,7 +242,7 @@ class Ledger:
         self._set(publish_error=reason, state=RunState.FAILED)
 
     def add_active_seconds(self, seconds: float) -> None:
-        self._redis.hincrbyfloat(self._keys.meta, "active_seconds", seconds)
+        self.redis.hincrbyfloat(self._keys.meta, "active_seconds", seconds)
 
     def report(self, report: RunnerReport) -> None:
         """Replace the runner's report, which the page shows."""
@@ -258,17 +253,17 @@ class Ledger:
         return None if stored is None else RunState(str(stored))
 
     def _get(self, field: str) -> JsonValue:
-        stored = cast(bytes | None, self._redis.hget(self._keys.meta, field))
+        stored = cast(bytes | None, self.redis.hget(self._keys.meta, field))
         return None if stored is None else cast(JsonValue, json.loads(stored))
 
     def _set(self, **values: JsonValue) -> None:
-        self._redis.hset(
+        self.redis.hset(
             self._keys.meta, mapping={name: json.dumps(value) for name, value in values.items()}
         )
 
     def delete(self) -> None:
         """Delete the run and its jobs. The lock stays."""
-        jobs = cast(list[bytes], self._redis.hvals(self._keys.jobs))
+        jobs = cast(list[bytes], self.redis.hvals(self._keys.jobs))
         self.queue.forget(map(text, jobs))
         pipe = self._transaction()
         pipe.delete(*self._keys.all)
@@ -282,7 +277,7 @@ class Ledger:
         """Yield the problems of ``samples`` in their order; skips problems that are missing."""
         for chunk in batches(samples, _PROBLEMS_AT_ONCE):
             names = [problem_key(sample.dataset, sample.problem_id) for sample in chunk]
-            for packed in cast(list[bytes | None], self._redis.hmget(self._keys.problems, names)):
+            for packed in cast(list[bytes | None], self.redis.hmget(self._keys.problems, names)):
                 if packed is not None:
                     yield Problem.model_validate_json(unpack(packed))
 
@@ -294,7 +289,7 @@ class Ledger:
 
     def locked(self) -> bool:
         """Whether a runner holds the run's lock."""
-        return bool(self._redis.exists(self._keys.lock))
+        return bool(self.redis.exists(self._keys.lock))
 
     def unlock(self, holder: str) -> None:
         """Release the lock if ``holder`` still holds it."""
@@ -339,8 +334,9 @@ class Ledger:
         if generation.error is not None:
             sha = generation.completion_sha256
             unjudged = unjudged_verdict(sample, sha, generation.error)
+            event = {"sample": sample.key, "status": unjudged.final_status.value, "accepted": 0}
             pipe.hset(self._keys.verdicts, sample.key, unjudged.model_dump_json())
-            pipe.xadd(self._keys.events, _event_fields(unjudged))
+            pipe.xadd(self._keys.events, cast(dict[Any, Any], event))
             pipe.hincrby(self._keys.meta, "verdicts_written", 1)
 
     def completion(self, sample: SampleId) -> Generation | None:
@@ -353,12 +349,12 @@ class Ledger:
 
     def completed(self) -> dict[SampleId, str]:
         """SHA-256 of every completion."""
-        found = cast(dict[bytes, bytes], self._redis.hgetall(self._keys.hashes))
+        found = cast(dict[bytes, bytes], self.redis.hgetall(self._keys.hashes))
         return {sample_of(key): text(sha) for key, sha in found.items()}
 
     def completed_count(self) -> int:
         """The number of samples that have a completion."""
-        return self._redis.hlen(self._keys.hashes)
+        return self.redis.hlen(self._keys.hashes)
 
     # Verdicts
 
@@ -384,27 +380,35 @@ class Ledger:
 
     def judged(self) -> set[SampleId]:
         """The samples with a verdict, including those that could not be judged."""
-        found = cast(list[bytes], self._redis.hkeys(self._keys.verdicts))
+        found = cast(list[bytes], self.redis.hkeys(self._keys.verdicts))
         return {sample_of(key) for key in found}
 
     def judged_count(self) -> int:
         """The number of samples with a verdict."""
-        return self._redis.hlen(self._keys.verdicts)
+        return self.redis.hlen(self._keys.verdicts)
 
     def events(
         self, after: str = "0", block: float | None = None, count: int = 1000
     ) -> list[VerdictEvent]:
         """Read up to ``count`` entries after ``after``; waits up to ``block`` seconds for one."""
-        found = self._redis.xread(
+        found = self.redis.xread(
             {self._keys.events: after},
             count=count,
             block=None if block is None else max(1, int(block * 1000)),
         )
-        return [event_of(entry, fields) for entry, fields in entries(found)]
+        return [
+            VerdictEvent(
+                entry=entry,
+                sample=sample_of(fields[b"sample"]),
+                status=FinalStatus(text(fields[b"status"])),
+                accepted=fields[b"accepted"] == b"1",
+            )
+            for entry, fields in entries(found)
+        ]
 
     def last_event(self) -> str:
         """The id of the newest entry of the stream; ``0`` if the stream is empty."""
-        newest = cast(list[tuple[bytes, Any]], self._redis.xrevrange(self._keys.events, count=1))
+        newest = cast(list[tuple[bytes, Any]], self.redis.xrevrange(self._keys.events, count=1))
         return text(newest[0][0]) if newest else "0"
 
     # Redelivery
@@ -480,10 +484,10 @@ class Ledger:
         completions = [one for one in completions if one in self._redeliveries]
         for part in [[one] for one in completions] if failed else [completions]:
             self.enqueue(part)
-        self._redis.hincrby(self._keys.meta, "jobs_redelivered", len(completions))
+        self.redis.hincrby(self._keys.meta, "jobs_redelivered", len(completions))
 
     def _transaction(self) -> Pipeline:
-        pipe = self._redis.pipeline(transaction=True)
+        pipe = self.redis.pipeline(transaction=True)
         pipe.multi()  # else RQ calls multi() itself, which fails if commands are queued already
         return pipe
 
@@ -494,7 +498,7 @@ class Ledger:
                     yield sample, stored
 
     def _hmget(self, key: str, samples: Sequence[SampleId]) -> list[bytes | None]:
-        return cast(list[bytes | None], self._redis.hmget(key, [s.key for s in samples]))
+        return cast(list[bytes | None], self.redis.hmget(key, [s.key for s in samples]))
 
 
 def list_runs(redis: Redis) -> list[str]:
@@ -567,26 +571,3 @@ def entries(reply: Any) -> Iterator[tuple[str, dict[bytes, bytes]]]:  # noqa: AN
     for rows in streams:
         for entry, fields in rows[0] if isinstance(reply, dict) else rows:
             yield text(entry), fields
-
-
-def _event_fields(verdict: Verdict) -> dict[Any, Any]:
-    return {
-        "sample": verdict.sample.key,
-        "status": verdict.final_status.value,
-        "accepted": int(verdict.accepted),
-    }
-
-
-def event_of(entry: str, fields: dict[bytes, bytes]) -> VerdictEvent:
-    """Parse a stream entry.
-
-    Raises:
-        KeyError: A field is missing.
-        ValueError: A field is invalid.
-    """
-    return VerdictEvent(
-        entry=entry,
-        sample=SampleId.parse(text(fields[b"sample"])),
-        status=FinalStatus(text(fields[b"status"])),
-        accepted=fields[b"accepted"] == b"1",
-    )

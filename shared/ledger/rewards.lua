@@ -52,15 +52,6 @@ function commands.submit(...)
   return states
 end
 
--- bring (PROBLEM RECORD)...: store problems that samples are about to use.
-function commands.bring(...)
-  local given = { ... }
-  for i = 1, #given, 2 do
-    redis.call('HSET', PROBLEMS, given[i], given[i + 1])
-    redis.call('ZADD', USED, NOW, given[i])
-  end
-end
-
 -- look SAMPLE...; keys ANSWER... -> states
 function commands.look(...)
   local states = {}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib import resources
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 from redis import Redis
@@ -18,17 +18,15 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.typing import EncodableT
 
 from shared.ledger import keys
-from shared.ledger.ledger import Ledger, entries, problem_key, text
+from shared.ledger.ledger import Ledger, entries, text
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis, Script
-from shared.schemas import Generation, SampleId, Verdict, sha256
+from shared.schemas import Generation, Verdict, sha256
 from shared.statuses import FinalStatus
 
 _SCRIPT = Script(resources.files(__package__).joinpath("rewards.lua").read_text())
 # Samples of one call of the script, which Redis runs without interruption.
 AT_ONCE = 64
-# Bytes of problems in one call.
-_PROBLEM_BYTES = 8 * 1024 * 1024
 # Seconds for which a problem stays in Redis after its last sample: longer than any request waits.
 _PROBLEM_KEPT = 7200.0
 _FORGOTTEN_AT_ONCE = 200
@@ -100,56 +98,32 @@ class RewardAnswer(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class RewardProblem:
-    """Name of a problem in the ledger; ``record_id`` has its digest, so contents never mix.
-
-    ``key`` is its record's: ``<dataset>/<record_id>``, percent-quoted.
-    """
-
-    dataset: str
-    record_id: str
-    key: str
-
-    @classmethod
-    def of(cls, dataset: str, problem_id: str, digest: str) -> Self:
-        record_id = f"{problem_id}#{digest}"
-        return cls(dataset, record_id, problem_key(dataset, record_id))
-
-
-@dataclass(frozen=True, slots=True)
 class RewardSample:
     """A completion to judge, which UTF-8 can encode.
 
     The same problem and completion have the same ``key`` everywhere.
     """
 
-    problem: RewardProblem
-    completion: str
-    sha256: str
-    index: int
+    generation: Generation
     key: str
 
     @classmethod
-    def of(cls, problem: RewardProblem, completion: str) -> Self:
-        digest = sha256(completion)
-        index = int(digest[:_INDEX_DIGITS], 16)
-        return cls(problem, completion, digest, index, f"{problem.key}/{index}")
-
-    @property
-    def sample(self) -> SampleId:
-        return SampleId(self.problem.dataset, self.problem.record_id, self.index)
-
-    @property
-    def record(self) -> bytes:
-        """The completion as a run's ledger stores it."""
+    def of(cls, dataset: str, problem_id: str, digest: str, completion: str) -> Self:
+        """``digest`` is the problem's, so that contents never mix."""
+        sha = sha256(completion)
         generation = Generation(
-            dataset=self.problem.dataset,
-            problem_id=self.problem.record_id,
-            sample_index=self.index,
-            completion=self.completion,
-            completion_sha256=self.sha256,
+            dataset=dataset,
+            problem_id=f"{problem_id}#{digest}",
+            sample_index=int(sha[:_INDEX_DIGITS], 16),
+            completion=completion,
+            completion_sha256=sha,
         )
-        return pack(generation.model_dump_json())
+        return cls(generation, generation.sample.key)
+
+    @property
+    def problem(self) -> str:
+        """Key of the problem's record in the ledger."""
+        return self.key.rpartition("/")[0]
 
 
 class SessionClosedError(Exception):
@@ -208,29 +182,32 @@ class RewardLedger:
             return []
         args: list[EncodableT] = []
         for sample in samples:
-            args += (sample.key, sample.sha256, sample.record, sample.problem.key)
+            record = pack(sample.generation.model_dump_json())
+            args += (sample.key, sample.generation.completion_sha256, record, sample.problem)
         answers = [self._keys.answer(sample.key) for sample in samples]
         states = list(map(_state, await self._run("submit", answers, *args)))
         if not states:
             raise SessionClosedError
-        pairs = zip(samples, states, strict=True)
-        if new := [(one.sample, one.sha256) for one, state in pairs if state is SampleState.NEW]:
-            # The upkeep enqueues them if this process ends now.
+        new = [
+            (sample.generation.sample, sample.generation.completion_sha256)
+            for sample, state in zip(samples, states, strict=True)
+            if state is SampleState.NEW
+        ]
+        if new:  # the upkeep enqueues them if this process ends now
             await asyncio.to_thread(self._jobs.enqueue, new)
-        return [SampleState.WAITING if one is SampleState.NEW else one for one in states]
+        return [SampleState.WAITING if state is SampleState.NEW else state for state in states]
 
     async def bring(self, problems: Mapping[str, bytes]) -> None:
         """Store packed problems by their keys, for samples that are submitted next."""
-        args: list[EncodableT] = []
-        size = 0
-        for key, record in problems.items():
-            args += (key, record)
-            size += len(record)
-            if size > _PROBLEM_BYTES:
-                await self._run("bring", (), *args)
-                args, size = [], 0
-        if args:
-            await self._run("bring", (), *args)
+        if problems:
+            stored: list[EncodableT] = []
+            used: list[EncodableT] = []
+            for key, record in problems.items():
+                stored += (key, record)
+                used += (time.time(), key)
+            await self._commands.send(
+                [("HSET", self._keys.problems, *stored), ("ZADD", self._keys.used, *used)]
+            )
 
     async def look(self, samples: Sequence[str]) -> list[SampleState | RewardAnswer]:
         """States of samples by their keys, without a change."""
@@ -282,11 +259,6 @@ class RewardLedger:
             if name := fields.get(b"sample"):
                 samples.append(text(name))
         return after, samples
-
-    async def unsettled(self) -> set[str]:
-        """Keys of the samples whose verdict is not settled; usually few."""
-        [found] = await self._commands.send([("HKEYS", self._keys.verdicts)])
-        return {text(key) for key in cast(list[bytes], found)}
 
     async def tidy(self, *, now: Callable[[], float] = time.time) -> None:
         """Drop problems without use and old entries of the stream; let a left session expire."""

@@ -14,7 +14,6 @@ from shared.ledger.queue import BATCH, Batch, JudgeQueue
 from shared.ledger.rewards import (
     RewardAnswer,
     RewardLedger,
-    RewardProblem,
     RewardSample,
     SampleState,
     SessionClosedError,
@@ -26,8 +25,7 @@ from tests.shared.ledgers import problem, verdict
 
 RUN = "reward/0123456789abcdef"
 KEYS = RewardKeys(RUN)
-PROBLEM = RewardProblem.of("d1", "p/1", "f" * 16)
-SAMPLE = RewardSample.of(PROBLEM, "print(1)")
+SAMPLE = RewardSample.of("d1", "p/1", "f" * 16, "print(1)")
 GOOD = RewardAnswer(status=FinalStatus.SUCCESS, accepted=True, pass_ratio=1.0)
 
 
@@ -36,7 +34,7 @@ async def ledger(redis: Redis, redis_server: RedisServer) -> AsyncIterator[Rewar
     client = AsyncRedis.from_url(redis_server.url)
     found = RewardLedger(client, PipelinedRedis(client), redis, RUN, remember=60)
     await found.open("{}")
-    await found.bring({PROBLEM.key: pack(problem().model_dump_json())})
+    await found.bring({SAMPLE.problem: pack(problem().model_dump_json())})
     yield found
     await client.aclose()
 
@@ -51,9 +49,9 @@ def judge(redis: Redis, status: FinalStatus = FinalStatus.SUCCESS) -> None:
 
 
 async def test_samples_are_queued_in_batches(ledger: RewardLedger, redis: Redis) -> None:
-    samples = [RewardSample.of(PROBLEM, f"print({number})") for number in range(BATCH + 1)]
+    samples = [RewardSample.of("d1", "p/1", "f" * 16, f"print({n})") for n in range(BATCH + 1)]
     assert await ledger.submit(samples) == [SampleState.WAITING] * len(samples)
-    named = tuple((one.sample, one.sha256) for one in samples)
+    named = tuple((s.generation.sample, s.generation.completion_sha256) for s in samples)
     queued = [job.batch for job in JudgeQueue("reward", redis).get_jobs()]
     assert queued == [Batch(RUN, named[:BATCH]), Batch(RUN, named[BATCH:])]
 
@@ -78,7 +76,7 @@ async def test_submitting_twice_queues_once(ledger: RewardLedger, redis: Redis) 
 async def test_a_sample_without_its_problem_is_not_queued(
     ledger: RewardLedger, redis: Redis
 ) -> None:
-    other = RewardSample.of(RewardProblem.of("d1", "p2", "f" * 16), "print(1)")
+    other = RewardSample.of("d1", "p2", "f" * 16, "print(1)")
     assert await ledger.submit([other, SAMPLE]) == [SampleState.NO_PROBLEM, SampleState.WAITING]
     assert redis.llen("rq:queue:reward") == 1
 
@@ -130,10 +128,10 @@ async def test_tidying(ledger: RewardLedger, redis: Redis) -> None:
     later = redis.time()[0] + 10_000
     redis.xadd(KEYS.events, {"sample": SAMPLE.key})
     await ledger.bring({"other": b""})
-    redis.zadd(KEYS.used, {PROBLEM.key: 0, "other": 0})
+    redis.zadd(KEYS.used, {SAMPLE.problem: 0, "other": 0})
     await ledger.submit([SAMPLE])
     await ledger.tidy()
-    assert redis.hkeys(KEYS.problems) == [PROBLEM.key.encode()], "it was used just now"
+    assert redis.hkeys(KEYS.problems) == [SAMPLE.problem.encode()], "it was used just now"
     await ledger.tidy(now=lambda: later)
     assert not redis.exists(KEYS.problems)
     assert redis.ttl(KEYS.meta) > 0
