@@ -101,11 +101,9 @@ class OutputFolder:
         """Read a JSON file; None if it does not exist."""
         with self._errors(f"{self.shown}/{name} cannot be read"):
             try:
-                content = self._fs.cat_file(self._join(name))
+                return json.loads(self._fs.cat_file(self._join(name)).decode("utf-8"))
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            try:
-                return json.loads(content.decode("utf-8"))
             except ValueError as error:
                 raise OSError(str(error)) from None
 

@@ -43,13 +43,10 @@ _LISTED = 5
 
 
 class SandboxEnvironment(Part):
-    """What the programs of a sandbox run on.
+    """The interpreter and packages of a sandbox's programs.
 
-    Attributes:
-        kind: The server: ``plumbline``, or ``SandboxFusion`` for any other.
-        python: Version of the programs' interpreter.
-        packages: Versions of the packages that they can import.
-        cpu: Model of the processor; empty if it is unknown.
+    ``kind`` is the server: ``plumbline``, or ``SandboxFusion`` for any other. ``cpu`` is the model
+    of the processor; empty if it is unknown.
     """
 
     kind: str
@@ -82,12 +79,8 @@ class SandboxEnvironment(Part):
             yield "the kind of the sandbox", self.kind, other.kind
         if self._minor != other._minor:
             yield "the programs' Python", self.python, other.python
-        names = sorted(
-            name
-            for name in {*self.packages, *other.packages}
-            if self.packages.get(name) != other.packages.get(name)
-        )
-        if names:
+        changed = set(self.packages.items()) ^ set(other.packages.items())
+        if names := sorted({name for name, _ in changed}):
             yield "what programs can import", self._versions(names), other._versions(names)
 
     def timing(self, other: Self) -> Iterator[tuple[str, str, str]]:
@@ -101,10 +94,8 @@ class SandboxEnvironment(Part):
         return f"Python {self.python}, packages: {len(self.packages)}{processor}"
 
     def _versions(self, names: list[str]) -> str:
-        shown = [
-            f"{name} {self.packages[name]}" if name in self.packages else f"no {name}"
-            for name in names[:_LISTED]
-        ]
+        versions = [(name, self.packages.get(name)) for name in names[:_LISTED]]
+        shown = [f"{name} {version}" if version else f"no {name}" for name, version in versions]
         return ", ".join([*shown, *(["…"] if len(names) > _LISTED else [])])
 
 
@@ -124,18 +115,12 @@ class CanaryFinding(Part):
 
 
 class CanaryReport(Part):
-    """One round: the canaries of a profile on one sandbox.
+    """One round: the canaries of a profile (method, language, kind of tests) on one sandbox.
 
-    Attributes:
-        sandbox: URL of the sandbox.
-        profile: Method, language and kind of tests.
-        at: Unix time of the start.
-        seconds: Duration of the round.
-        sent: Number of canaries.
-        environment: What the sandbox's programs run on; None if it did not answer that.
-        wrong: Those with another verdict than they must have.
-        unjudged: Those without a verdict: the sandbox was away, or its answer was unusable.
-        unable: Those without a verdict, for want of a compiler.
+    ``at`` is the Unix time of the start, ``seconds`` the duration, ``sent`` the number of canaries.
+    ``environment`` is None if the sandbox did not report it. ``wrong`` canaries got another verdict
+    than they must have. The ``unjudged`` have no verdict, because the sandbox was away or its
+    answer unusable; the ``unable`` have none for want of a compiler.
     """
 
     sandbox: str
@@ -151,6 +136,10 @@ class CanaryReport(Part):
     @property
     def right(self) -> int:
         return self.sent - _canaries((*self.wrong, *self.unjudged, *self.unable))
+
+
+def _canaries(findings: Sequence[CanaryFinding]) -> int:
+    return len({finding.canary for finding in findings})
 
 
 class SandboxCanaries(Part):
@@ -212,7 +201,3 @@ class CanaryRecord(Part):
     @property
     def trusted(self) -> bool:
         return not any(one.wrong for one in self.sandboxes)
-
-
-def _canaries(findings: Sequence[CanaryFinding]) -> int:
-    return len({finding.canary for finding in findings})

@@ -19,7 +19,7 @@ from shared.schemas import (
     ProgramTests,
     RecordedCases,
     SampleId,
-    SandboxFusionTests,
+    StdioTests,
     without_surrogates,
 )
 from shared.statuses import NOT_RUN, FinalStatus
@@ -78,12 +78,10 @@ def failing_first(cases: Sequence[CaseT]) -> list[CaseT]:
 
 def _texts(case: CaseResult, most: int | None) -> dict[str, str | None]:
     """Return texts of at most ``most`` characters; None for as many as a verdict has."""
-    texts = {name: getattr(case, name) for name in _TEXTS}
-    if most is None:
-        return {name: _clean(text) for name, text in texts.items()}
-    if most == 0:
-        return dict.fromkeys(texts)
-    return {name: text and shorten_middle(text, most) for name, text in texts.items()}
+    texts = {name: _clean(getattr(case, name)) for name in _TEXTS if most != 0}
+    if most is not None:
+        texts = {name: text and shorten_middle(text, most) for name, text in texts.items()}
+    return dict.fromkeys(_TEXTS) | texts
 
 
 def _clean(text: str | None) -> str | None:
@@ -100,6 +98,6 @@ def _of_tests(tests: GroundTruth | None, place: int) -> tuple[str | None, str | 
         return None, tests.test_list[place]
     if isinstance(tests, ProgramTests):
         return None, tests.program_tests
-    if isinstance(tests, SandboxFusionTests):
-        return None, None
-    return tests.inputs[place], tests.outputs[place]
+    if isinstance(tests, StdioTests):
+        return tests.inputs[place], tests.outputs[place]
+    return None, None

@@ -64,22 +64,13 @@ class BadLabel(Part):
 class ProblemCertificate(Part):
     """Labelled programs of one problem, counted by the verdict of its tests.
 
-    Attributes:
-        problem_id: Its name.
-        digest: :func:`~shared.reference.problem_digest` of the certified content.
-        right_accepted: Right programs that the tests accept.
-        right_rejected: Right programs that the tests reject, although they do on generated inputs
-            what the accepted ones do.
-        wrong_rejected: Wrong programs that the tests reject.
-        wrong_accepted: Wrong programs that they accept.
-        submitted_rejected: How many of the rejected wrong programs are no mutants.
-        submitted_accepted: How many of the accepted ones.
-        unknown: Mutants that no test and no generated input tells apart from their original, and
-            programs without a label that are not shown to be wrong.
-        originals: Accepted programs that agreed on the generated inputs.
-        inputs: Generated inputs on which they agreed.
-        survivors: The first wrong programs that the tests accept.
-        bad_labels: Programs that were labelled right and are left out.
+    ``digest`` is :func:`~shared.reference.problem_digest` of the certified content. ``right_`` and
+    ``wrong_`` count programs by label; a right program is ``rejected`` although it does on
+    generated inputs what the accepted ones do. ``submitted_`` count the wrong programs that are no
+    mutants. ``unknown`` counts mutants that no test and no generated input tells apart from their
+    original, and programs without a label that are not shown to be wrong. ``originals`` accepted
+    programs agreed on ``inputs`` generated inputs. ``survivors`` are the first wrong programs that
+    the tests accept, ``bad_labels`` those that were labelled right and are left out.
     """
 
     problem_id: str
@@ -183,10 +174,9 @@ def read_certificate(path: str) -> tuple[Certificate, bytes] | None:
         content = fs.cat_file(place)
     try:
         return Certificate.model_validate(json.loads(content)), content
-    except ValidationError as error:
-        raise data_error(path, f"not a certificate ({describe(error)}); certify again") from None
     except ValueError as error:
-        raise data_error(path, f"not a certificate ({error}); certify again") from None
+        cause = describe(error) if isinstance(error, ValidationError) else str(error)
+        raise data_error(path, f"not a certificate ({cause}); certify again") from None
 
 
 def wrong_shares(problems: Sequence[ProblemCertificate]) -> list[float | None]:
@@ -195,18 +185,19 @@ def wrong_shares(problems: Sequence[ProblemCertificate]) -> list[float | None]:
     Submitted programs are harder to find than mutants. So mutants count only if fewer than 30
     problems have others.
     """
-    submitted = [
-        Rate.of(one.submitted_rejected, one.submitted_rejected + one.submitted_accepted)
-        for one in problems
-    ]
-    enough = sum(map(bool, submitted)) >= _ENOUGH
-    chosen = submitted if enough else [one.true_negative for one in problems]
-    return [None if one is None else one.rate for one in chosen]
+    submitted = [_share(p.submitted_rejected, p.submitted_accepted) for p in problems]
+    if sum(share is not None for share in submitted) >= _ENOUGH:
+        return submitted
+    return [_share(p.wrong_rejected, p.wrong_accepted) for p in problems]
 
 
 def right_shares(problems: Sequence[ProblemCertificate]) -> list[float | None]:
     """Share of right programs accepted, by problem; None where there are none."""
-    return [None if (found := one.true_positive) is None else found.rate for one in problems]
+    return [_share(p.right_accepted, p.right_rejected) for p in problems]
+
+
+def _share(part: int, others: int) -> float | None:
+    return part / (part + others) if part + others else None
 
 
 def rates_of(problems: Sequence[ProblemCertificate]) -> SuiteRates | None:
@@ -247,10 +238,9 @@ def certified_tests(
 
 
 def _why_not(certificate: Certificate, judge: JudgeConfig, rates: SuiteRates | None) -> str:
-    ours = (judge.rules, judge.method, judge.effective_checker)
-    theirs = (certificate.rules, certificate.method, certificate.checker)
-    for name, own, other in zip(("rules", "method", "checker"), ours, theirs, strict=True):
-        if own != other:
+    ours = {"rules": judge.rules, "method": judge.method, "checker": judge.effective_checker}
+    for name, own in ours.items():
+        if own != (other := getattr(certificate, name)):
             return f"the certificate is for {name} {other}, not {own}"
     if rates is None:
         return "the certificate knows no right or no wrong program of these problems"

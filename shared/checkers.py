@@ -139,7 +139,7 @@ def _same_decimals(actual: str, expected: str) -> bool:
 
 
 def _same_decimal(actual: str, expected: str) -> bool:
-    if not (_NUMBER.fullmatch(actual) and _NUMBER.fullmatch(expected)):
+    if not _are_numbers(actual, expected):
         return False
     try:
         return Decimal(actual) == Decimal(expected)
@@ -161,9 +161,12 @@ def _same_line(actual: str, expected: str) -> bool:
 def _close(actual: str, expected: str, tolerance: float) -> bool:
     if actual == expected:
         return True
-    if not (_NUMBER.fullmatch(actual) and _NUMBER.fullmatch(expected)):
+    if not _are_numbers(actual, expected):
         return False
     ours, theirs = float(actual), float(expected)
-    if not (math.isfinite(ours) and math.isfinite(theirs)):
-        return False
-    return abs(ours - theirs) <= tolerance * max(1.0, abs(theirs))
+    finite = math.isfinite(ours) and math.isfinite(theirs)
+    return finite and abs(ours - theirs) <= tolerance * max(1.0, abs(theirs))
+
+
+def _are_numbers(*texts: str) -> bool:
+    return all(map(_NUMBER.fullmatch, texts))

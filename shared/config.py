@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     JsonValue,
     ValidationError,
@@ -160,16 +159,10 @@ class ActorRolloutRefConfig(Section):
     rollout: RolloutConfig = RolloutConfig()
 
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 class DataConfig(Section):
     """The data sets of the run."""
 
-    eval_files: Operation[Annotated[list[str], BeforeValidator(_as_list)]] = Field(
-        default_factory=list
-    )
+    eval_files: Operation[list[str]] = Field(default_factory=list)
     """Parquet files or folders with the problems."""
     prompt_key: InProtocol[str] = Field(default="prompt", min_length=1)
     """Column that holds the prompt."""
@@ -194,6 +187,11 @@ class DataConfig(Section):
     """``manifest.lock.json`` that the data files must match; null for no check."""
     exclude_quality: InProtocol[list[QualityFinding]] = Field(default_factory=list)
     """Skip problems with one of these findings of the data audit."""
+
+    @field_validator("eval_files", mode="before")
+    @classmethod
+    def _as_list(cls, files: object) -> object:
+        return [files] if isinstance(files, str) else files
 
 
 class SandboxConfig(Section):
@@ -392,10 +390,10 @@ class JudgeConfig(Section):
         if name not in self.datasets:
             return self
         own = self.datasets[name].model_dump(exclude_none=True)
-        merged = {**self.model_dump(exclude={"datasets"}), **own}
-        if "method" in own and "checker" not in own:
-            merged["checker"] = None  # it belongs to the general method
-        return type(self).model_validate(merged)
+        # The general checker belongs to the general method.
+        checker = {"checker": None} if "method" in own else {}
+        general = self.model_dump(exclude={"datasets"})
+        return type(self).model_validate(general | checker | own)
 
     def with_method(self, method: Method) -> Self:
         """Return a copy with another method for all data sets, and that method's default checker.
@@ -455,14 +453,10 @@ QUOTAS: dict[str, Quota] = {
 }
 
 
-def _with_defaults(quotas: dict[str, Quota]) -> dict[str, Quota]:
-    return QUOTAS | quotas
-
-
 class QaLogsConfig(Section):
     """The QA logs."""
 
-    quotas: Recorded[Annotated[dict[str, Quota], AfterValidator(_with_defaults)]] = QUOTAS
+    quotas: Recorded[Annotated[dict[str, Quota], AfterValidator(QUOTAS.__or__)]] = QUOTAS
     """Samples per status by data set, ``default`` for the others (see results.md)."""
 
     def quota(self, dataset: str) -> dict[FinalStatus, int]:

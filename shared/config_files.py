@@ -105,13 +105,11 @@ def _nearest(model: type[BaseModel], key: str) -> str | None:
     return found[0] if found else None
 
 
-def _keys(model: type[BaseModel], prefix: str = "") -> Sequence[str]:
-    names: list[str] = []
+def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
-        names.append(prefix + name)
+        yield prefix + name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            names.extend(_keys(field.annotation, f"{prefix}{name}."))
-    return names
+            yield from _keys(field.annotation, f"{prefix}{name}.")
 
 
 def _shown(value: object) -> str:

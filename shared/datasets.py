@@ -111,12 +111,11 @@ def parquet_files(path: str) -> list[str]:
             return [path]
         entries = fs.ls(root, detail=True)
     # To fsspec a link is neither file nor directory, and a Kubernetes volume consists of links.
-    found = [entry["name"] for entry in entries if entry["type"] != "directory"]
-    names = sorted(PurePosixPath(name).name for name in found)
-    files = [f"{path.rstrip('/')}/{name}" for name in names if name.endswith(".parquet")]
-    if not files:
+    found = (PurePosixPath(entry["name"]) for entry in entries if entry["type"] != "directory")
+    names = sorted(file.name for file in found if file.suffix == ".parquet")
+    if not names:
         raise data_error(path, "the folder has no *.parquet; name another folder or a file")
-    return files
+    return [f"{path.rstrip('/')}/{name}" for name in names]
 
 
 def check_exists(path: str) -> None:
@@ -132,15 +131,13 @@ def row_group_names(path: str) -> list[list[tuple[str, str]]]:
         parquet = _parquet(path, file)
         _check_table("prompt", path, parquet.schema_arrow)
         present = set(parquet.schema_arrow.names)
-        columns = ["dataset", "data_source", *(_IDS if present & set(_IDS) else ["extra_info"])]
+        ids = _IDS if present & set(_IDS) else ("extra_info",)
+        columns = [name for name in ("dataset", "data_source", *ids) if name in present]
         groups: list[list[tuple[str, str]]] = []
         row = 0
         for group in range(parquet.num_row_groups):
-            read = [name for name in columns if name in present]
-            rows = parquet.read_row_group(group, columns=read).to_pylist()
-            groups.append(
-                [row_name(path, row + n, values) for n, values in enumerate(rows, start=1)]
-            )
+            rows = parquet.read_row_group(group, columns=columns).to_pylist()
+            groups.append([row_name(path, row + n, values) for n, values in enumerate(rows, 1)])
             row += len(rows)
         return groups
 
@@ -180,10 +177,8 @@ def parquet_rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the selected columns of a parquet file's rows, counted from 1.
 
-    Args:
-        optional: Names of columns to yield if the file has them.
-        check_types: Called with path and schema before the first row; raises to reject the schema.
-        row_groups: The row groups to read, by number; None for all.
+    ``optional`` columns are yielded if the file has them. ``check_types`` is called with path and
+    schema before the first row, and raises to reject the schema. ``row_groups`` None means all.
     """
     with reading(path), fsspec.open(path, "rb") as file:
         parquet = _parquet(path, file)
@@ -235,8 +230,8 @@ def _check_table(prompt_key: str, path: str, schema: pa.Schema) -> None:
         if schema.names.count(name) > 1:
             raise data_error(path, f"two columns {name!r}; rename one of them")
     fitting: dict[str, Callable[[pa.DataType], bool]] = {
-        "problem_id": lambda kind: pa.types.is_integer(kind),
-        "ground_truth": lambda kind: pa.types.is_struct(kind),
+        "problem_id": pa.types.is_integer,
+        "ground_truth": pa.types.is_struct,
         prompt_key: _is_chat,
     }
     for name in fitting.keys() & present:
@@ -249,14 +244,11 @@ def _check_table(prompt_key: str, path: str, schema: pa.Schema) -> None:
 def _is_text(kind: pa.DataType) -> bool:
     value = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     # A column of nulls passes here, because the error about its first row is clearer.
-    is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(check(value) for check in (*is_text, pa.types.is_null))
+    return value in (pa.string(), pa.large_string(), pa.string_view(), pa.null())
 
 
 def _is_chat(kind: pa.DataType) -> bool:
-    if not isinstance(kind, pa.ListType | pa.LargeListType):
-        return False
-    message = kind.value_type
+    message = getattr(kind, "value_type", None)
     return isinstance(message, pa.StructType) and {"role", "content"} <= {f.name for f in message}
 
 
@@ -348,13 +340,8 @@ def ground_truth(values: Mapping[str, object]) -> str | None:
 
 def _with_function(tests: str, prompt: str) -> str:
     """Add to a ``check`` function the prompt that it belongs to, if it came without."""
-    if '"entry_point"' not in tests or '"prompt"' in tests:
-        return tests
-    try:
-        fields = json.loads(tests)
-    except ValueError:
-        return tests
-    if not isinstance(fields, dict):
+    fields = record_fields(tests)
+    if "entry_point" not in fields or '"prompt"' in tests:
         return tests
     if fenced := _FENCED.search(prompt):
         prompt = fenced[1]
@@ -365,11 +352,9 @@ def _with_function(tests: str, prompt: str) -> str:
 def _last_user_message(
     place: str, name: tuple[str, str], messages: list[dict[str, object] | None]
 ) -> str:
-    for message in reversed(messages):
-        if message is not None and message["role"] == "user":
-            if isinstance(message["content"], str):
-                return message["content"]
-            break
+    of_user = (m["content"] for m in reversed(messages) if m is not None and m["role"] == "user")
+    if isinstance(text := next(of_user, None), str):
+        return text
     cause = f"{_shown(name)}: its chat prompt has no user message with text"
     raise data_error(place, f"{cause}; add one")
 

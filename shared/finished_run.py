@@ -30,14 +30,10 @@ class LeftOutError(DataError):
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """The artifacts of one run.
+    """The artifacts of one run; ``record`` is ``run.json``, ``summary`` metrics by data set.
 
-    Attributes:
-        folder: The run's output folder.
-        record: ``run.json``.
-        summary: ``{dataset: {metric: value}}``.
-        skipped: Messages about torn last lines, which are skipped, and about verdicts that are
-            gone; filled while files are read.
+    ``skipped`` has messages about torn last lines, which are skipped, and about verdicts that are
+    gone; it is filled while files are read.
     """
 
     folder: OutputFolder
@@ -56,9 +52,8 @@ class FinishedRun:
     def verdicts(self, report: Report | None = None) -> Iterator[Verdict]:
         """Yield the verdicts in the order of the plan; ``skipped`` names a file that lost lines."""
         read = 0
-        for verdict in read_artifact(
-            self.folder, artifacts.VERDICTS, Verdict, report or self.strict
-        ):
+        lines = read_artifact(self.folder, artifacts.VERDICTS, Verdict, report or self.strict)
+        for verdict in lines:
             read += 1
             yield verdict
         if read < self.record.samples_judged and report is None:

@@ -96,10 +96,8 @@ _DECORATORS = _words("property setter staticmethod classmethod")
 def needs_of(setup: ast.Module, tests: Sequence[ast.Module], names: frozenset[str]) -> str | None:
     """Return why tests need the answer's process, None if they do not.
 
-    Args:
-        setup: What runs before tests and answer, on both sides.
-        tests: The tests.
-        names: The answer's functions and classes that they use.
+    ``setup`` runs before tests and answer, on both sides. ``names`` are the answer's functions and
+    classes that they use.
     """
     return next(_Check(setup, tests, names).reasons(), None)
 
@@ -235,8 +233,6 @@ class _Check:
                     yield "the tests use a context manager"
             elif isinstance(node, ast.Assign) and self.parents[node] is self.setup:
                 yield from self._of_variable(node)
-            elif isinstance(node, ast.Compare) and self._asks_for_identity(node):
-                yield "the tests ask for the identity of an object of the setup"
             elif isinstance(node, _UNKNOWN) or getattr(node, "is_async", False):
                 yield f"the tests have the statement {type(node).__name__}"
             elif isinstance(node, ast.Global) and node in self.of_setup:
@@ -295,26 +291,14 @@ class _Check:
             yield f"the instances of a class are more than fields: {node.name}"
 
     def _of_variable(self, node: ast.Assign) -> Iterator[str]:
-        """A setup's empty container is there to be filled."""
-        value = node.value
-        filled = any(getattr(value, name, None) for name in ("elts", "keys", "args"))
-        kinds = (*_HOLDERS, "list", "set", "Counter")
-        if (isinstance(value, ast.List | ast.Dict) or callee(value) in kinds) and not filled:
-            names = {target.id for target in node.targets if isinstance(target, ast.Name)}
-            uses = (use for use in self.nodes if isinstance(use, ast.Name) and use.id in names)
-            if not self.of_setup.issuperset(uses):
-                yield f"the tests look at a variable of the setup: {', '.join(sorted(names))}"
-
-    def _asks_for_identity(self, node: ast.Compare) -> bool:
-        if not any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
-            return False
-        made = {
-            name
-            for statement in self.setup.body
-            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
-            for name in map(last_name, statement.targets)
-        }
-        return any(last_name(side) in made for side in (node.left, *node.comparators))
+        """An answer may fill a container of the setup, or a test ask for its identity."""
+        made_by = last_name(getattr(node.value, "func", node))
+        if isinstance(node.value, ast.Constant | ast.Tuple) or made_by in _FACTORIES:
+            return
+        names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+        uses = (use for use in self.nodes if isinstance(use, ast.Name) and use.id in names)
+        if not self.of_setup.issuperset(uses):
+            yield f"the tests look at a variable of the setup: {', '.join(sorted(names))}"
 
     # Values
 

@@ -1,8 +1,7 @@
 """Plan of function tests: what they call, what they need, whether they can run apart.
 
-Tests run in a process of their own and call the answer's functions with values. A problem whose
-tests pass functions or instances of the answer's classes needs one process for both. That is
-decided from the problem's texts alone, so an answer cannot bring it about.
+Tests run in a process of their own and call the answer's functions with values, unless
+:mod:`shared.function_needs` finds that they need one process for both.
 """
 
 import ast
@@ -47,10 +46,8 @@ IMPORT_SECONDS = 60.0
 class FunctionPlan:
     """Tests as they are sent.
 
-    Attributes:
-        shared: Why they need the answer's process, if they do.
-        fault: Why they cannot run, whatever the answer is.
-        imports: Statements in them that import modules.
+    ``shared``: why they need the answer's process, if they do. ``fault``: why they cannot run,
+    whatever the answer is. ``imports`` are the statements in them that import modules.
     """
 
     tests: FunctionTests

@@ -12,13 +12,8 @@ _FINAL = 30.0
 class Outage:
     """The time since the first failed request that no success has followed.
 
-    Args:
-        budget: Seconds after which an outage has lasted too long.
-
-    Attributes:
-        answered: Successful requests so far.
-        reason: The last failure.
-        final: Whether the service will refuse all further requests.
+    It has lasted too long after ``budget`` seconds. ``answered`` counts successful requests,
+    ``reason`` is the last failure. ``final``: the service will refuse all further requests.
     """
 
     def __init__(self, budget: float) -> None:

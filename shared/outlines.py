@@ -52,12 +52,13 @@ class ProblemOutline(BaseModel):
     @classmethod
     def of(cls, problem: Problem, run: Provenance) -> Self:
         tests = readable_tests(problem)
-        sent = recorded_messages(problem, run)
+        sent = recorded_messages(problem, run) or ()
+        texts = ((message.role, without_surrogates(message.content)) for message in sent)
         return cls(
             dataset=problem.dataset,
             problem_id=problem.problem_id,
             prompt=without_surrogates(problem.prompt),
-            messages=sent and tuple(_clean(message) for message in sent),
+            messages=tuple(ChatMessage(role=role, content=text) for role, text in texts) or None,
             difficulty=problem.difficulty,
             tags=problem.info.tags,
             num_tests=tests and tests.cases,
@@ -76,10 +77,6 @@ class ProblemOutline(BaseModel):
     def facts(self) -> ProblemFacts:
         many = QualityFinding.MANY_ANSWERS in quality_findings(self.quality)
         return ProblemFacts(self.difficulty, self.tags, self.num_tests, len(self.prompt), many)
-
-
-def _clean(message: ChatMessage) -> ChatMessage:
-    return message.model_copy(update={"content": without_surrogates(message.content)})
 
 
 def entry_point(problem: Problem) -> str | None:

@@ -44,7 +44,7 @@ def uses_proxies(urls: Iterable[str]) -> bool:
     Servers of the stack among them are exempted.
     """
     hosts = {host for url in urls if (host := urlsplit(url).hostname)}
-    inside = {host for host in hosts if _is_inside(host)}
+    inside = set(filter(_is_inside, hosts))
     spare_from_proxies(sorted(inside))
     return hosts != inside and _has_proxies()
 

@@ -54,15 +54,11 @@ class ProgramStatus(StrEnum):
 
 
 class ProgramResult(Part):
-    """What a program did.
+    """What a program did; after a compile error, what the compiler did.
 
-    Attributes:
-        status: How it ended.
-        stdout: Standard output; of a compile error that of the compiler, as ``stderr``.
-        stderr: Standard error.
-        exit_code: Negative for a signal; None if it was killed for its time, or did not run.
-        seconds: Wall-clock time of the program, or of the compiler.
-        truncated: Whether an output was longer and has been cut to ``MAX_OUTPUT`` bytes.
+    ``exit_code`` is negative for a signal, and None if the program was killed for its time or did
+    not run. ``seconds`` is wall-clock time. ``truncated``: an output was longer than ``MAX_OUTPUT``
+    bytes and has been cut.
     """
 
     status: ProgramStatus

@@ -1,7 +1,6 @@
 """Prompts: the chat messages of a problem, from the templates and the system prompt of a config."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from shared.config import Config, DataConfig
 from shared.errors import ConfigError
@@ -93,15 +92,7 @@ def recorded_messages(problem: Problem, run: Provenance) -> list[ChatMessage] | 
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class PromptFacts:
-    """Provenance for ``run.json``: the template of each data set, and the system prompt."""
-
-    prompts: dict[str, PromptTemplate]
-    system_prompt: SystemPrompt | None
-
-
-def prompt_facts(problems: Iterable[Problem], config: Config) -> PromptFacts:
+def prompt_facts(problems: Iterable[Problem], config: Config) -> Provenance:
     """Collect the templates in use and the system prompt, with their SHA-256.
 
     A data set whose problems have several kinds of tests, and no template of its own, has one entry
@@ -119,7 +110,8 @@ def prompt_facts(problems: Iterable[Problem], config: Config) -> PromptFacts:
         for template, kind in templates.items()
     }
     text = config.data.system_prompt
-    return PromptFacts(prompts, SystemPrompt(text=text, sha256=sha256(text)) if text else None)
+    system = SystemPrompt(text=text, sha256=sha256(text)) if text else None
+    return Provenance(prompts=prompts, system_prompt=system)
 
 
 def _name_of(dataset: str, kind: str) -> str:

@@ -112,11 +112,10 @@ class Protocol(BaseModel):
     @classmethod
     def of(cls, section: Section) -> Self:
         """Collect the leaves; an address is without its secrets, which are no part of identity."""
-        subjects = {
-            path: redact_address(value) if _is_address(value) else value
-            for path, value in values(section, lambda role: role is Role.SUBJECT).items()
-        }
-        return cls(leaves=values(section, lambda role: role.identifies) | subjects)
+        leaves = values(section, lambda role: role.identifies)
+        for path, value in values(section, lambda role: role is Role.SUBJECT).items():
+            leaves[path] = redact_address(value) if _is_address(value) else value
+        return cls(leaves=leaves)
 
     @property
     def fingerprint(self) -> str:

@@ -67,8 +67,7 @@ _ADDRESS_VARIABLE = re.compile(r"(?:_URLS?|_PROXY|_ENDPOINT|_ADDRESS)$", re.IGNO
 def redact(text: str) -> str:
     """Remove known secrets, credentials of addresses, tokens and usual keys from a text."""
     text = _ADDRESS.sub(lambda address: _redact_list(address[0]), _known.remove(text))
-    for pattern in (_CREDENTIALS, _ASSIGNMENT):
-        text = pattern.sub(rf"\1{REDACTED}", text)
+    text = _ASSIGNMENT.sub(rf"\1{REDACTED}", _CREDENTIALS.sub(rf"\1{REDACTED}", text))
     return _KEYS.sub(REDACTED, text)
 
 
@@ -95,18 +94,18 @@ def is_redacted(address: str) -> bool:
 
 
 def _redact_list(text: str) -> str:
-    return "".join(map(_redact_one, _SEPARATOR.split(text)))
+    redacted = []
+    for address in _SEPARATOR.split(text):
+        scheme, userinfo, rest, query = split_address(address)
+        hidden = "" if userinfo is None else f"{REDACTED}@"
+        redacted.append(f"{scheme}{hidden}{rest}{_PARAMETER.sub(_redact_parameter, query)}")
+    return "".join(redacted)
 
 
-def _redact_one(text: str) -> str:
-    def shown(found: re.Match[str]) -> str:
-        mark, name, value = found.groups()
-        keep = not value or name.lower() in _SHOWN_PARAMETERS
-        return f"{mark}{name}={value if keep else REDACTED}"
-
-    scheme, userinfo, rest, query = split_address(text)
-    hidden = "" if userinfo is None else f"{REDACTED}@"
-    return f"{scheme}{hidden}{rest}{_PARAMETER.sub(shown, query)}"
+def _redact_parameter(parameter: re.Match[str]) -> str:
+    mark, name, value = parameter.groups()
+    keep = not value or name.lower() in _SHOWN_PARAMETERS
+    return f"{mark}{name}={value if keep else REDACTED}"
 
 
 # Addresses
@@ -146,7 +145,11 @@ class KnownSecrets:
 
     def add(self, *values: str) -> None:
         secrets = {secret for value in values for secret in (value, value.strip())}
-        new = {secret for secret in secrets - self._values if _is_telling(secret)}
+        new = {
+            secret
+            for secret in secrets - self._values
+            if len(secret) >= _SHORTEST_SECRET and not _WORD.fullmatch(secret)
+        }
         if new:
             self._values |= new
             forms = {form for value in self._values for form in _forms(value)}
@@ -155,10 +158,6 @@ class KnownSecrets:
 
     def remove(self, text: str) -> str:
         return self._pattern.sub(REDACTED, text) if self._pattern else text
-
-
-def _is_telling(value: str) -> bool:
-    return len(value) >= _SHORTEST_SECRET and not _WORD.fullmatch(value)
 
 
 _known = KnownSecrets()

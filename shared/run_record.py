@@ -7,6 +7,7 @@ versions), a state, and results. The ledger stores :class:`RunMeta` while a run 
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, Literal, Self
@@ -81,9 +82,9 @@ def make_plan(problems: Sequence[Problem], indices: Callable[[Problem], Sequence
 
     ``indices`` returns the sample indices of a problem.
     """
-    groups: dict[str, list[Problem]] = {}
+    groups: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
-        groups.setdefault(problem.dataset, []).append(problem)
+        groups[problem.dataset].append(problem)
     datasets = []
     for name, group in groups.items():
         digest = hashlib.sha256()
@@ -470,18 +471,16 @@ def read_record(document: object, place: str) -> RunRecord:
     """
     if not (isinstance(document, dict) and "version" in document):
         raise OutputError(f"{place}: not a run record; name the folder of a run")
+    remedy = "read it with the Plumbline that wrote it"
     if (version := document["version"]) != VERSION:
         raise OutputError(
             f"{place}: run record of version {version!r}, but this Plumbline reads version "
-            f"{VERSION}; read it with the Plumbline that wrote it"
+            f"{VERSION}; {remedy}"
         )
-    try:
-        record = RunRecord.model_validate(document)
-    except ValidationError as error:
-        raise OutputError(
-            f"{place}: not a run record that this Plumbline reads ({describe(error)}); read it "
-            "with the Plumbline that wrote it"
-        ) from None
     if "config" not in document:
         raise OutputError(f"{place}: not a run record (config: field required)")
-    return record
+    try:
+        return RunRecord.model_validate(document)
+    except ValidationError as error:
+        cause = f"not a run record that this Plumbline reads ({describe(error)})"
+        raise OutputError(f"{place}: {cause}; {remedy}") from None

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -15,7 +14,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    TypeAdapter,
     ValidationError,
     field_validator,
     model_serializer,
@@ -108,20 +106,20 @@ class StdioTests(_Record):
     @classmethod
     def _lists_as_lines(cls, fields: object) -> object:
         """Write lists of values as JSON."""
-        if not (isinstance(fields, Mapping) and fields.get("fn_name")):
-            return fields
-        inputs, outputs = fields.get("inputs"), fields.get("outputs")
-        if not (isinstance(inputs, list) and isinstance(outputs, list) and inputs):
-            return fields
-        if not all(isinstance(arguments, list) for arguments in inputs):
+        match fields:
+            case {"fn_name": str(name), "inputs": [*inputs], "outputs": [*outputs], **rest} if name:
+                pass
+            case _:
+                return fields
+        if not (inputs and all(isinstance(arguments, list) for arguments in inputs)):
             return fields
         try:
             lines = ["\n".join(map(json.dumps, arguments)) for arguments in inputs]
             results = [json.dumps(output) for output in outputs]
         except (TypeError, ValueError) as error:
             raise ValueError(f"arguments or results are not JSON: {error}") from None
-        found = {"convention": Convention.APPS, **fields}
-        return {**found, "inputs": lines, "outputs": results}
+        calls = {"fn_name": name, "inputs": lines, "outputs": results}
+        return {"convention": Convention.APPS, **rest, **calls}
 
     @field_validator("checker")
     @classmethod
@@ -144,12 +142,9 @@ class StdioTests(_Record):
                 "an input, output or checker has lone surrogates and cannot be encoded"
             )
         if self.checker_source is not None and self.checker_style is None:
-            wanted = (
-                "must have a main function"
-                if self.checker_language == "cpp"
-                else "must define check(input, output, expected) or read the files in sys.argv"
-            )
-            raise ValueError(f"checker_source {wanted}")
+            python = "must define check(input, output, expected) or read the files in sys.argv"
+            cpp = "must have a main function"
+            raise ValueError(f"checker_source {cpp if self.checker_language == 'cpp' else python}")
         return self
 
 
@@ -219,12 +214,12 @@ class SandboxFusionTests(_Record):
 
 
 GroundTruth = StdioTests | HumanEvalTests | MbppTests | ProgramTests | SandboxFusionTests
-_GROUND_TRUTHS: dict[str, TypeAdapter[GroundTruth]] = {
-    "inputs": TypeAdapter(StdioTests),
-    "program_tests": TypeAdapter(ProgramTests),
-    "entry_point": TypeAdapter(HumanEvalTests),
-    "test_list": TypeAdapter(MbppTests),
-    "sandbox_id": TypeAdapter(SandboxFusionTests),
+_GROUND_TRUTHS: dict[str, type[GroundTruth]] = {
+    "inputs": StdioTests,
+    "program_tests": ProgramTests,
+    "entry_point": HumanEvalTests,
+    "test_list": MbppTests,
+    "sandbox_id": SandboxFusionTests,
 }
 
 
@@ -241,13 +236,12 @@ def parse_ground_truth(text: str) -> GroundTruth:
         raise ValueError(f"not JSON: {shorten_end(str(error), _LONGEST_ERROR)}") from None
     if isinstance(fields, dict):
         # Arrow completes the rows of different formats to the same fields.
-        given = {name: value for name, value in fields.items() if value is not None}
-        for marker, adapter in _GROUND_TRUTHS.items():
-            if marker in given:
-                try:
-                    return adapter.validate_python(given)
-                except ValidationError as error:
-                    raise ValueError(describe(error)) from None
+        fields = {name: value for name, value in fields.items() if value is not None}
+        if kind := next((kind for key, kind in _GROUND_TRUTHS.items() if key in fields), None):
+            try:
+                return kind.model_validate(fields)
+            except ValidationError as error:
+                raise ValueError(describe(error)) from None
     raise ValueError(
         "not JSON with inputs/outputs, test/entry_point/prompt, test_list/test_setup_code or "
         "program_tests/language/prompt"
@@ -492,15 +486,9 @@ RecordedCases = Literal["none", "all", "failed", "first"]
 class CaseResult(_CaseTexts):
     """A case as the ledger keeps it: what its problem tells is missing.
 
-    Attributes:
-        status: Its status; ``not_run`` behind the last time-out that is allowed.
-        exit_code: Exit code of the program, a signal's number as -n. None if it is not known: it
-            did not run, or its tests ended before it did.
-        duration: Wall-clock seconds of the program, without compiling.
-        cpu_time: CPU seconds.
-        memory_mb: Peak resident set in MiB.
-        compile_duration: Seconds of compiling.
-        compile_stderr: What the compiler said.
+    Its status is ``not_run`` behind the last time-out that is allowed. ``exit_code`` is -n for
+    signal n, and None if the program did not run or its tests ended before it did. ``duration`` are
+    wall-clock seconds without compiling, ``memory_mb`` the peak resident set in MiB.
     """
 
     status: FinalStatus | Literal["not_run"]
@@ -523,9 +511,7 @@ class CaseRecord(CaseResult, _OfSample):
 class InfraFailure(_Record):
     """An infrastructure failure; serialized as ``kind: text``, or ``kind`` alone.
 
-    Attributes:
-        kind: A ``FailureKind``, ``http_<status>``, or the class name of an exception.
-        text: Details, if known.
+    ``kind`` is a ``FailureKind``, ``http_<status>``, or the class name of an exception.
     """
 
     kind: str
@@ -543,23 +529,14 @@ class InfraFailure(_Record):
     def __str__(self) -> str:
         return self.kind if self.text is None else f"{self.kind}: {self.text}"
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        return cls.model_validate(text)
-
 
 class JudgedCode(_Record):
     """The code that was judged, as extracted from the completion.
 
-    It does not include the code that a method adds (a prompt, tests, a function call).
-
-    Attributes:
-        sha256: Hex SHA-256 of the code.
-        reason: Place in the completion where the code was found.
-        start: Character offset in the completion; None if the code is not one contiguous part of it
-            (line ends or indentation differ, or reasoning was removed from it).
-        end: Offset after the last character; None together with ``start``.
-        text: The code itself if it has no offsets.
+    It does not include the code that a method adds (a prompt, tests, a function call). ``reason``
+    is the place in the completion where it was found. ``start`` and ``end`` are character offsets;
+    None if the code is not one contiguous part of the completion (line ends or indentation differ,
+    or reasoning was removed from it). ``text`` is the code if it has no offsets.
     """
 
     sha256: str

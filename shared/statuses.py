@@ -55,21 +55,15 @@ class CaseCode(IntEnum):
 # Name of ``CaseCode.NOT_RUN`` in the breakdown of a verdict. Such a case has no status: the
 # time-outs before it decide.
 NOT_RUN = "not_run"
+# In the order in which a case decides the status of its sample.
 CASE_STATUS: dict[CaseCode, FinalStatus] = {
-    CaseCode.PASSED: FinalStatus.SUCCESS,
-    CaseCode.WRONG_ANSWER: FinalStatus.WRONG_ANSWER,
     CaseCode.API_ERROR: FinalStatus.API_ERROR,
+    CaseCode.COMPILE_ERROR: FinalStatus.SYNTAX_ERROR,
     CaseCode.RUNTIME_ERROR: FinalStatus.RUNTIME_ERROR,
     CaseCode.TIMEOUT: FinalStatus.TIMEOUT,
-    CaseCode.COMPILE_ERROR: FinalStatus.SYNTAX_ERROR,
+    CaseCode.WRONG_ANSWER: FinalStatus.WRONG_ANSWER,
+    CaseCode.PASSED: FinalStatus.SUCCESS,
 }
-
-_PRECEDENCE = (
-    CaseCode.COMPILE_ERROR,
-    CaseCode.RUNTIME_ERROR,
-    CaseCode.TIMEOUT,
-    CaseCode.WRONG_ANSWER,
-)
 
 
 def aggregate_cases(codes: Sequence[CaseCode]) -> FinalStatus:
@@ -81,13 +75,10 @@ def aggregate_cases(codes: Sequence[CaseCode]) -> FinalStatus:
     it is ``api_error``, because nothing was judged. Cases that were not run decide nothing; without
     the time-outs that explain them the sample is ``api_error``, never ``success``.
     """
-    unexplained = CaseCode.NOT_RUN in codes and CaseCode.TIMEOUT not in codes
-    if not codes or CaseCode.API_ERROR in codes or unexplained:
+    if CaseCode.NOT_RUN in codes and CaseCode.TIMEOUT not in codes:
         return FinalStatus.API_ERROR
-    for code in _PRECEDENCE:
-        if code in codes:
-            return CASE_STATUS[code]
-    return FinalStatus.SUCCESS
+    decisive = (status for code, status in CASE_STATUS.items() if code in codes)
+    return next(decisive, FinalStatus.API_ERROR)
 
 
 class JudgeMethod(StrEnum):

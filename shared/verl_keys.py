@@ -8,6 +8,7 @@ they have entries of their own. Keys without an entry have the same name here.
 Source of the keys: verl 0.9.1, verl/trainer/config; verl 0.5.0's generation.yaml.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -27,7 +28,7 @@ COMPLETIONS = "data.completions"
 
 
 def _by_key(table: dict[str, str]) -> dict[str, str]:
-    """Turn a table of texts with the keys that they are about into one of keys."""
+    """Turn a table of texts with the keys that they are about into a table by key."""
     return {key: text for text, keys in table.items() for key in keys.split()}
 
 
@@ -216,12 +217,6 @@ class _Place:
         return not self.value or self.value == usual
 
     @property
-    def refusal(self) -> str:
-        """Why the value is refused; empty if it is not."""
-        text = "" if self.says_nothing else REFUSED.get(self.entry, "")
-        return text and f"{self.source}={shown(self.value)}: {text}"
-
-    @property
     def section(self) -> str:
         """The key that the entry is about, as it was given."""
         if self.entry in SECTIONS:
@@ -247,12 +242,14 @@ def translate(document: Any, overridden: Sequence[str] = ()) -> tuple[Any, dict[
     if not isinstance(document, Mapping):
         return document, {}
     places = list(_places(document, (), document))
-    if refused := list(filter(None, (place.refusal for place in places))):
-        raise ConfigError("; ".join(refused))
-    claims: dict[_Path, list[_Place]] = {}
+    refused = [place for place in places if place.entry in REFUSED and not place.says_nothing]
+    if refused:
+        reasons = (f"{p.source}={shown(p.value)}: {REFUSED[p.entry]}" for p in refused)
+        raise ConfigError("; ".join(reasons))
+    claims: defaultdict[_Path, list[_Place]] = defaultdict(list)
     for place in places:
         if place.target is not None:
-            claims.setdefault(place.target, []).append(place)
+            claims[place.target].append(place)
     result: dict[Any, Any] = {}
     for target, claimants in claims.items():
         _put(result, target, _choose(claimants, overridden).value)
@@ -267,7 +264,7 @@ def notices(given: Mapping[str, JsonValue]) -> list[str]:
     for key, value in given.items():
         _put(document, tuple(key.split(".")), value)
     renamed: dict[str, str] = {}
-    without_effect: dict[str, dict[str, None]] = {}
+    without_effect: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for place in _places(document, (), document):
         if not place.entry or place.value is None:
             continue
@@ -276,7 +273,7 @@ def notices(given: Mapping[str, JsonValue]) -> list[str]:
             renamed[place.section] = name
         elif not place.says_nothing:
             text = RECORDED.get(place.entry) or REFUSED[place.entry]
-            without_effect.setdefault(text, {})[place.section] = None
+            without_effect[text][place.section] = None
     read = [f"{name} is read as {target}" for name, target in renamed.items()]
     lines = [f"config: {', '.join(read)}"] if read else []
     for text, sections in without_effect.items():
@@ -352,27 +349,23 @@ def _choose(claimants: Sequence[_Place], overridden: Sequence[str]) -> _Place:
     )
     for preferred in preferences:
         claimants = list(filter(preferred, claimants)) or claimants
-    first, *others = claimants
-    for other in others:
-        if other.value != first.value:
-            raise ConfigError(
-                f"{first.source}={shown(first.value)} and {other.source}={shown(other.value)} "
-                "contradict each other; keep one of them"
-            )
+    first = claimants[0]
+    if other := next((place for place in claimants if place.value != first.value), None):
+        raise ConfigError(
+            f"{first.source}={shown(first.value)} and {other.source}={shown(other.value)} "
+            "contradict each other; keep one of them"
+        )
     return first
 
 
 def _is_overridden(key: str, overridden: Sequence[str]) -> bool:
-    return any(
-        one == key or one.startswith(f"{key}.") or key.startswith(f"{one}.") for one in overridden
-    )
+    dotted = f"{key}."
+    return any(f"{o}.".startswith(dotted) or dotted.startswith(f"{o}.") for o in overridden)
 
 
 def _without_secrets(key: str, value: Any) -> JsonValue:  # noqa: ANN401 - parsed YAML
     """A value as it may be recorded: verl's keys may be anything, passwords too."""
     if isinstance(value, Mapping):
-        return {str(name): _without_secrets(str(name), one) for name, one in value.items()}
-    name = key.rpartition(".")[2]
-    secret = isinstance(value, str) and value and is_secret_variable(name, value)
-    plain: JsonValue = REDACTED if secret else value
-    return plain
+        return {str(name): _without_secrets(str(name), inner) for name, inner in value.items()}
+    secret = isinstance(value, str) and value and is_secret_variable(key.rpartition(".")[2], value)
+    return REDACTED if secret else value

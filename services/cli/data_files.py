@@ -13,7 +13,7 @@ from services.cli.options import AllowUnlocked, ConfigFile, Overrides
 from services.data.config import LayoutKind, parse_dates, parse_ids
 from services.data.importer import import_dataset
 from services.data.layouts.base import Options
-from services.runner.problems import load_problems
+from services.runner.preflight import load_problems
 from services.training.verl_tables import (
     RECORD,
     ExportRecord,

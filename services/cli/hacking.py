@@ -11,7 +11,7 @@ from rich.console import Console
 
 from services.cli.console import JsonFile, plain_table, say, shown, stdout_console, write_json
 from services.cli.options import run_folder
-from services.runner.problems import load_problems
+from services.runner.preflight import load_problems
 from shared.analysis.hacking import (
     LIMITS,
     Answered,

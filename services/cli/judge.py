@@ -8,8 +8,7 @@ import typer
 
 from services.cli import options
 from services.cli.execute import RunRequest, execute
-from services.runner.preflight import check_judging
-from services.runner.problems import LoadedProblems, load_problems
+from services.runner.preflight import LoadedProblems, check_judging, load_problems
 from services.runner.sources import RecordedSource, has_tests, match_completions
 from shared.completions import RecordedCompletion
 from shared.config import RULES, Config, load_config

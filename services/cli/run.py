@@ -11,8 +11,7 @@ import typer
 
 from services.cli import options
 from services.cli.execute import RunRequest, execute
-from services.runner.preflight import check_judging
-from services.runner.problems import load_problems
+from services.runner.preflight import check_judging, load_problems
 from shared.config import Config, load_config
 from shared.config_files import overridden_keys
 from shared.errors import ConfigError, DataError

@@ -130,5 +130,5 @@ class RewardMetrics:
 
 def kind_of(reason: str | None) -> str:
     """The kind of a reason, one of a limited number."""
-    kind = InfraFailure.parse(reason).kind if reason else OTHER
+    kind = InfraFailure.model_validate(reason).kind if reason else OTHER
     return kind if kind in _KINDS or _KIND.fullmatch(kind) else OTHER

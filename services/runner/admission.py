@@ -21,12 +21,9 @@ _SMALL_LIMITS_STEP = 4
 class Server:
     """A server, and the time until which it gets no request.
 
-    Attributes:
-        url: Its base URL with ``/v1``.
-        name: Its host and port.
-        headers: User and password of the URL, if it has them.
-        failures: Consecutive failures; concurrent requests that fail together count once.
-        refuses: Its last answer was to come back much later, or never.
+    ``url`` ends in ``/v1``, ``name`` is host and port, ``headers`` carry user and password of the
+    URL. ``failures`` are consecutive ones; concurrent requests that fail together count once.
+    ``refuses``: its last answer was to come back much later, or never.
     """
 
     def __init__(self, base_url: str, backoff: float) -> None:

@@ -36,7 +36,7 @@ _MAX_ANSWER = 64 * 2**20
 # Open files other than connections to generators: Redis, data, logs, other clients.
 _OTHER_FILES = 256
 # Seconds to connect to a server, and for each request of the checks before a run.
-_CONNECT, _CHECK, _INFO = 30.0, 30.0, 10.0
+_CONNECT, _CHECK = 30.0, 30.0
 # After a minute of silence the kernel probes the peer every 15 s, and closes the connection after
 # four unanswered probes. An answer may take an hour, but a dead machine must be detected.
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -148,10 +148,8 @@ class GeneratorClient:
 
     async def info(self) -> JsonObject | None:
         """The server's ``/info``, if it has one; for several servers, by URL."""
-        infos = [await server_info(self._session, server, _INFO) for server in self._servers]
-        if len(infos) == 1:
-            return infos[0]
-        return {server.url: info for server, info in zip(self._servers, infos, strict=True)}
+        infos = {s.url: await server_info(self._session, s) for s in self._servers}
+        return dict(infos) if len(infos) > 1 else next(iter(infos.values()))
 
     async def generate(
         self,
@@ -192,9 +190,19 @@ class GeneratorClient:
     ) -> Generation:
         """Send one request; report its result to server, outage and admission."""
         pending.requests += 1
+        request = self._session.post(
+            f"{server.url}/chat/completions",
+            json=pending.payload,
+            # User and password of the URL, if it has them, replace the API key.
+            headers={"X-Request-Id": request_id, **server.headers},
+            allow_redirects=False,  # a redirected POST becomes a GET
+        )
+        started = time.monotonic()
         try:
             with self._outage.request():
-                generation = await self._post(server, pending, request_id)
+                status, headers, body = await send(request, server, _MAX_ANSWER)
+                gen_time = time.monotonic() - started
+                completion = read_completion(status, headers, body, self._config)
         except OutageError as error:
             self._on_outage(server, pending, error)
             raise
@@ -204,20 +212,6 @@ class GeneratorClient:
             raise
         server.on_success()
         self._admission.on_success()
-        return generation
-
-    async def _post(self, server: Server, pending: _PendingSample, request_id: str) -> Generation:
-        started = time.monotonic()
-        request = self._session.post(
-            f"{server.url}/chat/completions",
-            json=pending.payload,
-            # User and password of the URL, if it has them, replace the API key.
-            headers={"X-Request-Id": request_id, **server.headers},
-            allow_redirects=False,  # a redirected POST becomes a GET
-        )
-        status, headers, body = await send(request, server, _MAX_ANSWER)
-        gen_time = time.monotonic() - started
-        completion = read_completion(status, headers, body, self._config)
         replica = redact(headers.get("X-Plumbline-Replica") or server.name)
         return pending.generation(**asdict(completion), gen_time=gen_time, replica=replica)
 

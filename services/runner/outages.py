@@ -24,16 +24,11 @@ _LONGEST_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An outage of one service; times are Unix times.
+    """An outage of one service since a Unix time; the run ends at ``until``.
 
-    Attributes:
-        what: The service and what it does, such as ``the generator at HOST refuses connections``.
-        waiting: Samples that wait for it.
-        since: Its beginning.
-        until: When the run ends.
-        reason: The last error.
-        next_try: Seconds until the next request, if known.
-        advice: What to do before the command is repeated.
+    ``what`` is the service and what it does, such as ``the generator at HOST refuses connections``.
+    ``waiting`` counts the samples that wait for it, ``reason`` is the last error, ``next_try`` the
+    seconds until the next request, ``advice`` what to do before the command is repeated.
     """
 
     what: str
@@ -48,7 +43,7 @@ class Trouble:
         text = f"{self.what} since {_clock(self.since)}, {self.waiting} samples wait"
         text += f", next try in {self.next_try:.0f} s" if self.next_try >= 1 else ""
         text += f", trying until {_clock(self.until)}"
-        return f"{text} ({shorten_end(self.reason, _LONGEST_REASON)})" if self.reason else text
+        return f"{text} ({self.report().reason})" if self.reason else text
 
     def report(self) -> OutageReport:
         """The outage for the page."""

@@ -25,6 +25,7 @@ from shared.text import one_line, shorten_end
 
 # Characters of a server's message. Pages about a server have at most ``_SMALL`` bytes.
 _LONGEST_MESSAGE, _SMALL = 500, 2**20
+_INFO = 10.0  # seconds for ``/info``
 
 
 class RejectedError(Exception):
@@ -39,12 +40,9 @@ class RetryableError(Exception):
 class OutageError(RetryableError):
     """The server, or what is behind it, is at fault, unless other requests succeed meanwhile.
 
-    Attributes:
-        reason: The error, in one line.
-        verb: What the server does, for the report of an outage.
-        unreachable: It could not be connected to, so it has seen nothing of the request.
-        busy: It is healthy and rejects the request for now (backpressure).
-        retry_after: Its Retry-After in seconds, if it sent one; infinite for a used-up quota.
+    ``reason`` is the error in one line, ``verb`` what the server does. An ``unreachable`` server
+    has seen nothing of the request. A ``busy`` one is healthy and rejects the request for now
+    (backpressure). ``retry_after`` is its Retry-After in seconds; infinite for a used-up quota.
     """
 
     reason: str
@@ -108,15 +106,15 @@ def read_completion(
     """
     if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         raise _error(status, headers, body)
-    try:
-        document = _fields(decode_json(body))
-    except ValueError:
-        raise RetryableError(f"bad_answer: not JSON: {error_message(body)}") from None
+    answered = _content(body)
+    if isinstance(answered, str):
+        raise RetryableError(f"bad_answer: not JSON: {_shown(answered)}")
+    document = _fields(answered)
     choices = document.get("choices")
     if document.get("error") and not choices:
         raise _error(HTTPStatus.OK, headers, body)
     if not isinstance(choices, list) or not choices:
-        raise RetryableError(f"bad_answer: no choices; {error_message(body)}")
+        raise RetryableError(f"bad_answer: no choices; {_shown(answered)}")
     first = next((choice for choice in choices if _fields(choice).get("index") == 0), choices[0])
     choice, usage = _fields(first), _fields(document.get("usage"))
     finish_reason = _finish_reason(choice, config)
@@ -124,7 +122,7 @@ def read_completion(
     content, reasoning = _text(message.get("content")), _reasoning(message)
     other = choice.get("text")  # of servers that answer as to a completion request
     if content is None or not (message or isinstance(other, str)):
-        raise RetryableError(f"bad_answer: the choice has no text; {error_message(body)}")
+        raise RetryableError(f"bad_answer: the choice has no text; {_shown(document)}")
     text = content or _text(other) or ""
     if (refusal := _text(message.get("refusal"))) and not text.strip():
         raise RejectedError(f"refusal: {_shown(refusal)}")
@@ -150,9 +148,8 @@ def _fields(value: object) -> Mapping[str, Any]:
 
 
 def _count(value: object) -> int | None:
-    if isinstance(value, int | float) and value >= 0 and value % 1 == 0:
-        return int(value)
-    return None
+    whole = isinstance(value, int | float) and value >= 0 and value % 1 == 0
+    return int(value) if whole else None  # type: ignore[call-overload]
 
 
 def _text(value: object) -> str | None:
@@ -214,7 +211,8 @@ _PASSING = (408, 409, 424, 425)
 
 
 def _error(status: int, headers: Mapping[str, str], body: bytes) -> Exception:
-    message, document = error_message(body), _fields(_document(body))
+    content = _content(body)
+    message, document = _shown(content), _fields(content)
     error = _fields(document.get("error", document))
     code = " ".join(str(error.get(key) or "")[:100] for key in ("code", "type"))
     if status == HTTPStatus.OK and (named := re.match(r"[45]\d\d\b", code)):
@@ -249,12 +247,7 @@ def _seconds(retry_after: str | None) -> float | None:
     return max(0.0, seconds) if seconds < math.inf else None
 
 
-def error_message(body: bytes) -> str:
-    """The message of an error body in one line: OpenAI's shape, vLLM's, FastAPI's, or text."""
-    return _shown(_document(body))
-
-
-def _document(body: bytes) -> object:
+def _content(body: bytes) -> object:
     """The body as JSON, or as a text where it is not."""
     try:
         return decode_json(body)
@@ -263,6 +256,7 @@ def _document(body: bytes) -> object:
 
 
 def _shown(error: object) -> str:
+    """The message of an error in one line: OpenAI's shape, vLLM's, FastAPI's, or text."""
     for key in ("error", "message", "detail"):
         if isinstance(error, dict) and error.get(key):
             error = error[key]
@@ -334,22 +328,20 @@ async def served_models(
             f"generator {url} refused the request ({cause}); check the address and "
             "the API key, in the environment variable that generation.api_key_env names"
         ) from None
+    document: Any = _content(body)
     try:
-        document: Any = decode_json(body)
         return [str(model["id"]) for model in document["data"]]
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         raise ServiceError(
-            f"generator {url} does not speak the OpenAI API: {error_message(body)}"
+            f"generator {url} does not speak the OpenAI API: {_shown(document)}"
         ) from None
 
 
-async def server_info(
-    session: aiohttp.ClientSession, server: Server, seconds: float
-) -> JsonObject | None:
+async def server_info(session: aiohttp.ClientSession, server: Server) -> JsonObject | None:
     """Request ``/info``; returns None if the server has no such page or it is no JSON object."""
     url = f"{server.url.removesuffix('/v1')}/info"
     try:
-        status, _, body = await _get(session, server, url, seconds)
+        status, _, body = await _get(session, server, url, _INFO)
         document = decode_json(body) if status == HTTPStatus.OK else None
         # run.json, which will hold it, has neither NaN nor deep nesting nor lone surrogates.
         json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False).encode()

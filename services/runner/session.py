@@ -25,7 +25,6 @@ from shared.run_record import (
     RunnerReport,
     RunPlan,
     RunRecord,
-    RunState,
     read_record,
 )
 from shared.schemas import Problem, sha256
@@ -176,16 +175,12 @@ class Session:
         versions = {**versions_of(_PACKAGES), "platform": platform.platform()}
         if images := os.environ.get(IMAGES):
             versions["images"] = images
-        facts = provenance.without_secrets().model_copy(
-            update={"versions": versions, "git_commit": git_commit()}
-        )
-        inputs = {name: getattr(identity, name) for name in RunInput.model_fields}
+        fields = dict(provenance.without_secrets())
+        fields |= {name: getattr(identity, name) for name in RunInput.model_fields}
+        fields |= {"config": config.for_services(), "versions": versions}
+        now = time.time()
         meta = RunMeta(
-            **dict(facts),
-            **{**inputs, "config": config.for_services()},
-            state=RunState.RUNNING,
-            started_at=time.time(),
-            runner=RunnerReport(at=time.time()),
+            **fields | {"git_commit": git_commit()}, started_at=now, runner=RunnerReport(at=now)
         )
         self.ledger.open(meta, plan, problems)
         self.tick(active=False)  # writing many problems may take longer than the lock lives
@@ -231,10 +226,10 @@ class Session:
                 "over"
             )
         earlier, present = (f and f.environment for f in (before.sandbox, provenance.sandbox))
-        if earlier and present and (changed := list(earlier.deciding(present))):
-            named = "; ".join(
-                f"{what} ({there} there, {here} here)" for what, there, here in changed
-            )
+        changes = earlier.deciding(present) if earlier and present else ()
+        if named := "; ".join(
+            f"{name} ({there} there, {here} here)" for name, there, here in changes
+        ):
             raise OutputError(
                 f"{output} holds verdicts of another judge: {named}; {_ADVICE}. {REJUDGE}"
             )

@@ -8,7 +8,9 @@ such a table, too. Source of the layout: verl 0.9.1, verl/trainer/main_generatio
 
 import asyncio
 import hashlib
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING
@@ -131,28 +133,18 @@ class RecordedSource:
     def add(self, sample: SampleId, recorded: RecordedCompletion) -> None:
         """Add a completion; lone surrogates are replaced."""
         completion = without_surrogates(recorded.completion)
-        fields = recorded.model_dump(
-            exclude={"dataset", "problem_id", "sample_index", "completion"}
-        )
         self.hashes[sample] = sha256(completion)
-        generation = Generation(
-            dataset=sample.dataset,
-            problem_id=sample.problem_id,
-            sample_index=sample.sample_index,
-            completion=completion,
-            completion_sha256=self.hashes[sample],
-            replica="recorded",
-            requests=0,
-            **fields,
-        )
+        own = {"completion": completion, "completion_sha256": self.hashes[sample]}
+        fields = recorded.model_dump() | asdict(sample) | own
+        generation = Generation(**fields, replica="recorded", requests=0)
         self._packed[sample] = pack(generation.model_dump_json(exclude_defaults=True))
 
     def indices(self) -> dict[tuple[str, str], list[int]]:
         """Sample indices by data set and problem, sorted."""
-        indices: dict[tuple[str, str], list[int]] = {}
+        indices: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for sample in sorted(self.hashes):
-            indices.setdefault((sample.dataset, sample.problem_id), []).append(sample.sample_index)
-        return indices
+            indices[sample.dataset, sample.problem_id].append(sample.sample_index)
+        return dict(indices)
 
     def completion(self, sample: SampleId) -> Generation:
         """The completion of a sample."""
@@ -174,9 +166,9 @@ def match_completions(
         DataError: The file cannot be used, has two completions of one sample, does not name the
             data set of a problem id that occurs in several, or matches no problem at all.
     """
-    datasets: dict[str, list[str]] = {}
+    datasets: defaultdict[str, list[str]] = defaultdict(list)
     for problem in problems:
-        datasets.setdefault(problem.problem_id, []).append(problem.dataset)
+        datasets[problem.problem_id].append(problem.dataset)
     ids = {evalplus_id(problem_id): problem_id for problem_id in datasets}
     source = RecordedSource()
     table = path.endswith(".parquet")
@@ -184,9 +176,9 @@ def match_completions(
         problem_id = recorded.problem_id
         if problem_id not in datasets:
             problem_id = ids.get(problem_id, problem_id)
-        candidates = datasets.get(problem_id, [])
-        if recorded.dataset is not None:
-            candidates = [name for name in candidates if name == recorded.dataset]
+        candidates = [
+            name for name in datasets.get(problem_id, ()) if recorded.dataset in (None, name)
+        ]
         if not candidates:
             source.unknown.append(problem_id)
             continue
@@ -282,14 +274,10 @@ def _read_table(
 
 def _texts(value: object) -> list[str]:
     """One response, or a list of n; a response without content is empty, null is no response."""
-    if value is None:
-        return []
-    texts = []
-    for text in value if isinstance(value, list) else [value]:
-        if text is not None and not isinstance(text, str):
-            raise ValueError(f"{_RESPONSES} is neither a text nor a list of texts")
-        texts.append(text or "")
-    return texts
+    texts = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(text is None or isinstance(text, str) for text in texts):
+        raise ValueError(f"{_RESPONSES} is neither a text nor a list of texts")
+    return [str(text or "") for text in texts]
 
 
 def _name(
@@ -312,13 +300,11 @@ def _name(
 
 def _by_prompt(problems: Sequence[Problem], config: Config | None) -> dict[str, list[Problem]]:
     """The problems by their prompt, bare and in its template."""
-    prompts: dict[str, list[Problem]] = {}
+    prompts: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
-        forms = {canonicalize(problem.prompt)}
-        if config is not None:
-            forms.add(canonicalize(chat_messages(problem, config)[-1]["content"]))
-        for form in forms:
-            prompts.setdefault(form, []).append(problem)
+        templated = [chat_messages(problem, config)[-1]["content"]] if config else []
+        for form in {canonicalize(text) for text in (problem.prompt, *templated)}:
+            prompts[form].append(problem)
     return prompts
 
 
@@ -330,10 +316,9 @@ def _of_prompt(
     Where several have it, it is the one that is named like the row: the table is the data set.
     """
     prompt = row.get("prompt")
-    for message in reversed(prompt) if isinstance(prompt, list) else ():
-        if record_fields(message).get("role") == "user":
-            prompt = record_fields(message).get("content")
-            break
+    if isinstance(prompt, list):
+        messages = map(record_fields, reversed(prompt))
+        prompt = next((m.get("content") for m in messages if m.get("role") == "user"), None)
     question = canonicalize(prompt) if isinstance(prompt, str) else ""
     same = [(p.dataset, p.problem_id) for p in prompts.get(question, ())]
     if not question or not same:

@@ -1,5 +1,6 @@
 """Early stop of a run: a policy against a baseline, decided problem by problem in random order."""
 
+from collections import defaultdict
 from collections.abc import Collection
 
 from shared.analysis.compare import compare_runs
@@ -39,12 +40,12 @@ class UntilDecided:
         self._policy = policy
         self._baseline = baseline
         self._plan = plan
-        self._samples: dict[tuple[str, str], list[SampleId]] = {}
+        self._samples: defaultdict[tuple[str, str], list[SampleId]] = defaultdict(list)
         for sample in plan.each_sample():
-            self._samples.setdefault((sample.dataset, sample.problem_id), []).append(sample)
+            self._samples[sample.dataset, sample.problem_id].append(sample)
         self._order = sorted(self._samples, key=lambda problem: order_key(seed, *problem))
-        self._columns: dict[str, Columns] = {}
-        self._notes: dict[str, dict[str, ProblemNote]] = {}
+        self._columns: defaultdict[str, Columns] = defaultdict(Columns)
+        self._notes: defaultdict[str, dict[str, ProblemNote]] = defaultdict(dict)
         self._counted = 0
 
     @property
@@ -100,10 +101,9 @@ class UntilDecided:
             samples += self._samples[problem]
             firsts.append(self._samples[problem][0])
         for verdict in ledger.verdicts(samples):
-            self._columns.setdefault(verdict.dataset, Columns()).add(verdict)
+            self._columns[verdict.dataset].add(verdict)
         for stored in ledger.problems(firsts):
-            note = ProblemNote(problem_digest(stored))
-            self._notes.setdefault(stored.dataset, {})[stored.problem_id] = note
+            self._notes[stored.dataset][stored.problem_id] = ProblemNote(problem_digest(stored))
         self._counted += len(firsts)
 
     def _evaluate(self, ledger: Ledger, part: RunPlan) -> GateReport | None:
@@ -116,7 +116,7 @@ class UntilDecided:
             place=meta.output,
             record=RunRecord.of(ledger.run, meta, part.datasets),
             verdicts={name: columns.sorted() for name, columns in self._columns.items()},
-            problems=self._notes,
+            problems=dict(self._notes),
             summary={},
         )
         comparison = compare_runs(self._baseline, run)

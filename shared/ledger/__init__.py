@@ -6,9 +6,8 @@ gets exactly one verdict. ``keys`` defines every Redis key.
 
 from shared.ledger.canaries import CanaryLedger
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
-from shared.ledger.ledger import Ledger, VerdictEvent, list_runs
+from shared.ledger.ledger import Ledger, RunProgress, VerdictEvent, list_runs, runs_progress
 from shared.ledger.queue import JudgeQueue
-from shared.ledger.streams import RunProgress, runs_progress
 
 __all__ = [
     "CanaryLedger",

@@ -10,12 +10,7 @@ from redis import ConnectionPool, Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
-from redis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
@@ -42,6 +37,7 @@ RETRIES = 45
 PATIENCE = 600.0
 # Seconds for an answer to a client that waits for it.
 _IMPATIENT = 2.0
+_BACKOFF = ExponentialWithJitterBackoff(base=0.05, cap=1.0)
 # A connection blocked in a push cannot be shared, so the pool is practically unbounded.
 _MAX_CONNECTIONS = 10_000
 _SETTINGS: dict[str, Any] = {
@@ -106,14 +102,14 @@ def connect(url: str, *, retries: int = RETRIES) -> Redis:
     """
     with _service_errors(url):
         _ping(url)
-        return _client(url, retry=_Retry(_backoff(), retries), **_SETTINGS)
+        return _client(url, retry=_Retry(_BACKOFF, retries), **_SETTINGS)
 
 
 async def connect_async(url: str, *, retries: int = RETRIES) -> AsyncRedis:
     """Connect an asyncio client; arguments and errors are those of :func:`connect`."""
     with _service_errors(url):
         await asyncio.to_thread(_ping, url)
-        retry = AsyncRetry(_backoff(), retries)
+        retry = AsyncRetry(_BACKOFF, retries)
         settings = {"retry": retry, "max_connections": _MAX_CONNECTIONS, **_SETTINGS}
         if is_sentinel_url(url):
             return async_sentinel_client(url, **settings)
@@ -267,10 +263,6 @@ def _client(url: str, **settings: Any) -> Redis:  # noqa: ANN401 - redis-py's se
     if is_sentinel_url(url):
         return sentinel_client(url, **settings)
     return Redis.from_url(url, **settings)
-
-
-def _backoff() -> ExponentialWithJitterBackoff:
-    return ExponentialWithJitterBackoff(base=0.05, cap=1.0)
 
 
 @contextmanager

@@ -17,8 +17,9 @@ class RunKeys:
     ``meta`` is a hash; ``problems``, ``completions``, ``hashes``, ``verdicts`` and ``cases`` are
     hashes by problem or sample key; ``events`` is the stream of verdicts; ``jobs`` has the id of
     each sample's job; ``canaries`` is a hash, reports by sandbox, profile and round;
-    ``lock`` names the runner at work. ``of_verdicts`` are the keys that a verdict changes, except
-    ``cases``. ``all`` are the keys that are deleted with the run: all but ``lock``.
+    ``lock`` names the runner at work. ``of_samples`` are the hashes by sample key, ``of_verdicts``
+    the keys that a verdict changes, except ``cases``. ``all`` are deleted with the run: all but
+    ``lock``.
     """
 
     def __init__(self, run: str) -> None:
@@ -36,10 +37,8 @@ class RunKeys:
         self.cases = f"{base}:cases"
         self.lock = f"{base}:lock"
         self.of_verdicts = self.hashes, self.verdicts, self.events, self.meta
-        self.all = (
-            *(*self.of_verdicts, self.problems, self.completions),
-            *(self.jobs, self.canaries, self.cases),
-        )
+        self.of_samples = self.completions, self.hashes, self.verdicts, self.cases, self.jobs
+        self.all = (*self.of_samples, self.meta, self.problems, self.events, self.canaries)
 
 
 class RewardKeys(RunKeys):

@@ -211,10 +211,7 @@ class Ledger:
         self.queue.forget(map(text, cast(list[bytes], self.redis.hvals(self._keys.jobs))))
         kept = {sample.key.encode() for sample in plan.each_sample()}
         pipe = self._transaction()
-        for name in (
-            *(self._keys.completions, self._keys.hashes, self._keys.verdicts),
-            *(self._keys.cases, self._keys.jobs),
-        ):
+        for name in self._keys.of_samples:
             if extra := set(cast(list[bytes], self.redis.hkeys(name))) - kept:
                 pipe.hdel(name, *extra)
         fields: dict[Any, Any] = {
@@ -309,8 +306,6 @@ class Ledger:
         to_judge = []
         for generation, sha in zip(generations, stored, strict=True):
             if sha is None or self._replaces(generation, text(sha)):
-                if sha is not None:
-                    pipe.hdel(self._keys.cases, generation.sample.key)
                 self._write_completion(pipe, generation)
                 if generation.error is None:
                     to_judge.append((generation.sample, generation.completion_sha256))
@@ -329,6 +324,7 @@ class Ledger:
         pipe.hset(self._keys.completions, sample.key, pack(generation.model_dump_json()))
         pipe.hset(self._keys.hashes, sample.key, generation.completion_sha256)
         pipe.hdel(self._keys.verdicts, sample.key)
+        pipe.hdel(self._keys.cases, sample.key)
         pipe.hincrby(self._keys.meta, "completions_written", 1)
         pipe.hincrby(self._keys.meta, "generation_requests", generation.requests)
         if generation.error is not None:
@@ -473,18 +469,19 @@ class Ledger:
 
     def _redeliver(self, job: str, completions: Sequence[tuple[SampleId, str]]) -> None:
         failed = bool(job) and self.queue.has_failed(job)
-        if job:
-            self.queue.forget([job])
+        self.queue.forget(filter(None, [job]))
         self._redeliveries.update(completions)
         alone = failed and len(completions) == 1
-        for one in completions:
-            if alone or self._redeliveries[one] > MAX_REDELIVERIES:
-                self.record_verdict(unjudged_verdict(*one, FailureKind.JUDGE_WORKER_LOST))
-                del self._redeliveries[one]
-        completions = [one for one in completions if one in self._redeliveries]
-        for part in [[one] for one in completions] if failed else [completions]:
+        again = []
+        for completion in completions:
+            if alone or self._redeliveries[completion] > MAX_REDELIVERIES:
+                self.record_verdict(unjudged_verdict(*completion, FailureKind.JUDGE_WORKER_LOST))
+                del self._redeliveries[completion]
+            else:
+                again.append(completion)
+        for part in batches(again, 1 if failed else max(1, len(again))):
             self.enqueue(part)
-        self.redis.hincrby(self._keys.meta, "jobs_redelivered", len(completions))
+        self.redis.hincrby(self._keys.meta, "jobs_redelivered", len(again))
 
     def _transaction(self) -> Pipeline:
         pipe = self.redis.pipeline(transaction=True)
@@ -504,6 +501,63 @@ class Ledger:
 def list_runs(redis: Redis) -> list[str]:
     """The ids of all runs in the ledger, sorted."""
     return sorted(map(text, cast(set[bytes], redis.smembers(keys.RUNS))))
+
+
+def entry_order(entry: str) -> tuple[int, int]:
+    """Return the sort key of an entry id."""
+    time, _, sequence = entry.partition("-")
+    return int(time), int(sequence or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """Snapshot of a run's progress.
+
+    ``incarnation`` changes when the run is deleted and created again. ``state`` is None before the
+    runner has set it. ``last_event`` is the id of the newest of the ``events`` entries in the run's
+    stream, ``0`` without any. ``completions`` counts the samples that have one. ``locked``: a
+    runner is at work on it.
+    """
+
+    run: str
+    incarnation: str
+    state: RunState | None
+    last_event: str
+    events: int
+    completions: int
+    locked: bool = False
+
+
+def runs_progress(redis: Redis) -> list[RunProgress]:
+    """Read the progress of all runs, sorted by id, in two round trips.
+
+    A run that is deleted at the same time is left out.
+    """
+    runs = list_runs(redis)
+    pipe = redis.pipeline(transaction=False)
+    for run in runs:
+        names = keys.RunKeys(run)
+        pipe.hmget(names.meta, [INCARNATION, "state"])
+        pipe.xrevrange(names.events, count=1)
+        pipe.xlen(names.events)
+        pipe.hlen(names.hashes)
+        pipe.exists(names.lock)
+    replies: list[Any] = pipe.execute()
+    return [
+        RunProgress(
+            run=run,
+            incarnation=str(json.loads(incarnation)),
+            state=None if state is None else RunState(json.loads(state)),
+            last_event=text(newest[0][0]) if newest else "0",
+            events=events,
+            completions=completions,
+            locked=bool(locked),
+        )
+        for run, (incarnation, state), newest, events, completions, locked in zip(
+            runs, *(replies[part::5] for part in range(5)), strict=True
+        )
+        if incarnation is not None
+    ]
 
 
 def problem_key(dataset: str, problem_id: str) -> str:
@@ -527,7 +581,7 @@ def unjudged_verdict(sample: SampleId, completion_sha256: str, reason: str) -> V
         total_judge_time=0.0,
         method=JudgeMethod.NONE,
         checker="none",
-        infra_failures=[InfraFailure.parse(reason)],
+        infra_failures=[InfraFailure.model_validate(reason)],
         judged_at=time.time(),
     )
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from services.data.records import write_dataset
-from services.runner.problems import load_problems
+from services.runner.preflight import load_problems
 from shared.config import DataConfig
 from shared.errors import DataError
 from shared.manifests import DataLock, hash_file
