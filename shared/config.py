@@ -403,8 +403,7 @@ class JudgeConfig(Section):
         """
         if method == self.method and not self.datasets:
             return self
-        document = self.model_dump()
-        document |= {"method": method, "checker": None}
+        document = self.model_dump() | {"method": method, "checker": None}
         for own in document["datasets"].values():
             own |= {"method": None, "checker": None}
         return type(self).model_validate(document)

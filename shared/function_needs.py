@@ -274,7 +274,7 @@ class _Check:
             return not node.attr.startswith("__")
         base: ast.AST = node.value
         while isinstance(base, ast.Call | ast.Attribute):
-            if self._is_no_value(base) or last_name(base) == "dtype":
+            if self._is_no_value(base):
                 return True  # of an object that the tests make
             base = base.func if isinstance(base, ast.Call) else base.value
         if self._is_no_value(base):
@@ -352,10 +352,6 @@ class _Check:
     def _stays(self, node: ast.AST) -> bool:
         """Whether what is no value is used where it cannot reach the answer."""
         parent = self.parents[node]
-        if isinstance(parent, ast.Tuple):  # of classes
-            node, parent = parent, self.parents[parent]
-            if not isinstance(parent, ast.Call | ast.ExceptHandler):
-                return False
         if isinstance(parent, ast.keyword):
             node, parent = parent, self.parents[parent]
         if isinstance(parent, ast.Call):
@@ -417,9 +413,6 @@ class _Check:
         if node is not call.func:  # the tested function may have such a name
             return isinstance(self.own.get(callee(call) or ""), _Function)
         parent = self.parents[call]
-        if isinstance(parent, ast.Call):
-            shown = callee(parent) in ("str", "repr", "isinstance")
-            return self._consumes(parent, call) and not shown
         if isinstance(parent, ast.Compare):
             others = (one for right in parent.comparators for one in ast.walk(right))
             return call is parent.left and not any(map(self._is_answer, others))

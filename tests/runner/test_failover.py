@@ -15,9 +15,9 @@ from tests.sentinels import Sentinels, sentinels
 from tests.shared.ledgers import generation
 
 
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[Sentinels]:
-    with sentinels(tmp_path / "servers") as started:
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
+    with sentinels(tmp_path_factory.mktemp("servers")) as started:
         yield started
 
 
@@ -42,6 +42,7 @@ class SlowSource:
 async def test_a_run_survives_the_loss_of_its_master(
     servers: Sentinels, tmp_path: Path, lossy: bool
 ) -> None:
+    servers.until_replicated()
     redis = connect(servers.url)
     stage = Stage(redis, OutputFolder(str(tmp_path / "output")))
     source = SlowSource()

@@ -73,16 +73,13 @@ async def test_a_prompt_that_breaks_the_server_costs_its_own_sample(
     assert errors == dict.fromkeys(["poison 1", "poison 2"], "http_500: no message")
 
 
-@pytest.mark.parametrize("status", [500, 502, 503])
-async def test_a_gateway_whose_backend_is_away_costs_no_sample(
-    servers: Servers, status: int
-) -> None:
+async def test_a_gateway_whose_backend_is_away_costs_no_sample(servers: Servers) -> None:
     requests, away = 0, True
 
     async def chat(_request: web.Request) -> web.Response:
         nonlocal requests
         requests += 1
-        return web.Response(status=status, text="no backend") if away and requests > 3 else answer()
+        return web.Response(status=502, text="no backend") if away and requests > 3 else answer()
 
     url = await servers.stand_in(chat)
     client = await servers.client(url, concurrency=4, max_attempts=1)
@@ -90,7 +87,7 @@ async def test_a_gateway_whose_backend_is_away_costs_no_sample(
     work = asyncio.create_task(generated(client, map(str, range(12)), notes))
     await until(lambda: len(notes.texts) >= 2)  # it says so again and again
     assert notes.waiting
-    assert f"the generator at {url}/v1 answers HTTP {status} since " in notes.texts[0]
+    assert f"the generator at {url}/v1 answers HTTP 502 since " in notes.texts[0]
     assert "9 samples wait" in notes.texts[0] and "trying until " in notes.texts[0]
     during = requests
     away = False

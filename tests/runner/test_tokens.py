@@ -64,17 +64,18 @@ def test_the_end_token_counts_as_engines_count_it(folder: Path) -> None:
     assert found.output_tokens == 1
 
 
-@pytest.fixture(scope="module")
-def cutting(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tokenizer whose file says to cut and to pad texts."""
-    return write_tokenizer(tmp_path_factory.mktemp("cutting"), truncating=True)
+def test_there_is_no_begin_token_and_nothing_is_cut(tmp_path: Path) -> None:
+    """Although the tokenizer's file says to cut and to pad texts."""
+    cutting = write_tokenizer(tmp_path, truncating=True)
+    own = counter(cutting)
 
+    @settings(max_examples=30)
+    @given(text=st.text().filter(is_encodable))
+    def check(text: str) -> None:
+        (found,) = own.count([generation("p1", text)])
+        assert found.output_tokens == tokens(cutting, text)
 
-@settings(max_examples=30)
-@given(text=st.text().filter(is_encodable))
-def test_there_is_no_begin_token_and_nothing_is_cut(cutting: Path, text: str) -> None:
-    (found,) = counter(cutting).count([generation("p1", text)])
-    assert found.output_tokens == tokens(cutting, text)
+    check()
 
 
 async def test_what_a_source_yields_is_counted(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """A byte-level tokenizer, trained in milliseconds."""
 
+from functools import cache
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -30,11 +31,17 @@ def write_tokenizer(folder: Path, *, truncating: bool = False) -> Path:
     return folder
 
 
-def tokens(folder: Path, text: str) -> int:
-    """The number of a text's own tokens, which make up the text again."""
+@cache
+def _read(folder: Path) -> Tokenizer:
     bpe = Tokenizer.from_file(str(folder / "tokenizer.json"))
     bpe.no_truncation()
     bpe.no_padding()
+    return bpe
+
+
+def tokens(folder: Path, text: str) -> int:
+    """The number of a text's own tokens, which make up the text again."""
+    bpe = _read(folder)
     encoded = bpe.encode(text, add_special_tokens=False)
     assert bpe.decode(encoded.ids) == text
     return len(encoded.ids)
