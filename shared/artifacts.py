@@ -32,10 +32,7 @@ class OutputFolder:
     """Reads and writes the files of a run; each write replaces the file atomically.
 
     All methods raise :class:`OutputError` for what cannot be read, written, listed or removed.
-
-    Attributes:
-        url: The folder as given.
-        shown: The same without secrets, for messages and documents.
+    ``shown`` is ``url`` without secrets, for messages and documents.
     """
 
     def __init__(self, url: str) -> None:

@@ -17,11 +17,7 @@ _LONGEST_MESSAGE, _LONGEST_NAME, _LONGEST_LOCATION = 500, 100, 20
 
 
 class JsonError(ValueError):
-    """Bytes that are not JSON.
-
-    Attributes:
-        position: Offset of the error, 0 where it is about the whole.
-    """
+    """Bytes that are not JSON; ``position`` is the offset, 0 where it is about the whole."""
 
     def __init__(self, message: str, position: int = 0) -> None:
         super().__init__(message)
@@ -31,10 +27,7 @@ class JsonError(ValueError):
 def decode_json(text: bytes | str, *, strict: bool = True, finite: bool = False) -> object:
     """Decode JSON in UTF-8, of 200 levels at most. Lone surrogates of escape sequences are kept.
 
-    Args:
-        text: The document.
-        strict: Refuse control characters in strings.
-        finite: Refuse NaN and Infinity.
+    ``strict`` refuses control characters in strings, ``finite`` NaN and Infinity.
 
     Raises:
         JsonError: It is not JSON, or nested too deeply.

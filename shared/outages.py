@@ -42,10 +42,8 @@ class Outage:
     def failed(self, reason: str, *, silent: bool = False, final: bool = False) -> None:
         """Record a failure.
 
-        Args:
-            reason: What the service answers.
-            silent: Whether it answers nothing, so that no request in flight is being worked on.
-            final: Whether it will refuse all further requests, for example for a used-up quota.
+        A ``silent`` service answers nothing, so no request in flight is being worked on. ``final``:
+        it will refuse all further requests, for example for a used-up quota.
         """
         self.reason, self._silent, self.final = reason, silent, final
         self._looked = time.time() if silent else self._looked

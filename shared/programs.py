@@ -28,9 +28,8 @@ Language = Literal[
 class Program(Part):
     """A program to run once.
 
-    Attributes:
-        timeout: Wall-clock seconds that it may run, and that its compiler may take.
-        memory_limit_mb: MiB of address space; None for the limit of the service's config.
+    ``timeout`` are wall-clock seconds that it may run, and that its compiler may take.
+    ``memory_limit_mb`` is address space; None means the limit of the service's config.
     """
 
     code: Text = Field(max_length=MAX_CODE)

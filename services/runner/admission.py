@@ -45,8 +45,7 @@ class Server:
     def pause(self, retry_after: float | None = None) -> bool:
         """Pause for a Retry-After, else longer with each consecutive failure.
 
-        Returns:
-            Whether it did not pause already.
+        Returns whether it did not pause already.
         """
         began = not self.closed_for
         self.failures += began

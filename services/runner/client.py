@@ -78,14 +78,10 @@ class _PendingSample:
 class GeneratorClient:
     """Requests completions; use it as an async context manager.
 
-    Args:
-        base_urls: Servers of one model, with or without ``/v1``.
-        config: Model, concurrency, time-outs and retries. An empty model means the only one served,
-            once :meth:`check` has run.
-        api_key: Bearer token, if the servers require one; a server whose URL has a user and a
-            password gets these instead.
-        backoff: Seconds; the wait after failure n is drawn from 0 to ``backoff * 2**(n-1)``. Also
-            the first pause after a failure of a server.
+    ``base_urls`` are servers of one model, with or without ``/v1``. An empty ``config.model`` means
+    the only one served, once :meth:`check` has run. ``api_key`` is a bearer token; a server whose
+    URL has a user and a password gets these instead. After failure n a request waits between 0 and
+    ``backoff * 2**(n-1)`` seconds; ``backoff`` is also the first pause of a server.
     """
 
     def __init__(
@@ -200,7 +196,7 @@ class GeneratorClient:
         started = time.monotonic()
         try:
             with self._outage.request():
-                status, headers, body = await send(request, server, _MAX_ANSWER)
+                status, headers, body = await send(request, server.name, _MAX_ANSWER)
                 gen_time = time.monotonic() - started
                 completion = read_completion(status, headers, body, self._config)
         except OutageError as error:

@@ -93,10 +93,7 @@ async def watch_outages(
 class JudgesCheck:
     """Checks Redis, the judges, and by what these report the sandboxes.
 
-    Args:
-        redis: The ledger's Redis.
-        waiting: Returns the number of completions without a verdict.
-        unfinished: Returns the number of samples without a verdict.
+    ``waiting`` returns the number of completions without a verdict, ``unfinished`` that of samples.
     """
 
     def __init__(

@@ -38,12 +38,10 @@ class LoadedProblems:
 def load_problems(
     config: DataConfig, paths: Sequence[str], *, allow_unlocked: bool
 ) -> LoadedProblems:
-    """Read the problems of data files and folders.
+    """Read the problems of parquet files, or folders of them.
 
-    Args:
-        config: Lock file, prompt column and quality filter.
-        paths: Parquet files, or folders of them.
-        allow_unlocked: Record differences from the lock instead of refusing them.
+    ``config`` has lock file, prompt column and quality filter. With ``allow_unlocked``, differences
+    from the lock are recorded instead of refused.
 
     Raises:
         DataError: A file or row cannot be used, a file differs from the lock, or the filter removes
@@ -157,11 +155,10 @@ def check_judges(redis: Redis) -> None:
 
 @dataclass(frozen=True)
 class Needs:
-    """What the problems of a run need of a sandbox.
+    """Needs that a run's problems have of a sandbox.
 
-    Attributes:
-        languages: Those that are compiled or otherwise installed.
-        imports: Statements of the tests that import modules, each with a problem that has it.
+    ``languages`` are compiled or otherwise installed. ``imports`` are statements of the tests that
+    import modules, each with a problem that has it.
     """
 
     languages: Sequence[str] = ()

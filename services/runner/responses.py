@@ -271,9 +271,9 @@ def _shown(error: object) -> str:
 
 
 async def send(
-    request: AbstractAsyncContextManager[aiohttp.ClientResponse], server: Server, limit: int
+    request: AbstractAsyncContextManager[aiohttp.ClientResponse], name: str, limit: int
 ) -> tuple[int, Mapping[str, str], bytes]:
-    """Send a request; returns status, headers and body.
+    """Send a request to the server of this name; returns status, headers and body.
 
     Raises:
         OutageError: The server does not answer.
@@ -285,17 +285,17 @@ async def send(
         async with request as response:
             return response.status, response.headers, await read_answer(response, limit)
     except AnswerTooLargeError as error:
-        raise RetryableError(f"bad_answer: {server.name}: {error}") from None
+        raise RetryableError(f"bad_answer: {name}: {error}") from None
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-        raise RejectedError("not an address such as http://localhost:8000/v1") from None
+        raise RejectedError("not an address such as http://localhost:8000") from None
     except aiohttp.ConnectionTimeoutError:
-        reason = f"connection: {server.name}: connecting timed out"
+        reason = f"connection: {name}: connecting timed out"
         raise OutageError(reason, "refuses connections", unreachable=True) from None
     except TimeoutError:
         seconds = f"{time.monotonic() - began:.1f} s"
-        raise OutageError(f"timeout: no answer from {server.name} in {seconds}") from None
+        raise OutageError(f"timeout: no answer from {name} in {seconds}") from None
     except (aiohttp.ClientError, OSError) as error:
-        reason = f"connection: {server.name}: {one_line(error)}"
+        reason = f"connection: {name}: {one_line(error)}"
         connecting = isinstance(error, aiohttp.ClientConnectorError)
         if connecting and not isinstance(error, aiohttp.ClientSSLError):  # which stays wrong
             raise OutageError(reason, "refuses connections", unreachable=True) from None
@@ -354,4 +354,5 @@ async def _get(
     session: aiohttp.ClientSession, server: Server, url: str, seconds: float
 ) -> tuple[int, Mapping[str, str], bytes]:
     timeout = aiohttp.ClientTimeout(total=seconds)
-    return await send(session.get(url, timeout=timeout, headers=server.headers), server, _SMALL)
+    request = session.get(url, timeout=timeout, headers=server.headers)
+    return await send(request, server.name, _SMALL)

@@ -133,10 +133,7 @@ class Run:
         """Compare plan and ledger at the start of a session.
 
         Reports existing results as progress, and requeues samples whose judging failed for
-        infrastructure reasons.
-
-        Returns:
-            The samples to generate, which are missing or failed.
+        infrastructure reasons. Returns the samples to generate, which are missing or failed.
         """
         self._last_entry = self._ledger.last_event()
         self._incarnation = self._ledger.incarnation()

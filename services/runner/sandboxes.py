@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 import aiohttp
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from services.runner.preflight import Needs
+from services.runner.responses import RejectedError, RetryableError, send
 from shared.address import Address
 from shared.errors import ConfigError, ServiceError, UnavailableError
 from shared.function_plan import failed_imports, import_program
 from shared.harness.languages import LANGUAGES
-from shared.service.bodies import read_answer
-from shared.text import one_line
+from shared.harness.sandbox_api import RunCodeResponse, RunStatus
 
 _MAX_ANSWER = 2**24
 _PING_SECONDS = 10.0
@@ -61,7 +61,7 @@ async def check_needs(
         for address in map(_sandbox, urls):
             for language in needs.languages:
                 answer = await _run(session, address, language, LANGUAGES[language].idle)
-                if answer is not None and answer.status != "Success":
+                if answer is not None and answer.status is not RunStatus.SUCCESS:
                     failed = answer.run_result or answer.compile_result
                     reason = answer.message or (failed and failed.stderr) or answer.status
                     raise ConfigError(
@@ -71,7 +71,7 @@ async def check_needs(
                     )
             if needs.imports:
                 answer = await _run(session, address, "python", import_program(needs.imports))
-                stdout = (answer and answer.run_result and answer.run_result.stdout) or ""
+                stdout = answer.stdout if answer else ""
                 for statement, reason in (failed_imports(stdout.encode()) or {}).items():
                     raise ConfigError(
                         f"{needs.imports.get(statement, statement)}: its tests cannot run in the "
@@ -85,21 +85,9 @@ def _sandbox(url: str) -> Address:
     return Address.parse(url.rstrip("/").removesuffix("/run_code"))
 
 
-class _Command(BaseModel):
-    stdout: str | None = None
-    stderr: str | None = None
-
-
-class _Answer(BaseModel):
-    status: str
-    message: str = ""
-    compile_result: _Command | None = None
-    run_result: _Command | None = None
-
-
 async def _run(
     session: aiohttp.ClientSession, address: Address, language: str, code: str
-) -> _Answer | None:
+) -> RunCodeResponse | None:
     """Run a program; None if the sandbox is busy, which is no reason to refuse the run."""
     request: dict[str, object] = {"code": code, "language": language}
     request |= dict.fromkeys(("compile_timeout", "run_timeout"), _COMPILE_SECONDS)
@@ -107,9 +95,10 @@ async def _run(
     if status in _BUSY:
         return None
     try:
-        return _Answer.model_validate_json(body)
+        return RunCodeResponse.model_validate_json(body)
     except ValidationError:
-        return _Answer(status="", message="it does not answer as a SandboxFusion server")
+        message = "it does not answer as a SandboxFusion server"
+        return RunCodeResponse(status=RunStatus.SANDBOX_ERROR, message=message)
 
 
 async def _send(
@@ -124,16 +113,14 @@ async def _send(
     Raises:
         ServiceError: The address is none, or the sandbox does not answer.
     """
-    url = address.url
+    request = session.request(
+        method, f"{address.url}{path}", json=document, headers=address.headers
+    )
+    failure = f"the sandbox at {address.url} is not reachable"
     try:
-        async with session.request(
-            method, f"{url}{path}", json=document, headers=address.headers
-        ) as response:
-            return response.status, await read_answer(response, _MAX_ANSWER)
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-        cause = "not an address such as http://localhost:8080"
-        raise ServiceError(f"the sandbox at {url} is not reachable: {cause}") from None
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise UnavailableError(
-            f"the sandbox at {url} is not reachable: {one_line(error)}; {_ADVICE}"
-        ) from None
+        status, _, body = await send(request, address.name, _MAX_ANSWER)
+    except RejectedError as error:
+        raise ServiceError(f"{failure}: {error}") from None
+    except RetryableError as error:
+        raise UnavailableError(f"{failure}: {error}; {_ADVICE}") from None
+    return status, body

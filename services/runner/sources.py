@@ -118,10 +118,8 @@ def sample_seed(base: int, sample: SampleId) -> int:
 class RecordedSource:
     """A source of recorded completions, which are compressed in memory.
 
-    Attributes:
-        hashes: SHA-256 of every completion.
-        unknown: Problem ids of completions without a problem.
-        missing: Ids of problems without a completion.
+    ``hashes`` has the SHA-256 of every completion, ``unknown`` the problem ids of completions
+    without a problem, ``missing`` the ids of problems without a completion.
     """
 
     def __init__(self) -> None:

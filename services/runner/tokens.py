@@ -40,8 +40,7 @@ _LONGEST = 200
 class TokenCounter:
     """Counts the tokens of completions that have no count, or only an estimate.
 
-    Attributes:
-        record: The tokenizer, for ``run.json``.
+    ``record`` is the tokenizer, for ``run.json``.
     """
 
     def __init__(self, name: str, stop: Sequence[str]) -> None:

@@ -22,12 +22,7 @@ class UntilDecided:
 
     Verdicts count in the random order of the problems, never in that of their arrival: right
     answers are judged faster than endless ones. So a problem counts when all before it are judged.
-
-    Args:
-        policy: The rules.
-        baseline: A finished run, the gate's first.
-        plan: All samples of the run.
-        seed: The run's, for the order.
+    ``seed``, the run's, decides the order; ``baseline`` is the gate's first run.
 
     Raises:
         ConfigError: The baseline cannot be one, or has other data sets.

@@ -124,14 +124,10 @@ def wait_for_redis(
     settings: ServiceSettings | None = None,
     poll: float = 1.0,
 ) -> Redis:
-    """Connect to Redis, and wait for it without limit.
+    """Connect to Redis, and wait for it without limit, ``poll`` seconds between two attempts.
 
     While waiting, a server on ``host:port`` answers health checks: alive at /healthz, not ready
-    with the reason at /readyz.
-
-    Args:
-        settings: Settings of the service, for the access to that server.
-        poll: Seconds between two attempts.
+    with the reason at /readyz. ``settings`` of the service are for the access to that server.
 
     Raises:
         ServiceError: The address cannot be bound.

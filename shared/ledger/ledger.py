@@ -421,11 +421,8 @@ class Ledger:
         is assumed to kill its workers, and its sample becomes ``api_error``, as does one that was
         enqueued again ``MAX_REDELIVERIES`` times.
 
-        Args:
-            suspects: The result of the previous call.
-
-        Returns:
-            The samples whose job is missing now, for the next call.
+        ``suspects`` is the result of the previous call. Returns the samples whose job is missing
+        now, for the next call.
         """
         unjudged = self._unjudged()
         if not unjudged:

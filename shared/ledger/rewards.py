@@ -133,12 +133,9 @@ class SessionClosedError(Exception):
 class RewardLedger:
     """Samples of one session, for one event loop.
 
-    Args:
-        redis: Connection for waiting.
-        commands: Connection for all other commands.
-        jobs: Connection for enqueueing by RQ, in threads.
-        run: The session's id, ``reward/<16 hex digits>``.
-        remember: Seconds for which an answer is remembered.
+    ``redis`` is for waiting, ``jobs`` for enqueueing by RQ in threads, ``commands`` for the rest.
+    ``run`` is the session's id, ``reward/<16 hex digits>``. An answer is remembered for
+    ``remember`` seconds.
     """
 
     def __init__(
@@ -168,11 +165,7 @@ class RewardLedger:
     async def submit(self, samples: Sequence[RewardSample]) -> list[SampleState | RewardAnswer]:
         """Queue the samples that are neither remembered nor in flight (idempotent).
 
-        Args:
-            samples: Up to ``AT_ONCE`` different ones.
-
-        Returns:
-            Their states, in order.
+        They are ``AT_ONCE`` different ones at most. Returns their states, in order.
 
         Raises:
             SessionClosedError: Nothing was queued; :meth:`open` the session first.
@@ -247,8 +240,7 @@ class RewardLedger:
     async def events(self, after: str, block: float) -> tuple[str, list[str]]:
         """Wait up to ``block`` seconds for verdicts.
 
-        Returns:
-            The id of the last entry read, and the keys of the samples.
+        Returns the id of the last entry read, and the keys of the samples.
         """
         found: Any = await self._redis.xread(
             {self._keys.events: after}, count=1000, block=max(1, int(block * 1000))

@@ -38,13 +38,9 @@ class SentinelUrl:
     """The parts of ``redis[s]+sentinel://[user:password@]host[:port][,…]/service[/db][?options]``.
 
     ``sentinel_username`` and ``sentinel_password`` in the query are for the sentinels, user and
-    password before the hosts for Redis. Options that begin with ``ssl_`` hold for both.
-
-    Attributes:
-        hosts: Name and port of each sentinel.
-        service: The name under which the sentinels watch the master.
-        options: Settings of connections to Redis: user, password, database, TLS.
-        sentinel_options: Settings of connections to the sentinels.
+    password before the hosts for Redis. Options that begin with ``ssl_`` hold for both. The
+    sentinels watch the master under the name ``service``. ``options`` are settings of connections
+    to Redis (user, password, database, TLS), ``sentinel_options`` of those to the sentinels.
     """
 
     hosts: list[tuple[str, int]]
@@ -85,11 +81,7 @@ class SentinelUrl:
 
 
 def sentinel_client(url: str, **settings: Any) -> Redis:  # noqa: ANN401 - redis-py's settings
-    """Return a client of the master that the sentinels of a URL name.
-
-    Args:
-        url: As of :class:`SentinelUrl`.
-        settings: Of connections to Redis.
+    """Return a client of the master that the sentinels of a :class:`SentinelUrl` name.
 
     Raises:
         ValueError: The URL has another form.

@@ -58,7 +58,8 @@ def test_the_languages_that_a_run_needs() -> None:
 
 
 def answered(status: str, stderr: str = "", message: str = "") -> str:
-    return json.dumps({"status": status, "message": message, "compile_result": {"stderr": stderr}})
+    compiled = {"status": "Finished", "stderr": stderr}
+    return json.dumps({"status": status, "message": message, "compile_result": compiled})
 
 
 async def test_sandboxes_with_the_toolchains(start: Start) -> None:
@@ -127,7 +128,10 @@ async def test_modules_that_a_sandbox_lacks(start: Start) -> None:
     needs = needs_of(load_config(None), [given])
     assert sorted(needs.imports) == ["import math", "import no_such_module"]
     lacks = {"import no_such_module": "ModuleNotFoundError: No module named 'no_such_module'"}
-    answer = {"status": "Success", "run_result": {"stdout": f"\n{json.dumps(lacks)}\n"}}
+    answer = {
+        "status": "Success",
+        "run_result": {"status": "Finished", "stdout": f"\n{json.dumps(lacks)}\n"},
+    }
     url = await start(json.dumps(answer))
     with pytest.raises(ConfigError, match="its tests cannot run in the sandbox at") as caught:
         await check_needs([url], needs)
