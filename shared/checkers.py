@@ -3,11 +3,10 @@
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from functools import partial
-from typing import Protocol
 
 DEFAULT_TOLERANCE = 1e-6
 
@@ -41,8 +40,8 @@ class CheckerFault(StrEnum):
     REJECTS_EXPECTED = "rejects the expected output"
 
 
-class Checker(Protocol):
-    def __call__(self, actual: str, expected: str) -> bool: ...
+Checker = Callable[[str, str], bool]
+"""Called with a program's output and the expected one."""
 
 
 def get_checker(spec: str) -> Checker:

@@ -253,8 +253,7 @@ class _Check:
             yield f"the tests use the module {self.imported[node.id]}"
 
     def _of_attribute(self, node: ast.Attribute) -> Iterator[str]:
-        root = _root(node)
-        module = self.imported.get(root or "", "").partition(".")[0]
+        root, module = _root(node), self._module(node)
         allowed = _SYSTEM.get(self.imported.get(root or "", ""))
         ofroot = isinstance(node.value, ast.Name)
         if self._is_answer(node.value):

@@ -11,6 +11,7 @@ import re
 import symtable
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -84,13 +85,10 @@ def import_program(statements: Iterable[str]) -> str:
 
 def failed_imports(stdout: bytes) -> Mapping[str, str] | None:
     """Return the reasons that the program printed, by statement; None without them."""
-    try:
-        failed = json.loads(stdout.strip().rpartition(b"\n")[2])
-    except ValueError:
-        return None
-    if not isinstance(failed, dict):
-        return None
-    return {str(statement): str(reason).rstrip(": ") for statement, reason in failed.items()}
+    with suppress(ValueError, AttributeError):  # the latter of JSON that is no object
+        failed = json.loads(stdout.strip().rpartition(b"\n")[2]).items()
+        return {str(statement): str(reason).rstrip(": ") for statement, reason in failed}
+    return None
 
 
 def before_function(prompt: str, name: str) -> str:
@@ -194,24 +192,22 @@ def _names(text: str) -> _Names:
     except (SyntaxError, ValueError):
         return _Names()
     bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
-    bound |= _assigned_globals(top)
-    return _Names(frozenset(bound), frozenset(_globals(top) - bound))
+    used = set[str]()
+    for table in _scopes(top):
+        for symbol in table.get_symbols():
+            if symbol.is_declared_global() and symbol.is_assigned():
+                bound.add(symbol.get_name())
+            local = table is not top or symbol.is_free()
+            if symbol.is_referenced() and (symbol.is_global() or not local):
+                used.add(symbol.get_name())
+    return _Names(frozenset(bound), frozenset(used - bound))
 
 
-def _globals(table: symtable.SymbolTable) -> set[str]:
-    """Return the global names that a scope or one within it refers to."""
-    top = table.get_type() == "module"
-    symbols = [s for s in table.get_symbols() if s.is_referenced()]
-    found = {s.get_name() for s in symbols if s.is_global() or (top and not s.is_free())}
-    return found.union(*(_globals(inner) for inner in table.get_children()))
-
-
-def _assigned_globals(table: symtable.SymbolTable) -> set[str]:
-    """Return the names that functions declare global and assign."""
-    names = {
-        s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()
-    }
-    return names.union(*(_assigned_globals(inner) for inner in table.get_children()))
+def _scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    """Yield a scope and those within it."""
+    yield table
+    for inner in table.get_children():
+        yield from _scopes(inner)
 
 
 def _named_as_builtins(trees: Sequence[ast.Module]) -> list[str]:

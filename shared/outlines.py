@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
-
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.extraction import called_functions
@@ -17,6 +15,7 @@ from shared.schemas import (
     ChatMessage,
     HumanEvalTests,
     MbppTests,
+    Part,
     Problem,
     ProblemFacts,
     QualityFinding,
@@ -26,7 +25,7 @@ from shared.schemas import (
 )
 
 
-class ProblemOutline(BaseModel):
+class ProblemOutline(Part):
     """A line of ``problems.jsonl``.
 
     ``messages`` are what the model was sent; None for recorded completions. ``num_tests`` is None
@@ -34,8 +33,6 @@ class ProblemOutline(BaseModel):
     text that runs before an answer, such as the prompt's imports; ``quality`` has the audit's
     findings; ``digest`` is :func:`problem_digest`.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     dataset: str
     problem_id: str

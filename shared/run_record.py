@@ -12,14 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import StrEnum
 from typing import Final, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    ValidationError,
-    field_serializer,
-)
+from pydantic import Field, JsonValue, ValidationError, field_serializer
 
 from shared.analysis.statistics import Metrics
 from shared.canaries import CanaryRecord, SandboxEnvironment
@@ -32,13 +25,11 @@ from shared.schemas import Part, Problem, RecordedCases, SampleId, describe
 from shared.statuses import FinalStatus, TokenSource
 
 
-class PlannedDataset(BaseModel):
+class PlannedDataset(Part):
     """A data set of the run; ``sha256`` covers ids, prompts and tests of its problems in order.
 
     ``owed`` lists the problem id and sample index of every planned sample.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     sha256: str
@@ -46,10 +37,8 @@ class PlannedDataset(BaseModel):
     owed: list[tuple[str, int]]
 
 
-class RunPlan(BaseModel):
+class RunPlan(Part):
     """All samples of a run."""
-
-    model_config = ConfigDict(frozen=True)
 
     datasets: list[PlannedDataset]
 

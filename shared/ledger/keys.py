@@ -19,7 +19,8 @@ class RunKeys:
     each sample's job; ``canaries`` is a hash, reports by sandbox, profile and round;
     ``lock`` names the runner at work. ``of_samples`` are the hashes by sample key, ``of_verdicts``
     the keys that a verdict changes, except ``cases``. ``all`` are deleted with the run: all but
-    ``lock``.
+    ``lock``. A reward session also has ``used``, a sorted set of its problems by the time of their
+    last sample, and :meth:`answer`, strings that expire.
     """
 
     def __init__(self, run: str) -> None:
@@ -36,22 +37,11 @@ class RunKeys:
         self.canaries = f"{base}:canaries"
         self.cases = f"{base}:cases"
         self.lock = f"{base}:lock"
+        self.used = f"{base}:used"
         self.of_verdicts = self.hashes, self.verdicts, self.events, self.meta
         self.of_samples = self.completions, self.hashes, self.verdicts, self.cases, self.jobs
-        self.all = (*self.of_samples, self.meta, self.problems, self.events, self.canaries)
-
-
-class RewardKeys(RunKeys):
-    """The keys of a reward session: those of a run, and further ones.
-
-    ``used`` is a sorted set of the problems by the time of their last sample; an ``answer`` is a
-    string that expires. ``kept`` are the keys that expire with the session, unless it is in use.
-    """
-
-    def __init__(self, run: str) -> None:
-        super().__init__(run)
-        self.used = f"{self.base}:used"
-        self.kept = (*self.all, self.used)
+        of_run = self.meta, self.problems, self.events, self.canaries, self.used
+        self.all = (*self.of_samples, *of_run)
 
     def answer(self, sample: str) -> str:
         """Key of the remembered answer on a sample, by the sample's key."""

@@ -12,7 +12,7 @@ from enum import IntEnum
 from importlib import resources
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.typing import EncodableT
@@ -21,7 +21,7 @@ from shared.ledger import keys
 from shared.ledger.ledger import Ledger, entries, text
 from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis, Script
-from shared.schemas import Generation, Verdict, sha256
+from shared.schemas import Generation, Part, Verdict, sha256
 from shared.statuses import FinalStatus
 
 _SCRIPT = Script(resources.files(__package__).joinpath("rewards.lua").read_text())
@@ -50,14 +50,12 @@ class SampleState(IntEnum):
     """It is in flight now, and needs a job."""
 
 
-class RewardAnswer(BaseModel):
+class RewardAnswer(Part):
     """The part of a verdict that is answered and remembered.
 
     ``judge_seconds`` is the sum of the cases' durations, ``first_failed`` the index of the first
     case that did not pass; ``denied`` is that case's. Fields with their default are not stored.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     status: FinalStatus
     detail: str | None = None
@@ -145,7 +143,7 @@ class RewardLedger:
         self._jobs = Ledger(jobs, run)
         self._redis = redis
         self._commands = commands
-        self._keys = keys.RewardKeys(run)
+        self._keys = keys.RunKeys(run)
         self._remember = max(1, round(remember))
         self._script_keys = [
             self._keys.meta,
@@ -263,7 +261,7 @@ class RewardLedger:
         await self._commands.send(
             [
                 ("XTRIM", self._keys.events, "MINID", "~", oldest),
-                *(("EXPIRE", key, lifetime) for key in self._keys.kept),
+                *(("EXPIRE", key, lifetime) for key in self._keys.all),
             ]
         )
 

@@ -9,7 +9,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from shared.ledger import JudgeQueue
-from shared.ledger.keys import RewardKeys
+from shared.ledger.keys import RunKeys
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
@@ -41,8 +41,8 @@ async def service(redis: Redis, redis_server: RedisServer) -> AsyncIterator[Serv
         yield found
 
 
-def keys_of(service: Served) -> RewardKeys:
-    return RewardKeys(service.service.session.run)
+def keys_of(service: Served) -> RunKeys:
+    return RunKeys(service.service.session.run)
 
 
 def left(redis: Redis, service: Served) -> dict[str, int]:

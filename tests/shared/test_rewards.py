@@ -7,7 +7,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from shared.ledger import Ledger
-from shared.ledger.keys import RewardKeys
+from shared.ledger.keys import RunKeys
 from shared.ledger.packing import pack, unpack
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.queue import BATCH, Batch, JudgeQueue
@@ -24,7 +24,7 @@ from tests.conftest import RedisServer
 from tests.shared.ledgers import problem, verdict
 
 RUN = "reward/0123456789abcdef"
-KEYS = RewardKeys(RUN)
+KEYS = RunKeys(RUN)
 SAMPLE = RewardSample.of("d1", "p/1", "f" * 16, "print(1)")
 GOOD = RewardAnswer(status=FinalStatus.SUCCESS, accepted=True, pass_ratio=1.0)
 
