@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Self, TypeVar
 
-from shared.ledger.packing import pack, unpack
 from shared.schemas import (
     CaseRecord,
     CaseResult,
@@ -23,7 +22,7 @@ from shared.schemas import (
     without_surrogates,
 )
 from shared.statuses import NOT_RUN, FinalStatus
-from shared.text import shorten_middle, shown
+from shared.text import pack, shorten_middle, shown, unpack
 
 CaseT = TypeVar("CaseT", bound=CaseResult)
 MOST_BYTES = 64 * 1024
@@ -78,10 +77,12 @@ def failing_first(cases: Sequence[CaseT]) -> list[CaseT]:
 
 def _texts(case: CaseResult, most: int | None) -> dict[str, str | None]:
     """Return texts of at most ``most`` characters; None for as many as a verdict has."""
-    texts = {name: _clean(getattr(case, name)) for name in _TEXTS if most != 0}
-    if most is not None:
-        texts = {name: text and shorten_middle(text, most) for name, text in texts.items()}
-    return dict.fromkeys(_TEXTS) | texts
+    texts = {name: getattr(case, name) for name in _TEXTS}
+    if most is None:
+        return {name: _clean(text) for name, text in texts.items()}
+    if most == 0:
+        return dict.fromkeys(texts)
+    return {name: text and shorten_middle(text, most) for name, text in texts.items()}
 
 
 def _clean(text: str | None) -> str | None:

@@ -340,8 +340,9 @@ def ground_truth(values: Mapping[str, object]) -> str | None:
 
 def _with_function(tests: str, prompt: str) -> str:
     """Add to a ``check`` function the prompt that it belongs to, if it came without."""
-    fields = record_fields(tests)
-    if "entry_point" not in fields or '"prompt"' in tests:
+    if '"entry_point"' not in tests or '"prompt"' in tests:
+        return tests
+    if not (fields := record_fields(tests)):
         return tests
     if fenced := _FENCED.search(prompt):
         prompt = fenced[1]

@@ -1,4 +1,6 @@
-"""Shortening of long texts; exceptions in one line; lists of URLs; cases that were not run."""
+"""Shortening and compression of texts; exceptions in one line; lists of URLs; cases not run."""
+
+import zlib
 
 # Characters of a text of a case, and of the note on what is missing.
 _SHOWN_CHARS, _NOTE_CHARS = 2000, 64
@@ -50,3 +52,20 @@ def split_urls(text: str) -> list[str]:
         else:
             found.append(part)
     return [url.strip() for url in found if url.strip()]
+
+
+def pack(document: str) -> bytes:
+    """Compress a completion or problem for the ledger."""
+    return zlib.compress(document.encode(), 1)
+
+
+def unpack(packed: bytes) -> bytes:
+    """Decompress a stored completion or problem.
+
+    Raises:
+        ValueError: It is not zlib.
+    """
+    try:
+        return zlib.decompress(packed)
+    except zlib.error as error:
+        raise ValueError(f"a record in Redis is not compressed text: {error}") from None

@@ -27,7 +27,6 @@ from shared.config_files import validate_document
 from shared.errors import ConfigError, PlumblineError
 from shared.ledger import keys
 from shared.ledger.ledger import problem_key, text, unjudged_verdict, write_verdict
-from shared.ledger.packing import unpack
 from shared.ledger.pipelined import Command, PipelinedRedis
 from shared.ledger.queue import TROUBLE, Batch
 from shared.schemas import (
@@ -40,6 +39,7 @@ from shared.schemas import (
 )
 from shared.service.logs import get_logger
 from shared.statuses import FailureKind
+from shared.text import unpack
 from shared.versions import release
 
 log = get_logger(__name__)

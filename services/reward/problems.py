@@ -33,7 +33,6 @@ from shared.certificates import certificate_file, read_certificate
 from shared.config import RULES
 from shared.datasets import parquet_files, read_row_group, row_group_names
 from shared.errors import DataError, data_error
-from shared.ledger.packing import pack
 from shared.manifests import (
     LOCK_NAME,
     DataRole,
@@ -45,6 +44,7 @@ from shared.manifests import (
 from shared.reference import ProblemReference, is_reference, reference_of
 from shared.schemas import Problem, is_encodable, parse_ground_truth, sha256
 from shared.service.logs import get_logger
+from shared.text import pack
 
 log = get_logger(__name__)
 

@@ -19,10 +19,10 @@ from shared.completions import RecordedCompletion, evalplus_id, read_completions
 from shared.config import Config
 from shared.datasets import canonicalize, ground_truth, parquet_rows, record_fields, row_name
 from shared.errors import DataError, data_error
-from shared.ledger.packing import pack, unpack
 from shared.prompts import chat_messages
 from shared.reference import ProblemReference, is_reference, problem_digest
 from shared.schemas import Generation, Problem, SampleId, sha256, without_surrogates
+from shared.text import pack, unpack
 
 if TYPE_CHECKING:
     from services.runner.client import GeneratorClient

@@ -4,9 +4,15 @@ Writes are idempotent, so clients retry them. Jobs are delivered at least once, 
 gets exactly one verdict. ``keys`` defines every Redis key.
 """
 
-from shared.ledger.canaries import CanaryLedger
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
-from shared.ledger.ledger import Ledger, RunProgress, VerdictEvent, list_runs, runs_progress
+from shared.ledger.ledger import (
+    CanaryLedger,
+    Ledger,
+    RunProgress,
+    VerdictEvent,
+    list_runs,
+    runs_progress,
+)
 from shared.ledger.queue import JudgeQueue
 
 __all__ = [

@@ -6,17 +6,16 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic import JsonValue, ValidationError
 from redis import Redis
 from redis.client import Pipeline
 
-from shared.canaries import CanaryRecord
+from shared.canaries import CanaryRecord, CanaryReport
 from shared.errors import OutputError
 from shared.ledger import keys
 from shared.ledger.connection import claim_ledger
-from shared.ledger.packing import pack, unpack
 from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.ledger.queue import JudgeQueue, batches
 from shared.run_record import (
@@ -31,6 +30,7 @@ from shared.run_record import (
 )
 from shared.schemas import Generation, InfraFailure, Problem, SampleId, Verdict, describe
 from shared.statuses import FailureKind, FinalStatus, JudgeMethod
+from shared.text import pack, unpack
 from shared.versions import release
 
 # Exactly-once verdict: the first one wins, and a verdict on a completion that has been replaced
@@ -83,6 +83,8 @@ _PROBLEMS_AT_ONCE = 20
 # Times that a runner enqueues a completion again whose jobs end without a verdict. Redis loses
 # writes once in a failover, not five times.
 MAX_REDELIVERIES = 5
+CLAIM_SECONDS = 60.0
+"""Seconds after which a claim without a report is lost: its judge was killed."""
 INCARNATION = "incarnation"
 _PLAN = "plan"
 # Number of planned samples.
@@ -493,6 +495,48 @@ class Ledger:
 
     def _hmget(self, key: str, samples: Sequence[SampleId]) -> list[bytes | None]:
         return cast(list[bytes | None], self.redis.hmget(key, [s.key for s in samples]))
+
+
+class CanaryLedger:
+    """Rounds of one run. A judge claims a round with the Unix time, and replaces the claim by its
+    report.
+    """
+
+    def __init__(self, redis: Redis, run: str) -> None:
+        self._redis = redis
+        self._key = keys.RunKeys(run).canaries
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Self:
+        """The canaries of a ledger's run."""
+        return cls(ledger.redis, ledger.run)
+
+    def outstanding(self) -> int:
+        """Number of rounds that judges are at work on."""
+        _, claims = self._rounds()
+        return sum(time.time() - CLAIM_SECONDS < claimed for claimed in claims)
+
+    def record(self) -> CanaryRecord:
+        """Sum up the reports."""
+        reports, claims = self._rounds()
+        return CanaryRecord.of(list(reports.values()), len(claims))
+
+    def forget(self, *, keep: int) -> None:
+        """Delete all reports but the latest ``keep``, for a session without an end."""
+        reports, _ = self._rounds()
+        latest_last = sorted(reports, key=lambda field: reports[field].at)
+        if old := latest_last[: max(0, len(reports) - keep)]:
+            self._redis.hdel(self._key, *old)
+
+    def _rounds(self) -> tuple[dict[bytes, CanaryReport], list[float]]:
+        """Reports by field, and the times of claims without a report."""
+        reports, claims = {}, []
+        for field, stored in cast(dict[bytes, bytes], self._redis.hgetall(self._key)).items():
+            if stored.startswith(b"{"):
+                reports[field] = CanaryReport.model_validate_json(stored)
+            else:
+                claims.append(float(stored))
+        return reports, claims
 
 
 def list_runs(redis: Redis) -> list[str]:

@@ -19,10 +19,10 @@ from redis.typing import EncodableT
 
 from shared.ledger import keys
 from shared.ledger.ledger import Ledger, entries, text
-from shared.ledger.packing import pack
 from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.schemas import Generation, Part, Verdict, sha256
 from shared.statuses import FinalStatus
+from shared.text import pack
 
 _SCRIPT = Script(resources.files(__package__).joinpath("rewards.lua").read_text())
 # Samples of one call of the script, which Redis runs without interruption.

@@ -12,9 +12,9 @@ from services.reward.settings import RewardSettings
 from shared.certificates import Certificate, ProblemCertificate
 from shared.config import RULES
 from shared.errors import DataError
-from shared.ledger.packing import unpack
 from shared.reference import reference_of
 from shared.schemas import Problem
+from shared.text import unpack
 from tests.shared.ledgers import problem
 
 

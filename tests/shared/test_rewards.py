@@ -8,7 +8,6 @@ from redis.asyncio import Redis as AsyncRedis
 
 from shared.ledger import Ledger
 from shared.ledger.keys import RunKeys
-from shared.ledger.packing import pack, unpack
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.queue import BATCH, Batch, JudgeQueue
 from shared.ledger.rewards import (
@@ -20,6 +19,7 @@ from shared.ledger.rewards import (
 )
 from shared.schemas import Generation
 from shared.statuses import FinalStatus
+from shared.text import pack, unpack
 from tests.conftest import RedisServer
 from tests.shared.ledgers import problem, verdict
 

@@ -12,10 +12,10 @@ from pydantic_core import PydanticSerializationError
 from services.aggregator.index.search import put_prompt
 from services.aggregator.index.signatures import excerpt, signature, signature_id
 from shared.analysis.runs import ProblemNote
-from shared.ledger.packing import pack, unpack
 from shared.outlines import ProblemOutline
 from shared.schemas import Generation, ProblemFacts, SampleId, Verdict, without_surrogates
 from shared.statuses import ExtractionReason, FinalStatus
+from shared.text import pack, unpack
 
 ProblemKey = tuple[str, str]
 """Data set and id of a problem."""
