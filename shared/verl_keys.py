@@ -91,10 +91,6 @@ REFUSED = _by_key(
 )
 
 
-def _below(section: str, names: str) -> str:
-    return " ".join(f"{section}.{name}" for name in names.split())
-
-
 RECORDED = _by_key(
     {
         "the sets to evaluate are data.train_files or data.eval_files": "data.val_files",
@@ -118,53 +114,53 @@ RECORDED = _by_key(
         "a run judges by judge.method": (
             "custom_reward_function reward reward_model sandbox_fusion data.reward_fn_key"
         ),
-        "a run has run.name, and wandb.project, wandb.name and wandb.enabled": _below(
-            "trainer", "project_name experiment_name logger log_val_generations"
+        "a run has run.name, and wandb.project, wandb.name and wandb.enabled": (
+            "trainer.project_name trainer.experiment_name trainer.logger "
+            "trainer.log_val_generations"
         ),
         "a run has its own folder (output.dir)": "hydra",
-        "a run does not use it": " ".join(
-            (
-                _below(
-                    "data",
-                    "batch_size gen_batch_size val_batch_size filter_overlong_prompts "
-                    "filter_overlong_prompts_workers truncation image_key video_key audio_key "
-                    "image_patch_size return_multi_modal_inputs mm_processor_kwargs use_shm "
-                    "return_raw_input_ids return_raw_chat return_full_prompt custom_cls "
-                    "dataloader_num_workers train_batch_size shuffle seed validation_shuffle "
-                    "sampler datagen",
-                ),
-                _below(
-                    _MODEL,
-                    "lora lora_alpha target_modules exclude_modules enable_gradient_checkpointing "
-                    "enable_activation_offload use_remove_padding use_liger use_fused_kernels "
-                    "fused_kernel_options tiled_mlp mtp use_shm",
-                ),
-                _below(
-                    _ROLLOUT,
-                    "disaggregation router_config_path cudagraph_capture_sizes scheduling_policy "
-                    "skip_tokenizer_init free_cache_engine layered_summon "
-                    "log_prob_micro_batch_size log_prob_micro_batch_size_per_gpu "
-                    "log_prob_use_dynamic_bsz log_prob_max_token_len_per_gpu over_sample_rate "
-                    "multi_stage_wake_up checkpoint_engine enable_rollout_routing_replay "
-                    "moe_load_balance_metrics_interval enable_sleep_mode mtp qat trace prometheus "
-                    "profiler",
-                ),
-                _below(
-                    "trainer",
-                    "balance_batch total_epochs total_training_steps rollout_data_dir "
-                    "validation_data_dir save_freq esi_redundant_time resume_mode "
-                    "resume_from_path checkpoint_callback_class val_before_train val_only "
-                    "test_freq critic_warmup default_hdfs_dir default_local_dir "
-                    "del_local_ckpt_after_load max_actor_ckpt_to_keep max_critic_ckpt_to_keep "
-                    "ray_wait_register_center_timeout use_v1 v1 use_legacy_worker_impl",
-                ),
-                _below("actor_rollout_ref", "actor ref hybrid_engine nccl_timeout"),
-                "ray_kwargs.timeline_json_file critic algorithm distillation transfer_queue skip",
-                "model_engine async_training global_profiler",
-            )
-        ),
     }
 )
+# Keys below a section that a run does not use.
+_UNUSED = {
+    "data": (
+        "batch_size gen_batch_size val_batch_size filter_overlong_prompts "
+        "filter_overlong_prompts_workers truncation image_key video_key audio_key "
+        "image_patch_size return_multi_modal_inputs mm_processor_kwargs use_shm "
+        "return_raw_input_ids return_raw_chat return_full_prompt custom_cls "
+        "dataloader_num_workers train_batch_size shuffle seed validation_shuffle sampler datagen"
+    ),
+    _MODEL: (
+        "lora lora_alpha target_modules exclude_modules enable_gradient_checkpointing "
+        "enable_activation_offload use_remove_padding use_liger use_fused_kernels "
+        "fused_kernel_options tiled_mlp mtp use_shm"
+    ),
+    _ROLLOUT: (
+        "disaggregation router_config_path cudagraph_capture_sizes scheduling_policy "
+        "skip_tokenizer_init free_cache_engine layered_summon log_prob_micro_batch_size "
+        "log_prob_micro_batch_size_per_gpu log_prob_use_dynamic_bsz "
+        "log_prob_max_token_len_per_gpu over_sample_rate multi_stage_wake_up checkpoint_engine "
+        "enable_rollout_routing_replay moe_load_balance_metrics_interval enable_sleep_mode mtp "
+        "qat trace prometheus profiler"
+    ),
+    "trainer": (
+        "balance_batch total_epochs total_training_steps rollout_data_dir validation_data_dir "
+        "save_freq esi_redundant_time resume_mode resume_from_path checkpoint_callback_class "
+        "val_before_train val_only test_freq critic_warmup default_hdfs_dir default_local_dir "
+        "del_local_ckpt_after_load max_actor_ckpt_to_keep max_critic_ckpt_to_keep "
+        "ray_wait_register_center_timeout use_v1 v1 use_legacy_worker_impl"
+    ),
+    "actor_rollout_ref": "actor ref hybrid_engine nccl_timeout",
+    "": (
+        "ray_kwargs.timeline_json_file critic algorithm distillation transfer_queue skip "
+        "model_engine async_training global_profiler"
+    ),
+}
+RECORDED |= {
+    f"{section}.{name}".removeprefix("."): "a run does not use it"
+    for section, names in _UNUSED.items()
+    for name in names.split()
+}
 # Values with which verl does what happens here anyway, besides null, false and empty ones. Texts
 # are patterns.
 USUAL: dict[str, JsonValue] = {
