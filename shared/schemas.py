@@ -118,8 +118,8 @@ class StdioTests(_Record):
             results = [json.dumps(output) for output in outputs]
         except (TypeError, ValueError) as error:
             raise ValueError(f"arguments or results are not JSON: {error}") from None
-        calls = {"fn_name": name, "inputs": lines, "outputs": results}
-        return {"convention": Convention.APPS, **rest, **calls}
+        calls: dict[object, object] = {"convention": Convention.APPS, **rest}
+        return calls | {"fn_name": name, "inputs": lines, "outputs": results}
 
     @field_validator("checker")
     @classmethod
