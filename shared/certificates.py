@@ -217,7 +217,7 @@ def certified_tests(
     Raises:
         DataError: A certificate cannot be read.
     """
-    found: dict[str, CertifiedTests] = {}
+    certified: dict[str, CertifiedTests] = {}
     for file in files:
         path = certificate_file(file)
         if (read := read_certificate(path)) is None:
@@ -227,14 +227,14 @@ def certified_tests(
         digests = {p.problem_id: problem_digest(p) for p in problems if p.dataset == name}
         same = [one for one in certificate.problems if digests.get(one.problem_id) == one.digest]
         rates = rates_of(same)
-        found[name] = CertifiedTests(
+        certified[name] = CertifiedTests(
             file=path,
             sha256=hashlib.sha256(content).hexdigest(),
             problems=len(same),
             rates=rates,
             why_not=_why_not(certificate, judge.for_dataset(name), rates),
         )
-    return found
+    return certified
 
 
 def _why_not(certificate: Certificate, judge: JudgeConfig, rates: SuiteRates | None) -> str:

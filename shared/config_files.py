@@ -101,8 +101,8 @@ def _nearest(model: type[BaseModel], key: str) -> str | None:
     known = list(_keys(model))
     leaf = key.rsplit(".", 1)[-1]
     exact = [name for name in known if name.rsplit(".", 1)[-1] == leaf]
-    found = difflib.get_close_matches(key, exact or known, n=1, cutoff=0.0 if exact else 0.5)
-    return found[0] if found else None
+    matches = difflib.get_close_matches(key, exact or known, n=1, cutoff=0.0 if exact else 0.5)
+    return matches[0] if matches else None
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -111,8 +111,8 @@ def parquet_files(path: str) -> list[str]:
             return [path]
         entries = fs.ls(root, detail=True)
     # To fsspec a link is neither file nor directory, and a Kubernetes volume consists of links.
-    found = (PurePosixPath(entry["name"]) for entry in entries if entry["type"] != "directory")
-    names = sorted(file.name for file in found if file.suffix == ".parquet")
+    files = (PurePosixPath(entry["name"]) for entry in entries if entry["type"] != "directory")
+    names = sorted(file.name for file in files if file.suffix == ".parquet")
     if not names:
         raise data_error(path, "the folder has no *.parquet; name another folder or a file")
     return [f"{path.rstrip('/')}/{name}" for name in names]

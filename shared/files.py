@@ -69,8 +69,8 @@ def remove_abandoned(folder: Path) -> None:
     ours = re.compile(rf"\..+\.{re.escape(socket.gethostname())}\.(\d{{1,10}})\.tmp")
     with suppress(OSError):
         for path in folder.iterdir():
-            found = ours.fullmatch(path.name)
-            if found and path.is_file() and not is_alive(int(found[1])):
+            temporary = ours.fullmatch(path.name)
+            if temporary and path.is_file() and not is_alive(int(temporary[1])):
                 path.unlink(missing_ok=True)
 
 

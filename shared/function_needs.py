@@ -104,12 +104,12 @@ def needs_of(setup: ast.Module, tests: Sequence[ast.Module], names: frozenset[st
 
 def classes_of(setup: ast.Module) -> list[str]:
     """Return the classes that a setup defines, by a statement or by a call such as namedtuple."""
-    found = [node.name for node in setup.body if isinstance(node, ast.ClassDef)]
+    classes = [node.name for node in setup.body if isinstance(node, ast.ClassDef)]
     for node in setup.body:
         made_by = getattr(getattr(node, "value", None), "func", node)
         if isinstance(node, ast.Assign) and last_name(made_by) in _FACTORIES:
-            found += [one.id for one in node.targets if isinstance(one, ast.Name)]
-    return found
+            classes += [one.id for one in node.targets if isinstance(one, ast.Name)]
+    return classes
 
 
 def callee(node: ast.AST) -> str | None:

@@ -137,10 +137,10 @@ def _humaneval_plan(prompt: str, entry_point: str, test: str) -> FunctionPlan:
 
 @lru_cache(maxsize=2048)
 def _mbpp_plan(setup: str, texts: tuple[str, ...]) -> FunctionPlan:
-    found = _names(setup)
-    missing = sorted(found.free - _BUILTINS - _KNOWN_MODULES)
+    names = _names(setup)
+    missing = sorted(names.free - _BUILTINS - _KNOWN_MODULES)
     shared = f"the setup uses names of the answer: {', '.join(missing)}" if missing else None
-    return _plan(setup, setup, texts, [], found.bound, shared)
+    return _plan(setup, setup, texts, [], names.bound, shared)
 
 
 def _plan(
@@ -151,9 +151,9 @@ def _plan(
     known: frozenset[str],
     shared: str | None,
 ) -> FunctionPlan:
-    found = [_names(text) for text in texts]
-    known = known.union(*(names.bound for names in found)) - set(names)
-    free = sorted(frozenset[str]().union(*(names.free for names in found)) - known)
+    used = [_names(text) for text in texts]
+    known = known.union(*(names.bound for names in used)) - set(names)
+    free = sorted(frozenset[str]().union(*(names.free for names in used)) - known)
     try:
         trees = [ast.parse(text) for text in (setup, *texts)]
     except (SyntaxError, ValueError) as error:
@@ -240,9 +240,9 @@ def _imports(node: ast.AST) -> Iterator[str]:
 
 def _may_define(nodes: Iterable[ast.AST], imports: Iterable[str]) -> bool:
     """Whether tests may define names that nobody sees."""
-    found = {callee(node) for node in nodes}
+    called = {callee(node) for node in nodes}
     stars = any(text.endswith(" *") for text in imports)
-    return stars or not found.isdisjoint(("exec", "globals", "vars", "setattr"))
+    return stars or not called.isdisjoint(("exec", "globals", "vars", "setattr"))
 
 
 def _undefined(nodes: Iterable[ast.AST], names: frozenset[str]) -> list[str]:

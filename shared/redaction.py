@@ -118,8 +118,8 @@ def split_address(text: str) -> tuple[str, str | None, str, str]:
     last ``@``. An ``@`` belongs to the path only if no colon comes before it; elsewhere it must be
     quoted as ``%40``. A fragment belongs to the query.
     """
-    found = _SCHEME.match(text)
-    scheme = found[0] if found else ""
+    prefix = _SCHEME.match(text)
+    scheme = prefix[0] if prefix else ""
     userinfo, at, rest = text[len(scheme) :].rpartition("@")
     if at and not _is_userinfo(userinfo, scheme):
         at, rest = "", text[len(scheme) :]
@@ -179,13 +179,13 @@ def remember_environment(environment: Mapping[str, str] | None = None) -> None:
     These are variables such as ``OPENAI_API_KEY``, ``HF_TOKEN`` or ``REDIS_PASSWORD_FILE``, and the
     passwords in variables with addresses.
     """
-    found: list[str] = []
+    secrets: list[str] = []
     for name, value in (os.environ if environment is None else environment).items():
         if secret := _SECRET_VARIABLE.search(name):
-            found += _content(value) if secret[1] else [value]
+            secrets += _content(value) if secret[1] else [value]
         elif _ADDRESS_VARIABLE.search(name):
-            found += _secrets_of(value)
-    remember_secrets(*found)
+            secrets += _secrets_of(value)
+    remember_secrets(*secrets)
 
 
 def without_secrets(environment: Mapping[str, str], *, keep: tuple[str, ...]) -> dict[str, str]:

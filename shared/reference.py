@@ -38,16 +38,16 @@ class ProblemReference:
         Raises:
             ValueError: It is not the text of a reference.
         """
-        found = _TEXT.fullmatch(text)
-        if found is None:
+        parts = _TEXT.fullmatch(text)
+        if parts is None:
             raise ValueError(
                 "not a reference to a problem (plumbline:<dataset>/<problem_id>#<16 hex digits>)"
             )
         try:
-            dataset, problem_id = (unquote(part, errors="strict") for part in found.groups()[:2])
+            dataset, problem_id = (unquote(part, errors="strict") for part in parts.groups()[:2])
         except UnicodeDecodeError:
             raise ValueError("a reference whose data set or problem is not UTF-8") from None
-        return cls(dataset, problem_id, found[3])
+        return cls(dataset, problem_id, parts[3])
 
 
 def is_reference(text: str) -> bool:

@@ -198,8 +198,8 @@ class ProgramTests(_Record):
     @property
     def entry_point(self) -> str:
         """The function that the prompt begins; empty if its last line names none."""
-        found = _CALLABLE.search(self.prompt.rstrip().rpartition("\n")[2])
-        return found[1] if found else ""
+        call = _CALLABLE.search(self.prompt.rstrip().rpartition("\n")[2])
+        return call[1] if call else ""
 
 
 class SandboxFusionTests(_Record):

@@ -45,13 +45,13 @@ def split_urls(text: str) -> list[str]:
 
     A comma in a password does not separate.
     """
-    found: list[str] = []
+    urls: list[str] = []
     for part in text.split(","):
-        if found and "@" in part and "://" not in part and "://" in found[-1]:
-            found[-1] += f",{part}"
+        if urls and "@" in part and "://" not in part and "://" in urls[-1]:
+            urls[-1] += f",{part}"
         else:
-            found.append(part)
-    return [url.strip() for url in found if url.strip()]
+            urls.append(part)
+    return [url.strip() for url in urls if url.strip()]
 
 
 def pack(document: str) -> bytes:

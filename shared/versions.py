@@ -15,13 +15,13 @@ IMAGES = "PLUMBLINE_IMAGES"
 
 def versions_of(packages: Iterable[str]) -> dict[str, str]:
     """Versions of Python and of the given packages by name; missing packages are left out."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in packages:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def release() -> str:

@@ -233,8 +233,8 @@ class Ledger:
         self, state: RunState, results: PublishedResults, canaries: CanaryRecord | None = None
     ) -> None:
         """Record that the artifacts are written, with their metrics and the canaries."""
-        found = None if canaries is None else canaries.model_dump(mode="json")
-        self._set(results=results.model_dump(mode="json"), canaries=found, state=state)
+        document = None if canaries is None else canaries.model_dump(mode="json")
+        self._set(results=results.model_dump(mode="json"), canaries=document, state=state)
 
     def fail(self, reason: str) -> None:
         """Record that the artifacts could not be written."""
@@ -347,8 +347,8 @@ class Ledger:
 
     def completed(self) -> dict[SampleId, str]:
         """SHA-256 of every completion."""
-        found = cast(dict[bytes, bytes], self.redis.hgetall(self._keys.hashes))
-        return {sample_of(key): text(sha) for key, sha in found.items()}
+        hashes = cast(dict[bytes, bytes], self.redis.hgetall(self._keys.hashes))
+        return {sample_of(key): text(sha) for key, sha in hashes.items()}
 
     def completed_count(self) -> int:
         """The number of samples that have a completion."""
@@ -378,8 +378,8 @@ class Ledger:
 
     def judged(self) -> set[SampleId]:
         """The samples with a verdict, including those that could not be judged."""
-        found = cast(list[bytes], self.redis.hkeys(self._keys.verdicts))
-        return {sample_of(key) for key in found}
+        samples = cast(list[bytes], self.redis.hkeys(self._keys.verdicts))
+        return {sample_of(key) for key in samples}
 
     def judged_count(self) -> int:
         """The number of samples with a verdict."""
@@ -389,7 +389,7 @@ class Ledger:
         self, after: str = "0", block: float | None = None, count: int = 1000
     ) -> list[VerdictEvent]:
         """Read up to ``count`` entries after ``after``; waits up to ``block`` seconds for one."""
-        found = self.redis.xread(
+        reply = self.redis.xread(
             {self._keys.events: after},
             count=count,
             block=None if block is None else max(1, int(block * 1000)),
@@ -401,7 +401,7 @@ class Ledger:
                 status=FinalStatus(text(fields[b"status"])),
                 accepted=fields[b"accepted"] == b"1",
             )
-            for entry, fields in entries(found)
+            for entry, fields in entries(reply)
         ]
 
     def last_event(self) -> str:
@@ -442,8 +442,8 @@ class Ledger:
     def _unjudged(self) -> dict[SampleId, str]:
         """SHA-256 of the completion of every sample that has one and no verdict."""
         names = [self._keys.hashes, self._keys.verdicts]
-        found = cast(list[bytes], self._find_unjudged(keys=names))
-        pairs = zip(found[::2], found[1::2], strict=True)
+        fields = cast(list[bytes], self._find_unjudged(keys=names))
+        pairs = zip(fields[::2], fields[1::2], strict=True)
         return {sample_of(key): text(sha) for key, sha in pairs}
 
     def rejudge(self, completions: Sequence[tuple[SampleId, str]]) -> None:

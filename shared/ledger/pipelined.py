@@ -100,7 +100,7 @@ class PipelinedRedis:
 
     async def _send_batch(self, batch: Sequence[_Waiting]) -> None:
         try:
-            found = await self._execute([command for one in batch for command in one.commands])
+            results = await self._execute([command for one in batch for command in one.commands])
         except Exception as error:  # noqa: BLE001 - whatever it is, those that wait must know
             for waiting in batch:
                 if not waiting.replies.done():
@@ -110,7 +110,7 @@ class PipelinedRedis:
             for waiting in batch:
                 waiting.replies.cancel()
             raise
-        replies = iter(found)
+        replies = iter(results)
         for waiting in batch:
             _deliver(waiting, list(itertools.islice(replies, len(waiting.commands))))
 

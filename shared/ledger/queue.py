@@ -170,8 +170,8 @@ class JudgeQueue(Queue):
 
     def has_failed(self, job: str) -> bool:
         """Whether RQ's retries of a job are used up."""
-        found = self.fetch_job(job)
-        return found is not None and found.get_status(refresh=False) == JobStatus.FAILED
+        stored = self.fetch_job(job)
+        return stored is not None and stored.get_status(refresh=False) == JobStatus.FAILED
 
     def forget(self, jobs: Iterable[str]) -> None:
         """Delete jobs."""

@@ -240,11 +240,11 @@ class RewardLedger:
 
         Returns the id of the last entry read, and the keys of the samples.
         """
-        found: Any = await self._redis.xread(
+        reply: Any = await self._redis.xread(
             {self._keys.events: after}, count=1000, block=max(1, int(block * 1000))
         )
         samples = []
-        for entry, fields in entries(found):
+        for entry, fields in entries(reply):
             after = entry
             if name := fields.get(b"sample"):
                 samples.append(text(name))
