@@ -1,4 +1,4 @@
-"""Ledger of one run in Redis: idempotent writes, exactly-once verdicts, redelivery of lost jobs."""
+"""Ledger of runs in Redis: idempotent writes, exactly-once verdicts, redelivery of lost jobs."""
 
 import json
 import time
@@ -546,8 +546,8 @@ def list_runs(redis: Redis) -> list[str]:
 
 def entry_order(entry: str) -> tuple[int, int]:
     """Return the sort key of an entry id."""
-    time, _, sequence = entry.partition("-")
-    return int(time), int(sequence or 0)
+    milliseconds, _, sequence = entry.partition("-")
+    return int(milliseconds), int(sequence or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,17 @@
+import signal
 import subprocess
 import sys
 import threading
 
 import pytest
 from redis import Redis
+from rq import SimpleWorker
+from rq.serializers import JSONSerializer
 
 from shared.errors import OutputError
 from shared.ledger import Ledger, list_runs
 from shared.ledger.ledger import MAX_REDELIVERIES
-from shared.ledger.queue import BATCH, Batch
+from shared.ledger.queue import BATCH, Batch, JudgeJob, JudgeQueue
 from shared.run_record import RunMeta, RunState
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
@@ -42,27 +45,30 @@ def left_behind(redis: Redis) -> set[bytes]:
     return {key for key in redis.keys("*") if not key.startswith(of_all)}
 
 
-def run_worker(redis_url: str, what: str) -> None:
-    """Let a real worker process do ``what`` with every job in the queue."""
-    code = f"""
+def fail_all_jobs(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As RQ does with jobs that raise, until their retries are used up."""
+
+    def fail(_job: JudgeJob) -> None:
+        raise OSError
+
+    monkeypatch.setattr(JudgeJob, "judge", staticmethod(fail), raising=False)
+    monkeypatch.setattr(SimpleWorker, "_install_signal_handlers", lambda _worker: None)
+    worker(redis).work(burst=True, logging_level="CRITICAL")
+
+
+def worker(redis: Redis) -> SimpleWorker:
+    classes = {"job_class": JudgeJob, "queue_class": JudgeQueue, "serializer": JSONSerializer}
+    return SimpleWorker([JudgeQueue("judge", redis)], connection=redis, **classes)
+
+
+KILLED = """
 import os, signal, sys
 from redis import Redis
-from rq import SimpleWorker
-from rq.serializers import JSONSerializer
-from shared.ledger.queue import JudgeJob, JudgeQueue
+from tests.shared.test_ledger import JudgeJob, worker
 
-def judge(job):
-    {what}
-
-JudgeJob.judge = judge
-redis = Redis.from_url(sys.argv[1])
-queue = JudgeQueue("judge", redis)
-worker = SimpleWorker(
-    [queue], connection=redis, serializer=JSONSerializer, job_class=JudgeJob, queue_class=JudgeQueue
-)
-worker.work(burst=True, logging_level="CRITICAL")
+JudgeJob.judge = staticmethod(lambda job: os.kill(os.getpid(), signal.SIGKILL))
+worker(Redis.from_url(sys.argv[1])).work(burst=True)
 """
-    subprocess.run([sys.executable, "-c", code, redis_url], timeout=60, capture_output=True)
 
 
 def lose_all_jobs(ledger: Ledger) -> None:
@@ -284,20 +290,20 @@ def test_a_suspect_that_was_judged_meanwhile_is_not_queued(ledger: Ledger) -> No
 
 
 def test_a_batch_that_failed_is_split_and_a_completion_that_failed_alone_is_given_up(
-    ledger: Ledger, redis: Redis, redis_url: str
+    ledger: Ledger, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = [generation(f"p{n}") for n in range(3)]
     ledger.record(*given)
     assert ledger.record_verdict(verdict(given[0]))
     rest = {one.sample for one in given[1:]}
 
-    run_worker(redis_url, "raise OSError")
+    fail_all_jobs(redis, monkeypatch)
     assert ledger.requeue_lost(ledger.requeue_lost(set())) == set()
     assert queued(ledger) == [job_of(ledger, sample=sample) for sample in sorted(rest)]
     assert ledger.meta().jobs_redelivered == 2
     assert not ledger.queue.failed_job_registry.get_job_ids()
 
-    run_worker(redis_url, "raise OSError")
+    fail_all_jobs(redis, monkeypatch)
     assert ledger.requeue_lost(rest) == set()
     assert queued(ledger) == []
     assert {ledger.verdict(sample).detail for sample in rest} == {"judge_worker_lost"}
@@ -331,7 +337,8 @@ def test_deleting_takes_jobs_of_killed_workers(
     ledger: Ledger, redis: Redis, redis_url: str
 ) -> None:
     ledger.record(generation())
-    run_worker(redis_url, "os.kill(os.getpid(), signal.SIGKILL)")
+    killed = subprocess.run([sys.executable, "-c", KILLED, redis_url], timeout=60)
+    assert killed.returncode == -signal.SIGKILL
     assert queued(ledger) == []
     assert ledger.requeue_lost({P1}) == set(), "RQ has it"
     ledger.delete()

@@ -55,7 +55,7 @@ VALUES = flat(CONFIG)
 PROTOCOL = CONFIG.protocol()
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(data=st.data())
 def check_role(leaf: Leaf, data: st.DataObject) -> None:
     value = data.draw(value_of(leaf))
