@@ -146,7 +146,7 @@ Client = Callable[..., Awaitable[SandboxClient]]
 
 
 def failures(*texts: str) -> tuple[InfraFailure, ...]:
-    return tuple(map(InfraFailure.parse, texts))
+    return tuple(map(InfraFailure.model_validate, texts))
 
 
 async def failed(client: SandboxClient, attempts: Attempts) -> SandboxUnavailableError:
