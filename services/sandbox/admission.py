@@ -1,6 +1,6 @@
-"""Admission control: bounded concurrency, a bounded first-come-first-served queue, backpressure.
+"""Admission control, with the server's metrics: bounded concurrency, a bounded queue, backpressure.
 
-A request beyond the queue is rejected with 503 and Retry-After.
+Requests are served in order of arrival. One beyond the queue is rejected with 503 and Retry-After.
 """
 
 import asyncio
@@ -9,8 +9,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
 DEFAULT_SECONDS_PER_RUN = 1.0
 SMOOTHING = 0.1
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class QueueFullError(Exception):
@@ -71,3 +74,40 @@ class Admission:
     def _retry_after(self) -> int:
         seconds = self._seconds_per_run * (self.queued + 1) / self._concurrency
         return min(60, max(1, math.ceil(seconds)))
+
+
+class SandboxMetrics:
+    """Metrics of one server, in a separate registry so that two servers can share a process."""
+
+    def __init__(self, admission: Admission) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        outcomes = {
+            "requests": "Requests to /run_code by outcome.",
+            "run_cases": "Requests to /run_cases by outcome.",
+            "submits": "Requests to /submit by outcome; their runs count in run and busy seconds.",
+        }
+        self.requests, self.run_cases, self.submits = (
+            Counter(f"plumbline_sandbox_{name}", text, ["outcome"], registry=self.registry)
+            for name, text in outcomes.items()
+        )
+        self.run_seconds = Histogram(
+            "plumbline_sandbox_run_seconds",
+            "Seconds from admission to the answer, compilation included.",
+            ["language"],
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+        self.busy_seconds = Counter(
+            "plumbline_sandbox_busy_seconds",
+            "Seconds during which slots were taken, summed over slots.",
+            registry=self.registry,
+        )
+        in_flight = Gauge(
+            "plumbline_sandbox_in_flight", "Requests that run now.", registry=self.registry
+        )
+        in_flight.set_function(lambda: admission.in_flight)
+        queued = Gauge(
+            "plumbline_sandbox_queued", "Requests that wait for a slot.", registry=self.registry
+        )
+        queued.set_function(lambda: admission.queued)

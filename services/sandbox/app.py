@@ -10,9 +10,8 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from services.sandbox.admission import Admission
+from services.sandbox.admission import Admission, SandboxMetrics
 from services.sandbox.description import add_description
-from services.sandbox.metrics import SandboxMetrics
 from services.sandbox.probe import ChosenIsolation, choose_isolation
 from services.sandbox.reaper import Reaper
 from services.sandbox.requests import FIELD, LOGGED_CHARS, Request, RequestOutcome, parse, respond

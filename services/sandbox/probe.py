@@ -12,9 +12,8 @@ from pathlib import Path
 
 from services.sandbox import programs
 from services.sandbox.isolation import FileSystemView, Identity, Isolation
-from services.sandbox.languages import installed
 from services.sandbox.reaper import Reaper
-from services.sandbox.runner import Runner
+from services.sandbox.runner import Runner, installed
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.slots import search_path
 from services.sandbox.workspace import DiskFullError, Workspace, claim

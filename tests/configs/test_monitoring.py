@@ -17,8 +17,7 @@ from services.generator.router.metrics import RouterMetrics
 from services.judge.health import JudgeMetrics
 from services.reward.metrics import RewardMetrics
 from services.reward.models import ScoreResult
-from services.sandbox.admission import Admission
-from services.sandbox.metrics import SandboxMetrics
+from services.sandbox.admission import Admission, SandboxMetrics
 from shared.analysis.hacking import LIMITS, Sign
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import begin, judge

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.sandbox.languages import installed, refusal
+from services.sandbox.runner import installed, refusal
 from tests.sandbox.conftest import Sandbox, StartSandbox
 
 # Where programs in a sandbox find commands.
