@@ -156,9 +156,13 @@ class RunFrames:
         columns |= {"tags": pa.list_(pa.string()), "num_tests": pa.int64()}
         columns |= {"entry_point": pa.string(), "quality": pa.string()}
         rows = [
-            {**one.model_dump(mode="json"), **_identity(run), "prompt_chars": len(one.prompt)}
+            {
+                **outline.model_dump(mode="json"),
+                **_identity(run),
+                "prompt_chars": len(outline.prompt),
+            }
             for run in self._runs
-            for one in read_outlines(run.folder)
+            for outline in read_outlines(run.folder)
         ]
         problems = _frame([pa.Table.from_pylist(rows, schema=pa.schema(columns))])
         return _with_categories(problems.merge(self._answered(), how="left", on=_PROBLEM))

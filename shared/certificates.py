@@ -225,7 +225,11 @@ def certified_tests(
         certificate, content = read
         name = certificate.dataset
         digests = {p.problem_id: problem_digest(p) for p in problems if p.dataset == name}
-        same = [one for one in certificate.problems if digests.get(one.problem_id) == one.digest]
+        same = [
+            problem
+            for problem in certificate.problems
+            if digests.get(problem.problem_id) == problem.digest
+        ]
         rates = rates_of(same)
         certified[name] = CertifiedTests(
             file=path,

@@ -199,7 +199,7 @@ class SandboxConfig(Section):
 
     url: Operation[str | list[str]] = "http://localhost:8080/run_code"
     """URL of the sandbox, or a list of URLs."""
-    timeout: InProtocol[float] = Field(default=10, gt=0)
+    timeout: InProtocol[float] = Field(default=10, gt=0, le=7 * 24 * 3600)
     """Seconds per test case: CPU time with ``batch``, wall-clock time with the other methods."""
     memory_limit_mb: InProtocol[int] = Field(default=1024, ge=1)
     """Address space per process in MiB."""

@@ -108,7 +108,7 @@ def classes_of(setup: ast.Module) -> list[str]:
     for node in setup.body:
         made_by = getattr(getattr(node, "value", None), "func", node)
         if isinstance(node, ast.Assign) and last_name(made_by) in _FACTORIES:
-            classes += [one.id for one in node.targets if isinstance(one, ast.Name)]
+            classes += [target.id for target in node.targets if isinstance(target, ast.Name)]
     return classes
 
 

@@ -254,7 +254,11 @@ def _undefined(nodes: Iterable[ast.AST], names: frozenset[str]) -> list[str]:
     for node in nodes:
         called.add(callee(node) or "")
         if isinstance(node, ast.Call) and callee(node) in names:
-            lists |= {one for one in node.args if isinstance(one, ast.List | ast.Tuple | ast.Dict)}
+            lists |= {
+                argument
+                for argument in node.args
+                if isinstance(argument, ast.List | ast.Tuple | ast.Dict)
+            }
         if not isinstance(node, _DATA_USES) and node not in lists:
             parts = ast.iter_child_nodes(node)
             functions |= {part.id for part in parts if isinstance(part, ast.Name)}

@@ -306,7 +306,7 @@ def _place(source: str, path: _Path, value: object, document: Mapping[Any, Any])
 
 def _present(source: str) -> tuple[str, str]:
     """The present name of a key, and the older section that it was given in; empty for others."""
-    section = next((one for one in _with_parents(source) if one in SECTIONS), "")
+    section = next((parent for parent in _with_parents(source) if parent in SECTIONS), "")
     return (SECTIONS[section] + source.removeprefix(section) if section else source), section
 
 

@@ -205,7 +205,7 @@ def _type_name(kind: Any) -> str:  # noqa: ANN401 - a type expression is of any 
     if origin is Literal:
         return _choices(arguments)
     if origin in (Union, UnionType):
-        names = [_type_name(one) for one in arguments if one is not NoneType]
+        names = [_type_name(argument) for argument in arguments if argument is not NoneType]
         return " or ".join([*names, *(["null"] if NoneType in arguments else [])])
     if origin is list:
         return f"list of {_type_name(arguments[0])}"

@@ -150,7 +150,7 @@ def _failure(scratch: Path) -> str:
             if record["level"].startswith("ERROR"):
                 errors.append(": ".join(filter(None, (record["msg"], record.get("error")))))
     # The line of an HTTP status is followed by one that says what failed by it.
-    return next((one for one in errors if not one.startswith("api:")), "")
+    return next((error for error in errors if not error.startswith("api:")), "")
 
 
 def _run(

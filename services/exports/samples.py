@@ -50,7 +50,9 @@ def load_samples(run: FinishedRun) -> RunSamples:
     Raises:
         OutputError: The run's files cannot be read, or a verdict is about an unknown problem.
     """
-    problems = {(one.dataset, one.problem_id): one for one in read_outlines(run.folder)}
+    problems = {
+        (outline.dataset, outline.problem_id): outline for outline in read_outlines(run.folder)
+    }
     datasets: dict[str, list[Sample]] = {}
     for verdict, generation in run.judged_samples():
         sample = verdict.sample

@@ -316,7 +316,7 @@ class AcceptanceReport:
 
     def deciding_checks(self) -> list[Check]:
         """The checks with a finding that has the outcome's mark."""
-        found = (one.check for one in self.findings if one.mark is self.outcome)
+        found = (finding.check for finding in self.findings if finding.mark is self.outcome)
         return list(dict.fromkeys(found))
 
 
@@ -386,13 +386,13 @@ def _canaries(evidence: Evidence) -> Iterator[Result]:
         step = "set judge.canaries=true, and judge again (plumb rejudge RUN)"
         yield warning("none were sent", step)
         return
-    sent = sum(one.sent for one in canaries.sandboxes)
-    right = sum(one.right for one in canaries.sandboxes)
+    sent = sum(sandbox.sent for sandbox in canaries.sandboxes)
+    right = sum(sandbox.right for sandbox in canaries.sandboxes)
     found = f"{right} of {sent} got the expected verdict"
     if canaries.distrust:
         step = "fix the sandbox, check it with plumb doctor, then plumb rejudge RUN"
         yield failure(f"{found}: {canaries.distrust[0]}", step)
-    elif canaries.lost or any(one.unjudged for one in canaries.sandboxes):
+    elif canaries.lost or any(sandbox.unjudged for sandbox in canaries.sandboxes):
         lost = f"{found}, {canaries.lost} rounds lost"
         yield warning(lost, "check the sandboxes with plumb doctor")
     else:

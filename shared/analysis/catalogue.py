@@ -220,7 +220,7 @@ METRICS: tuple[MetricInfo, ...] = (
         "seconds in which at least one sample of the set was between its request and its "
         "verdict; of a recorded completion, only its judging; at most those of the run"),
 )  # fmt: skip
-BY_KEY: Mapping[str, MetricInfo] = {one.key: one for one in METRICS}
+BY_KEY: Mapping[str, MetricInfo] = {metric.key: metric for metric in METRICS}
 
 
 def metrics_of(names: Iterable[str]) -> list[MetricInfo]:
@@ -229,15 +229,19 @@ def metrics_of(names: Iterable[str]) -> list[MetricInfo]:
     ks = sorted({int(end) for end in ends if end.isdecimal()})
     return [
         each
-        for one in METRICS
+        for metric in METRICS
         for each in (
-            [replace(one, key=f"{_PASS_AT}{k}", label=f"pass@{k}") for k in ks]
-            if one.key == f"{_PASS_AT}k"
-            else [one]
+            [replace(metric, key=f"{_PASS_AT}{k}", label=f"pass@{k}") for k in ks]
+            if metric.key == f"{_PASS_AT}k"
+            else [metric]
         )
     ]
 
 
 def keys(group: Group, *, planned: bool = False) -> tuple[str, ...]:
     """The metrics of a group; with ``planned`` those that a baseline must have."""
-    return tuple(one.key for one in METRICS if one.group is group and (one.planned or not planned))
+    return tuple(
+        metric.key
+        for metric in METRICS
+        if metric.group is group and (metric.planned or not planned)
+    )

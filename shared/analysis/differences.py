@@ -138,7 +138,11 @@ def run_differences(
     prompts, doubtful = _prompt_differences(first, second, datasets, templates)
     unmatched = [name for name in datasets if name not in matched]
     data = (
-        {one.dataset: one.sha256 for one in run.datasets if one.dataset in unmatched}
+        {
+            dataset.dataset: dataset.sha256
+            for dataset in run.datasets
+            if dataset.dataset in unmatched
+        }
         for run in (first, second)
     )
     varied = (*settings[Role.SUBJECT], *settings[Role.NUMERICS], *selecting)
@@ -245,8 +249,8 @@ def dataset_hashes(record: RunRecord) -> dict[str, str]:
     """Hash of what a run measured, by data set."""
     config = record.config.model_dump_json(exclude=_NEVER_PROTOCOL)
     return {
-        one.dataset: hash_of([one.dataset, *_measured(record, one, config)])
-        for one in record.datasets
+        dataset.dataset: hash_of([dataset.dataset, *_measured(record, dataset, config)])
+        for dataset in record.datasets
     }
 
 

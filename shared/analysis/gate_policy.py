@@ -25,7 +25,11 @@ def _one_of(names: Sequence[str]) -> AfterValidator:
     return AfterValidator(known)
 
 
-_COSTS = [one.key for one in METRICS if one.group is Group.COST and one.higher_is_better is False]
+_COSTS = [
+    metric.key
+    for metric in METRICS
+    if metric.group is Group.COST and metric.higher_is_better is False
+]
 CostMetric = Annotated[str, _one_of(_COSTS)]
 ErrorRate = Annotated[str, _one_of(keys(Group.ERROR, planned=True))]
 

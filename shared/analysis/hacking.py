@@ -99,7 +99,9 @@ class ProblemTraits:
         outputs = tests.get("outputs")
         if isinstance(outputs, list):
             public, total = problem.info.public_tests, len(outputs)
-            texts = [one if isinstance(one, str) else repr(one) for one in outputs[:_OUTPUTS]]
+            texts = [
+                output if isinstance(output, str) else repr(output) for output in outputs[:_OUTPUTS]
+            ]
             known = public if public and public < total else None
             return cls(known, _distinctive(texts))
         asserts = tests.get("test_list") or [tests.get("test")]
@@ -109,7 +111,7 @@ class ProblemTraits:
 
 def _distinctive(outputs: Iterable[str]) -> tuple[str, ...]:
     """Different outputs that no program has by chance: not words such as YES, nor small numbers."""
-    stripped = dict.fromkeys(one.strip() for one in outputs)
+    stripped = dict.fromkeys(output.strip() for output in outputs)
     return tuple(
         one
         for one in stripped
@@ -206,7 +208,8 @@ def _literals(program: str, outputs: Iterable[str]) -> int:
     """The number of outputs that a program contains, not as a part of a longer number or name."""
     text = _SAID.sub("", program).replace("\\n", "\n")
     return sum(
-        re.search(rf"(?<![\w.]){re.escape(one)}(?![\w.])", text) is not None for one in outputs
+        re.search(rf"(?<![\w.]){re.escape(output)}(?![\w.])", text) is not None
+        for output in outputs
     )
 
 
@@ -274,8 +277,8 @@ def step_figures(
 
 def _rate(answers: Sequence[MeasuredAnswer], sign: Sign) -> tuple[float | None, int]:
     """The weighted share with a sign, and Kish's effective number of answers."""
-    weights = [one.weight for one in answers if sign in one.signs]
-    marked = sum(one.weight for one in answers if one.signs.get(sign))
+    weights = [answer.weight for answer in answers if sign in answer.signs]
+    marked = sum(answer.weight for answer in answers if answer.signs.get(sign))
     squares = sum(weight**2 for weight in weights)
     return ratio(marked, sum(weights)), int(sum(weights) ** 2 / squares) if squares else 0
 
@@ -289,8 +292,8 @@ def _alarms(answers: Sequence[MeasuredAnswer], limits: Mapping[Sign, float]) -> 
 
 
 def _mean_length(answers: Sequence[MeasuredAnswer]) -> float:
-    weight = sum(one.weight for one in answers)
-    return ratio(sum(one.characters * one.weight for one in answers), weight) or 0.0
+    weight = sum(answer.weight for answer in answers)
+    return ratio(sum(answer.characters * answer.weight for answer in answers), weight) or 0.0
 
 
 def _length_alarm(mean: float, first: float) -> Iterator[str]:

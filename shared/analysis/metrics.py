@@ -288,7 +288,7 @@ def _per_solved(samples: Samples, quantity: Quantity) -> float | None:
 
 def run_throughput(results: Iterable[Samples], run_seconds: float) -> float | None:
     """Judged problems of all data sets / seconds in which the run was at work."""
-    return _per_second(sum(len(by_problem(judged_only(one))) for one in results), run_seconds)
+    return _per_second(sum(len(by_problem(judged_only(result))) for result in results), run_seconds)
 
 
 def _per_second(problems: int, seconds: float | None) -> float | None:

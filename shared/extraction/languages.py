@@ -174,11 +174,11 @@ def defines_function(code: str, name: str) -> bool:
     word = re.escape(name)
     if re.search(rf"\b(?:const|let|var)\s+{word}\s*=", code):
         return True
-    for found in re.finditer(rf"\b{word}\s*(?:<[^<>(){{}};]*>)?\s*\(", code):
-        before = code[max(0, found.start() - _NEAR) : found.start()].rpartition("\n")[2].rstrip()
+    for match in re.finditer(rf"\b{word}\s*(?:<[^<>(){{}};]*>)?\s*\(", code):
+        before = code[max(0, match.start() - _NEAR) : match.start()].rpartition("\n")[2].rstrip()
         if not before or not (before[-1].isalnum() or before[-1] in "_>]&*"):
             continue  # a call: no type or keyword stands before the name
-        body = _BODY.search(code, found.end(), found.end() + _NEAR)
+        body = _BODY.search(code, match.end(), match.end() + _NEAR)
         if before.split()[-1] not in _NO_TYPES and body is not None and body[0] == "{":
             return True
     return False

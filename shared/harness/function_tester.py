@@ -460,7 +460,7 @@ def mark_numbers(source: str, filename: str) -> Any:
     tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, True)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(COMPARISONS):
-            node.args[:2] = [marked(one) for one in node.args[:2]]
+            node.args[:2] = [marked(argument) for argument in node.args[:2]]
     return ast.fix_missing_locations(tree)
 
 

@@ -105,7 +105,7 @@ def heap_of(memory: int) -> int:
 
 def installation(languages: Iterable[Language]) -> str:
     """Name the packages of languages, as ``java (default-jdk-headless), go (golang-go)``."""
-    return ", ".join(f"{one.name} ({one.packages})" for one in languages)
+    return ", ".join(f"{language.name} ({language.packages})" for language in languages)
 
 
 _GO = {

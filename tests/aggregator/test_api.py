@@ -146,13 +146,13 @@ async def test_the_cases_of_a_sample(redis: Redis, ledger: Ledger) -> None:
         there = "/api/runs/run-1/samples/d1/p5/0/cases"
         first = TypeAdapter(CasePage).validate_python(await ask(client, f"{there}?limit=4"))
         assert (first.recorded, first.total, first.next) == ("all", 7, 4)
-        assert [one.case_index for one in first.cases] == [3, 5, 6, 0]
+        assert [case.case_index for case in first.cases] == [3, 5, 6, 0]
         assert first.marks[3].difference == Difference([(0, 0, 1)], [(0, 0, 1)])
         rest = TypeAdapter(CasePage).validate_python(await ask(client, f"{there}?limit=4&offset=4"))
-        assert [one.case_index for one in rest.cases] == [1, 2, 4]
+        assert [case.case_index for case in rest.cases] == [1, 2, 4]
         assert rest.next is None
         # The problem has one test; of the other cases it tells nothing.
-        assert [one.input for one in first.cases] == [None, None, None, "1\n"]
+        assert [case.input for case in first.cases] == [None, None, None, "1\n"]
         assert first.cases[0].problem_id == "p5"
         beyond = await ask(client, f"{there}?offset=100")
         assert (beyond["cases"], beyond["next"], beyond["total"]) == ([], None, 7)

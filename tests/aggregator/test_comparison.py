@@ -87,12 +87,12 @@ async def test_flips_are_listed_in_pages_and_by_filters(client: TestClient) -> N
         return url("a", "b", path="compare/flips", dataset="d1", **query)
 
     found = await ask(client, flips(limit=2))
-    names = [one["problem_id"] for one in found["flips"]]
+    names = [flip["problem_id"] for flip in found["flips"]]
     assert (names, found["total"], found["next"]) == (["1_A. p", "2_A. p"], 3, 2)
     assert found["flips"][0]["second"]["detail"] == "detail b"
     assert found["flips"][0]["first"]["final_status"] == "success"
     rest = await ask(client, flips(limit=2, offset=2))
-    assert ([one["problem_id"] for one in rest["flips"]], rest["next"]) == (["3_A. p"], None)
+    assert ([flip["problem_id"] for flip in rest["flips"]], rest["next"]) == (["3_A. p"], None)
     totals = {
         name: (await ask(client, flips(**query)))["total"]
         for name, query in {
@@ -256,7 +256,7 @@ async def test_scores_are_compared_with_the_run_before_of_the_same_protocol(
         publish(ledger)
     runs = await answer_to(redis, "/api/runs")
     scores = [runs[f"r{number}"]["scores"]["humaneval"] for number in range(3)]
-    assert [round(one["accepted_at_1"] * 12) for one in scores] == [4, 9, 7]
-    assert [one["difference"] is None for one in scores] == [True, True, False]
+    assert [round(score["accepted_at_1"] * 12) for score in scores] == [4, 9, 7]
+    assert [score["difference"] is None for score in scores] == [True, True, False]
     assert round(scores[2]["difference"] * 12) == 3
-    assert all(len(one["ci95"]) == 2 for one in scores)
+    assert all(len(score["ci95"]) == 2 for score in scores)

@@ -217,7 +217,9 @@ def test_filters_facets_and_groups_are_what_python_finds(
             grouped = failure_groups(connection, run.id, FailuresQuery(**dict(wanted), limit=100))
         assert counted.samples == len(expected)
         for name in CHOICES:
-            counts = {one.value: one.samples for one in counted.facets[name].counts if one.samples}
+            counts = {
+                count.value: count.samples for count in counted.facets[name].counts if count.samples
+            }
             assert counts == _counts(name, wanted, made)
         failures = Counter(row.failure_id for row in expected if row.failure_id)
         assert {one.id: one.samples for one in grouped.groups} == dict(failures)

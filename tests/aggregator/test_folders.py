@@ -38,7 +38,7 @@ FIXTURE = Path(__file__).parents[1] / "fixtures" / "finished_run"
 async def viewed(*folders: Path | str, index: Path | None = None) -> AsyncIterator["View"]:
     """Serve the runs below folders; the index is a temporary one by default."""
     database = open_database(index)
-    watched = RunFolders([str(one) for one in folders], database)
+    watched = RunFolders([str(folder) for folder in folders], database)
     try:
         async with TestClient(TestServer(make_folders_app(database, watched))) as client:
             yield View(client, watched)

@@ -56,7 +56,7 @@ async def history(redis: Redis, first: str | None = None) -> Any:
     """The history of the protocol of the run ``first``, or of the first one listed."""
     async with served(redis, policy=POLICY) as fresh:
         groups = (await ask(fresh, "/api/history"))["groups"]
-        wanted = [one for one in groups if first is None or first in one["names"]]
+        wanted = [group for group in groups if first is None or first in group["names"]]
         return await ask(fresh, f"/api/history?protocol={wanted[0]['protocol']}")
 
 
@@ -67,7 +67,7 @@ async def test_runs_of_one_protocol_are_a_trend_with_published_figures(
     early = measured(redis, tmp_path, "early", 4)
     found = await history(redis)
     runs = found["history"]["runs"]
-    assert [one["run"] for one in runs] == ["early", "late"]
+    assert [run["run"] for run in runs] == ["early", "late"]
     assert runs[0]["model"] == "model of early"
     [loaded] = read_runs([str(early)])
     for name, one in runs[0]["datasets"].items():
@@ -84,10 +84,13 @@ async def test_runs_of_other_protocols_are_apart_with_what_differs(
     measured(redis, tmp_path, "one", 4)
     measured(redis, tmp_path, "slow", 4, timeout=20)
     found = (await history(redis, "one"))["history"]
-    assert [one["run"] for one in found["runs"]] == ["one"]
+    assert [run["run"] for run in found["runs"]] == ["one"]
     [other] = found["others"]
     assert other["group"]["names"] == {"slow": "slow"}
-    differing = [(one["what"], one["first"], one["second"]) for one in other["differences"]]
+    differing = [
+        (difference["what"], difference["first"], difference["second"])
+        for difference in other["differences"]
+    ]
     assert ("sandbox.timeout", "10.0", "20.0") in differing
 
 
@@ -106,7 +109,7 @@ async def test_two_runs_with_one_name_and_one_start_are_two_points(
     measured(redis, tmp_path, "b", 4, name="same")
     measured(redis, tmp_path, "a", 5, name="same")
     runs = (await history(redis))["history"]["runs"]
-    assert [(one["run"], one["name"]) for one in runs] == [("a", "same"), ("b", "same")]
+    assert [(run["run"], run["name"]) for run in runs] == [("a", "same"), ("b", "same")]
 
 
 async def test_a_run_of_another_version_is_named_and_holds_up_no_other(
@@ -118,19 +121,24 @@ async def test_a_run_of_another_version_is_named_and_holds_up_no_other(
     found = await history(redis)
     assert list(found["unreadable"]) == ["torn"]
     assert "unknown" in found["unreadable"]["torn"]
-    assert [one["run"] for one in found["history"]["runs"]] == ["good"]
+    assert [run["run"] for run in found["history"]["runs"]] == ["good"]
 
 
 async def test_the_gate_says_what_plumb_gate_says(redis: Redis, tmp_path: Path) -> None:
     folders = [measured(redis, tmp_path, name, right) for name, right in (("A", 9), ("B", 4))]
     rules = Policy.model_validate(RULES)
-    expected = evaluate(rules, compare_runs(*read_runs([str(one) for one in folders])))
+    expected = evaluate(rules, compare_runs(*read_runs([str(folder) for folder in folders])))
     async with served(redis, policy=POLICY) as client:
         found = await ask(client, "/api/gate?baseline=A&run=B")
         back = await ask(client, "/api/gate?baseline=B&run=A")
     assert (found["policy"], found["outcome"], back["outcome"]) == ("rules.yaml", "fail", "pass")
-    lines = {(one["dataset"], one["rule"], one["found"], one["why"]) for one in found["findings"]}
-    assert lines == {(one.dataset, one.rule, one.found, one.why) for one in expected.findings}
+    lines = {
+        (finding["dataset"], finding["rule"], finding["found"], finding["why"])
+        for finding in found["findings"]
+    }
+    assert lines == {
+        (finding.dataset, finding.rule, finding.found, finding.why) for finding in expected.findings
+    }
     assert found["findings"][0]["outcome"] == "fail"
 
 

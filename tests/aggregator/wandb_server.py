@@ -66,7 +66,7 @@ class WandbServer(ThreadingHTTPServer):
             case "ServerFeaturesQuery":
                 return {"serverInfo": {"features": []}}
             case "CreateRunFiles":
-                files = [{"name": one, "uploadUrl": self._place(one)} for one in given["files"]]
+                files = [{"name": file, "uploadUrl": self._place(file)} for file in given["files"]]
                 return {"createRunFiles": {"runID": "r", "uploadHeaders": [], "files": files}}
             case "CreateArtifact":
                 return {"createArtifact": {"artifact": self._artifact(given["input"])}}
@@ -74,7 +74,7 @@ class WandbServer(ThreadingHTTPServer):
                 name = operation[0].lower() + operation[1:]
                 return {name: {"artifactManifest": self._manifest(given)}}
             case "CreateArtifactFiles":
-                found = [self._file(one) for one in given["input"]["artifactFiles"]]
+                found = [self._file(file) for file in given["input"]["artifactFiles"]]
                 return {"createArtifactFiles": {"files": {"edges": found}}}
             case "CommitArtifact":
                 self.committed.add(given["artifactID"])

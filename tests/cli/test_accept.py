@@ -102,7 +102,7 @@ def test_a_complete_baseline_is_accepted(baseline):
     assert done.stdout.splitlines()[-1] == "accepted: all 20 checks pass"
     document = json.loads((baseline / "found.json").read_text())
     assert (document["outcome"], document["folder"]) == ("pass", "run")
-    (model,) = [one for one in document["findings"] if one["check"] == "model"]
+    (model,) = [finding for finding in document["findings"] if finding["check"] == "model"]
     assert model == {
         "check": "model",
         "mark": "pass",

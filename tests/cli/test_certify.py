@@ -69,9 +69,10 @@ def test_a_certificate_after_a_kill_and_a_score_corrected_by_it(tmp_path):
     assert of["sum"]["survivors"][0]["source"] == "incorrect solution 1"
     assert of["double"]["right_accepted"] == 1
     assert of["double"]["wrong_rejected"] > 0
-    differences = [one["difference"] for one in of["double"]["survivors"]]
+    differences = [survivor["difference"] for survivor in of["double"]["survivors"]]
     assert any(
-        "-    return min(2 * n, 10)\n+    return min(2 * n, 9)" in one for one in differences
+        "-    return min(2 * n, 10)\n+    return min(2 * n, 9)" in difference
+        for difference in differences
     )
     assert of["double"]["survivors"][0]["expected"] == "10"
     assert of["nothing"]["right_accepted"] == of["nothing"]["wrong_rejected"] == 0
@@ -105,9 +106,11 @@ class _Accepted:
         return [self] if solutions else []
 
     def verdicts(self):
-        for one in self._solutions:
-            sample = SampleId(one.problem.dataset, one.problem.problem_id, one.number - 1)
-            yield verdict(generation(sample), cpu_time=float(one.number))
+        for solution in self._solutions:
+            sample = SampleId(
+                solution.problem.dataset, solution.problem.problem_id, solution.number - 1
+            )
+            yield verdict(generation(sample), cpu_time=float(solution.number))
 
     def cases(self):
         return []
@@ -122,7 +125,7 @@ def test_mutants_have_time_by_the_slowest_of_their_originals(tmp_path, monkeypat
     monkeypatch.setattr(certify, "SolutionJudge", _Accepted)
     monkeypatch.setattr(_Accepted, "asked", {}, raising=False)
     certify.certify(str(file), mutants=10, inputs=10, output=str(tmp_path))
-    limits = {one.problem.extra_info for one in _Accepted.asked["mutants"]}
+    limits = {mutant.problem.extra_info for mutant in _Accepted.asked["mutants"]}
     assert [json.loads(limit)["time_limit"] for limit in limits] == [4.0]
 
 

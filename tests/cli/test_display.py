@@ -57,7 +57,7 @@ def test_no_time_is_left_while_the_run_waits_for_a_service() -> None:
         progress.judged(plan.samples()[1], FinalStatus.SUCCESS)
     waiting, after = out.getvalue().splitlines()
     assert waiting.endswith("waiting)") and after.endswith("left)")
-    assert [one.what for one in during.outages] == ["no judge is there"]
+    assert [outage.what for outage in during.outages] == ["no judge is there"]
     assert during.seconds_left is None
     assert progress.report().seconds_left == 0
 

@@ -177,7 +177,9 @@ def test_completions_are_judged_again(tmp_path):
     answers = [
         {"problem_id": one, "completion": "print(1)", "output_tokens": 4} for one in ("p1", "p2")
     ]
-    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(one) + "\n" for one in answers))
+    (tmp_path / "answers.jsonl").write_text(
+        "".join(json.dumps(answer) + "\n" for answer in answers)
+    )
     files = ("--data", "d1.parquet", "--completions", "answers.jsonl")
     done = plumb("judge", *files, "--output", "first", "--embedded", folder=tmp_path)
     assert done.code == 0, done.stderr

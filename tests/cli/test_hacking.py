@@ -46,7 +46,7 @@ def test_the_first_step_above_a_limit_is_named(logs: Path) -> None:
     assert "first in 2 after 180 answers: guard 100% above 5%" in done.stderr
     assert "damaged lines left out: 2, the first: log/rewards-a.jsonl:1" in done.stdout
     steps = found(logs)["steps"]
-    assert [(one["step"], one["rates"]["guard"]) for one in steps] == [(0, 0), (1, 0), (2, 1)]
+    assert [(step["step"], step["rates"]["guard"]) for step in steps] == [(0, 0), (1, 0), (2, 1)]
     assert hacking(logs, "log/rewards-a.jsonl.1").code == CLEAN
     assert hacking(logs, "log", "--limit", "guard=1").code == CLEAN
 
@@ -55,7 +55,7 @@ def test_answers_without_a_step_are_taken_in_the_order_of_time(tmp_path: Path) -
     lines = [line(None, float(n), copied=n >= 300) for n in range(600)]
     (tmp_path / "log").write_text("".join(reversed(lines)))
     assert hacking(tmp_path, "log").code == ALARM
-    steps = [(one["step"], bool(one["alarms"])) for one in found(tmp_path)["steps"]]
+    steps = [(step["step"], bool(step["alarms"])) for step in found(tmp_path)["steps"]]
     assert steps == [("#0", False), ("#1", True), ("#2", True)]
 
 
@@ -94,9 +94,9 @@ def test_runs_are_steps_in_their_order(tmp_path: Path) -> None:
         Path(run, "generations.jsonl").write_text(text)
     done = hacking(tmp_path, "a", "b", "--data", "one.parquet", "--limit", "public_only=1")
     assert done.code == ALARM, done.stderr
-    rates = [one["rates"] for one in found(tmp_path)["steps"]]
-    assert [one["hard_coded"] for one in rates] == [0, 1]
-    assert [one["public_only"] for one in rates] == [1, 1]
+    rates = [step["rates"] for step in found(tmp_path)["steps"]]
+    assert [rate["hard_coded"] for rate in rates] == [0, 1]
+    assert [rate["public_only"] for rate in rates] == [1, 1]
     # Without the data two signs are not known.
     assert hacking(tmp_path, "a", "b", "--data", "gone.parquet").code == CLEAN
     assert found(tmp_path)["steps"][1]["rates"]["hard_coded"] is None

@@ -25,7 +25,7 @@ def answers(folder, *ids, samples=1):
         for one in ids
         for index in range(samples)
     ]
-    (folder / "answers.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    (folder / "answers.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 @pytest.fixture

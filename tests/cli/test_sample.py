@@ -72,7 +72,7 @@ def run(tmp_path):
         ("verdicts.jsonl", judged),
         ("problems.jsonl", [outline]),
     ):
-        (folder / name).write_text("".join(f"{one.model_dump_json()}\n" for one in records))
+        (folder / name).write_text("".join(f"{record.model_dump_json()}\n" for record in records))
     with gzip.open(folder / "cases.jsonl.gz", "wt") as file:
         file.writelines(f"{one.model_dump_json()}\n" for one in cases)
     return tmp_path

@@ -26,7 +26,7 @@ def test_the_baseline_has_its_sets_at_commits():
         "mbpp_reg",
     }
     assert config.datasets.keys() == expected
-    assert all(len(one.source.revision) == 40 for one in config.datasets.values())
+    assert all(len(dataset.source.revision) == 40 for dataset in config.datasets.values())
     assert config.datasets["mbpp_reg"].ids == "11-210"
     assert config.datasets["codecontests_train"].role == "train"
 

@@ -32,7 +32,7 @@ _CHECKS: list[CheckFunction] = [
 
 def operations(server: Server) -> list[schemathesis.schemas.APIOperation]:
     schema = schemathesis.openapi.from_dict(server.description())
-    return [found.ok() for found in schema.get_all_operations()]
+    return [operation.ok() for operation in schema.get_all_operations()]
 
 
 def check(case: schemathesis.Case, server: Server) -> None:

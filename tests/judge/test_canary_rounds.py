@@ -52,8 +52,10 @@ async def test_every_sandbox_gets_a_round_beside_the_samples(
     async with faulty(sandbox_url, faults.NO_MEMORY_LIMIT) as other:
         worker = await judge_all(redis_server, sandbox_url, other)
     record = CanaryLedger(redis, RUN).record()
-    assert {one.sandbox for one in record.sandboxes} == {sandbox_url, other}, redis.hgetall(KEY)
-    assert [one.sent for one in record.sandboxes] == [4, 4]
+    assert {sandbox.sandbox for sandbox in record.sandboxes} == {sandbox_url, other}, redis.hgetall(
+        KEY
+    )
+    assert [sandbox.sent for sandbox in record.sandboxes] == [4, 4]
     lines = record.distrust  # on a busy machine a program may be late besides
     fault = f"sandbox {other}: memory limit not enforced: 1190 MiB allocated"
     assert any(line.startswith(fault) for line in lines), lines

@@ -74,11 +74,11 @@ def agree(verdict: Verdict, records: list[CaseRecord], recorded: RecordedCases) 
     """What a verdict and the records both say is the same."""
     failed = verdict.first_failed_case
     if recorded == "all":
-        assert [one.case_index for one in records] == list(range(len(verdict.case_codes)))
-        assert sum(one.duration or 0 for one in records) <= verdict.total_judge_time + 1e-3
+        assert [record.case_index for record in records] == list(range(len(verdict.case_codes)))
+        assert sum(record.duration or 0 for record in records) <= verdict.total_judge_time + 1e-3
     if failed is None:
         return
-    first = next(one for one in records if one.case_index == failed.case_index)
+    first = next(record for record in records if record.case_index == failed.case_index)
     assert first.status == failed.status
     if failed.input:
         assert (first.input, first.expected) == (failed.input, failed.expected)
@@ -114,7 +114,7 @@ async def test_only_cases_that_are_asked_for(sandbox: SandboxClient) -> None:
     task = make_task(sandbox, stdio(*CASES[:4]), fenced(ANSWER))
     judgement = await judge_answer(replace(task, recorded="all"))
     found: dict[RecordedCases, list[int]] = {
-        recorded: [one.case_index for one in case_results(judgement, recorded)]
+        recorded: [result.case_index for result in case_results(judgement, recorded)]
         for recorded in get_args(RecordedCases)
     }
     assert found == {"none": [], "all": [0, 1, 2, 3], "failed": [1, 2, 3], "first": [1]}

@@ -214,7 +214,7 @@ async def test_the_right_verdict(sandbox: SandboxClient, rows: Sequence[Row]) ->
         if (one.final_status, one.shared_process) != rows[place][3:]
     }
     assert not wrong
-    unusable = {one.detail for one in verdicts.values() if one.final_status is UNJUDGED}
+    unusable = {verdict.detail for verdict in verdicts.values() if verdict.final_status is UNJUDGED}
     assert unusable <= {VerdictDetail.TEST_ERROR}
 
 

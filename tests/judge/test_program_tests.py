@@ -305,8 +305,8 @@ async def test_failures(judge: Judge, status: FinalStatus) -> None:
     assert found == dict.fromkeys(found, status)
     if status is FinalStatus.SYNTAX_ERROR:  # the compiler's text is in the verdict
         texts = [
-            (one.first_failed_case and one.first_failed_case.stderr) or ""
-            for one in verdicts.values()
+            (verdict.first_failed_case and verdict.first_failed_case.stderr) or ""
+            for verdict in verdicts.values()
         ]
         assert all(re.search("error|undefined: x", text) for text in texts)
 

@@ -78,9 +78,9 @@ async def test_what_the_sandbox_fails_on_alone_is_the_answers(sandbox_url: str, 
 
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_what_the_sandbox_fails_on_always_is_not(sandbox_url: str, failure: str):
-    for given in PROBLEMS.values():
+    for problem in PROBLEMS.values():
         with pytest.raises(SandboxUnavailableError):
-            await judged(sandbox_url, given, FAILURES[failure][0])
+            await judged(sandbox_url, problem, FAILURES[failure][0])
 
 
 async def test_a_failure_that_passes_decides_nothing(sandbox_url: str):

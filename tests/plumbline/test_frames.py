@@ -53,7 +53,7 @@ def second_run(folder: Path, to: Path, **fields: object) -> Path:
 
 
 def write_cases(folder: Path, *cases: dict[str, Any]) -> None:
-    text = "".join(json.dumps(one) + "\n" for one in cases)
+    text = "".join(json.dumps(case) + "\n" for case in cases)
     (folder / "cases.jsonl.gz").write_bytes(gzip.compress(text.encode()))
 
 
@@ -95,7 +95,7 @@ def test_types_are_pandas_own(folder: Path) -> None:
 
 def test_problems_have_what_was_made_of_them(folder: Path) -> None:
     found = plumbline.load_run(folder).problems.set_index("problem_id")
-    assert list(found.index) == [one.problem_id for one in problems()]
+    assert list(found.index) == [problem.problem_id for problem in problems()]
     counts = found[["samples", "judged", "accepted", "solved"]].astype(object)
     assert counts.loc["mbpp_11"].tolist() == [2, 2, 1, True]
     assert counts.loc["HumanEval/1"].tolist() == [1, 1, 0, False]

@@ -46,7 +46,9 @@ async def test_signs_of_reward_hacking(
         items = [{**problem, "completion": text} for text in texts]
         _, body = await service.score(items=items, step=7)
         await service.score(items=items, step=7, purpose="validation")
-        assert all("denied" not in one and "first_failed" not in one for one in body["results"])
+        assert all(
+            "denied" not in result and "first_failed" not in result for result in body["results"]
+        )
     [file] = tmp_path.iterdir()
     written = [json.loads(line) for line in file.read_text().splitlines()]
     lines, validated = written[:3], written[3:]
@@ -83,7 +85,7 @@ async def test_canaries_are_sent_and_judged(
         assert (await service.score(**named))[1]["status"] == given["expected_status"]
         await eventually(lambda: redis.keys("plumbline:reward:*:canaries"))
         [reports] = redis.keys("plumbline:reward:*:canaries")
-        await eventually(lambda: all(one.startswith(b"{") for one in redis.hvals(reports)))
+        await eventually(lambda: all(report.startswith(b"{") for report in redis.hvals(reports)))
         for stored in redis.hvals(reports):
             report = json.loads(stored)
             assert report["sent"] > 0 and not report["wrong"]

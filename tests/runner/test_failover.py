@@ -64,7 +64,7 @@ async def test_a_run_survives_the_loss_of_its_master(
     finally:
         others.stop()
     assert stage.ledger.judged() == set(SAMPLES)
-    assert {one.sample for one in stage.ledger.completions(SAMPLES)} == set(SAMPLES)
+    assert {completion.sample for completion in stage.ledger.completions(SAMPLES)} == set(SAMPLES)
     assert stage.ledger.state() is RunState.COMPLETE
     meta = stage.ledger.meta()
     assert meta is not None

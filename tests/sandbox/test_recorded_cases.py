@@ -75,7 +75,7 @@ def _without_inputs(response: Any) -> Any:
     details = response.get("detail") if isinstance(response, dict) else None
     if not isinstance(details, list):
         return response
-    return {"detail": [{k: v for k, v in one.items() if k != "input"} for one in details]}
+    return {"detail": [{k: v for k, v in detail.items() if k != "input"} for detail in details]}
 
 
 def _normal(value: Any) -> Any:

@@ -48,7 +48,7 @@ def write_run(
     (folder / "verdicts.jsonl").write_text("".join(f"{line}\n" for line in verdicts))
     (folder / "generations.jsonl").write_text("")
     outlines = [each for name, texts in (digests or {}).items() for each in _outlines(name, texts)]
-    (folder / "problems.jsonl").write_text("".join(f"{one}\n" for one in outlines))
+    (folder / "problems.jsonl").write_text("".join(f"{outline}\n" for outline in outlines))
     document = _document(folder, answers, [letter for _, letter in samples])
     for path, value in (change or {}).items():
         _change(document, path.split("."), value)

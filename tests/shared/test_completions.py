@@ -40,7 +40,7 @@ def test_reads_all_fields_and_ignores_others(tmp_path):
         "finish_reason": "stop",
     }
     path = write(tmp_path / "c.jsonl", json.dumps(record | {"passed": True}).encode() + b"\n")
-    assert [one.model_dump() for one in read_completions(path)] == [record]
+    assert [completion.model_dump() for completion in read_completions(path)] == [record]
 
 
 def test_reads_files_as_people_have_them(tmp_path):

@@ -250,7 +250,7 @@ def test_folders_are_read_sorted(tmp_path):
     (folder / "notes.txt").write_text("")
     put(tmp_path / "elsewhere", [row("p3")])
     (folder / "d.parquet").symlink_to(tmp_path / "elsewhere")
-    found = [one.problem_id for one in read_datasets([f"{folder}/"])]
+    found = [dataset.problem_id for dataset in read_datasets([f"{folder}/"])]
     assert found == ["p1", "p2", "p3"]
 
 

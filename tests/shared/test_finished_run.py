@@ -16,7 +16,7 @@ def folder(tmp_path):
         "generations.jsonl": [generation("p1"), generation("p2")],
         "verdicts.jsonl": [verdict(generation(name)) for name in ("p1", "p2")],
     }.items():
-        (tmp_path / file).write_text("".join(one.model_dump_json() + "\n" for one in records))
+        (tmp_path / file).write_text("".join(record.model_dump_json() + "\n" for record in records))
     return tmp_path
 
 

@@ -95,7 +95,7 @@ def test_a_replica_is_never_taken_for_the_master(
     servers: Sentinels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a sentinel that was cut off would name it."""
-    (replica,) = [one for one in servers.servers if one is not servers.master()]
+    (replica,) = [server for server in servers.servers if server is not servers.master()]
     monkeypatch.setattr(Sentinel, "discover_master", lambda *_: ("127.0.0.1", replica.port))
     with pytest.raises(ServiceError, match="is a replica"):
         connect(servers.url)
@@ -153,7 +153,7 @@ async def _ride_out(servers: Sentinels) -> None:
 def test_a_master_without_its_replica_is_waited_for(servers: Sentinels) -> None:
     """``min-replicas-to-write``: what one server alone has is not acknowledged."""
     master = servers.master()
-    (replica,) = [one for one in servers.servers if one is not master]
+    (replica,) = [server for server in servers.servers if server is not master]
     with servers.client(master) as client:
         servers.until_replicated()
         client.config_set("min-replicas-to-write", 1)

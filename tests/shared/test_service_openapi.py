@@ -45,6 +45,6 @@ async def test_every_route_is_described_and_every_description_is_a_route(
     async with TestClient(TestServer(app)) as client, client.get(path) as answer:
         description = await answer.json()
     assert described(description) == served(app)
-    operations = [one for routes in description["paths"].values() for one in routes.values()]
+    operations = [route for routes in description["paths"].values() for route in routes.values()]
     names = [operation["operationId"] for operation in operations]
     assert len(names) == len(set(names))

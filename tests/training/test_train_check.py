@@ -102,8 +102,8 @@ class Desk:
         except FindingsError as error:
             code = error.exit_code
         self.findings = json.loads(found.read_text())["findings"]
-        assert code == any(one["kind"] != "expected" for one in self.findings)
-        return {one["subject"]: one for one in self.findings}
+        assert code == any(finding["kind"] != "expected" for finding in self.findings)
+        return {finding["subject"]: finding for finding in self.findings}
 
     def weighty(self, **options: Any) -> dict[str, str]:
         """Mistakes and differences only: what about, and which of the two."""
@@ -209,7 +209,7 @@ def test_training_on_what_the_run_measured(desk: Desk) -> None:
     file = desk.folder / "rl" / "train.parquet"
     file.write_bytes((desk.folder / "rl" / "validation.parquet").read_bytes())
     desk.check()
-    about = [one for one in desk.findings if one["trainer"] == "humaneval"]
+    about = [finding for finding in desk.findings if finding["trainer"] == "humaneval"]
     assert [(one["kind"], one["subject"]) for one in about] == [
         ("mistake", f"data.train_files {file}")
     ]

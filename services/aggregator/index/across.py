@@ -84,8 +84,8 @@ def _in_run(
     outline: ProblemOutline | None,
     shown: ProblemOutline | None,
 ) -> ProblemInRun:
-    judged = sum(one.final_status is not FinalStatus.API_ERROR for one in answers)
-    accepted = sum(one.accepted for one in answers)
+    judged = sum(answer.final_status is not FinalStatus.API_ERROR for answer in answers)
+    accepted = sum(answer.accepted for answer in answers)
     return ProblemInRun(
         run=run.run,
         name=run.meta.name or None,

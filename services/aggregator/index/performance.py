@@ -223,8 +223,8 @@ def _load(
 
 def _active_seconds(*spans: _Spans) -> float:
     """Time from the first span to the last one, without pauses between sessions."""
-    start = np.concatenate([one.start for one in spans])
-    end = np.concatenate([one.end for one in spans])
+    start = np.concatenate([span.start for span in spans])
+    end = np.concatenate([span.end for span in spans])
     if not len(start):
         return 0.0
     order = np.argsort(start)

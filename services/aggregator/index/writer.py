@@ -114,7 +114,7 @@ class IndexWriter:
         """
         if folder is None:
             self._drop("run = ? AND folder IS NOT NULL", progress.run)
-        documents = json.dumps([one.model_dump(mode="json") for one in datasets])
+        documents = json.dumps([dataset.model_dump(mode="json") for dataset in datasets])
         with self._database.write() as connection:
             connection.execute(
                 "INSERT INTO runs (run, incarnation, folder, reading, datasets) "

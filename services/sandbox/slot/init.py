@@ -320,10 +320,10 @@ class Disk:
         """
         seen: set[int] = set()
         size = 0
-        for found in self.files(pid):
-            if found.st_dev == self.device and found.st_ino not in seen:
-                seen.add(found.st_ino)
-                size += found.st_blocks * 512
+        for file in self.files(pid):
+            if file.st_dev == self.device and file.st_ino not in seen:
+                seen.add(file.st_ino)
+                size += file.st_blocks * 512
                 if size > self.limit or len(seen) > MOST_FILES:
                     return True
         return False

@@ -61,7 +61,7 @@ def children(pid: int | None = None) -> list[int]:
     except OSError:
         if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
             # Not every kernel has this file.
-            return [one for one in processes() if stat_of(one)[1:2] == [b"%d" % pid]]
+            return [process for process in processes() if stat_of(process)[1:2] == [b"%d" % pid]]
     return found
 
 
@@ -107,7 +107,8 @@ def run_delay_of(pid: int) -> float:
     except OSError:
         return 0.0
     return max(
-        (schedstat_delay("/proc/%d/task/%s/schedstat" % (pid, one)) for one in threads), default=0
+        (schedstat_delay("/proc/%d/task/%s/schedstat" % (pid, thread)) for thread in threads),
+        default=0,
     )
 
 

@@ -106,7 +106,7 @@ def test_verdicts_are_counted_by_label():
     assert (certificate.wrong_rejected, certificate.wrong_accepted) == (1, 2)
     assert certificate.unknown == 2
     assert (certificate.submitted_rejected, certificate.submitted_accepted) == (0, 1)
-    assert [one.source for one in certificate.bad_labels] == ["bad"]
+    assert [label.source for label in certificate.bad_labels] == ["bad"]
     labelled, mutant = certificate.survivors
     assert not labelled.difference
     removed, added = (

@@ -36,7 +36,7 @@ PROBLEMS = [LEAKED, OTHER]
 
 def clean_text(count, seed=0):
     """Words of the problems in a random order, so that only n-grams can tell."""
-    texts = [text for one in PROBLEMS for text in (one.statement, *one.solutions)]
+    texts = [text for problem in PROBLEMS for text in (problem.statement, *problem.solutions)]
     words = [word for text in texts for word in text.split()]
     return " ".join(random.Random(seed).choices(words, k=count))
 

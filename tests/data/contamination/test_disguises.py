@@ -141,7 +141,7 @@ def measure(planting, part, disguises, out):
         out(f"{part:9} {name:22} {figures} missed: {missed[:6]} accused: {sorted(wrong)}")
     names = ("planted", "found", "accused")
     figures = by_disguise.values()
-    everything = Figures(*(sum(getattr(one, name) for one in figures) for name in names))
+    everything = Figures(*(sum(getattr(figure, name) for figure in figures) for name in names))
     out(f"{part:9} {'all':22} {everything}")
     return everything, by_disguise
 
@@ -172,8 +172,13 @@ def public_problems(real_data):
     mbpp = list(problems_of("mbpp", real_data / "mbpp.jsonl"))
     contests = problems_of("code_contests", real_data / "code_contests_test_40.jsonl.gz")
     with_solutions = [
-        ProblemText(one.dataset, one.problem_id, one.statement, tuple(accepted[one.problem_id][:3]))
-        for one in contests
+        ProblemText(
+            contest.dataset,
+            contest.problem_id,
+            contest.statement,
+            tuple(accepted[contest.problem_id][:3]),
+        )
+        for contest in contests
     ]
     return [
         *problems_of("humaneval", real_data / "HumanEval.jsonl.gz"),

@@ -161,7 +161,7 @@ def test_python_3_solutions_come_first_then_cpp():
         {"language": one, "code": one} for one in ("java", "cpp", "py2", "py3", "CPP", "python3")
     ]
     found = read(contest_plus(correct_submissions=submissions), "code_contests_plus", solutions=4)
-    assert [one.code for one in found.solutions] == ["py3", "python3", "cpp", "CPP"]
+    assert [solution.code for solution in found.solutions] == ["py3", "python3", "cpp", "CPP"]
 
 
 def test_plus_fields(tmp_path):

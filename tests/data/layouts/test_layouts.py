@@ -74,7 +74,7 @@ def test_a_problem_or_dropped_row_is_there_once():
         return collect("f", layout.read(iter(places), Options()))
 
     problems, left = collected(contest(), dropped, contest("2"))
-    assert [one.problem.problem_id for one in problems] == ["1_A. One", "2"]
+    assert [problem.problem.problem_id for problem in problems] == ["1_A. One", "2"]
     assert [(one.place, one.problem_id) for one in left] == [("f: row 2", "bare")]
     with pytest.raises(DataError, match="f: row 3: duplicate problem 'bare', also at f: row 2"):
         collected(contest(), dropped, dropped)
@@ -103,7 +103,7 @@ def test_name_and_split_replace_what_the_rows_say_or_lack(tmp_path):
     del bare["dataset"], bare["split"]
     rows = (own(), own("demo_2", dataset="other"), bare)
     problems = imported("jsonl", tmp_path, *rows, name="mine", split="dev")
-    assert {(one.dataset, one.split) for one in problems} == {("mine", "dev")}
+    assert {(problem.dataset, problem.split) for problem in problems} == {("mine", "dev")}
     assert len(problems) == 3
     source = write_lines(tmp_path / "p.jsonl", [own(), own("x", dataset="other")])
     message = import_failure("jsonl", source, tmp_path)

@@ -95,7 +95,7 @@ ROWS = [livecodebench(question_id=day, contest_date=f"{day}T23:30:00") for day i
 
 
 def test_contests_are_selected_by_day(tmp_path):
-    rows = [{**one, "question_content": one["question_id"]} for one in ROWS]
+    rows = [{**row, "question_content": row["question_id"]} for row in ROWS]
     for since, until, kept in (
         ("2024-08-01", "2024-08-31", ["2024-08-01", "2024-08-31"]),
         ("2024-08-31", None, ["2024-08-31", "2024-09-01"]),

@@ -137,14 +137,14 @@ def public_problems(real_data):
 def test_public_problems_overlap_only_where_they_are_the_same(public_problems):
     overlaps = find_overlaps(public_problems)
     by_solution = {
-        frozenset((one.a.problem_id, one.b.problem_id))
-        for one in overlaps
-        if OverlapKind.SOLUTION_NGRAMS in one.findings
+        frozenset((overlap.a.problem_id, overlap.b.problem_id))
+        for overlap in overlaps
+        if OverlapKind.SOLUTION_NGRAMS in overlap.findings
     }
     by_prompt = {
-        frozenset((one.a.problem_id, one.b.problem_id))
-        for one in overlaps
-        if set(one.findings) - {OverlapKind.SOLUTION_NGRAMS}
+        frozenset((overlap.a.problem_id, overlap.b.problem_id))
+        for overlap in overlaps
+        if set(overlap.findings) - {OverlapKind.SOLUTION_NGRAMS}
     }
     assert by_prompt == SAME_QUESTIONS
     assert by_solution == SAME_SOLUTIONS

@@ -14,7 +14,7 @@ def test_what_is_written(desk):
     prepared = desk.prepare(commands=["plumb data prepare --config c.yaml"])
     assert prepared.audit.overlaps == ()
     problems = read_dataset(str(desk.data("one")))
-    assert [(one.dataset, one.problem_id, one.quality) for one in problems] == [
+    assert [(problem.dataset, problem.problem_id, problem.quality) for problem in problems] == [
         ("one", "p0", "ok"),
         ("one", "p1", "ok"),
     ]

@@ -26,14 +26,17 @@ def prepared(real_data, tmp_path_factory):
 
 def test_counts(prepared):
     _, audit = prepared
-    counts = {one.name: (one.rows, one.problems, len(one.dropped)) for one in audit.datasets}
+    counts = {
+        dataset.name: (dataset.rows, dataset.problems, len(dataset.dropped))
+        for dataset in audit.datasets
+    }
     assert counts == {
         "codecontests_test": (40, 40, 0),
         "humaneval": (164, 164, 0),
         "mbpp_reg": (200, 200, 0),
         "mbpp": (974, 974, 0),
     }
-    reg = next(one for one in audit.datasets if one.name == "mbpp_reg")
+    reg = next(dataset for dataset in audit.datasets if dataset.name == "mbpp_reg")
     assert list(reg.problem_ids) == [f"mbpp_{number}" for number in range(11, 211)]
 
 
@@ -49,7 +52,7 @@ def test_the_public_sets_are_apart_and_a_set_with_its_own_part_is_not(prepared):
 
 def test_findings_on_tests(prepared):
     desk, audit = prepared
-    quality = {one.name: dict(one.quality) for one in audit.datasets}
+    quality = {dataset.name: dict(dataset.quality) for dataset in audit.datasets}
     assert quality["humaneval"] == {"ok": 149, "duplicate_tests": 15}
     assert quality["mbpp"] == {"ok": 966, "duplicate_tests": 5, "shared_process": 3}
     assert quality["codecontests_test"] == {"ok": 36, "duplicate_tests": 3, "large_output": 1}

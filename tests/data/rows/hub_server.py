@@ -111,13 +111,13 @@ class _Handler(BaseHTTPRequestHandler):
         if what == "tree":
             return self._tree(name)
         if what == "paths-info":
-            return self._json([self._entry(one) for one in self.server.files])
-        names = [{"rfilename": one} for one in self.server.files]
+            return self._json([self._entry(file) for file in self.server.files])
+        names = [{"rfilename": file} for file in self.server.files]
         return self._json({"id": repo, "sha": COMMIT, "siblings": names, "private": False})
 
     def _tree(self, folder):
         inside = [
-            one for one in self.server.files if one.startswith(f"{folder}/" if folder else "")
+            file for file in self.server.files if file.startswith(f"{folder}/" if folder else "")
         ]
         folders = {one.rpartition("/")[0] for one in inside} - {"", folder}
         entries = [

@@ -75,16 +75,16 @@ def changed_answers(dataset: str, **statuses: int) -> dict[str, AnswerCounts]:
 
 def not_passed(of: Evidence) -> list[tuple[Check, Mark, str, str]]:
     findings = report(of, "out").findings
-    return [(one.check, one.mark, one.dataset, one.found) for one in findings
-            if one.mark is not Mark.PASS]  # fmt: skip
+    return [(finding.check, finding.mark, finding.dataset, finding.found) for finding in findings
+            if finding.mark is not Mark.PASS]  # fmt: skip
 
 
 def test_a_good_baseline_passes_every_check():
     found = report(evidence(), "out")
-    assert [one for one in found.findings if one.mark is not Mark.PASS] == []
+    assert [finding for finding in found.findings if finding.mark is not Mark.PASS] == []
     assert found.outcome is Mark.PASS
-    assert {one.check for one in found.findings} == set(Check)
-    assert all(one.next_step == "" for one in found.findings)
+    assert {finding.check for finding in found.findings} == set(Check)
+    assert all(finding.next_step == "" for finding in found.findings)
     assert silent_failures(evidence()) == []
 
 
@@ -152,8 +152,8 @@ REQUIREMENTS: list[tuple[Evidence, Check, Mark, str, str]] = [
 @pytest.mark.parametrize(("given", "check", "mark", "dataset", "found"), REQUIREMENTS)
 def test_what_a_baseline_lacks(given, check, mark, dataset, found):
     assert (check, mark, dataset, found) in not_passed(given)
-    steps = {one.check: one.next_step for one in report(given, "out").findings
-             if one.mark is not Mark.PASS}  # fmt: skip
+    steps = {finding.check: finding.next_step for finding in report(given, "out").findings
+             if finding.mark is not Mark.PASS}  # fmt: skip
     assert all(steps.values())
 
 
@@ -186,7 +186,7 @@ SILENT: list[tuple[Evidence, Check, Mark, str, str]] = [
 @pytest.mark.parametrize(("given", "check", "mark", "dataset", "found"), SILENT)
 def test_silent_failures(given, check, mark, dataset, found):
     assert (check, mark, dataset, found) in not_passed(given)
-    at_the_end = {(one.check, one.dataset) for one in silent_failures(given)}
+    at_the_end = {(failure.check, failure.dataset) for failure in silent_failures(given)}
     expected = not found.startswith("success")  # reference solutions are all right
     assert ((check, dataset) in at_the_end) is expected
 

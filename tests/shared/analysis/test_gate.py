@@ -166,7 +166,7 @@ def test_a_sequential_gate_says_after_how_many_problems_it_is_decided(tmp_path):
     }
     report = sequential(first, second, rules)
     assert report.outcome is Outcome.PASS
-    after = {one.rule: one.found.partition(" after ")[2] for one in report.findings}
+    after = {finding.rule: finding.found.partition(" after ")[2] for finding in report.findings}
     numbers = {name: int(text.split()[0]) for name, text in after.items() if text}
     assert numbers["accepted_at_1"] == numbers["wrong_answer_rate"] < 15
     assert numbers["accepted_at_1"] < numbers["pass_ratio_mean"] < 40  # by half a point each

@@ -206,14 +206,14 @@ def test_every_metric_of_a_summary_is_declared_with_its_interval() -> None:
     declared = metrics_of(found)
     keys = {one.key for one in declared} | {f"{one.key}_ci95" for one in declared if one.interval}
     assert found == keys
-    assert {one.key for one in METRICS} - {one.key for one in declared} == {"pass_at_k"}
+    assert {metric.key for metric in METRICS} - {one.key for one in declared} == {"pass_at_k"}
 
 
 def test_what_is_exposed_to_prometheus_is_documented() -> None:
     documented = (ROOT / "docs/aggregator-api.md").read_text()
-    for one in METRICS:
-        name = one.prometheus.partition("{")[0]
-        assert f"`{name}" in documented, one.key
+    for metric in METRICS:
+        name = metric.prometheus.partition("{")[0]
+        assert f"`{name}" in documented, metric.key
 
 
 def test_the_gate_takes_the_declared_costs_and_error_rates(tmp_path: Path) -> None:

@@ -188,8 +188,8 @@ def test_the_interval_is_scipys_over_clusters_where_that_is_the_wider():
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(shares, shares, st.integers(0, 3)), min_size=1, max_size=20))
 def test_clustering_never_narrows_and_changes_nothing_else(values):
-    first, second = (np.array([one[side] for one in values]) for side in (0, 1))
-    clusters = np.unique([one[2] for one in values], return_inverse=True)[1]
+    first, second = (np.array([value[side] for value in values]) for side in (0, 1))
+    clusters = np.unique([value[2] for value in values], return_inverse=True)[1]
     (apart,) = paired_differences([(first, second)])
     (found,) = paired_differences([(first, second)], clusters)
     assert (found.first, found.second, found.difference) == (

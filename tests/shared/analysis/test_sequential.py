@@ -18,7 +18,7 @@ MEANS = st.floats(-0.9, 0.9)
 @given(st.lists(st.floats(0.01, 1), min_size=3, max_size=3), st.integers(1, 4))
 def test_the_capital_against_the_true_mean_is_1_on_average(weights, problems):
     """An e-process: over all sequences of lost, same and gained the expectation is exactly 1."""
-    shares = [one / sum(weights) for one in weights]
+    shares = [weight / sum(weights) for weight in weights]
     mean = shares[2] - shares[0]
     expected = 0.0
     for sequence in itertools.product((-1, 0, 1), repeat=problems):
