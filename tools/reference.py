@@ -24,7 +24,7 @@ from pydantic_settings import BaseSettings
 
 from services.aggregator.settings import AggregatorSettings
 from services.generator.settings import GeneratorSettings
-from services.judge.settings import JudgeSettings
+from services.judge.jobs import JudgeSettings
 from services.reward.settings import RewardSettings
 from services.sandbox.settings import SandboxSettings
 from shared.analysis.catalogue import METRICS, Group, MetricInfo

@@ -1,17 +1,24 @@
-"""Tokens of program text that do not depend on layout, comments, annotations or formatters."""
+"""What comparisons of texts compare: tokens of programs, names, and word n-grams.
 
+Tokens do not depend on layout, comments, annotations or formatters.
+"""
+
+import ast
 import builtins
 import hashlib
 import keyword
 import re
-from collections.abc import Sequence
+import textwrap
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from services.data.ngrams import Hashes
+Hashes = npt.NDArray[np.uint64]
 
 KEYWORDS = frozenset(keyword.kwlist)
 BUILTINS = frozenset(dir(builtins)) | KEYWORDS
@@ -146,3 +153,126 @@ def tokenize_code(code: str, *, words: bool = False) -> CodeTokens:
     following = np.append(every, np.uint64(_END))[kept + 1]
     texts = tuple(tokens[at] for at in kept.tolist()) if words else ()
     return CodeTokens(every[kept], following == _END, texts)
+
+
+# Names that the code of a text defines
+
+# Names cannot begin with a digit, so this is never a name.
+PLACEHOLDER = "0name"
+
+_FENCE = re.compile(r"^```[ \t]*+(?:python3?|py)?[ \t]*+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"\b(?:def|class|assert|lambda)\b|>>>|```")
+_DEFINED = re.compile(r"\b(?:def|class)[ \t]+(\w+)")
+# In MBPP only the tests name the function.
+_TEST_LINE = re.compile(r"^[ \t]*(?:assert\b|>>>)(.*)$", re.MULTILINE)
+_CALLED = re.compile(r"(?<![\w.])([^\W\d]\w*)\(")
+_IDENTIFIER = re.compile(r"(?<!\w)[^\W\d]\w*")
+# In characters, far beyond any prompt; the parser needs many times the memory of its text.
+_PARSED_LENGTH = 100_000
+
+
+def without_names(text: str) -> str | None:
+    """Replace the names that the text's own code defines by a placeholder, in prose as well.
+
+    Builtins, attributes, keywords and literals are kept. None if no code defines a name.
+    """
+    names = own_names(text)
+    if not names:
+        return None
+
+    def replaced(match: re.Match[str]) -> str:
+        return PLACEHOLDER if match[0] in names else match[0]
+
+    return _IDENTIFIER.sub(replaced, text)
+
+
+def own_names(text: str) -> frozenset[str]:
+    """Collect the names that code defines or binds, and the functions that tests call."""
+    if not _CODE.search(text):
+        return frozenset()
+    names = {name for code in (text, *_FENCE.findall(text)) for name in bound_names(code)}
+    names.update(_DEFINED.findall(text))
+    for line in _TEST_LINE.findall(text):
+        names.update(name for name in _CALLED.findall(line) if name not in BUILTINS)
+    return frozenset(names)
+
+
+def bound_names(code: str) -> frozenset[str]:
+    """Collect the names that the code binds; none if it is not Python."""
+    return frozenset(_bound(_parse(code)))
+
+
+def _bound(tree: ast.Module | None) -> Iterator[str]:
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _parse(code: str) -> ast.Module | None:
+    if len(code) > _PARSED_LENGTH:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes such as "\d" in the code
+            return ast.parse(textwrap.dedent(code))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+# Word n-grams as 64-bit hashes
+
+_ASCII_LOWER_WORDS = bytes(
+    code if chr(code).isalnum() or code >= 0x80 else 0x20
+    for code in (ord(chr(value).lower()) if value < 0x80 else value for value in range(256))
+)
+# Kana and CJK ideographs have no blanks between words.
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+_BETWEEN = re.compile(r"[\W_]+")
+
+
+def words(text: str) -> list[bytes]:
+    """Split a text into words: runs of letters and digits, in lower case, as UTF-8.
+
+    Punctuation, line ends, indentation and the ASCII underscore separate words, so layout and
+    Markdown do not matter. In scripts without blanks each character is a word.
+    """
+    return fold(text).split()
+
+
+def fold(text: str) -> bytes:
+    """Normalize a text to lower-case UTF-8 words separated by blanks (case folding, NFKC)."""
+    if not text.isascii():
+        text = _BETWEEN.sub(" ", unicodedata.normalize("NFKC", text).casefold())
+        text = _UNSPACED.sub(lambda match: f" {' '.join(match[0])} ", text)
+    return text.encode("utf-8", "surrogatepass").translate(_ASCII_LOWER_WORDS)
+
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def word_hashes(words: Sequence[bytes]) -> Hashes:
+    """Hash each word; the hashes are the same in every process."""
+    return np.fromiter(map(_word_hash, words), dtype=np.uint64, count=len(words))
+
+
+# Most words of a text are common, so the hit rate of the cache is high.
+@lru_cache(maxsize=1 << 16)
+def _word_hash(word: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little")
+
+
+def ngram_hashes(hashes: Hashes, size: int) -> Hashes:
+    """Hash each run of ``size`` words, in order; empty if there are fewer words.
+
+    The hash is a polynomial in the words' hashes.
+    """
+    count = max(0, len(hashes) - size + 1)
+    result = np.zeros(count, np.uint64)
+    for step in range(size):
+        result *= _FACTOR
+        result += hashes[step : step + count]
+    return result

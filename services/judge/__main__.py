@@ -8,7 +8,7 @@ from functools import partial
 import uvloop
 
 from services.judge.health import sandbox_failure
-from services.judge.settings import JudgeSettings
+from services.judge.jobs import JudgeSettings
 from services.judge.worker import JudgeProcess
 from shared.address import Address
 from shared.ledger import ping_error, wait_for_redis

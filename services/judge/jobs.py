@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NoReturn
 
+from pydantic import Field
 from redis.exceptions import RedisError
 from rq.worker import BaseWorker
 
@@ -18,7 +19,6 @@ from services.judge.judging import Judge
 from services.judge.permits import urgent
 from services.judge.requests import Attempts
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError, open_client
-from services.judge.settings import JudgeSettings
 from services.judge.special_judge import CheckerFailedError
 from services.judge.verdict import Judgement, case_results, to_verdict
 from shared.case_records import SampleCases
@@ -38,6 +38,7 @@ from shared.schemas import (
     Verdict,
 )
 from shared.service.logs import get_logger
+from shared.service.settings import RedisSettings, SandboxClientSettings, ServiceSettings
 from shared.statuses import FailureKind
 from shared.text import unpack
 from shared.versions import release
@@ -45,6 +46,23 @@ from shared.versions import release
 log = get_logger(__name__)
 
 _PROBLEMS_KEPT = 32
+
+
+class JudgeSettings(ServiceSettings, RedisSettings, SandboxClientSettings):
+    """Settings of a judge worker."""
+
+    name: str = Field(default="", validation_alias="PLUMBLINE_JUDGE_NAME")
+    """Name of the worker; by default derived from host and process."""
+    concurrency: int = Field(default=16, ge=1, validation_alias="PLUMBLINE_JUDGE_CONCURRENCY")
+    """Completions that the process judges at once, of evaluations and of rewards each."""
+    lease_ttl: int = Field(default=10, ge=1, validation_alias="PLUMBLINE_JUDGE_LEASE_TTL")
+    """Seconds until RQ delivers a job of a dead judge again."""
+
+    drain_seconds: float | None = Field(
+        default=None, gt=0, validation_alias="PLUMBLINE_JUDGE_DRAIN_SECONDS"
+    )
+    """Seconds after SIGTERM until the jobs that are not finished return to the queue; by default
+    they are all finished."""
 
 
 class Lane:

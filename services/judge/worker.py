@@ -29,8 +29,7 @@ from rq.worker import WorkerStatus
 from rq.worker_registration import register
 
 from services.judge.health import JudgeMetrics
-from services.judge.jobs import Lane, SampleJudge, lanes_of
-from services.judge.settings import JudgeSettings
+from services.judge.jobs import JudgeSettings, Lane, SampleJudge, lanes_of
 from shared.ledger import connect_async, fail_fast, keys
 from shared.ledger.connection import give_up
 from shared.ledger.pipelined import PipelinedRedis

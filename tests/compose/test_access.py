@@ -11,7 +11,7 @@ import yaml
 
 from services.aggregator.settings import AggregatorSettings
 from services.generator.settings import GeneratorSettings
-from services.judge.settings import JudgeSettings
+from services.judge.jobs import JudgeSettings
 from services.reward.settings import RewardSettings
 from services.sandbox.settings import SandboxSettings
 from shared.service.settings import ServiceSettings

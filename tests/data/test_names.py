@@ -1,6 +1,6 @@
 """Names that the code of a text defines."""
 
-from services.data.names import PLACEHOLDER, own_names, without_names
+from services.data.tokens import PLACEHOLDER, own_names, without_names
 
 CODE = '''\
 class Shelf:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.data.ngrams import ngram_hashes, word_hashes, words
+from services.data.tokens import ngram_hashes, word_hashes, words
 
 CODE = "def add_one(x):\n    return x + 1\n"
 # Letters that combine, expand, fold or stand alone, among what surrounds them.

@@ -10,8 +10,7 @@ import os
 import signal
 import sys
 
-from services.judge.jobs import SampleJudge
-from services.judge.settings import JudgeSettings
+from services.judge.jobs import JudgeSettings, SampleJudge
 from services.judge.worker import JudgeProcess
 from shared.ledger import connect
 from shared.schemas import Generation, Verdict

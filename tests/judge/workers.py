@@ -10,8 +10,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 from services.judge.health import JudgeMetrics
-from services.judge.jobs import SampleJudge, lanes_of
-from services.judge.settings import JudgeSettings
+from services.judge.jobs import JudgeSettings, SampleJudge, lanes_of
 from services.judge.worker import JudgeWorker
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis

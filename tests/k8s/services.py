@@ -9,7 +9,7 @@ import pytest
 
 from services.aggregator.settings import AggregatorSettings
 from services.generator.settings import GeneratorSettings
-from services.judge.settings import JudgeSettings
+from services.judge.jobs import JudgeSettings
 from services.reward.settings import RewardSettings
 from services.sandbox.settings import SandboxSettings
 from shared.service.settings import RedisSettings, ServiceSettings

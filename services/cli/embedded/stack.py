@@ -350,7 +350,7 @@ _connect = while_restarted(connect)
 
 async def _run_judge(settings: Mapping[str, object], stop: asyncio.Event) -> None:
     """Judge until the event is set; the settings are those of ``JudgeSettings``."""
-    from services.judge.settings import JudgeSettings
+    from services.judge.jobs import JudgeSettings
     from services.judge.worker import JudgeProcess
 
     loaded = load_settings(JudgeSettings, **settings)

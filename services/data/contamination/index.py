@@ -16,10 +16,16 @@ from services.data.contamination.texts import (
     word_bits,
     words_of,
 )
-from services.data.names import own_names
-from services.data.ngrams import Hashes, ngram_hashes, word_hashes
 from services.data.records import ProblemText
-from services.data.tokens import CodeTokens, plain_code, tokenize_code
+from services.data.tokens import (
+    CodeTokens,
+    Hashes,
+    ngram_hashes,
+    own_names,
+    plain_code,
+    tokenize_code,
+    word_hashes,
+)
 
 # A statement that is shorter than an n-gram is one n-gram if it has so many words and bits.
 MIN_WORDS, MIN_BITS = 7, 28.0

@@ -4,8 +4,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from services.data.ngrams import fold
-from services.data.tokens import BUILTINS, KEYWORDS, is_name
+from services.data.tokens import BUILTINS, KEYWORDS, fold, is_name
 
 _UNICODE_ESCAPE = re.compile(r"(?<!\\)\\++u([0-9a-fA-F]{4})")
 _ESCAPED = re.compile(r"(?<!\\)\\++(?=[\"'\n])")

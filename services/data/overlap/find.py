@@ -16,11 +16,17 @@ import numpy.typing as npt
 import pandas as pd
 from datasketch import MinHash, MinHashLSH
 
-from services.data.names import without_names
-from services.data.ngrams import Hashes, ngram_hashes, word_hashes, words
 from services.data.overlap.pairs import MAX_PAIRS, Overlap, OverlapKind, Similarities, check_number
 from services.data.records import ProblemText
-from services.data.tokens import plain_code, tokenize_code
+from services.data.tokens import (
+    Hashes,
+    ngram_hashes,
+    plain_code,
+    tokenize_code,
+    without_names,
+    word_hashes,
+    words,
+)
 from shared.datasets import canonicalize
 
 # Words per n-gram, and n-grams that a text needs to be compared.

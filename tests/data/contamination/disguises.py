@@ -11,8 +11,7 @@ import textwrap
 import tokenize
 from collections.abc import Callable
 
-from services.data.names import own_names
-from services.data.tokens import BUILTINS
+from services.data.tokens import BUILTINS, own_names
 
 Disguise = Callable[[str], str]
 

@@ -15,9 +15,9 @@ import pytest
 from services.data.contamination.index import Part
 from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Options, Record
-from services.data.ngrams import words
 from services.data.records import ProblemText, read_records, text_of
 from services.data.rows import local
+from services.data.tokens import words
 from tests.data.contamination.disguises import SOLUTIONS, STATEMENTS
 from tests.data.contamination.support import check, write_jsonl
 
