@@ -1,6 +1,5 @@
 """Settings of the generator from the environment; every name begins with PLUMBLINE_GENERATOR_."""
 
-import logging
 import shlex
 from typing import Annotated, ClassVar, Literal
 
@@ -63,10 +62,3 @@ class GeneratorSettings(ServiceSettings):
     @classmethod
     def _words(cls, value: object) -> object:
         return tuple(shlex.split(value)) if isinstance(value, str) else value
-
-    @field_validator("log_level")
-    @classmethod
-    def _known_level(cls, level: str) -> str:
-        if level.upper() not in logging.getLevelNamesMapping():
-            raise ValueError(f"{level!r} is not a log level (DEBUG, INFO, WARNING, ERROR)")
-        return level

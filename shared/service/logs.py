@@ -12,6 +12,7 @@ from typing import TextIO, cast
 
 import structlog
 
+from shared.errors import ConfigError
 from shared.redaction import redact, remember_environment
 
 
@@ -19,7 +20,12 @@ def configure_logging(service: str, level: str = "INFO", stream: TextIO | None =
     """Set up structlog and the standard library's root logger to write JSON lines.
 
     Every line has the name of the service. ``stream`` is standard output by default.
+
+    Raises:
+        ConfigError: There is no such level.
     """
+    if level.upper() not in logging.getLevelNamesMapping():
+        raise ConfigError(f"LOG_LEVEL is {level!r}; give DEBUG, INFO, WARNING or ERROR")
     remember_environment()
     sys.excepthook = _print_exception
     threading.excepthook = _print_exception_of_thread
