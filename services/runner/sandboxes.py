@@ -116,11 +116,12 @@ async def _send(
     request = session.request(
         method, f"{address.url}{path}", json=document, headers=address.headers
     )
-    failure = f"the sandbox at {address.url} is not reachable"
     try:
         status, _, body = await send(request, address.name, _MAX_ANSWER)
     except RejectedError as error:
-        raise ServiceError(f"{failure}: {error}") from None
+        raise ServiceError(f"the sandbox at {address.url} is not reachable: {error}") from None
     except RetryableError as error:
-        raise UnavailableError(f"{failure}: {error}; {_ADVICE}") from None
+        raise UnavailableError(
+            f"the sandbox at {address.url} is not reachable: {error}; {_ADVICE}"
+        ) from None
     return status, body
