@@ -28,9 +28,9 @@ _REQUEST_HEADERS = ("Accept", "traceparent", "tracestate")
 _RESPONSE_HEADERS = ("Content-Type", "Retry-After")
 _LARGE_BODY = 2**20
 _CONNECT_SECONDS = 10.0
-# Uvicorn closes idle connections after 5 s. A request sent at that moment would fail as if the
-# replica had dropped the connection.
-_KEEP_ALIVE_SECONDS = 3.0
+# Uvicorn closes idle connections after 5 s; on a machine that stalls a client may notice it seconds
+# late. A request sent at that moment would fail as if the replica had dropped the connection.
+_KEEP_ALIVE_SECONDS = 1.0
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 _PROMPT_TOKENS = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,15})')
 _COMPLETION_TOKENS = re.compile(rb'"completion_tokens"\s*:\s*(\d{1,15})')
