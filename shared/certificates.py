@@ -70,7 +70,7 @@ class ProblemCertificate(Part):
     mutants. ``unknown`` counts mutants that no test and no generated input tells apart from their
     original, and programs without a label that are not shown to be wrong. ``originals`` accepted
     programs agreed on ``inputs`` generated inputs. ``survivors`` are the first wrong programs that
-    the tests accept, ``bad_labels`` those that were labelled right and are left out.
+    the tests accept. ``bad_labels`` are programs labelled right that fail; no count has them.
     """
 
     problem_id: str

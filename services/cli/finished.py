@@ -285,7 +285,7 @@ def _print_cases(
         return
     text = f"{more} more cases failed"
     if cases is ShownCases.FIRST and run.folder.exists(artifacts.CASES):
-        text += "; --cases all prints those that the run recorded"
+        text += "; --cases all prints every recorded case"
     elif len(chosen) == 1:
         text += "; a run with output.cases=failed records them"
     console.print()

@@ -71,7 +71,7 @@ class SolutionJudge:
             recorded = RecordedCompletion(problem_id=name[1], completion=item.completion)
             completions.add(SampleId(*name, item.number - 1), recorded)
             parts += [*name, str(item.number), item.completion]
-        # Each set of solutions and tests has a folder, and so a run, of its own.
+        # Other solutions or tests get another folder, and so another run.
         parts = [*self._overrides, *map(problem_digest, problems.values()), *parts]
         folder = self._folder / f"{language}-{sha256(chr(0).join(parts))[:12]}"
         place = yaml_string(str(folder))

@@ -1,4 +1,4 @@
-"""What comparisons of texts compare: tokens of programs, names, and word n-grams.
+"""Tokens of programs, names that code defines, and word n-grams, for comparing problems.
 
 Tokens do not depend on layout, comments, annotations or formatters.
 """

@@ -93,7 +93,7 @@ def test_a_sample_with_its_messages_code_and_first_failing_case(run):
     place = lines.index("case 2 of 4 (case_index 1): wrong_answer")
     assert lines[place + 1 : place + 3] == ["input", "5"]
     assert lines[place + 4 : place + 8] == ["  1", "- 2", "+ 4··", "  3"]
-    assert lines[-1] == "2 more cases failed; --cases all prints those that the run recorded"
+    assert lines[-1] == "2 more cases failed; --cases all prints every recorded case"
     assert set(done.stdout) & set("\x1b\x07\u202e") == set()
     assert done.stdout.count("\ufffd") == 7  # each control character is to be seen
 
