@@ -10,8 +10,8 @@ _REPOSITORY = Path(__file__).resolve().parents[1]
 
 def verl_python() -> Path:
     """The interpreter that has verl; skips the test where ``make install-verl`` was not run."""
-    if given := os.environ.get("PLUMBLINE_VERL_PYTHON"):
-        return Path(given).absolute()
+    if path := os.environ.get("PLUMBLINE_VERL_PYTHON"):
+        return Path(path).absolute()
     folder = _REPOSITORY / ".venv-verl"
     _prepared(folder / ".installed", "make install-verl")
     return folder / "bin" / "python"
@@ -19,8 +19,8 @@ def verl_python() -> Path:
 
 def tiny_model() -> Path:
     """A model that answers some of the demo's problems; skips where it was not made."""
-    if given := os.environ.get("PLUMBLINE_TINY_MODEL"):
-        return Path(given)
+    if path := os.environ.get("PLUMBLINE_TINY_MODEL"):
+        return Path(path)
     return _prepared(_REPOSITORY / "outputs" / "tiny-model", "make tiny-model")
 
 

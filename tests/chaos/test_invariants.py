@@ -182,8 +182,8 @@ def test_a_process_that_is_left_is_found_and_one_that_ends_is_not() -> None:
     short.wait()
     left = subprocess.Popen(["sleep", "60"])
     try:
-        (found,) = (seen for seen in invariants.nobody_left(0.1) if seen not in others)
-        assert (found.invariant, found.found) == (Invariant.PROCESSES, f"{left.pid} sleep 60")
+        (lasting,) = (seen for seen in invariants.nobody_left(0.1) if seen not in others)
+        assert (lasting.invariant, lasting.found) == (Invariant.PROCESSES, f"{left.pid} sleep 60")
     finally:
         os.kill(left.pid, 9)
         left.wait()

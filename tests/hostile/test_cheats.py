@@ -45,6 +45,6 @@ async def test_what_is_known_to_pass_in_a_shared_process(sandbox: SandboxClient,
 
 async def test_arguments_are_the_answers_to_change(sandbox: SandboxClient) -> None:
     """Tests that compare a result with an argument accept that too: the same in any process."""
-    given = with_tests(test_list=["x = [3, 1]", "assert ordered(x) == sorted(x)"])
-    verdict = await judge_code(sandbox, given, "def ordered(x): x.clear(); return x")
+    problem = with_tests(test_list=["x = [3, 1]", "assert ordered(x) == sorted(x)"])
+    verdict = await judge_code(sandbox, problem, "def ordered(x): x.clear(); return x")
     assert (verdict.accepted, verdict.shared_process) == (True, False)

@@ -96,7 +96,7 @@ async def check_slot(rung: str, programs: dict[str, str]) -> None:
 
 
 async def fault_in_slot(client: SandboxClient, name: str, code: str) -> str | None:
-    found = None
+    reason = None
     for _ in range(ATTEMPTS):
         much, little = [
             await client.run_cases(
@@ -107,10 +107,10 @@ async def fault_in_slot(client: SandboxClient, name: str, code: str) -> str | No
             )
             for work in (MUCH, LITTLE)
         ]
-        found = fault(much, little)
-        if found is None or not late(much.cases[0]):
-            return found
-    return found
+        reason = fault(much, little)
+        if reason is None or not late(much.cases[0]):
+            return reason
+    return reason
 
 
 @pytest.fixture(params=USERS)
@@ -144,7 +144,7 @@ def check_harness(folder: Path, programs: dict[str, str]) -> None:
 
 
 def fault_in_harness(folder: Path, name: str, code: str) -> str | None:
-    found = None
+    reason = None
     for _ in range(ATTEMPTS):
         much, little = [
             harness(
@@ -157,7 +157,7 @@ def fault_in_harness(folder: Path, name: str, code: str) -> str | None:
             )[0]
             for work in (MUCH, LITTLE)
         ]
-        found = fault(much, little)
-        if found is None or not late(much.cases[0]):
-            return found
-    return found
+        reason = fault(much, little)
+        if reason is None or not late(much.cases[0]):
+            return reason
+    return reason

@@ -110,9 +110,9 @@ def harmful(way: str) -> set[str]:
 @pytest.mark.parametrize(("way", "kind"), CELLS, indirect=["way"])
 async def test_no_cheat_is_accepted(client: SandboxClient, way: str, kind: str) -> None:
     cheats = {name: code for name, code in CHEATS.items() if name not in harmful(way)}
-    found = await verdicts(client, PROBLEMS[kind], cheats)
-    assert {name: v.final_status for name, v in found.items() if v.accepted} == {}
-    assert {name: v for name, v in found.items() if v.shared_process or not v.judged} == {}
+    statuses = await verdicts(client, PROBLEMS[kind], cheats)
+    assert {name: v.final_status for name, v in statuses.items() if v.accepted} == {}
+    assert {name: v for name, v in statuses.items() if v.shared_process or not v.judged} == {}
 
 
 @pytest.mark.parametrize(("way", "kind"), CELLS, indirect=["way"])
@@ -130,9 +130,9 @@ async def test_an_answer_whose_alarm_goes_off_is_accepted(client: SandboxClient,
 
 
 async def check_accepted(client: SandboxClient, kind: str, answers: Mapping[str, str]) -> None:
-    found = await verdicts(client, LISTS[kind], answers)
+    statuses = await verdicts(client, LISTS[kind], answers)
     assert {
         name: (v.final_status, v.detail, v.first_failed_case)
-        for name, v in found.items()
+        for name, v in statuses.items()
         if not v.accepted
     } == {}

@@ -33,15 +33,15 @@ def pairs(count: int) -> list[Pair]:
     problems = {problem.problem_id: problem for problem in read_datasets([str(DEMO / "data")])}
     lines = (DEMO / "completions.jsonl").read_text().splitlines()
     recorded = [(problems[row["problem_id"]], row["completion"]) for row in map(json.loads, lines)]
-    known = [*recorded, *_against_verl()]
-    known += _others(recorded, count - len(known))
+    shared = [*recorded, *_against_verl()]
+    shared += _others(recorded, count - len(shared))
     indices: dict[tuple[str, str], int] = {}
-    found = []
-    for problem, completion in known[:count]:
+    chosen = []
+    for problem, completion in shared[:count]:
         key = problem.dataset, problem.problem_id
         indices[key] = indices.get(key, -1) + 1
-        found.append(Pair(problem, completion, indices[key]))
-    return found
+        chosen.append(Pair(problem, completion, indices[key]))
+    return chosen
 
 
 def _against_verl() -> Iterator[tuple[Problem, str]]:
@@ -56,7 +56,7 @@ def _others(recorded: list[tuple[Problem, str]], count: int) -> Iterator[tuple[P
     seen = {(problem.problem_id, completion) for problem, completion in recorded}
     while count > 0:
         problem, own = chance.choice(recorded)
-        other = [one for one in quick if one[0].dataset == problem.dataset]
+        other = [quick_pair for quick_pair in quick if quick_pair[0].dataset == problem.dataset]
         completion = _changed(chance, own, chance.choice(other)[1])
         if (problem.problem_id, completion) not in seen and "while True" not in completion:
             seen.add((problem.problem_id, completion))

@@ -71,9 +71,9 @@ class StandIn:
 
     def _first(self, name: str) -> bool:
         with self._lock:
-            known = name in self._timed_out
+            timed_out = name in self._timed_out
             self._timed_out ^= {name}
-            return not known
+            return not timed_out
 
 
 @asynccontextmanager

@@ -278,8 +278,8 @@ def test_the_same_code_for_every_answer(scorer: Scorer, monkeypatch: pytest.Monk
 
 def _codes(scorer: Scorer, patch: pytest.MonkeyPatch, answer: dict[str, Any]) -> tuple[int, int]:
     patch.setattr(scorer.utils, "call_sandbox_api", lambda **_: (answer, None))
-    found, _ = scorer.utils._process_single_case(0, "in", "x", "url", "code", 1, 1, "python")
-    return int(found), int(
+    results, _ = scorer.utils._process_single_case(0, "in", "x", "url", "code", 1, 1, "python")
+    return int(results), int(
         single_outcome(RunCodeResponse.model_validate(answer), "in", "x", exact).code
     )
 

@@ -68,9 +68,9 @@ def main_eval(frame: pd.DataFrame, reward: Reward) -> Mapping[str, float]:
     rewards = defaultdict(list)
     for number in range(len(frame)):
         source, truth = frame["data_source"][number], frame["reward_model"][number]["ground_truth"]
-        scores = [reward(source, one, truth) for one in frame["responses"][number]]
+        scores = [reward(source, answer, truth) for answer in frame["responses"][number]]
         rewards[source].append(fmean(scores))
-    return {source: fmean(found) for source, found in rewards.items()}
+    return {source: fmean(values) for source, values in rewards.items()}
 
 
 def test_main_eval_reads_it(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_main_eval_reads_it(tmp_path: Path) -> None:
     assert main_eval(pd.read_parquet(path), reward) == {"d1": 0.25, "d2": 0.0}
     truths = [PROBLEMS[number].ground_truth for number in (0, 0, 1, 2)]
     assert asked == list(zip(("right", "wrong", ODD, ""), truths, strict=True))
-    assert [one.name for one in path.parent.iterdir()] == ["responses.parquet"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["responses.parquet"]
 
 
 def test_rows_are_those_of_verls_generation(tmp_path: Path) -> None:
@@ -113,15 +113,15 @@ def test_any_answers_come_back_under_their_numbers(
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
     made = [
-        generation(SampleId(one.dataset, one.problem_id, index), text)
-        for one, found in zip(PROBLEMS, answers, strict=True)
-        for index, text in sorted(found.items())
+        generation(SampleId(problem.dataset, problem.problem_id, index), text)
+        for problem, answer in zip(PROBLEMS, answers, strict=True)
+        for index, text in sorted(answer.items())
     ]
     path = str(folder / "responses.parquet")
     ResponsesFile(config(path), []).write(finished(folder / "run", made), PROBLEMS)
     back = match_completions(path, PROBLEMS)
     assert {sample: back.completion(sample).completion for sample in back.hashes} == {
-        one.sample: one.completion for one in made
+        problem.sample: problem.completion for problem in made
     }
 
 

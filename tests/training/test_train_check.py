@@ -93,22 +93,26 @@ class Desk:
 
     def check(self, *, data: bool = True, reward: str | None = None) -> dict[str, dict[str, Any]]:
         """The findings by what they are about."""
-        config, found = self.folder / "config.yaml", self.folder / "findings.json"
+        config, findings = self.folder / "config.yaml", self.folder / "findings.json"
         config.write_text(yaml.safe_dump(self.trainer))
-        given = [str(ROOT / "demo/data")] if data else None
+        data_folders = [str(ROOT / "demo/data")] if data else None
         try:
-            train_check(str(config), str(self.run), given, reward, False, found)
+            train_check(str(config), str(self.run), data_folders, reward, False, findings)
             code = 0
         except FindingsError as error:
             code = error.exit_code
-        self.findings = json.loads(found.read_text())["findings"]
+        self.findings = json.loads(findings.read_text())["findings"]
         assert code == any(finding["kind"] != "expected" for finding in self.findings)
         return {finding["subject"]: finding for finding in self.findings}
 
     def weighty(self, **options: Any) -> dict[str, str]:
         """Mistakes and differences only: what about, and which of the two."""
-        found = self.check(**options)
-        return {name: one["kind"] for name, one in found.items() if one["kind"] != "expected"}
+        findings = self.check(**options)
+        return {
+            name: finding["kind"]
+            for name, finding in findings.items()
+            if finding["kind"] != "expected"
+        }
 
 
 def export(folder: Path, *options: str) -> None:
@@ -136,10 +140,10 @@ def desk(tmp_path: Path, exported: Path) -> Desk:
 
 
 def test_a_right_config_has_neither_mistake_nor_difference(desk: Desk) -> None:
-    found = desk.check()
-    assert {one["kind"] for one in found.values()} == {"expected"}
-    assert found[f"{ROLLOUT}.temperature"]["trainer"] == 1.0
-    assert found[f"{ROLLOUT}.temperature"]["run"] == 0.0
+    findings = desk.check()
+    assert {finding["kind"] for finding in findings.values()} == {"expected"}
+    assert findings[f"{ROLLOUT}.temperature"]["trainer"] == 1.0
+    assert findings[f"{ROLLOUT}.temperature"]["run"] == 0.0
 
 
 WRONG_LEAVES: list[tuple[str, object, str | None, str]] = [
@@ -180,9 +184,9 @@ def test_one_leaf_that_is_wrong(desk: Desk) -> None:
     for path, value, subject, kind in WRONG_LEAVES:
         desk.trainer = copy.deepcopy(right)
         desk.set(path, value)
-        found = desk.weighty()
-        if found.get(subject or path) != kind:
-            missed.append((path, value, found))
+        findings = desk.weighty()
+        if findings.get(subject or path) != kind:
+            missed.append((path, value, findings))
     assert missed == []
 
 
@@ -210,7 +214,7 @@ def test_training_on_what_the_run_measured(desk: Desk) -> None:
     file.write_bytes((desk.folder / "rl" / "validation.parquet").read_bytes())
     desk.check()
     about = [finding for finding in desk.findings if finding["trainer"] == "humaneval"]
-    assert [(one["kind"], one["subject"]) for one in about] == [
+    assert [(entry["kind"], entry["subject"]) for entry in about] == [
         ("mistake", f"data.train_files {file}")
     ]
 
@@ -242,16 +246,16 @@ def test_references_to_other_states_of_the_problems(desk: Desk) -> None:
     truth = "reward_model"
     frame[truth] = list(map(changed, frame[truth]))
     frame.to_parquet(path)
-    found = desk.check()
-    assert "have changed since" in found[f"data.train_files {path}"]["text"]
-    found = desk.check(data=False)
-    assert "were not compared" in found[f"data.train_files {path}"]["text"]
+    findings = desk.check()
+    assert "have changed since" in findings[f"data.train_files {path}"]["text"]
+    findings = desk.check(data=False)
+    assert "were not compared" in findings[f"data.train_files {path}"]["text"]
     frame[truth] = [
-        {**one, "ground_truth": "plumbline:other/1#0123456789abcdef"} for one in frame[truth]
+        {**row, "ground_truth": "plumbline:other/1#0123456789abcdef"} for row in frame[truth]
     ]
     frame.to_parquet(path)
-    found = desk.check()
-    assert "not in the prepared data" in found[f"data.train_files {path}"]["text"]
+    findings = desk.check()
+    assert "not in the prepared data" in findings[f"data.train_files {path}"]["text"]
 
 
 def changed(reward_model: dict[str, str]) -> dict[str, str]:
@@ -271,10 +275,10 @@ def test_the_judge_of_a_reward_service(desk: Desk) -> None:
         assert desk.weighty(reward=url) == {}
     other = judging | {"judge.method": "compute_score", "sandbox.timeout": 10.0}
     with answering({"/v1/info": (200, json.dumps({"protocol": other}))}) as url:
-        found = desk.check(reward=f"{url}/")
-    assert found["judge.method"]["trainer"] == "compute_score"
-    assert found["judge.method"]["run"] == "batch"
-    assert found["sandbox.timeout"]["kind"] == "difference"
+        findings = desk.check(reward=f"{url}/")
+    assert findings["judge.method"]["trainer"] == "compute_score"
+    assert findings["judge.method"]["run"] == "batch"
+    assert findings["sandbox.timeout"]["kind"] == "difference"
     for answer in ("{}", "[]", "no"):
         with answering({"/v1/info": (200, answer)}) as url, pytest.raises(ServiceError):
             desk.check(reward=url)
@@ -295,17 +299,22 @@ def test_a_run_that_was_judged_otherwise(desk: Desk) -> None:
     path.write_text(json.dumps(document))
     info = {"protocol": config_leaves(load_config(CONFIG, BASELINE)), "environment": "0" * 64}
     with answering({"/v1/info": (200, json.dumps(info))}) as url:
-        found = desk.check(reward=url)
-    assert found["the programs' Python and packages"]["text"] == REJUDGE
+        findings = desk.check(reward=url)
+    assert findings["the programs' Python and packages"]["text"] == REJUDGE
     with answering({"/v1/info": (200, json.dumps(info | {"environment": "an image"}))}) as url:
         assert "the programs' Python and packages" not in desk.check(reward=url)
     document["config"]["judge"]["rules"] = RULES + 1
     path.write_text(json.dumps(document))
     with answering({"/v1/info": (200, json.dumps({"protocol": info["protocol"]}))}) as url:
         others = [desk.check(reward=url), desk.check()]
-    for found in others:
-        assert [one for one in found.values() if one["text"] == REJUDGE] == [found["judge.rules"]]
-        assert (found["judge.rules"]["trainer"], found["judge.rules"]["run"]) == (RULES, RULES + 1)
+    for findings in others:
+        assert [finding for finding in findings.values() if finding["text"] == REJUDGE] == [
+            findings["judge.rules"]
+        ]
+        assert (findings["judge.rules"]["trainer"], findings["judge.rules"]["run"]) == (
+            RULES,
+            RULES + 1,
+        )
 
 
 def test_what_cannot_be_compared_is_exit_code_2(desk: Desk) -> None:

@@ -63,17 +63,19 @@ def test_reward_managers_give_the_verdicts_of_the_service(
 ) -> None:
     arguments = (tiny_model, responses, ray, tmp_path / "found.json")
     run_program(verl_python, "verl_rewards", *arguments, url=reward_url)
-    found = json.loads((tmp_path / "found.json").read_text())
+    rewards = json.loads((tmp_path / "found.json").read_text())
 
     right = [problems[name_of(row)].recorded.right for row in exported]
-    assert set(found["keys"]) >= _KEYS
-    assert [acc == 1.0 for acc in found["acc"]] == right
-    assert [score == 1.0 for score in found["scores"]] == right
-    assert any(0 < score < 1 for score in found["scores"])
-    for one, together in zip(found["alone"], found["scores"][: len(found["alone"])], strict=True):
-        assert one["reward_score"] == pytest.approx(together)
+    assert set(rewards["keys"]) >= _KEYS
+    assert [acc == 1.0 for acc in rewards["acc"]] == right
+    assert [score == 1.0 for score in rewards["scores"]] == right
+    assert any(0 < score < 1 for score in rewards["scores"])
+    for reward, together in zip(
+        rewards["alone"], rewards["scores"][: len(rewards["alone"])], strict=True
+    ):
+        assert reward["reward_score"] == pytest.approx(together)
     # The service's own words get through verl.
-    assert "409" in found["refused"] or "export" in found["refused"], found["refused"]
+    assert "409" in rewards["refused"] or "export" in rewards["refused"], rewards["refused"]
 
 
 def test_main_eval_reads_the_table_of_a_run(
@@ -84,22 +86,25 @@ def test_main_eval_reads_the_table_of_a_run(
     tmp_path: Path,
 ) -> None:
     """``data.output_path``: two answers per problem, right or not, and tests inline."""
-    known = read_datasets([str(DEMO / "data")])
-    answers = [(one, problems[f"{one.dataset}/{one.problem_id}"].recorded) for one in known]
+    of_data = read_datasets([str(DEMO / "data")])
+    answers = [
+        (problem, problems[f"{problem.dataset}/{problem.problem_id}"].recorded)
+        for problem in of_data
+    ]
     folder = OutputFolder(str(tmp_path / "run"))
     generations = [
-        generation(SampleId(one.dataset, one.problem_id, index), text)
-        for one, recorded in answers
+        generation(SampleId(problem.dataset, problem.problem_id, index), text)
+        for problem, recorded in answers
         for index, text in enumerate((recorded.completion, "no code"))
     ]
     folder.write_jsonl(artifacts.GENERATIONS, generations)
     run = FinishedRun(folder, RunRecord(run="demo", samples=len(generations)), {})
     table = tmp_path / "responses.parquet"
-    ResponsesFile(load_config(None, [f"data.output_path={table}"]), []).write(run, known)
+    ResponsesFile(load_config(None, [f"data.output_path={table}"]), []).write(run, of_data)
 
     expected: dict[str, list[float]] = defaultdict(list)
-    for one, recorded in answers:
-        expected[one.dataset].append(recorded.right / 2)
+    for problem, recorded in answers:
+        expected[problem.dataset].append(recorded.right / 2)
     shares = {f"test_score/{source}": fmean(right) for source, right in expected.items()}
     assert main_eval(verl_python, table, reward_url, ray) == pytest.approx(shares)
 
@@ -125,5 +130,5 @@ def main_eval(verl_python: Path, table: Path, reward_url: str, ray: Path) -> dic
 
 def _printed(text: str) -> dict[str, float]:
     (line,) = (line for line in text.splitlines() if line.startswith("{'test_score/"))
-    found: dict[str, float] = ast.literal_eval(re.sub(r"np\.float64\(([^)]*)\)", r"\1", line))
-    return found
+    values: dict[str, float] = ast.literal_eval(re.sub(r"np\.float64\(([^)]*)\)", r"\1", line))
+    return values

@@ -36,11 +36,11 @@ def rows(exported: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def lessons(row: dict[str, Any], problem: DemoProblem) -> list[dict[str, Any]]:
     """Call the tool first, and give the solution when it has answered."""
     call = f"<tool_call>{json.dumps(_CALL)}</tool_call>"
-    told = [{"role": "assistant", "content": call}, {"role": "tool", "content": _PRINTED}]
+    messages = [{"role": "assistant", "content": call}, {"role": "tool", "content": _PRINTED}]
     solution = f"```python\n{problem.reference_solution}```"
     return [
         {"messages": row["prompt"], "completion": call},
-        {"messages": [*row["prompt"], *told], "completion": solution},
+        {"messages": [*row["prompt"], *messages], "completion": solution},
     ]
 
 
@@ -61,10 +61,10 @@ def test_rollouts_call_the_tool_and_each_is_rewarded(
 
     run_program(verl_python, "verl_rollouts", model, data, ray, out, url=reward_url)
 
-    found = json.loads(out.read_text())
-    trajectories = found["rows"]
+    rollouts = json.loads(out.read_text())
+    trajectories = rollouts["rows"]
     assert len(trajectories) == 2 * len(rows)
-    assert {"acc", "judged", "cases_total"} <= set(found["keys"])
+    assert {"acc", "judged", "cases_total"} <= set(rollouts["keys"])
     called = [each for each in trajectories if each["turns"] > 2]
     # user, assistant with the call, tool, assistant with the answer
     assert len(called) >= len(trajectories) / 2

@@ -37,14 +37,14 @@ def main(model: str, parquet: str, ray_folder: str, out: str) -> None:
 
     loop = RewardLoopManager(config)
     together = loop.compute_rm_score(_batch(tokenizer, rows))
-    found = {
+    rewards = {
         "alone": asyncio.run(alone()),
         "scores": together.batch["rm_scores"].sum(dim=-1).tolist(),
         "keys": together.meta_info["reward_extra_keys"],
         "acc": together.non_tensor_batch["acc"].tolist(),
         "refused": _refusal(loop, _batch(tokenizer, [_changed(rows[0]), *rows[1:2]])),
     }
-    Path(out).write_text(json.dumps(found))
+    Path(out).write_text(json.dumps(rewards))
     ray.shutdown()
 
 
