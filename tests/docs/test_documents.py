@@ -1,4 +1,4 @@
-"""Links and make targets that the documents name exist."""
+"""Links, make targets, files and folders that the documents name exist."""
 
 import re
 from pathlib import Path
@@ -22,6 +22,11 @@ DOCUMENTS = sorted(
 _MAKE = re.compile(r"(?:^|[\s;&])make ([a-z][a-z0-9-]*)", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
+_PATH = re.compile(r"[\w/]+(?:\.py|/)")
+_FOLDERS = (
+    *("clients", "configs", "demo", "docs", "k8s", "packaging", "plumbline"),
+    *("services", "shared", "tests", "tools"),
+)
 
 
 def broken_links(markdown: str, folder: Path) -> list[str]:
@@ -59,3 +64,15 @@ def test_links_resolve(document: Path):
 def test_make_targets_exist(document: Path):
     targets = set(_TARGET.findall((ROOT / "Makefile").read_text()))
     assert make_targets(document.read_text(encoding="utf-8")) - targets == set()
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_files_and_folders_of_the_code_exist(name: str):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    spans = {span for section in sections(text) for span in section.spans}
+    named = {span.removesuffix("/") for span in spans if _PATH.fullmatch(span)}
+    folders = [ROOT / folder for folder in _FOLDERS]
+    paths = [path for folder in folders for path in (folder, *folder.rglob("*"))]
+    ends = {"/".join(path.parts[place:]) for path in paths for place in range(len(path.parts))}
+    assert len(named) > 10
+    assert named - ends == set()
