@@ -211,7 +211,7 @@ def crash(*_arguments: object) -> None:
     "step",
     [
         "services.aggregator.ingest.Ingester._read",
-        "services.aggregator.index.writer.IndexWriter._put",
+        "services.aggregator.index.writer.IndexWriter._put_texts",
         "services.aggregator.ingest.IndexWriter.apply",
     ],
 )

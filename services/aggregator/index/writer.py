@@ -174,14 +174,15 @@ class IndexWriter:
             DroppedRunError: The run was deleted.
         """
         left_out: list[SampleId] = []
-        completions = 0
+        written: list[tuple[int, JudgedSample]] = []
         with self._write(run) as connection:
             for row, sample in _rows(connection, run.id, samples):
                 if not _storable(row) or _before(connection, run.id, row):
                     left_out.append(sample[0].sample)
                 else:
-                    self._put(connection, run.id, row, *sample)
-                    completions += sample[1] is not None
+                    written.append((_put(connection, run.id, row, *sample), sample))
+            self._put_texts(connection, written)
+            completions = sum(generation is not None for _, (_, generation) in written)
             connection.execute(
                 "UPDATE runs SET events = events + ?, completions = completions + ?, "
                 "version = version + 1 WHERE id = ?",
@@ -269,11 +270,12 @@ class IndexWriter:
                 if sample not in judged:
                     key = (run.id, sample.dataset, sample.problem_id, sample.sample_index)
                     connection.execute(f"DELETE FROM samples WHERE {_OF_SAMPLE}", key)
-            changes = []
+            changes, written = [], []
             present = [judged[sample] for sample in samples if sample in judged]
             for row, (verdict, generation) in _rows(connection, run.id, present):
                 before = _before(connection, run.id, row)
-                self._put(connection, run.id, row, verdict, generation)
+                number = _put(connection, run.id, row, verdict, generation)
+                written.append((number, (verdict, generation)))
                 made = (row.completion_sha256, row.finished_at)
                 decided = (row.completion_sha256, row.judged_at, row.final_status)
                 changes.append(
@@ -284,6 +286,7 @@ class IndexWriter:
                         new_verdict=before is None or (before[0], *before[2:]) != decided,
                     )
                 )
+            self._put_texts(connection, written)
             connection.execute(
                 "UPDATE runs SET position = ?, events = events + ?, version = version + 1 "
                 "WHERE id = ?",
@@ -291,19 +294,31 @@ class IndexWriter:
             )
         return new, changes
 
-    def _put(
-        self,
-        connection: sqlite3.Connection,
-        run_id: int,
-        row: SampleRow,
-        verdict: Verdict,
-        generation: Generation | None,
+    def _put_texts(
+        self, connection: sqlite3.Connection, written: Iterable[tuple[int, JudgedSample]]
     ) -> None:
-        number = put_row(connection, run_id, row)
-        record = Record(verdict=verdict, generation=generation).packed()
-        connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (number, record))
+        """Index the texts of written samples, after all of their rows.
+
+        FTS5 writes what it has collected with each statement that may be undone by itself, as that
+        of a row: in turns they take ten times the time.
+        """
         if self._searched:
-            put_texts(connection, number, sample_texts(verdict, generation))
+            for number, sample in written:
+                put_texts(connection, number, sample_texts(*sample))
+
+
+def _put(
+    connection: sqlite3.Connection,
+    run_id: int,
+    row: SampleRow,
+    verdict: Verdict,
+    generation: Generation | None,
+) -> int:
+    """Write a sample's row and record; return the id of both."""
+    number = put_row(connection, run_id, row)
+    record = Record(verdict=verdict, generation=generation).packed()
+    connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (number, record))
+    return number
 
 
 def put_row(connection: sqlite3.Connection, run_id: int, row: SampleRow) -> int:
