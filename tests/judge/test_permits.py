@@ -95,6 +95,7 @@ async def test_a_sandbox_may_have_a_lower_cap(client: AsyncRedis) -> None:
     pool.limit(TWO, 9)
     users = Users(pool)
     await users.come(*"abcdef")
+    await users.served(*"abcde")
     assert await used(client) == {ONE: 1, TWO: 4}
     await users.leave(*"abcde")
     await users.served("f")
