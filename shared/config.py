@@ -32,6 +32,7 @@ from shared.protocol import (
 from shared.redaction import is_secret_variable, redact_address
 from shared.schemas import QualityFinding, RecordedCases
 from shared.statuses import FinalStatus
+from shared.text import plain_message
 from shared.verl_keys import translate
 
 ENGINES = ("vllm", "sglang")
@@ -430,7 +431,7 @@ class JudgeConfig(Section):
             try:
                 self.for_dataset(name)
             except ValidationError as error:
-                reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+                reason = plain_message(error.errors()[0]["msg"])
                 raise ValueError(f"datasets.{name}: {reason}") from None
         return self
 

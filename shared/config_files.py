@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from shared.errors import ConfigError
 from shared.redaction import redact, remember_address
-from shared.text import one_line, shorten_end
+from shared.text import one_line, plain_message, shorten_end
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 # Hydra's list of files to compose, for a file that is composed of nothing else.
@@ -93,7 +93,10 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
             hint = f"; did you mean {near!r}?" if near else ""
             lines.append(f"unknown config key {key!r}{hint}")
         else:
-            lines.append(f"config key {key!r}: {problem['msg']} (got {_shown(problem['input'])})")
+            value = problem["input"]
+            whole = problem["type"] == "value_error" and isinstance(value, Mapping)
+            observed = "" if whole else f" (got {_shown(value)})"
+            lines.append(f"config key {key!r}: {plain_message(problem['msg'])}{observed}")
     return "; ".join(lines)
 
 

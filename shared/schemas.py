@@ -31,7 +31,7 @@ from shared.statuses import (
     TokenSource,
     VerdictDetail,
 )
-from shared.text import shorten_end
+from shared.text import plain_message, shorten_end
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -252,8 +252,8 @@ def describe(error: ValidationError) -> str:
     """Format the first error that pydantic found, with its location, in one short line."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = shorten_end(".".join(str(part) for part in first["loc"]), _LONGEST_PLACE)
-    text = f"{where}: {first['msg']}" if where else first["msg"]
-    return shorten_end(text, _LONGEST_ERROR)
+    message = plain_message(first["msg"])
+    return shorten_end(f"{where}: {message}" if where else message, _LONGEST_ERROR)
 
 
 class ProblemInfo(Part):

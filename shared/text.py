@@ -35,6 +35,11 @@ def shorten_end(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def plain_message(message: str) -> str:
+    """A message of pydantic without the words that it puts before one of our own."""
+    return message.removeprefix("Value error, ")
+
+
 def one_line(error: BaseException) -> str:
     """The message of an exception in one line; its type if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

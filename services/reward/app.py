@@ -43,6 +43,7 @@ from shared.service.server import (
     json_error,
     make_application,
 )
+from shared.text import plain_message
 from shared.versions import release
 
 LINES = "application/x-ndjson"
@@ -166,10 +167,11 @@ async def _body_of(request: web.Request, parse: Callable[[object], _Body], *, li
         except JsonError as error:
             text = f"the body is not usable JSON: {error} (at byte {error.position})"
         except ValidationError as error:
-            text = "; ".join(
-                f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}".removeprefix(": ")
-                for wrong in first_errors(error)
-            )
+            details = first_errors(error)
+            places = [".".join(map(str, detail["loc"])) for detail in details]
+            messages = [plain_message(detail["msg"]) for detail in details]
+            parts = zip(places, messages, strict=True)
+            text = "; ".join(": ".join(filter(None, part)) for part in parts)
         raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, text)
 
     try:

@@ -81,7 +81,7 @@ def test_rows_without_tests_are_dropped_and_listed(tmp_path):
 def test_a_bad_row_is_named(tmp_path):
     uneven = {"input": ["1", "2"], "output": ["1"]}
     for changes, cause in (
-        ({"private_tests": uneven}, "private_tests: Value error, 2 inputs but 1 outputs"),
+        ({"private_tests": uneven}, "private_tests: 2 inputs but 1 outputs"),
         ({"solutions": {"language": [3], "solution": ["a", "b"]}}, ""),
         ({"public_tests": {"input": [1], "output": ["1"]}}, "public_tests.input.0: Input should"),
         ({"public_tests": [{"input": "1", "output": "2"}, {"input": "1"}]}, "public_tests: "),
