@@ -38,7 +38,7 @@ class Address:
         url = f"{scheme}{rest}{query}".rstrip("/")
         if userinfo is None:
             return cls(url)
-        user, _, password = (unquote(one) for one in userinfo.partition(":"))
+        user, _, password = map(unquote, userinfo.partition(":"))
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         return cls(url, f"Basic {basic}")
 

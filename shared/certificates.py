@@ -185,19 +185,20 @@ def wrong_shares(problems: Sequence[ProblemCertificate]) -> list[float | None]:
     Submitted programs are harder to find than mutants. So mutants count only if fewer than 30
     problems have others.
     """
-    submitted = [_share(p.submitted_rejected, p.submitted_accepted) for p in problems]
-    if sum(share is not None for share in submitted) >= _ENOUGH:
-        return submitted
-    return [_share(p.wrong_rejected, p.wrong_accepted) for p in problems]
+    submitted = [
+        Rate.of(p.submitted_rejected, p.submitted_rejected + p.submitted_accepted) for p in problems
+    ]
+    enough = sum(rate is not None for rate in submitted) >= _ENOUGH
+    return _shares(submitted if enough else [problem.true_negative for problem in problems])
 
 
 def right_shares(problems: Sequence[ProblemCertificate]) -> list[float | None]:
     """Share of right programs accepted, by problem; None where there are none."""
-    return [_share(p.right_accepted, p.right_rejected) for p in problems]
+    return _shares([problem.true_positive for problem in problems])
 
 
-def _share(part: int, others: int) -> float | None:
-    return part / (part + others) if part + others else None
+def _shares(rates: Sequence[Rate | None]) -> list[float | None]:
+    return [None if rate is None else rate.rate for rate in rates]
 
 
 def rates_of(problems: Sequence[ProblemCertificate]) -> SuiteRates | None:

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from shared.errors import data_error
-from shared.json_lines import parse_record, read_lines
+from shared.foreign_json import parse_record, read_lines
 from shared.schemas import describe, without_surrogates
 from shared.statuses import TokenSource
 

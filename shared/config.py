@@ -587,5 +587,5 @@ def load_config(path: str | Path | None, overrides: Sequence[str] = ()) -> Confi
 def _missing(value: object, key: str = "") -> list[str]:
     """The keys of mandatory values that have none; those of verl that are not used may."""
     if isinstance(value, Mapping) and key != ".run.verl_keys":
-        return [found for name, one in value.items() for found in _missing(one, f"{key}.{name}")]
+        return [path for name, part in value.items() for path in _missing(part, f"{key}.{name}")]
     return [key.removeprefix(".")] if value == "???" else []

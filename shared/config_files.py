@@ -101,10 +101,10 @@ def _explain(model: type[BaseModel], error: ValidationError) -> str:
 
 
 def _nearest(model: type[BaseModel], key: str) -> str | None:
-    known = list(_keys(model))
+    keys = list(_keys(model))
     leaf = key.rsplit(".", 1)[-1]
-    exact = [name for name in known if name.rsplit(".", 1)[-1] == leaf]
-    matches = difflib.get_close_matches(key, exact or known, n=1, cutoff=0.0 if exact else 0.5)
+    exact = [name for name in keys if name.rsplit(".", 1)[-1] == leaf]
+    matches = difflib.get_close_matches(key, exact or keys, n=1, cutoff=0.0 if exact else 0.5)
     return matches[0] if matches else None
 
 

@@ -15,6 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -128,18 +129,12 @@ def check_exists(path: str) -> None:
 def row_group_names(path: str) -> list[list[tuple[str, str]]]:
     """List data set and id of every problem of a file, by row group; reads no tests."""
     with reading(path), fsspec.open(path, "rb") as file:
-        parquet = _parquet(path, file)
-        _check_table("prompt", path, parquet.schema_arrow)
-        present = set(parquet.schema_arrow.names)
-        ids = _IDS if present & set(_IDS) else ("extra_info",)
-        columns = [name for name in ("dataset", "data_source", *ids) if name in present]
-        groups: list[list[tuple[str, str]]] = []
-        row = 0
-        for group in range(parquet.num_row_groups):
-            rows = parquet.read_row_group(group, columns=columns).to_pylist()
-            groups.append([row_name(path, row + n, values) for n, values in enumerate(rows, 1)])
-            row += len(rows)
-        return groups
+        metadata = _parquet(path, file).metadata
+        sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    columns = ("dataset", "data_source", "extra_info", *_IDS)
+    rows = parquet_rows(path, (), columns, partial(_check_table, "prompt"))
+    names = (row_name(path, row, values) for row, values in rows)
+    return [list(islice(names, size)) for size in sizes]
 
 
 def read_row_group(path: str, group: int) -> Iterator[Problem | DataError]:

@@ -16,7 +16,7 @@ from shared import artifacts
 from shared.analysis.statistics import Metrics
 from shared.artifacts import OutputFolder
 from shared.errors import DataError, OutputError, PlumblineError
-from shared.json_lines import TornLineError, parse_record, read_lines
+from shared.foreign_json import TornLineError, parse_record, read_lines
 from shared.run_record import RunRecord, read_record
 from shared.schemas import CaseRecord, Generation, SampleId, Verdict, describe
 

@@ -54,25 +54,16 @@ _NO_VALUES |= _FACTORIES
 _CALLERS = _words("map filter sorted min max callable iter")
 # Methods that only call what they are given, or take a type.
 _CONSUMERS = _words("sort assertRaises assertRaisesRegex assertIsInstance astype view")
-# What belongs to a process, or shows what is no value.
-_STATE_MODULES = _words(
-    "mock logging warnings builtins gc weakref multiprocessing signal ctypes "
-    "importlib inspect atexit tracemalloc contextvars dis io tempfile shutil subprocess socket "
-    "locale traceback"
-)
+# Modules, functions and attributes that belong to a process, or show what is no value.
 _STATE = _words(
-    "seed getstate setstate getcontext setcontext localcontext environ getenv patch capsys "
-    "redirect_stdout redirect_stderr capfd monkeypatch set_printoptions printoptions seterr "
-    "errstate"
+    "mock logging warnings builtins gc weakref multiprocessing signal ctypes importlib inspect "
+    "atexit tracemalloc contextvars dis io tempfile shutil subprocess socket locale traceback "
+    "seed getstate setstate getcontext setcontext localcontext environ getenv patch "
+    "redirect_stdout redirect_stderr set_printoptions printoptions seterr errstate"
 )
-_STATE_NAMES = _words(
-    "open input globals locals exec eval compile __import__ breakpoint redirect_stdout "
-    "redirect_stderr capsys capfd monkeypatch StringIO patch"
-)
-_SYSTEM = {
-    "os": {"path", "sep"},
-    "sys": {"maxsize", "maxunicode", "float_info", "getsizeof", "version_info", "byteorder"},
-}
+_STATE_BUILTINS = _words("open input globals locals exec eval compile __import__ breakpoint")
+# Attributes of the modules os and sys that are values, besides constants.
+_OF_SYSTEM = _words("path getsizeof version_info byteorder")
 _TYPES = (str, bytes, int, float, complex, list, tuple, dict, set, range, slice)
 _LIBRARY_TYPES = (Counter, deque, Fraction, Decimal, datetime, timedelta)
 _ARRAY = _words(
@@ -138,10 +129,11 @@ class _Check:
         }
         self.imported = dict(self._imported())  # names, and the modules that they are or come from
         self.shared = frozenset(classes_of(setup))
-        self.fields, self.methods = self._fields()
-        self.annotations = {inner for node in self.nodes for inner in _annotation(node)}
+        fields, methods = self._fields()
+        self.data = _DATA | fields  # attributes that are values
+        self.attributes = self.data | _METHODS | methods  # those that a value may have
         self.names = names
-        self.aliases = frozenset[str]()  # variables and parameters that hold one of them
+        self.aliases = frozenset[str]()  # variables and parameters that hold such a function
         self.no_values = frozenset(self.own) - names
         self._add_aliases()
 
@@ -154,11 +146,12 @@ class _Check:
         for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    yield alias.asname or alias.name.partition(".")[0], alias.name
+                    top = alias.name.partition(".")[0]
+                    yield (alias.asname, alias.name) if alias.asname else (top, top)
             elif isinstance(node, ast.ImportFrom):
                 yield from ((a.asname or a.name, f"{node.module}.{a.name}") for a in node.names)
 
-    def _fields(self) -> tuple[frozenset[str], frozenset[str]]:
+    def _fields(self) -> tuple[set[str], set[str]]:
         """Return the names of fields and methods of classes that the texts define."""
         fields, methods = set[str](), set[str]()
         for node in self.nodes:
@@ -167,7 +160,7 @@ class _Check:
                 (fields if node.decorator_list else methods).add(node.name)
             elif isinstance(node, ast.AnnAssign | ast.Assign) and inside:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                fields |= {one.id for one in targets if isinstance(one, ast.Name)}
+                fields |= {target.id for target in targets if isinstance(target, ast.Name)}
             elif isinstance(node, ast.Attribute) and _stores(node) and _root(node) == "self":
                 fields.add(node.attr)
             elif isinstance(node, ast.ExceptHandler) and node.type is not None:
@@ -176,24 +169,24 @@ class _Check:
             elif isinstance(node, ast.ClassDef) and "Enum" in ast.unparse(node):
                 fields |= {"name", "value"}
             elif callee(node) in ("namedtuple", "NamedTuple", "make_dataclass", "Enum"):
-                texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
-                for text in texts:
-                    fields |= set(re.findall(r"\w+", str(text)))
+                for part in ast.walk(node):
+                    if isinstance(part, ast.Constant):
+                        fields |= set(re.findall(r"\w+", str(part.value)))
                 methods |= {"_replace", "_asdict"}
-        return frozenset(fields), frozenset(methods - {"__init__"})
+        return fields, methods - {"__init__"}
 
     def _add_aliases(self) -> None:
         """Find variables and parameters that hold the answer's functions, or what is no value."""
-        known = -1
-        while known != (known := len(self.aliases) + len(self.no_values)):
-            for node in self.nodes:
-                for targets, value in self._bindings(node):
-                    names = {one.id for one in targets if isinstance(one, ast.Name)}
-                    names |= {one.arg for one in targets if isinstance(one, ast.arg)}
-                    if self._is_answer(value):
-                        self.aliases |= names
-                    elif self._is_no_value(value):
-                        self.no_values |= names
+        bindings = [binding for node in self.nodes for binding in self._bindings(node)]
+        count = -1
+        while count != (count := len(self.aliases) + len(self.no_values)):
+            for targets, value in bindings:
+                names = {target.id for target in targets if isinstance(target, ast.Name)}
+                names |= {target.arg for target in targets if isinstance(target, ast.arg)}
+                if self._is_answer(value):
+                    self.aliases |= names
+                elif self._is_no_value(value):
+                    self.no_values |= names
 
     def _bindings(self, node: ast.AST) -> Iterator[tuple[Sequence[ast.AST], ast.expr]]:
         """Yield pairs of targets and value."""
@@ -219,8 +212,9 @@ class _Check:
     # Reasons
 
     def reasons(self) -> Iterator[str]:
+        annotations = {inner for node in self.nodes for inner in _annotation(node)}
         for node in self.nodes:
-            if node in self.annotations:
+            if node in annotations:
                 continue
             if isinstance(node, ast.Name):
                 yield from self._of_name(node)
@@ -247,18 +241,19 @@ class _Check:
                     yield f"the tests use a class of the answer: {node.id}"
             elif not self._is_used_as_function(node):
                 yield f"the tests look at a function: {_shown(self.parents[node])}"
-        elif node.id in _STATE_NAMES and node.id not in self.own:
+        elif node.id in _STATE_BUILTINS and node.id not in self.own:
             yield f"the tests use {node.id}"
-        elif self.imported.get(node.id, "").partition(".")[0] in _STATE_MODULES:
-            yield f"the tests use the module {self.imported[node.id]}"
+        elif not _STATE.isdisjoint(self.imported.get(node.id, "").split(".")):
+            yield f"the tests use {self.imported[node.id]}"
 
     def _of_attribute(self, node: ast.Attribute) -> Iterator[str]:
         root, module = _root(node), self._module(node)
-        allowed = _SYSTEM.get(self.imported.get(root or "", ""))
-        ofroot = isinstance(node.value, ast.Name)
+        of = self.imported.get(node.value.id) if isinstance(node.value, ast.Name) else None
         if self._is_answer(node.value):
             yield f"the tests use an attribute of a function: {_shown(node)}"
-        elif node.attr in _STATE or (allowed and ofroot and node.attr not in allowed):
+        elif node.attr in _STATE or (
+            of in ("os", "sys") and node.attr not in _CONSTANTS | _OF_SYSTEM
+        ):
             yield f"the tests use the state of the process: {_shown(node)}"
         elif _stores(node) and (root in self.own or (module and root not in self.no_values)):
             yield f"the tests change {_shown(node)}"
@@ -276,16 +271,12 @@ class _Check:
             if self._is_no_value(base):
                 return True  # of an object that the tests make
             base = base.func if isinstance(base, ast.Call) else base.value
-        if self._is_no_value(base):
-            return True
-        if self._is_imported(root) and self._module(node) not in _VALUE_MODULES:
-            return True
-        return node.attr in _METHODS or node.attr in self.fields or node.attr in self.methods
+        return self._is_no_value(base) or node.attr in self.attributes
 
     def _of_class(self, node: ast.ClassDef) -> Iterator[str]:
-        bases = [ast.unparse(one).partition("[")[0].rpartition(".")[2] for one in node.bases]
-        known = all(one in _BASES or one in self.shared or _is_exception(one) for one in bases)
-        plain = known and not node.keywords and not any(map(_is_odd, node.body))
+        names = (ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases)
+        bases = all(name in _BASES | self.shared or _is_exception(name) for name in names)
+        plain = bases and not node.keywords and not any(map(_is_odd, node.body))
         if node in self.of_setup and not (plain and self.parents[node] is self.setup):
             yield f"the instances of a class are more than fields: {node.name}"
 
@@ -312,15 +303,12 @@ class _Check:
                 return True
             if node.id == "self" and not isinstance(self.parents[node], ast.Attribute | ast.Return):
                 return node not in self.of_setup
-            imported = node.id in self.imported and "." in self.imported[node.id]
-            return imported and node.id not in _CONSTANTS and self._module(node) != "os"
+            return "." in self.imported.get(node.id, "") and node.id not in _CONSTANTS
         if isinstance(node, ast.Attribute) and not _stores(node):
             root = _root(node)
             if self._is_imported(root) and _is_path(node):
-                submodule = isinstance(self.parents.get(node), ast.Attribute)
-                return node.attr not in _CONSTANTS and not submodule
-            data = node.attr in _DATA or node.attr in self.fields
-            return not data and root not in ("self", "cls")
+                return node.attr not in _CONSTANTS
+            return node.attr not in self.data and root not in ("self", "cls")
         if isinstance(node, ast.Call):
             name = last_name(node.func)
             root = _root(node.func)
@@ -333,7 +321,7 @@ class _Check:
         """Whether a function of the tests makes an instance of their class, or an iterator."""
         own = self.own.get(name)
         if isinstance(own, _Function):
-            return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(own))
+            return any(isinstance(part, ast.Yield | ast.YieldFrom) for part in ast.walk(own))
         if name == "iter":
             return isinstance(self.parents[call], ast.Assign)
         return (
@@ -357,13 +345,13 @@ class _Check:
             return node is parent.func or self._consumes(parent, node)
         if isinstance(parent, ast.Compare):
             return any(
-                callee(one) == "type"
-                or (isinstance(one, ast.Attribute) and one.attr == "dtype")
-                or (isinstance(one, ast.Constant) and one.value is None)
-                for one in (parent.left, *parent.comparators)
+                callee(side) == "type"
+                or (isinstance(side, ast.Attribute) and side.attr == "dtype")
+                or (isinstance(side, ast.Constant) and side.value is None)
+                for side in (parent.left, *parent.comparators)
             )
         if isinstance(parent, ast.Assign):
-            return all(isinstance(one, ast.Name) for one in parent.targets)
+            return all(isinstance(target, ast.Name) for target in parent.targets)
         if isinstance(parent, _Function):
             return node in parent.decorator_list
         if isinstance(parent, ast.Subscript):
@@ -413,7 +401,7 @@ class _Check:
             return isinstance(self.own.get(callee(call) or ""), _Function)
         parent = self.parents[call]
         if isinstance(parent, ast.Compare):
-            others = (one for right in parent.comparators for one in ast.walk(right))
+            others = (part for right in parent.comparators for part in ast.walk(right))
             return call is parent.left and not any(map(self._is_answer, others))
         return isinstance(parent, ast.UnaryOp | ast.BinOp)
 
@@ -449,9 +437,8 @@ def _annotation(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_exception(name: str) -> bool:
-    return isinstance(found := getattr(builtins, name, None), type) and issubclass(
-        found, BaseException
-    )
+    kind = getattr(builtins, name, None)
+    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def _is_odd(node: ast.stmt) -> bool:
@@ -459,8 +446,8 @@ def _is_odd(node: ast.stmt) -> bool:
     or methods for others to define.
     """
     if isinstance(node, _Function):
-        known = all(last_name(one) in _DECORATORS for one in node.decorator_list)
-        return not known or any(last_name(one) == "NotImplementedError" for one in ast.walk(node))
+        usual = _DECORATORS.issuperset(map(last_name, node.decorator_list))
+        return not usual or "NotImplementedError" in map(last_name, ast.walk(node))
     return isinstance(node, ast.Assign) and "__slots__" in map(last_name, node.targets)
 
 

@@ -118,11 +118,11 @@ def _humaneval_plan(prompt: str, entry_point: str, test: str) -> FunctionPlan:
     prelude = before_function(prompt, entry_point)
     texts = [f"{test}\ncheck({entry_point})\n"]
     entry_point = entry_point.partition("(")[0]  # of ``Solution().name``
-    known = _names(prelude).bound
+    bound = _names(prelude).bound
     shared = None
     if re.search(rf"^class {re.escape(entry_point)}\b", prompt, re.MULTILINE):
         shared = f"the tests use a class of the answer: {entry_point}"
-    plan = _plan(prelude, prelude, texts, [entry_point], known - {entry_point}, shared)
+    plan = _plan(prelude, texts, [entry_point], bound - {entry_point}, shared)
     others = ", ".join(name for name in plan.tests.names if name != entry_point)
     fault = plan.fault
     if others and not fault and not _may_define(ast.walk(ast.parse(texts[0])), plan.imports):
@@ -140,25 +140,24 @@ def _mbpp_plan(setup: str, texts: tuple[str, ...]) -> FunctionPlan:
     names = _names(setup)
     missing = sorted(names.free - _BUILTINS - _KNOWN_MODULES)
     shared = f"the setup uses names of the answer: {', '.join(missing)}" if missing else None
-    return _plan(setup, setup, texts, [], names.bound, shared)
+    return _plan(setup, texts, [], names.bound, shared)
 
 
 def _plan(
-    prelude: str,
     setup: str,
     texts: Sequence[str],
     names: list[str],
-    known: frozenset[str],
+    bound: frozenset[str],
     shared: str | None,
 ) -> FunctionPlan:
     used = [_names(text) for text in texts]
-    known = known.union(*(names.bound for names in used)) - set(names)
-    free = sorted(frozenset[str]().union(*(names.free for names in used)) - known)
+    bound = bound.union(*(text.bound for text in used)) - set(names)
+    free = sorted(frozenset[str]().union(*(text.free for text in used)) - bound)
     try:
         trees = [ast.parse(text) for text in (setup, *texts)]
     except (SyntaxError, ValueError) as error:
-        told = f"line {getattr(error, 'lineno', '?')}: {getattr(error, 'msg', error)}"
-        return FunctionPlan(FunctionTests(prelude, setup, list(texts), names, []), shared, told)
+        cause = f"line {getattr(error, 'lineno', '?')}: {getattr(error, 'msg', error)}"
+        return FunctionPlan(FunctionTests(setup, setup, list(texts), names, []), shared, cause)
     nodes = [node for tree in trees[1:] for node in ast.walk(tree)]
     called = {callee(node) for node in nodes}
     modules = [name for name in free if name in _KNOWN_MODULES - called and name not in names]
@@ -171,7 +170,7 @@ def _plan(
     if not fault and not shared:
         shared = needs_of(trees[0], trees[1:], frozenset(names))
     imports += tuple(f"import {module}" for module in modules)
-    tests = FunctionTests(prelude, setup, list(texts), names, modules, classes_of(trees[0]))
+    tests = FunctionTests(setup, setup, list(texts), names, modules, classes_of(trees[0]))
     return FunctionPlan(tests, shared, fault, imports)
 
 
@@ -193,7 +192,9 @@ def _names(text: str) -> _Names:
         return _Names()
     bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
     used = set[str]()
-    for table in _scopes(top):
+    tables = [top]
+    for table in tables:
+        tables += table.get_children()
         for symbol in table.get_symbols():
             if symbol.is_declared_global() and symbol.is_assigned():
                 bound.add(symbol.get_name())
@@ -201,13 +202,6 @@ def _names(text: str) -> _Names:
             if symbol.is_referenced() and (symbol.is_global() or not local):
                 used.add(symbol.get_name())
     return _Names(frozenset(bound), frozenset(used - bound))
-
-
-def _scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
-    """Yield a scope and those within it."""
-    yield table
-    for inner in table.get_children():
-        yield from _scopes(inner)
 
 
 def _named_as_builtins(trees: Sequence[ast.Module]) -> list[str]:

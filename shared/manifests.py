@@ -18,7 +18,7 @@ import fsspec
 from pydantic import ValidationError
 
 from shared.errors import data_error, reading
-from shared.json_lines import numbered_lines, parse_line
+from shared.foreign_json import numbered_lines, parse_line
 from shared.schemas import Part, describe
 
 LOCK_NAME = "manifest.lock.json"
@@ -105,8 +105,8 @@ def manifest_folder(path: str) -> str | None:
         fs, file = fsspec.core.url_to_fs(path)
         folder = file.rpartition("/")[0]
         above = [folder, *(folder.rsplit("/", levels)[0] for levels in (1, 2))]
-        folders = [folder, *(f"{one}/{MANIFESTS}" for one in above)]
-        return next((one for one in folders if fs.exists(f"{one}/{LOCK_NAME}")), None)
+        folders = [folder, *(f"{parent}/{MANIFESTS}" for parent in above)]
+        return next((name for name in folders if fs.exists(f"{name}/{LOCK_NAME}")), None)
 
 
 def dataset_roles(path: str) -> dict[str, DataRole]:

@@ -62,8 +62,8 @@ def spare_from_proxies(hosts: Iterable[str]) -> None:
     """Add hosts to ``no_proxy``, which HTTP clients of all kinds follow."""
     if not _has_proxies():
         return
-    given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    names = [name for part in given.split(",") if (name := part.strip())]
+    excepted = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    names = [name for part in excepted.split(",") if (name := part.strip())]
     if "*" not in names:
         joined = ",".join(dict.fromkeys([*names, *hosts]))
         os.environ.update(no_proxy=joined, NO_PROXY=joined)

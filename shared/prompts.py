@@ -122,8 +122,8 @@ def _wording(language: str) -> tuple[str, str, str]:
     """A language's name, its label of code blocks, and a sentence about compiling."""
     if language == "typescript":
         return "TypeScript", language, ""
-    known = LANGUAGES.get(language)
-    return (known.title, known.labels[0], known.hint) if known else (language, language, "")
+    own = LANGUAGES.get(language)
+    return (own.title, own.labels[0], own.hint) if own else (language, language, "")
 
 
 def _kind(tests: GroundTruth) -> str:

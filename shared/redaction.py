@@ -16,11 +16,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import quote, quote_plus, unquote
-
-if TYPE_CHECKING:  # commands import this module before they know what they need
-    from pydantic import JsonValue
 
 REDACTED = "***"
 # Shorter values, and words such as "plumbline" or "openai", are in ordinary texts and names.
@@ -79,8 +76,8 @@ def redact_address(text: str) -> str:
     return redact(_redact_list(text) if "@" in text or "://" in text else text)
 
 
-def redact_values(value: "JsonValue") -> "JsonValue":
-    """Redact all strings of a document, each as an address; keys of mappings too."""
+def redact_values(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Redact all strings of a JSON document, each as an address; keys of mappings too."""
     if isinstance(value, dict):
         return {redact_address(name): redact_values(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -214,8 +211,8 @@ def _content(path: str) -> list[str]:
 
 
 def _secrets_of(address: str) -> Iterator[str]:
-    for one in _SEPARATOR.split(address):
-        _, userinfo, _, query = split_address(one)
+    for part in _SEPARATOR.split(address):
+        _, userinfo, _, query = split_address(part)
         if userinfo is not None:
             user, colon, password = userinfo.partition(":")
             yield from (userinfo, password if colon else user)

@@ -136,11 +136,6 @@ class StdioTests(_Record):
             raise ValueError(
                 f"calls of {self.fn_name!r} compare values; leave out checker and checker_source"
             )
-        texts = (*self.inputs, *self.outputs, self.checker_source or "")
-        if not all(is_encodable(text) for text in texts):
-            raise ValueError(
-                "an input, output or checker has lone surrogates and cannot be encoded"
-            )
         if self.checker_source is not None and self.checker_style is None:
             python = "must define check(input, output, expected) or read the files in sys.argv"
             cpp = "must have a main function"

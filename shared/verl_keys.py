@@ -9,10 +9,10 @@ Source of the keys: verl 0.9.1, verl/trainer/config; verl 0.5.0's generation.yam
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Self
 
 from pydantic import JsonValue
 
@@ -54,9 +54,6 @@ MAPPED = {
     "sandbox_fusion.memory_limit_mb": "sandbox.memory_limit_mb",
     "max_concurrent_requests": "generation.concurrency",
 }
-# A key of ours counts where one of these has another value, as in verl.
-FALLBACKS = ("data.max_prompt_length", "data.max_response_length")
-
 REFUSED = _by_key(
     {
         "answers would go on after their end, which measures other texts; use false": (
@@ -188,7 +185,6 @@ _WALKED = frozenset(
 # The class that verl makes of a section.
 _CLASS = "_target_"
 _MAX_NAMED = 12
-_Path = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +198,22 @@ class _Place:
     source: str
     key: str
     entry: str
-    target: _Path | None
+    target: str | None
     value: Any
+
+    @classmethod
+    def of(cls, source: str, value: object, *, of_evaluation: bool = False) -> Self:
+        """Find the place of a value; ``of_evaluation``: in a configuration of main_eval."""
+        section = next((parent for parent in _with_parents(source) if parent in SECTIONS), "")
+        key = SECTIONS[section] + source.removeprefix(section) if section else source
+        for name in _with_parents(key):
+            if name in MAPPED:
+                ours = COMPLETIONS if name == "data.path" and of_evaluation else MAPPED[name]
+                target = None if value is None else ours + key.removeprefix(name)
+                return cls(source, key, name, target, value)
+            if name in REFUSED or name in RECORDED:
+                return cls(source, key, name, None, value)
+        return cls(source, key, section, key, value)
 
     @property
     def says_nothing(self) -> bool:
@@ -214,7 +224,7 @@ class _Place:
 
     @property
     def section(self) -> str:
-        """The key that the entry is about, as it was given."""
+        """The key that the entry is about, as the document has it."""
         if self.entry in SECTIONS:
             return self.entry
         return self.source.removesuffix(self.key.removeprefix(self.entry)) or self.source
@@ -222,8 +232,7 @@ class _Place:
 
 def canonical(key: str) -> str:
     """Our name of a key of verl; any other key as it is."""
-    target = _place(key, (key,), "", {}).target
-    return key if target is None else _dotted(target)
+    return _Place.of(key, "").target or key
 
 
 def translate(document: Any, overridden: Sequence[str] = ()) -> tuple[Any, dict[str, JsonValue]]:  # noqa: ANN401 - parsed YAML
@@ -237,37 +246,34 @@ def translate(document: Any, overridden: Sequence[str] = ()) -> tuple[Any, dict[
     """
     if not isinstance(document, Mapping):
         return document, {}
-    places = list(_places(document, (), document))
+    values = list(_values(document))
+    of_evaluation = any(key == "data.response_key" for key, _ in values)
+    places = [_Place.of(key, value, of_evaluation=of_evaluation) for key, value in values]
     refused = [place for place in places if place.entry in REFUSED and not place.says_nothing]
     if refused:
         reasons = (f"{p.source}={shown(p.value)}: {REFUSED[p.entry]}" for p in refused)
         raise ConfigError("; ".join(reasons))
-    claims: defaultdict[_Path, list[_Place]] = defaultdict(list)
+    claims: defaultdict[str, list[_Place]] = defaultdict(list)
     for place in places:
         if place.target is not None:
             claims[place.target].append(place)
-    result: dict[Any, Any] = {}
+    result: dict[str, Any] = {}
     for target, claimants in claims.items():
-        _put(result, target, _choose(claimants, overridden).value)
-    return result, {
-        one.source: _without_secrets(one.source, one.value) for one in places if one.entry
-    }
+        _put(result, target, _choose(claimants, overridden))
+    recorded = (place for place in places if place.entry)
+    return result, {place.source: _without_secrets(place.source, place.value) for place in recorded}
 
 
-def notices(given: Mapping[str, JsonValue]) -> list[str]:
-    """Describe what a translation found: keys with another name here, keys without effect."""
-    document: dict[Any, Any] = {}
-    for key, value in given.items():
-        _put(document, tuple(key.split(".")), value)
+def notices(verl_keys: Mapping[str, JsonValue]) -> list[str]:
+    """Describe keys of a translation that have another name here, or no effect."""
     renamed: dict[str, str] = {}
     without_effect: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for place in _places(document, (), document):
-        if not place.entry or place.value is None:
-            continue
-        if place.target is not None:
-            name = SECTIONS.get(place.entry) or _dotted(place.target)
-            renamed[place.section] = name
-        elif not place.says_nothing:
+    of_evaluation = "data.response_key" in verl_keys
+    for key, value in verl_keys.items():
+        place = _Place.of(key, value, of_evaluation=of_evaluation)
+        if place.target is not None and value is not None:
+            renamed[place.section] = SECTIONS.get(place.entry, place.target)
+        elif value is not None and not place.says_nothing:
             text = RECORDED.get(place.entry) or REFUSED[place.entry]
             without_effect[text][place.section] = None
     read = [f"{name} is read as {target}" for name, target in renamed.items()]
@@ -280,34 +286,14 @@ def notices(given: Mapping[str, JsonValue]) -> list[str]:
     return lines
 
 
-def _places(value: object, path: _Path, document: Mapping[Any, Any]) -> Iterator[_Place]:
-    """Walk through a document, to the values of all keys that a table could name."""
-    key = _dotted(path)
-    if isinstance(value, Mapping) and (not path or (value and _present(key)[0] in _WALKED)):
-        for name, inner in value.items():
-            yield from _places(inner, (*path, name), document)
-    elif path[-1:] not in ((), (_CLASS,)):
-        yield _place(key, path, value, document)
-
-
-def _place(source: str, path: _Path, value: object, document: Mapping[Any, Any]) -> _Place:
-    key, section = _present(source)
-    for name in _with_parents(key):
-        if name in MAPPED:
-            data = document.get("data")
-            of_evaluation = isinstance(data, Mapping) and "response_key" in data
-            mapped = COMPLETIONS if name == "data.path" and of_evaluation else MAPPED[name]
-            target = tuple((mapped + key.removeprefix(name)).split("."))
-            return _Place(source, key, name, None if value is None else target, value)
-        if name in REFUSED or name in RECORDED:
-            return _Place(source, key, name, None, value)
-    return _Place(source, key, section, tuple(key.split(".")) if section else path, value)
-
-
-def _present(source: str) -> tuple[str, str]:
-    """The present name of a key, and the older section that it was given in; empty for others."""
-    section = next((parent for parent in _with_parents(source) if parent in SECTIONS), "")
-    return (SECTIONS[section] + source.removeprefix(section) if section else source), section
+def _values(document: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all keys that a table could name, dotted, with their values."""
+    for name, value in document.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and _Place.of(key, value).key in _WALKED:
+            yield from _values(value, f"{key}.")
+        elif name != _CLASS:
+            yield key, value
 
 
 def _with_parents(key: str) -> Iterator[str]:
@@ -316,42 +302,42 @@ def _with_parents(key: str) -> Iterator[str]:
         key = key.rpartition(".")[0]
 
 
-def _dotted(path: _Path) -> str:
-    return ".".join(map(str, path))
-
-
-def _put(document: dict[Any, Any], path: _Path, value: object) -> None:
+def _put(document: dict[str, Any], key: str, value: object) -> None:
     """Set a value in nested mappings; where a part is no mapping, validation has the last word."""
-    for name in path[:-1]:
-        document = document.setdefault(name, {})
+    *sections, name = key.split(".")
+    for section in sections:
+        document = document.setdefault(section, {})
         if not isinstance(document, dict):
             return
     empty = isinstance(value, Mapping) and not value
-    document.setdefault(path[-1], {} if empty else value)
+    document.setdefault(name, {} if empty else value)
 
 
-def _choose(claimants: Sequence[_Place], overridden: Sequence[str]) -> _Place:
+def _choose(claimants: Sequence[_Place], overridden: Sequence[str]) -> Any:  # noqa: ANN401 - parsed YAML
     """The value that counts for a key of ours.
 
     Raises:
         ConfigError: There are different values of equal standing.
     """
-    preferences: tuple[Callable[[_Place], bool], ...] = (
-        lambda place: _is_overridden(place.source, overridden),
-        lambda place: place.value is not None,
-        # As in verl, whose rollout has one sample unless data.n_samples has more.
-        lambda place: not (place.key.endswith(".rollout.n") and place.value == 1),
-        lambda place: place.entry not in FALLBACKS,
-    )
-    for preferred in preferences:
-        claimants = list(filter(preferred, claimants)) or claimants
-    first = claimants[0]
-    if other := next((place for place in claimants if place.value != first.value), None):
+
+    def standing(place: _Place) -> tuple[bool, ...]:
+        return (
+            not _is_overridden(place.source, overridden),
+            place.value is None,
+            # As in verl, whose rollout has one sample unless data.n_samples has more, and whose
+            # own lengths count before those of the data.
+            place.key.endswith(".rollout.n") and place.value == 1,
+            place.entry in ("data.max_prompt_length", "data.max_response_length"),
+        )
+
+    best = min(map(standing, claimants))
+    first, *others = (place for place in claimants if standing(place) == best)
+    if other := next((place for place in others if place.value != first.value), None):
         raise ConfigError(
             f"{first.source}={shown(first.value)} and {other.source}={shown(other.value)} "
             "contradict each other; keep one of them"
         )
-    return first
+    return first.value
 
 
 def _is_overridden(key: str, overridden: Sequence[str]) -> bool:

@@ -35,8 +35,8 @@ def git_commit() -> str | None:
     In an image, ``PLUMBLINE_GIT_COMMIT`` is the commit that the image was built from. None if
     unknown.
     """
-    if given := os.environ.get(COMMIT):
-        return given
+    if commit := os.environ.get(COMMIT):
+        return commit
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],

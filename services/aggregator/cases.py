@@ -11,7 +11,7 @@ from services.aggregator.marks import CaseMarks
 from shared import artifacts
 from shared.case_records import SampleCases, failing_first
 from shared.finished_run import record_of
-from shared.json_lines import read_lines
+from shared.foreign_json import read_lines
 from shared.ledger import Ledger
 from shared.run_record import CasesRecord
 from shared.schemas import CaseRecord, RecordedCases, SampleId, readable_tests

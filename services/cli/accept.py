@@ -26,7 +26,7 @@ from shared.analysis.evidence import (
 from shared.datasets import check_exists
 from shared.errors import DataError, FindingsError, OutputError, UndecidedError, data_error, reading
 from shared.finished_run import FinishedRun, open_run
-from shared.json_lines import read_json_lines
+from shared.foreign_json import read_json_lines
 from shared.manifests import (
     LOCK_NAME,
     DataRole,

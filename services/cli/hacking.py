@@ -24,7 +24,7 @@ from shared.analysis.hacking import (
 )
 from shared.errors import ConfigError, DataError, FindingsError
 from shared.finished_run import FinishedRun, open_run
-from shared.json_lines import parse_record, read_lines
+from shared.foreign_json import parse_record, read_lines
 from shared.schemas import describe
 
 _LOGS = "rewards-*.jsonl*"

@@ -15,9 +15,9 @@ from services.data.records import ReferenceSolution
 from shared.completions import RecordedCompletion
 from shared.errors import data_error
 from shared.extraction import extract, future_imports
+from shared.foreign_json import parse_record, read_lines
 from shared.function_plan import prelude_of, with_prompt
 from shared.harness.languages import PROGRAMS
-from shared.json_lines import parse_record, read_lines
 from shared.outlines import entry_point
 from shared.schemas import (
     GroundTruth,

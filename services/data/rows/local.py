@@ -11,7 +11,7 @@ import fsspec
 from services.data.rows import Rows
 from shared.datasets import parquet_rows
 from shared.errors import data_error, reading
-from shared.json_lines import parse_json, read_json_lines
+from shared.foreign_json import parse_json, read_json_lines
 from shared.manifests import hash_file
 
 # A folder is read through its files with the first of these endings that occurs.
