@@ -11,7 +11,7 @@ from services.aggregator.index.writer import IndexWriter, JudgedSample, KnownRun
 from services.aggregator.metrics import IngestMetrics
 from shared.errors import OutputError
 from shared.ledger import Ledger, RunProgress, VerdictEvent, runs_progress
-from shared.ledger.ledger import entry_order
+from shared.ledger.runs import entry_order
 from shared.outlines import ProblemOutline
 from shared.run_record import DatasetRecord, Provenance, RunState
 from shared.schemas import SampleId

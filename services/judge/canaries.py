@@ -27,8 +27,8 @@ from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError
 from shared.harness.languages import LANGUAGES, PROGRAMS
 from shared.ledger import keys
-from shared.ledger.ledger import PLANNED
 from shared.ledger.pipelined import PipelinedRedis
+from shared.ledger.runs import PLANNED
 from shared.schemas import Problem, StdioTests
 from shared.service.logs import get_logger
 from shared.statuses import CaseCode, FailureKind, VerdictDetail

@@ -26,9 +26,10 @@ from shared.config import RULES, Config
 from shared.config_files import validate_document
 from shared.errors import ConfigError, PlumblineError
 from shared.ledger import keys
-from shared.ledger.ledger import problem_key, text, unjudged_verdict, write_verdict
+from shared.ledger.ledger import unjudged_verdict, write_verdict
 from shared.ledger.pipelined import Command, PipelinedRedis
 from shared.ledger.queue import TROUBLE, Batch
+from shared.ledger.runs import problem_key, text
 from shared.schemas import (
     Generation,
     InfraFailure,

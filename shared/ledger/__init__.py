@@ -5,15 +5,9 @@ gets exactly one verdict. ``keys`` defines every Redis key.
 """
 
 from shared.ledger.connection import connect, connect_async, fail_fast, ping_error, wait_for_redis
-from shared.ledger.ledger import (
-    CanaryLedger,
-    Ledger,
-    RunProgress,
-    VerdictEvent,
-    list_runs,
-    runs_progress,
-)
+from shared.ledger.ledger import CanaryLedger, Ledger, VerdictEvent
 from shared.ledger.queue import JudgeQueue
+from shared.ledger.runs import RunProgress, list_runs, runs_progress
 
 __all__ = [
     "CanaryLedger",

@@ -88,13 +88,10 @@ def give_up(redis: Redis) -> None:
 def connect(url: str, *, retries: int = RETRIES) -> Redis:
     """Connect and check that the server answers.
 
-    Commands are retried with backoff while the server restarts, which is safe because the ledger's
-    writes are idempotent.
-
-    Args:
-        url: ``redis://``, ``rediss://``, ``unix://``, or ``redis+sentinel://`` for the master that
-            sentinels name (see :mod:`shared.ledger.sentinel`).
-        retries: Retries of each command, for :data:`PATIENCE` at most.
+    A URL is ``redis://``, ``rediss://``, ``unix://``, or ``redis+sentinel://`` for the master that
+    sentinels name (see :mod:`shared.ledger.sentinel`). Commands are retried with backoff while the
+    server restarts, which is safe because the ledger's writes are idempotent; ``retries`` times,
+    for :data:`PATIENCE` at most.
 
     Raises:
         ServiceError: The URL is invalid, or no Redis server answers there.
@@ -117,17 +114,11 @@ async def connect_async(url: str, *, retries: int = RETRIES) -> AsyncRedis:
 
 
 def wait_for_redis(
-    url: str,
-    host: str,
-    port: int,
-    *,
-    settings: ServiceSettings | None = None,
-    poll: float = 1.0,
+    url: str, host: str, port: int, *, settings: ServiceSettings | None = None, poll: float = 1.0
 ) -> Redis:
     """Connect to Redis, and wait for it without limit, ``poll`` seconds between two attempts.
 
-    While waiting, a server on ``host:port`` answers health checks: alive at /healthz, not ready
-    with the reason at /readyz. ``settings`` of the service are for the access to that server.
+    While waiting, a :class:`HealthServer` with the service's settings answers on ``host:port``.
 
     Raises:
         ServiceError: The address cannot be bound.
@@ -145,8 +136,7 @@ def wait_for_redis(
                 first, reason = not reason, str(error)
             readiness.failure()
             if first:
-                server = HealthServer(host, port, readiness, settings=settings)
-                stack.enter_context(server)
+                stack.enter_context(HealthServer(host, port, readiness, settings=settings))
             time.sleep(poll)
 
 
@@ -241,10 +231,7 @@ def ping_error(redis: Redis) -> str | None:
 
 
 def fail_fast(redis: Redis) -> Redis:
-    """Return a client of the same server with a short timeout and no retries.
-
-    For requests whose client waits for the answer. The caller closes it.
-    """
+    """Return a client of the same server with a short timeout and no retries; callers close it."""
     settings: dict[str, Any] = {
         **redis.get_connection_kwargs(),
         "socket_connect_timeout": _IMPATIENT,
@@ -269,9 +256,8 @@ def _service_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        # Nobody knows what part of such a URL is a password, and the error may quote it.
+        # Any part of such a URL may be a password, and the error may quote it, but for sentinels.
         _, at, host = url.rpartition("@")
-        # The parts of a URL of sentinels are never quoted.
         reason = f": {error}" if not at or is_sentinel_url(url) else ""
         shown = f"***@{host}" if at and "?" not in host else shown
         raise ServiceError(

@@ -34,6 +34,15 @@ class _Waiting:
     commands: Sequence[Command]
     replies: asyncio.Future[list[Any]]
 
+    def deliver(self, replies: list[Any]) -> None:
+        if self.replies.done():  # cancelled
+            return
+        refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
+        if refused is None:
+            self.replies.set_result(replies)
+        else:
+            self.replies.set_exception(refused)
+
 
 class PipelinedRedis:
     """Sends the commands of all tasks of one event loop in pipelines, one pipeline at a time.
@@ -42,8 +51,8 @@ class PipelinedRedis:
     process, the fewer round trips a command costs. The commands must be idempotent: a pipeline that
     fails is sent again as a whole. The caller closes ``redis``.
 
-    Waking up costs Redis and this process more than most commands do, so a pipeline begins at least
-    a millisecond after the one before. After a pause, commands are sent at once.
+    Waking up costs more than most commands do, so a pipeline begins at least a millisecond after
+    the previous one. After a pause, commands are sent at once.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -100,19 +109,17 @@ class PipelinedRedis:
 
     async def _send_batch(self, batch: Sequence[_Waiting]) -> None:
         try:
-            results = await self._execute([command for one in batch for command in one.commands])
+            replies = iter(await self._execute([c for waiting in batch for c in waiting.commands]))
         except Exception as error:  # noqa: BLE001 - whatever it is, those that wait must know
             for waiting in batch:
-                if not waiting.replies.done():
-                    waiting.replies.set_exception(error)
+                waiting.deliver([error])
             return
         except asyncio.CancelledError:
             for waiting in batch:
                 waiting.replies.cancel()
             raise
-        replies = iter(results)
         for waiting in batch:
-            _deliver(waiting, list(itertools.islice(replies, len(waiting.commands))))
+            waiting.deliver(list(itertools.islice(replies, len(waiting.commands))))
 
     async def _execute(self, commands: Sequence[Command]) -> list[Any]:
         replies = await self._pipeline(commands)
@@ -130,13 +137,3 @@ class PipelinedRedis:
             for command in commands:
                 pipe.execute_command(*command)
             return await pipe.execute(raise_on_error=False)
-
-
-def _deliver(waiting: _Waiting, replies: list[Any]) -> None:
-    if waiting.replies.done():  # cancelled
-        return
-    refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
-    if refused is None:
-        waiting.replies.set_result(replies)
-    else:
-        waiting.replies.set_exception(refused)

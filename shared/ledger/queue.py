@@ -111,10 +111,7 @@ class _Executions(ExecutionRegistry):
 
 
 class JudgeQueue(Queue):
-    """RQ's queue of batches.
-
-    RQ's further options have no effect.
-    """
+    """RQ's queue of batches; RQ's further options have no effect."""
 
     job_class = JudgeJob
     # No limit for a job, because each call of a sandbox has one.
@@ -138,12 +135,7 @@ class JudgeQueue(Queue):
         """The queue of a run's jobs. Rewards have their own, because a trainer waits for them."""
         return cls(keys.REWARD_QUEUE if keys.is_reward_run(run) else keys.JUDGE_QUEUE, redis)
 
-    def put(
-        self,
-        pipeline: Pipeline,
-        run: str,
-        completions: Sequence[tuple[SampleId, str]],
-    ) -> str:
+    def put(self, pipeline: Pipeline, run: str, completions: Sequence[tuple[SampleId, str]]) -> str:
         """Add a job to a transaction, with which it is enqueued; returns the job's id.
 
         ``completions`` are at most ``BATCH`` samples with the hashes of their completions. The same
@@ -180,8 +172,8 @@ class JudgeQueue(Queue):
         for job in names:
             pipe.exists(Job.key_for(job))
         for job, exists in zip(names, pipe.execute(), strict=True):
-            if exists and (found := self.fetch_job(job)):
-                found.delete()
+            if exists and (stored := self.fetch_job(job)):
+                stored.delete()
 
     def oldest_wait(self) -> float:
         """Seconds since the job at the head of the queue was enqueued; 0 for an empty queue."""

@@ -18,8 +18,9 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.typing import EncodableT
 
 from shared.ledger import keys
-from shared.ledger.ledger import Ledger, entries, text
+from shared.ledger.ledger import Ledger, entries
 from shared.ledger.pipelined import PipelinedRedis, Script
+from shared.ledger.runs import text
 from shared.schemas import Generation, Part, Verdict, sha256
 from shared.statuses import FinalStatus
 from shared.text import pack
@@ -71,14 +72,10 @@ class RewardAnswer(Part):
     @classmethod
     def of(cls, verdict: Verdict) -> Self:
         failed = verdict.first_failed_case
+        same = {"detail", "accepted", "pass_ratio", "cases_passed", "cases_total", "cases_not_run"}
         return cls(
+            **verdict.model_dump(include=same),
             status=verdict.final_status,
-            detail=verdict.detail,
-            accepted=verdict.accepted,
-            pass_ratio=verdict.pass_ratio,
-            cases_passed=verdict.cases_passed,
-            cases_total=verdict.cases_total,
-            cases_not_run=verdict.cases_not_run,
             first_failed=failed and failed.case_index,
             denied=failed is not None and failed.denied,
             judge_seconds=round(verdict.total_judge_time, 6),
@@ -145,15 +142,10 @@ class RewardLedger:
         self._commands = commands
         self._keys = keys.RunKeys(run)
         self._remember = max(1, round(remember))
+        names = self._keys
         self._script_keys = [
-            self._keys.meta,
-            self._keys.problems,
-            self._keys.completions,
-            self._keys.hashes,
-            self._keys.verdicts,
-            self._keys.jobs,
-            self._keys.used,
-            self._jobs.queue.key,
+            *(names.meta, names.problems, names.completions, names.hashes, names.verdicts),
+            *(names.jobs, names.used, self._jobs.queue.key),
         ]
 
     async def open(self, config: str) -> None:
@@ -179,23 +171,18 @@ class RewardLedger:
         states = list(map(_state, await self._run("submit", answers, *args)))
         if not states:
             raise SessionClosedError
-        new = [
-            (sample.generation.sample, sample.generation.completion_sha256)
-            for sample, state in zip(samples, states, strict=True)
-            if state is SampleState.NEW
-        ]
+        generations = (sample.generation for sample in samples)
+        new = [g for g, state in zip(generations, states, strict=True) if state is SampleState.NEW]
         if new:  # the upkeep enqueues them if this process ends now
-            await asyncio.to_thread(self._jobs.enqueue, new)
+            hashes = [(generation.sample, generation.completion_sha256) for generation in new]
+            await asyncio.to_thread(self._jobs.enqueue, hashes)
         return [SampleState.WAITING if state is SampleState.NEW else state for state in states]
 
     async def bring(self, problems: Mapping[str, bytes]) -> None:
         """Store packed problems by their keys, for samples that are submitted next."""
+        stored = [part for item in problems.items() for part in item]
+        used = [part for key in problems for part in (time.time(), key)]
         if problems:
-            stored: list[EncodableT] = []
-            used: list[EncodableT] = []
-            for key, record in problems.items():
-                stored += (key, record)
-                used += (time.time(), key)
             await self._commands.send(
                 [("HSET", self._keys.problems, *stored), ("ZADD", self._keys.used, *used)]
             )
@@ -209,11 +196,11 @@ class RewardLedger:
         """Answers from verdicts that are not settled yet, by the samples' keys."""
         if not samples:
             return {}
-        [found] = await self._commands.send([("HMGET", self._keys.verdicts, *samples)])
+        [verdicts] = await self._commands.send([("HMGET", self._keys.verdicts, *samples)])
         return {
-            sample: RewardAnswer.of(Verdict.model_validate_json(stored))
-            for sample, stored in zip(samples, found, strict=True)
-            if stored is not None
+            sample: RewardAnswer.of(Verdict.model_validate_json(verdict))
+            for sample, verdict in zip(samples, verdicts, strict=True)
+            if verdict is not None
         }
 
     async def settle(self, answers: Mapping[str, RewardAnswer]) -> None:

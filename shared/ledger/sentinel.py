@@ -37,10 +37,10 @@ def is_sentinel_url(url: str) -> bool:
 class SentinelUrl:
     """The parts of ``redis[s]+sentinel://[user:password@]host[:port][,…]/service[/db][?options]``.
 
-    ``sentinel_username`` and ``sentinel_password`` in the query are for the sentinels, user and
-    password before the hosts for Redis. Options that begin with ``ssl_`` hold for both. The
-    sentinels watch the master under the name ``service``. ``options`` are settings of connections
-    to Redis (user, password, database, TLS), ``sentinel_options`` of those to the sentinels.
+    The sentinels watch the master under the name ``service``. ``options`` are settings of
+    connections to Redis: user and password before the hosts, database, TLS. ``sentinel_options``
+    are those to the sentinels: ``sentinel_username`` and ``sentinel_password`` of a query. Options
+    that begin with ``ssl_`` hold for both.
     """
 
     hosts: list[tuple[str, int]]
@@ -50,11 +50,7 @@ class SentinelUrl:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Parse a URL.
-
-        Raises:
-            ValueError: It has another form. No part of it is in the message.
-        """
+        """Parse a URL; the message of a ValueError for another form has no part of it."""
         scheme, _, rest = url.partition("://")
         servers, _, rest = rest.partition("/")
         path, _, query = rest.partition("?")
@@ -81,11 +77,7 @@ class SentinelUrl:
 
 
 def sentinel_client(url: str, **settings: Any) -> Redis:  # noqa: ANN401 - redis-py's settings
-    """Return a client of the master that the sentinels of a :class:`SentinelUrl` name.
-
-    Raises:
-        ValueError: The URL has another form.
-    """
+    """Return a client of the master that the sentinels of a :class:`SentinelUrl` name."""
     parsed = SentinelUrl.parse(url)
     options = {**settings, **parsed.options}
     kind = _TLSMasterConnection if options.pop("ssl", False) else _MasterConnection

@@ -23,7 +23,7 @@ from services.aggregator.index.rows import (
 )
 from services.aggregator.index.search import put_texts, sample_texts
 from shared.ledger import RunProgress, VerdictEvent
-from shared.ledger.ledger import entry_order
+from shared.ledger.runs import entry_order
 from shared.outlines import ProblemOutline
 from shared.redaction import redact_values
 from shared.run_record import DatasetRecord, JsonObject
