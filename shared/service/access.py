@@ -29,14 +29,10 @@ class AllowedHosts:
     """Allow-list of Host names, against DNS rebinding: loopback, IP addresses, configured names.
 
     A page elsewhere whose name is made to resolve to this machine is of the same origin as the
-    service for a browser. Its requests have the page's own name as ``Host``.
+    service for a browser, but its requests have the page's own name as ``Host``. An IP address was
+    not looked up, so it is always allowed: probes of a kubelet and Prometheus' scrapes have it.
 
-    An IP address in ``Host`` is always allowed: nothing was looked up, so nothing was rebound. The
-    probes of a kubelet and Prometheus' scrapes of pods come with the pod's address.
-
-    Args:
-        patterns: Further names; ``*.suffix`` allows all names below a suffix, ``*`` any name. A
-            port is not part of a pattern, because every port is allowed.
+    ``patterns`` are further names; ``*.suffix`` allows all names below a suffix, ``*`` any name.
 
     Raises:
         ValueError: A pattern is no host name.
@@ -47,20 +43,20 @@ class AllowedHosts:
         self._patterns = ["localhost", "*.localhost", *map(_pattern, patterns)]
 
     def admits(self, host: str) -> bool:
-        """Whether a ``Host`` header names this service; an empty one names nothing, as in HTTP/1.0.
+        """Whether a ``Host`` header names this service, with any port; an empty one is HTTP/1.0's.
 
-        A port, letter case and one dot at the end do not matter; user information or any other
-        character that is not part of a host name is refused.
+        Letter case and one dot at the end do not matter; user information or any other character
+        that is not part of a host name is refused.
         """
         if not host:
             return True
         if (match := _HOST.fullmatch(host)) is None:
             return False
-        address, name = match.groups()
-        if address is not None:
-            return _is_address(address, 6)
-        name = name.lower()
-        return _is_address(name, 4) or any(fnmatchcase(name, own) for own in self._patterns)
+        bracketed, name = match.groups()
+        try:
+            return ipaddress.ip_address(bracketed or name).version == (6 if bracketed else 4)
+        except ValueError:
+            return bool(name) and any(fnmatchcase(name.lower(), own) for own in self._patterns)
 
 
 def _pattern(text: str) -> str:
@@ -73,25 +69,13 @@ def _pattern(text: str) -> str:
     return pattern
 
 
-def _is_address(text: str, version: int) -> bool:
-    try:
-        return ipaddress.ip_address(text).version == version
-    except ValueError:
-        return False
-
-
 # Tokens
 
 
 def read_token(value: str | None, file: Path | str | None, name: str) -> str | None:
-    """Read a token that is given directly, or in a file such as a mounted secret.
+    """Read a token from the variable ``name``, else from the file of ``<name>_FILE``, if any.
 
-    A value takes precedence over a file. Blanks and line ends around a token are not part of it.
-
-    Args:
-        value: Content of the variable ``name``.
-        file: Content of the variable ``<name>_FILE``.
-        name: The variable, for messages.
+    Blanks and line ends around a token are not part of it.
 
     Raises:
         ValueError: The file cannot be read or is empty, or the token cannot be sent in a header;
@@ -102,8 +86,7 @@ def read_token(value: str | None, file: Path | str | None, name: str) -> str | N
     if not value:
         name = f"{name}_FILE"
         value = read_secret(Path(str(file)), name)
-    token = value.strip()
-    if not token:
+    if not (token := value.strip()):
         raise ValueError(f"{name}: the token is empty; remove the variable to require none")
     if not _TOKEN.fullmatch(token):
         raise ValueError(f"{name}: a token has only visible ASCII characters and no blanks")
@@ -111,11 +94,7 @@ def read_token(value: str | None, file: Path | str | None, name: str) -> str | N
 
 
 def read_secret(path: Path, name: str) -> str:
-    """Read a file with a secret, which the variable ``name`` names, without blanks around it.
-
-    Raises:
-        ValueError: It cannot be read.
-    """
+    """Read the file with a secret of the variable ``name``, without blanks around it."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError as error:
@@ -125,11 +104,7 @@ def read_secret(path: Path, name: str) -> str:
 
 
 def token_from(environment: Mapping[str, str], name: str) -> str | None:
-    """Read the token of the variables ``name`` and ``<name>_FILE``.
-
-    Raises:
-        ValueError: As :func:`read_token`.
-    """
+    """Read the token of the variables ``name`` and ``<name>_FILE``, as :func:`read_token`."""
     return read_token(environment.get(name), environment.get(f"{name}_FILE"), name)
 
 
@@ -144,7 +119,7 @@ class BearerToken:
     def __init__(self, token: str) -> None:
         self._token = token.encode()
         self.cookie = hmac.new(self._token, b"plumbline cookie", hashlib.sha256).hexdigest()
-        """Value of a browser's cookie: proves the knowledge of the token without containing it."""
+        """Value of a browser's cookie, which proves the knowledge of the token."""
 
     def admits(self, headers: Mapping[str, str]) -> bool:
         """Whether the request has the token in its ``Authorization``."""
@@ -164,12 +139,9 @@ class BearerToken:
 class Access:
     """Access rules of one service.
 
-    Attributes:
-        hosts: Names of the service.
-        token: The token that clients must send; None admits every client.
-        without_token: Further paths that need none, or whose handlers check it themselves.
-        page: Whether ``/`` is a page for browsers, which may bring the token as ``/?token=…`` and
-            then have it as a cookie.
+    ``token`` None admits every client; ``without_token`` are further paths that need none. With
+    ``page``, ``/`` is for browsers, which may bring the token as ``/?token=…`` and then have it as
+    a cookie.
     """
 
     hosts: AllowedHosts = field(default_factory=AllowedHosts)

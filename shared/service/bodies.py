@@ -27,17 +27,13 @@ async def read_body(
 ) -> T:
     """Read a request's body of at most ``limit`` bytes and decode it, in a thread if it is large.
 
-    ``setting`` is the name of the variable that sets the limit, for the message.
-
     Raises:
-        BodyTooLargeError: The body is too large.
+        BodyTooLargeError: It is too large; the message names the ``setting`` of the limit, if any.
     """
-    body = None
-    if (request.content_length or 0) <= limit:
-        body = await _read(request.content, limit)
-    if body is None:
-        raised_by = f" ({setting})" if setting else ""
-        raise BodyTooLargeError(f"the request is larger than {limit / 2**20:g} MiB{raised_by}")
+    too_large = (request.content_length or 0) > limit
+    if too_large or (body := await _read(request.content, limit)) is None:
+        named = f" ({setting})" if setting else ""
+        raise BodyTooLargeError(f"the request is larger than {limit / 2**20:g} MiB{named}")
     return decode(body) if len(body) < _LARGE else await asyncio.to_thread(decode, body)
 
 

@@ -11,15 +11,16 @@ from types import TracebackType
 from typing import TextIO, cast
 
 import structlog
+from structlog.typing import EventDict, Processor
 
 from shared.errors import ConfigError
 from shared.redaction import redact, remember_environment
 
 
 def configure_logging(service: str, level: str = "INFO", stream: TextIO | None = None) -> None:
-    """Set up structlog and the standard library's root logger to write JSON lines.
+    """Have structlog and the standard library's root logger write JSON lines, by default to stdout.
 
-    Every line has the name of the service. ``stream`` is standard output by default.
+    Every line has the name of the service.
 
     Raises:
         ConfigError: There is no such level.
@@ -30,12 +31,10 @@ def configure_logging(service: str, level: str = "INFO", stream: TextIO | None =
     sys.excepthook = _print_exception
     threading.excepthook = _print_exception_of_thread
 
-    def add_service(
-        _logger: object, _method: str, event: structlog.typing.EventDict
-    ) -> structlog.typing.EventDict:
+    def add_service(_logger: object, _method: str, event: EventDict) -> EventDict:
         return {**event, "service": service}
 
-    shared_processors: list[structlog.typing.Processor] = [
+    shared_processors: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -73,10 +72,8 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     return cast(structlog.stdlib.BoundLogger, structlog.get_logger(name))
 
 
-def _redact_event(
-    _logger: object, _method: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    return cast(structlog.typing.EventDict, _redacted(event))
+def _redact_event(_logger: object, _method: str, event: EventDict) -> EventDict:
+    return cast(EventDict, _redacted(event))
 
 
 def _redacted(value: object) -> object:

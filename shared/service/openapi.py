@@ -1,12 +1,9 @@
-"""OpenAPI 3.1 descriptions of the services' own APIs, generated from their routes and models.
-
-Tests compare the routes with what the applications serve.
-"""
+"""OpenAPI 3.1 descriptions of the services' own APIs, generated from their routes and models."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from aiohttp import web
 from pydantic import BaseModel, JsonValue, TypeAdapter
@@ -23,15 +20,10 @@ class Failure(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Description of one route.
+    """Description of a route: path with parameters in braces, name of the operation, its meaning.
 
-    Attributes:
-        path: Path, with parameters in braces.
-        name: Name of the operation.
-        summary: Its meaning in a phrase.
-        answer: Type of a 200 response; None for JSON of any kind, or without a body.
-        body: Type of the request body, None without one.
-        query: Model of the query's parameters.
+    ``answer`` is the type of a 200 response, None for JSON of any kind, or without a body. ``body``
+    is the type of the request's body, ``query`` the model of its query's parameters.
     """
 
     path: str
@@ -47,36 +39,32 @@ def document(title: str, routes: Sequence[Route], failure: object = Failure) -> 
     """Build the OpenAPI document of ``routes``; ``failure`` is the type of error responses."""
     definitions: JsonObject = {}
 
-    def schema_of(kind: object, mode: JsonSchemaMode = "serialization") -> JsonObject:
-        schema = TypeAdapter(cast(type[object], kind)).json_schema(
-            mode=mode, ref_template="#/components/schemas/{model}"
-        )
+    def schema_of(kind: object, mode: JsonSchemaMode = "serialization") -> dict[str, Any]:
+        template = "#/components/schemas/{model}"
+        schema = TypeAdapter(cast(type[object], kind)).json_schema(mode=mode, ref_template=template)
         definitions.update(schema.pop("$defs", {}))
         return schema
 
     def content(kind: object, mode: JsonSchemaMode = "serialization") -> JsonObject:
+        if kind is None:
+            return {}
         return {"content": {"application/json": {"schema": schema_of(kind, mode)}}}
 
     paths: dict[str, dict[str, JsonValue]] = {}
     for route in routes:
-        names = re.findall(r"\{(\w+)\}", route.path)
         parameters: list[JsonValue] = [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            for name in names
+            for name in re.findall(r"\{(\w+)\}", route.path)
         ]
-        if route.query is not None:
-            properties = cast(JsonObject, schema_of(route.query)["properties"])
-            parameters += [
-                {"name": name, "in": "query", "schema": schema}
-                for name, schema in properties.items()
-            ]
-        answer = content(route.answer) if route.answer is not None else {}
+        properties = schema_of(route.query)["properties"] if route.query else {}
+        for name, schema in properties.items():
+            parameters.append({"name": name, "in": "query", "schema": schema})
         operation: JsonObject = {
             "operationId": route.name,
             "summary": route.summary,
             "parameters": parameters,
             "responses": {
-                "200": {"description": route.summary, **answer},
+                "200": {"description": route.summary, **content(route.answer)},
                 "default": {"description": "The request is refused.", **content(failure)},
             },
         }

@@ -24,15 +24,10 @@ _CANCEL_AGAIN = 0.1
 
 
 def run_service(name: str, kind: type[Settings], serve: Callable[[Settings], object]) -> int:
-    """Read the settings, configure the logs and serve; returns the exit code.
+    """Read the settings, configure the logs and serve until a signal; returns the exit code.
 
-    An expected error, or one of the operating system, is printed in one line. Every other exception
-    is a bug and keeps its traceback.
-
-    Args:
-        name: The service's name in logs and messages.
-        kind: Its settings.
-        serve: Serves until a signal; it may raise ``PlumblineError`` and ``OSError``.
+    A ``PlumblineError`` or ``OSError`` is printed in one line. Every other exception is a bug and
+    keeps its traceback.
     """
     _return_large_blocks()
     adapt_process()
@@ -60,10 +55,9 @@ def _return_large_blocks() -> None:
 
 
 def raise_file_limit(wanted: int) -> int:
-    """Raise the soft limit of open files, often 1,024, to ``wanted`` if the hard one permits it.
+    """Raise the soft limit of open files to ``wanted`` if the hard one permits it.
 
-    Returns:
-        The limit, ``wanted`` at most.
+    Returns the limit, ``wanted`` at most.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -75,8 +69,7 @@ def raise_file_limit(wanted: int) -> int:
 def die_with_parent(sign: signal.Signals, parent: int | None = None) -> Callable[[], None]:
     """A ``preexec_fn`` that makes the kernel send ``sign`` to the child when its parent dies.
 
-    The parent is the thread that starts the child; it must live as long as the child should.
-    ``parent`` is its process id, by default that of this process.
+    The parent is the thread that starts the child, in this process or that of ``parent``.
     """
     parent = parent or os.getpid()
     libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork
@@ -91,8 +84,7 @@ def die_with_parent(sign: signal.Signals, parent: int | None = None) -> Callable
 
 def free_port() -> int:
     """Return a loopback port that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 

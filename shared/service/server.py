@@ -1,8 +1,4 @@
-"""HTTP server of a service: health checks, operations endpoints, JSON errors, graceful shutdown.
-
-Every service answers ``/healthz`` with 200 while its process runs, and ``/readyz`` with 200 while
-it can work, else with 503 and the reason.
-"""
+"""HTTP server of a service: health checks, operations endpoints, JSON errors, graceful shutdown."""
 
 import asyncio
 import logging
@@ -35,25 +31,20 @@ ErrorFormat = Callable[[int, str, Mapping[str, str]], web.StreamResponse]
 # Returns the reason why the service cannot work, None if it can.
 Check = Callable[[], str | None]
 
-# Longer than that of clients and usual proxies, which otherwise would send a request while the
-# connection is being closed.
+# Longer than that of clients and usual proxies, which could send a request while it is closed.
 _KEEPALIVE = 75.0
-# Connections that the kernel keeps for a process that is busy; it takes no more than its own limit.
-_BACKLOG = 4096
-# Seconds after which a request may be tried again while a service waits for a dependency.
-_RETRY_AFTER = "2"
+_BACKLOG = 4096  # connections that the kernel keeps for a busy process, up to its own limit
+_RETRY_AFTER = "2"  # seconds, while a service waits for a dependency
 _ACCESS = web.AppKey("access", Access)
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="plumbline"'}
 OTHER = "other"
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether aiohttp reports an error of a handler, not a malformed request."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
-
-
-logging.getLogger("aiohttp.server").addFilter(_is_ours)
+# aiohttp reports errors of handlers, but no malformed requests.
+logging.getLogger("aiohttp.server").addFilter(
+    lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+)
 
 
 # Errors, and requests that are refused by their header alone, before their body is read
@@ -71,11 +62,10 @@ def guard(access: Access, errors: ErrorFormat) -> Middleware:
 
     Those are aiohttp's own (404, 405, 413 …); one that already has a JSON body passes through.
     """
-    hint = ", or open /?token=… in a browser" if access.page else ""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        host = request.headers.get("Host", "")
+        host, token = request.headers.get("Host", ""), access.token
         if not access.hosts.admits(host):
             message = (
                 f"the host name {host[:80]!r} is not one of this service's; if it is meant to be, "
@@ -83,16 +73,15 @@ def guard(access: Access, errors: ErrorFormat) -> Middleware:
             )
             return errors(HTTPStatus.MISDIRECTED_REQUEST, message, {})
         if request.method not in _SAFE and not _same_host(request.headers.get("Origin"), host):
-            return errors(
-                HTTPStatus.FORBIDDEN, "requests from pages of other sites are refused", {}
-            )
-        if access.page and access.token and request.path == "/" and "token" in request.query:
-            if access.token.matches(request.query["token"]):
-                return _login(request, access.token)
+            message = "requests from pages of other sites are refused"
+            return errors(HTTPStatus.FORBIDDEN, message, {})
+        if access.page and token and request.path == "/" and "token" in request.query:
+            if token.matches(request.query["token"]):
+                return _login(request, token)
             message = "the token in the address is wrong"
             return errors(HTTPStatus.UNAUTHORIZED, message, _CHALLENGE)
-        is_open = request.path in OPEN_PATHS or request.path in access.without_token
-        if not is_open and not access.admits(request):
+        if request.path not in OPEN_PATHS | access.without_token and not access.admits(request):
+            hint = ", or open /?token=… in a browser" if access.page else ""
             message = f"the token is missing or wrong; send it as 'Authorization: Bearer …'{hint}"
             return errors(HTTPStatus.UNAUTHORIZED, message, _CHALLENGE)
         try:
@@ -109,10 +98,8 @@ def guard(access: Access, errors: ErrorFormat) -> Middleware:
 
 def _same_host(origin: str | None, host: str) -> bool:
     """Whether a page of this service sends the request; only browsers send ``Origin``."""
-    if origin is None:
-        return True
     try:
-        return urlsplit(origin).netloc.lower() == host.lower() != ""
+        return origin is None or urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:
         return False
 
@@ -131,19 +118,14 @@ def _login(request: web.Request, token: BearerToken) -> web.Response:
 # Serving
 
 
-def make_application(
-    access: Access, *, errors: ErrorFormat = json_error, client_max_size: int = 1024**2
-) -> web.Application:
+def make_application(access: Access, *, errors: ErrorFormat = json_error) -> web.Application:
     """Create the application of a service, which has the access rules before everything else.
 
     ``errors`` is the format of the responses to refused requests, and of aiohttp's own errors.
     """
-    app = web.Application(
-        client_max_size=client_max_size,
-        middlewares=[guard(access, errors)],
-        # Nothing is inflated: a small body must not become a large one.
-        handler_args={"auto_decompress": False},
-    )
+    # Nothing is inflated: a small body must not become a large one.
+    parser = {"auto_decompress": False}
+    app = web.Application(middlewares=[guard(access, errors)], handler_args=parser)
     app[_ACCESS] = access
     return app
 
@@ -158,12 +140,9 @@ async def serve(
 ) -> None:
     """Serve ``app`` until SIGTERM or SIGINT arrives or ``stop`` is set, then shut down gracefully.
 
-    Handlers are cancelled when their client disconnects. The port in use is logged and
-    announced to the parent process (:func:`shared.service.processes.announce_port`).
-
-    Args:
-        shutdown_timeout: Seconds that requests in flight get to finish.
-        listens: Called with the port as soon as requests are answered.
+    Handlers are cancelled when their client disconnects; at the end, requests in flight get
+    ``shutdown_timeout`` seconds to finish. ``listens`` is called with the port as soon as requests
+    are answered.
 
     Raises:
         ServiceError: The address cannot be bound.
@@ -219,28 +198,25 @@ async def listening(
 
 
 class Readiness:
-    """Readiness of a service; each change is one log line. Thread-safe.
+    """Readiness of a service; each change is one log line.
 
-    Attributes:
-        details: Further fields of ``/readyz``, in addition to ``ready`` and ``reason``.
+    ``details`` returns the fields of ``/readyz`` beside ``ready`` and ``reason``.
     """
 
     def __init__(self, *checks: Check, details: Callable[[], Mapping[str, object]] = dict) -> None:
         self.details = details
         self._checks = checks
-        self._lock = threading.Lock()
         self._last: str | None = None
 
     def failure(self) -> str | None:
         """Run the checks, which may block; return the reason of the first one that fails."""
         reason = next((reason for check in self._checks if (reason := check())), None)
         reason = reason and redact(reason)
-        with self._lock:
-            if reason and reason != self._last:
-                log.error("not ready", reason=reason)
-            elif self._last and not reason:
-                log.info("ready again")
-            self._last = reason
+        last, self._last = self._last, reason
+        if reason and reason != last:
+            log.error("not ready", reason=reason)
+        elif last and not reason:
+            log.info("ready again")
         return reason
 
 
@@ -251,9 +227,10 @@ def add_operations(
 ) -> None:
     """Add the operations endpoints ``/healthz``, ``/readyz`` and ``/metrics``.
 
-    Where a token is required, ``/readyz`` tells a client without it no more than whether the
-    service is ready. The readiness checks run in a thread, their details are read on the event
-    loop. ``metrics`` is a registry, collected in a thread, or returns Prometheus text.
+    ``/healthz`` answers 200 while the process runs, ``/readyz`` while it can work, else 503 with
+    the reason. Where a token is required, a client without it gets neither reason nor details. The
+    checks run in a thread, the details are read on the event loop. ``metrics`` is a registry,
+    collected in a thread, or returns Prometheus text.
     """
     access = app[_ACCESS]
 
@@ -285,17 +262,14 @@ def add_operations(
 class HealthServer:
     """Operations endpoints in a thread with an event loop, for a process that has none there.
 
-    Every other path answers 503 while the process is not ready, and 404 otherwise.
-
-    Args:
-        settings: Allowed hosts and token; by default those of the environment, without a token.
+    Every other path answers 503 while the process is not ready, and 404 otherwise. ``settings``
+    have hosts and token, by default the environment's hosts alone. ``port`` is the one in use.
 
     Raises:
         ConfigError: The environment is invalid.
     """
 
     port: int
-    """The port in use, in the block."""
 
     def __init__(
         self,
@@ -317,11 +291,7 @@ class HealthServer:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def __enter__(self) -> Self:
-        """Listen.
-
-        Raises:
-            ServiceError: The address cannot be bound.
-        """
+        """Listen; raises :class:`ServiceError` if the address cannot be bound."""
         self._thread.start()
         entered = asyncio.run_coroutine_threadsafe(self._listening.__aenter__(), self._loop)
         self.port = entered.result()
@@ -341,21 +311,15 @@ class HealthServer:
 
 
 class LabelValues:
-    """Values of a metric's label that others choose: a bounded number of them.
-
-    The first ``limit`` values; every other one is ``other``. Thread-safe.
-    """
+    """Values of a metric's label that others choose: the first ``limit``, every other is OTHER."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._known: set[str] = set()
-        self._lock = threading.Lock()
+        self._admitted: set[str] = set()
 
     def admit(self, value: str) -> str:
         """The label of a value."""
-        with self._lock:
-            if value not in self._known and len(self._known) >= self._limit:
-                return OTHER
-            if value != OTHER:
-                self._known.add(value)
-            return value
+        if value not in self._admitted and len(self._admitted) >= self._limit:
+            return OTHER
+        self._admitted.add(value)
+        return value

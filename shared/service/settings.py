@@ -26,7 +26,16 @@ TokenFile = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
 Settings = TypeVar("Settings", bound=BaseSettings)
 
 
-class ServiceSettings(BaseSettings):
+class _Settings(BaseSettings):
+    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
+
+    def _read_token(self, field: str, variable: str) -> str | None:
+        """The token of the fields ``field`` and ``<field>_file``, whose first has the variable."""
+        value, file = getattr(self, field), getattr(self, f"{field}_file")
+        return read_token(value.get_secret_value() if value else None, file, variable)
+
+
+class ServiceSettings(_Settings):
     """Address, log level and allowed hosts; services add settings of their own.
 
     A service whose clients must send a token has the fields ``token`` and ``token_file``, and the
@@ -34,9 +43,6 @@ class ServiceSettings(BaseSettings):
     """
 
     token_variable: ClassVar[str] = ""
-
-    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
-
     _token: str | None = None
 
     host: str = Field(default="127.0.0.1", validation_alias="HOST")
@@ -60,10 +66,9 @@ class ServiceSettings(BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _read_token(self) -> Self:
+    def _with_token(self) -> Self:
         if self.token_variable:
-            value, file = (getattr(self, name) for name in ("token", "token_file"))
-            self._token = token_setting(value, file, self.token_variable)
+            self._token = self._read_token("token", self.token_variable)
         return self
 
     @property
@@ -77,10 +82,8 @@ class ServiceSettings(BaseSettings):
         return AllowedHosts(self.allowed_hosts)
 
 
-class SandboxClientSettings(BaseSettings):
+class SandboxClientSettings(_Settings):
     """Addresses of the sandboxes, and the token that their clients send."""
-
-    model_config = SettingsConfigDict(extra="ignore", populate_by_name=True)
 
     _sandbox_token: str | None = None
 
@@ -95,10 +98,8 @@ class SandboxClientSettings(BaseSettings):
     """File with that token."""
 
     @model_validator(mode="after")
-    def _read_sandbox_token(self) -> Self:
-        self._sandbox_token = token_setting(
-            self.sandbox_token, self.sandbox_token_file, "PLUMBLINE_SANDBOX_TOKEN"
-        )
+    def _with_sandbox_token(self) -> Self:
+        self._sandbox_token = self._read_token("sandbox_token", "PLUMBLINE_SANDBOX_TOKEN")
         return self
 
     @property
@@ -113,7 +114,7 @@ class SandboxClientSettings(BaseSettings):
         return authorization(self._sandbox_token)
 
 
-class RedisSettings(BaseSettings):
+class RedisSettings(_Settings):
     """``REDIS_URL``, its user, and the password: given directly, or in a file such as a secret.
 
     A user or password in the URL takes precedence over ``REDIS_USERNAME`` and ``REDIS_PASSWORD``,
@@ -121,11 +122,7 @@ class RedisSettings(BaseSettings):
     """
 
     # A compose file passes an unset variable as an empty one.
-    model_config = SettingsConfigDict(
-        extra="ignore",
-        populate_by_name=True,
-        env_ignore_empty=True,
-    )
+    model_config = SettingsConfigDict(env_ignore_empty=True)
 
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", validation_alias="REDIS_URL")
     """Redis server of the ledger, or its sentinels: ``redis+sentinel://HOST,HOST/SERVICE/DB``."""
@@ -153,15 +150,6 @@ class RedisSettings(BaseSettings):
             if "sentinel_password=" not in self.redis_url:
                 self.redis_url += f"{mark}sentinel_password={quote(password, safe='')}"
         return self
-
-
-def token_setting(value: SecretStr | None, file: Path | None, name: str) -> str | None:
-    """Read the token that two settings give, the variables ``name`` and ``<name>_FILE``.
-
-    Raises:
-        ValueError: As :func:`shared.service.access.read_token`.
-    """
-    return read_token(value.get_secret_value() if value else None, file, name)
 
 
 def load_settings(kind: type[Settings], **values: Any) -> Settings:  # noqa: ANN401 - of any field

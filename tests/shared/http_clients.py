@@ -63,7 +63,7 @@ async def server(
 
     registry = CollectorRegistry()
     Gauge("jobs", "Jobs.", registry=registry).set(3)
-    app = make_application(access or Access(), client_max_size=1 << 24)
+    app = make_application(access or Access())
     app.router.add_post("/echo", echo)
     add_operations(app, Readiness(details=lambda: {"queued": 0}), registry)
     change(app)

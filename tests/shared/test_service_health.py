@@ -26,30 +26,27 @@ def asked(port: int, path: str) -> tuple[int, dict[str, object]]:
         return error.code, json.load(error)
 
 
+def checked(port: int) -> subprocess.CompletedProcess[str]:
+    """The health check of a container whose service listens on a port."""
+    environment = {"PATH": os.environ["PATH"], "PORT": str(port), "HOST": "0.0.0.0"}
+    command = [sys.executable, "-m", "shared.healthcheck"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
 def test_alive_and_not_ready_for_a_reason() -> None:
     with HealthServer("127.0.0.1", 0, Readiness(lambda: "no luck")) as server:
         assert asked(server.port, "/readyz") == (503, {"ready": False, "reason": "no luck"})
         assert asked(server.port, "/healthz") == (200, {"status": "alive"})
         assert asked(server.port, "/metrics") == (503, {"error": "no luck"})
-
-
-def test_a_request_to_a_service_that_waits_is_to_be_sent_again() -> None:
-    with HealthServer("127.0.0.1", 0, Readiness(lambda: "no Redis")) as server:
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{server.port}/v1/score", b"{}", {"Content-Type": "application/json"}
-        )
+        # A request to a service that waits is to be sent again.
+        headers = {"Content-Type": "application/json"}
+        url = f"http://127.0.0.1:{server.port}/v1/score"
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=30)
+            urllib.request.urlopen(urllib.request.Request(url, b"{}", headers), timeout=30)
+        done = checked(server.port)
     assert caught.value.code == 503
-    assert json.load(caught.value) == {"error": "no Redis"}
+    assert json.load(caught.value) == {"error": "no luck"}
     assert float(caught.value.headers["Retry-After"]) > 0
-
-
-def test_a_health_check_says_why_a_service_is_not_ready() -> None:
-    with HealthServer("127.0.0.1", 0, Readiness(lambda: "no luck")) as server:
-        environment = {"PATH": os.environ["PATH"], "PORT": str(server.port)}
-        check = [sys.executable, "-m", "shared.healthcheck"]
-        done = subprocess.run(check, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert json.loads(done.stdout)["reason"] == "no luck"
 
@@ -80,8 +77,6 @@ def test_redis_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_health_check_without_anybody_there() -> None:
-    environment = {"PATH": os.environ["PATH"], "PORT": str(free_port()), "HOST": "0.0.0.0"}
-    check = [sys.executable, "-m", "shared.healthcheck"]
-    done = subprocess.run(check, env=environment, capture_output=True, text=True, check=False)
+    done = checked(port := free_port())
     assert done.returncode == 1
-    assert f"port {environment['PORT']} does not answer" in done.stdout
+    assert f"port {port} does not answer" in done.stdout
