@@ -14,37 +14,26 @@ from plumbline_reward.settings import load_settings
 
 
 class Client:
-    """A client of Plumbline's reward service.
+    """A client of Plumbline's reward service at ``url``.
 
     It holds settings only and may be copied, pickled, and used from any thread, event loop and
-    process; calls to one service share its connections and requests. Arguments that are not given
+    process; calls to one service share its connections and requests. Options that are not given
     come from the environment (``PLUMBLINE_REWARD_URL``, ``_TOKEN``, ``_TOKEN_FILE``, ``_TIMEOUT``,
-    ``_SCORE``, ``_ON_UNJUDGED``).
+    ``_SCORE``, ``_ON_UNJUDGED``):
 
-    Args:
-        url: Address of the service.
-        token: The service's bearer token.
-        timeout: Time limit of a call in seconds, with all its retries.
-        score: The rule: ``pass_ratio``, ``accepted`` or ``threshold:0.9``.
-        purpose: ``train`` or ``validation``; a data set with the role ``eval`` is refused for
-            training.
-        on_unjudged: ``raise``, or ``none`` to return None for what was not judged.
+    - ``token``: the service's bearer token.
+    - ``timeout``: time limit of a call in seconds, with all its retries.
+    - ``score``: the rule, ``pass_ratio``, ``accepted`` or ``threshold:0.9``.
+    - ``purpose``: ``train`` or ``validation``; a data set with the role ``eval`` is refused for
+      training.
+    - ``on_unjudged``: ``raise``, or ``none`` to return None for what was not judged.
 
     Raises:
         ValueError: A setting is invalid.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        timeout: float | None = None,
-        score: str | None = None,
-        purpose: str | None = None,
-        on_unjudged: str | None = None,
-    ) -> None:
-        self.settings = load_settings(url, token, timeout, score, purpose, on_unjudged)
+    def __init__(self, url: str | None = None, **options: Any) -> None:
+        self.settings = load_settings(url, **options)
 
     def score(self, items: Iterable[Mapping[str, object]]) -> list[Verdict | None]:
         """Score completions; the verdicts are in the order of the items.
@@ -53,8 +42,7 @@ class Client:
         ``dataset`` for the judge's settings) or ``dataset`` and ``problem_id`` (and ``hash``).
 
         Raises:
-            RefusedError: The service refuses an item, for example because it does not know the
-                problem.
+            RefusedError: The service refuses an item, such as one of an unknown problem.
             NotJudgedError: An item was not judged in time; with ``on_unjudged="none"`` its place
                 in the list is None instead.
         """
@@ -73,6 +61,14 @@ class Client:
         finally:
             _cancel(futures)
 
+    def submit(self, item: Mapping[str, object]) -> "Future[Verdict]":
+        """Have one completion scored and return the future of its verdict.
+
+        Raises:
+            RefusedError: The item cannot be written as JSON.
+        """
+        return self._submit_all([item])[0]
+
     def run(
         self, code: str, *, stdin: str = "", language: str = "python", timeout: float = 10.0
     ) -> ProgramResult:
@@ -83,28 +79,15 @@ class Client:
             NotJudgedError: The program was not run within the client's time limit.
         """
         program = {"code": code, "stdin": stdin, "language": language, "timeout": timeout}
-        return call(self.settings, "POST", "/v1/run", program, parse_program_result)
+        return call(self.settings, "/v1/run", parse_program_result, program)
 
     async def run_async(self, code: str, **options: Any) -> ProgramResult:
         """Run a program in the sandbox, as :meth:`run`."""
         return await asyncio.wrap_future(in_thread(partial(self.run, code, **options)))
 
     def info(self) -> dict[str, object]:
-        """Return the service's version, data sets and judge settings.
-
-        Raises:
-            RefusedError: The service refuses the request, for example without its token.
-            NotJudgedError: It did not answer within the client's time limit.
-        """
-        return call(self.settings, "GET", "/v1/info", None, dict)
-
-    def submit(self, item: Mapping[str, object]) -> "Future[Verdict]":
-        """Have one completion scored and return the future of its verdict.
-
-        Raises:
-            RefusedError: The item cannot be written as JSON.
-        """
-        return self._submit_all([item])[0]
+        """Return the service's version, data sets and judge settings; raises as :meth:`run`."""
+        return call(self.settings, "/v1/info", dict)
 
     def _submit_all(self, items: Iterable[Mapping[str, object]]) -> "list[Future[Verdict]]":
         return submit([_encode(item) for item in items], self.settings)
@@ -128,7 +111,7 @@ def run(code: str, *, stdin: str = "", timeout: float = 10.0, **options: Any) ->
     return Client(**options).run(code, stdin=stdin, timeout=timeout)
 
 
-def _cancel(futures: list["Future[Verdict]"]) -> None:
+def _cancel(futures: "list[Future[Verdict]]") -> None:
     for future in futures:
         future.cancel()
 

@@ -18,14 +18,9 @@ def reward_func(
 ) -> dict[str, object]:
     """Score responses, with settings from the environment.
 
-    Args:
-        queries: Prompt and response of each sample, with special tokens.
-        prompts: Prompts.
-        labels: References or inline tests (``--label_key``).
-
-    Returns:
-        ``rewards`` by the rule in ``PLUMBLINE_REWARD_SCORE``, ``scores`` (1.0 if accepted) for
-        dynamic filtering, and ``extra_logs``: tensors of shape (samples,).
+    A query is prompt and response of a sample, with special tokens; a label is a reference or
+    inline tests (``--label_key``). Returns tensors of shape (samples,): ``rewards`` by the rule in
+    ``PLUMBLINE_REWARD_SCORE``, ``scores`` (1.0 if accepted) for dynamic filtering, ``extra_logs``.
 
     Raises:
         RefusedError: The service refuses a sample, or its query does not begin with its prompt.
@@ -60,17 +55,12 @@ def response_of(query: str, prompt: str) -> str:
     Raises:
         RefusedError: The query does not begin with the prompt or an end of it.
     """
-    end = len(prompt) if query.startswith(prompt) else _cut_prompt(query, prompt)
-    if end is None:
-        raise RefusedError("a query does not begin with its prompt")
-    return without_special_tokens(query[end:])
-
-
-def _cut_prompt(query: str, prompt: str) -> int | None:
-    """Return the length of the longest end of ``prompt`` that ``query`` begins with."""
-    tail, start, longest = prompt[-_TAIL:], -1, None
-    if len(prompt) > _TAIL:
+    ends = [len(prompt)] if query.startswith(prompt) else []
+    tail, start = prompt[-_TAIL:], -1
+    if not ends and len(prompt) > _TAIL:
         while (start := query.find(tail, start + 1, len(prompt))) >= 0:
             if prompt.endswith(query[: start + _TAIL]):
-                longest = start + _TAIL
-    return longest
+                ends.append(start + _TAIL)
+    if not ends:
+        raise RefusedError("a query does not begin with its prompt")
+    return without_special_tokens(query[ends[-1] :])

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from plumbline_reward.errors import NotJudgedError, RefusedError, RetryableError
-from plumbline_reward.responses import Refusal, Verdict, failure, parse_object, parse_stream
+from plumbline_reward.responses import RefusalError, Verdict, failure, parse_object, parse_stream
 from plumbline_reward.settings import Settings, wire_rule
 from plumbline_reward.version import VERSION
 
@@ -56,27 +56,27 @@ Answer = TypeVar("Answer")
 
 def call(
     settings: Settings,
-    method: str,
     path: str,
-    fields: Mapping[str, object] | None,
     parse: Callable[[Mapping[str, object]], Answer],
+    fields: Mapping[str, object] | None = None,
 ) -> Answer:
-    """Make one request; the fields of a body get the deadline beside them.
+    """Post the fields with the deadline beside them, or get the path without fields.
 
     Raises:
-        RefusedError: The service refuses it.
+        RefusedError: The service refuses the request.
         NotJudgedError: It was not answered within the time limit.
     """
     expires = time.monotonic() + settings.timeout
 
     def attempt() -> Answer:
-        body = fields and json.dumps({**fields, "deadline": _deadline(expires)}).encode()
-        with _exchange(settings, expires, method, path, body or None) as (answer, chunks):
-            if answer.status != 200:
-                raise _refused(settings, _failure(answer, chunks))
-            return parse(parse_object(_body(answer, chunks)))
+        body = json.dumps({**fields, "deadline": _deadline(expires)}).encode() if fields else None
+        with _exchange(settings, expires, path, body) as chunks:
+            return parse(parse_object(b"".join(chunks)))
 
-    return _retry(attempt, settings, expires)
+    try:
+        return _retry(attempt, settings, expires)
+    except RefusalError as refusal:
+        raise _refused(settings, refusal.text, refusal.status) from None
 
 
 def in_thread(function: Callable[[], Answer]) -> "Future[Answer]":
@@ -111,10 +111,6 @@ class _Item:
     future: "Future[Verdict]" = field(default_factory=Future)
 
 
-_lock = threading.Lock()
-_slots = threading.Semaphore(AT_ONCE)
-_calls = threading.Semaphore(AT_ONCE)
-"""Apart from ``_slots``: scores do not wait for long programs."""
 _waiting: dict[Settings, list[_Item]] = {}
 """Items without a request; a thread will deliver those of each key."""
 
@@ -122,10 +118,12 @@ _waiting: dict[Settings, list[_Item]] = {}
 def _forget() -> None:
     global _lock, _slots, _calls
     _lock = threading.Lock()
-    _slots, _calls = threading.Semaphore(AT_ONCE), threading.Semaphore(AT_ONCE)
+    _slots = threading.Semaphore(AT_ONCE)
+    _calls = threading.Semaphore(AT_ONCE)  # apart: scores do not wait for long programs
     _waiting.clear()
 
 
+_forget()
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork
     os.register_at_fork(after_in_child=_forget)
 
@@ -197,28 +195,25 @@ def _deliver(items: Sequence[_Item], settings: Settings) -> None:
 
 def _request_scores(items: Sequence[_Item], settings: Settings, expires: float) -> None:
     """Send a request, and settle the items that the service judges or refuses."""
-    head = {
-        "score": wire_rule(settings.score),
-        "purpose": settings.purpose,
-        "deadline": _deadline(expires),
-    }
+    rule, deadline = wire_rule(settings.score), _deadline(expires)
+    head = {"score": rule, "purpose": settings.purpose, "deadline": deadline}
     listed = b",".join(item.body for item in items)
     body = json.dumps(head).encode()[:-1] + b', "items": [' + listed + b"]}"
     unjudged: list[RetryableError] = []
-    with _exchange(settings, expires, "POST", "/v1/score", body) as (answer, chunks):
-        if answer.status != 200:
-            _refuse(items, settings, _failure(answer, chunks))
-            return
-        for index, outcome in parse_stream(_lines(chunks), len(items)):
-            if isinstance(outcome, RetryableError):
-                unjudged.append(outcome)
-            else:
-                _settle(items[index].future, outcome)
+    try:
+        with _exchange(settings, expires, "/v1/score", body) as chunks:
+            for index, outcome in parse_stream(_lines(chunks), len(items)):
+                if isinstance(outcome, RetryableError):
+                    unjudged.append(outcome)
+                else:
+                    _settle(items[index].future, outcome)
+    except RefusalError as refusal:
+        _refuse(items, settings, refusal)
     if unjudged:
         raise max(unjudged, key=lambda error: error.retry_after or 0.0)
 
 
-def _refuse(items: Sequence[_Item], settings: Settings, refusal: Refusal) -> None:
+def _refuse(items: Sequence[_Item], settings: Settings, refusal: RefusalError) -> None:
     """Settle the items that the service refuses, if it names them or leaves no doubt."""
     refused = dict(refusal.items)
     if len(items) == 1 or refusal.status == 401:
@@ -226,15 +221,15 @@ def _refuse(items: Sequence[_Item], settings: Settings, refusal: Refusal) -> Non
     if not all(0 <= index < len(items) for index in refused):
         raise RetryableError("its answer is malformed: it refuses an unknown item")
     for index, text in refused.items():
-        _settle(items[index].future, _refused(settings, Refusal(text, refusal.status)))
+        _settle(items[index].future, _refused(settings, text, refusal.status))
     if not refused:  # a bad item must not fail the calls that it met by chance
         middle = len(items) // 2
         _deliver(items[:middle], settings)
         _deliver(items[middle:], settings)
 
 
-def _refused(settings: Settings, refusal: Refusal) -> RefusedError:
-    return RefusedError(f"{settings.url} refuses it: {refusal.text}", refusal.status)
+def _refused(settings: Settings, text: str, status: int) -> RefusedError:
+    return RefusedError(f"{settings.url} refuses it: {text}", status)
 
 
 def _settle(future: "Future[Any]", outcome: object) -> None:
@@ -296,45 +291,16 @@ def delay(attempts: int, retry_after: float | None) -> float:
 # One exchange
 
 
-def _chunks(
-    answer: http.client.HTTPResponse, sock: socket.socket, expires: float
-) -> Iterator[bytes]:
-    """Yield the body as it arrives; reading fails at ``expires`` on the monotonic clock."""
-    while True:
-        with _failures():
-            sock.settimeout(_left(expires))
-            data = answer.read1(65536)
-        if not data:
-            return
-        yield data
-
-
-def _body(answer: http.client.HTTPResponse, chunks: Iterator[bytes]) -> bytes:
-    data = b"".join(chunks)
-    if answer.length:
-        raise RetryableError("the connection broke within an answer")
-    return data
-
-
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a body as they arrive, but no empty ones."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line for line in lines if line.strip())
-    if rest.strip():
-        yield rest
-
-
-def _failure(answer: http.client.HTTPResponse, chunks: Iterator[bytes]) -> Refusal:
-    return failure(answer.status, answer.headers.get("Retry-After"), _body(answer, chunks))
-
-
 @contextlib.contextmanager
 def _exchange(
-    settings: Settings, expires: float, method: str, path: str, body: bytes | None
-) -> Iterator[tuple[http.client.HTTPResponse, Iterator[bytes]]]:
-    """Send a request with a JSON body; yield the head of its answer, and the chunks of its body."""
+    settings: Settings, expires: float, path: str, body: bytes | None
+) -> Iterator[Iterator[bytes]]:
+    """Post a JSON body, or get without one; yields the chunks of the answer's body.
+
+    Raises:
+        RefusalError: The service refuses the request for good.
+        RetryableError: It answers something else than 200, or not until ``expires``.
+    """
     parts = urlsplit(settings.url)
     headers = {
         "User-Agent": f"plumbline-reward/{VERSION}",
@@ -348,21 +314,55 @@ def _exchange(
         if parts.scheme == "https"
         else http.client.HTTPConnection(host, parts.port)
     )
-    with contextlib.closing(connection):
-        with _failures("; to start a service: plumb reward --embedded"):
+    advice = "; to start a service: plumb reward --embedded"
+    try:
+        with contextlib.closing(connection):
             connection.timeout = min(_left(expires), CONNECT_SECONDS)
             connection.connect()
-        with _failures():
+            advice = ""
             sock = connection.sock
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _KEEPALIVE:
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             sock.settimeout(_left(expires))
-            connection.request(method, parts.path + path, body, headers)
-            response = connection.getresponse()
-        with contextlib.closing(response):
-            yield response, _chunks(response, sock, expires)
+            connection.request("POST" if body else "GET", parts.path + path, body, headers)
+            with contextlib.closing(connection.getresponse()) as response:
+                chunks = _chunks(response, sock, expires)
+                if response.status != 200:
+                    retry_after = response.headers.get("Retry-After")
+                    raise failure(response.status, retry_after, b"".join(chunks))
+                yield chunks
+    except TimeoutError:
+        raise RetryableError(f"it does not answer in time{advice}") from None
+    except _FAILURES as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        text = reason or str(error) or type(error).__name__
+        raise RetryableError(f"the connection failed: {text}{advice}") from None
+
+
+def _chunks(
+    answer: http.client.HTTPResponse, sock: socket.socket, expires: float
+) -> Iterator[bytes]:
+    """Yield the body as it arrives; reading fails at ``expires`` on the monotonic clock."""
+    while True:
+        sock.settimeout(_left(expires))
+        if data := answer.read1(65536):
+            yield data
+        elif answer.length:
+            raise RetryableError("the connection broke within an answer")
+        else:
+            return
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a body as they arrive, but no empty ones."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in lines if line.strip())
+    if rest.strip():
+        yield rest
 
 
 def _left(expires: float) -> float:
@@ -380,15 +380,3 @@ def _deadline(expires: float) -> float:
 @lru_cache
 def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
-
-
-@contextlib.contextmanager
-def _failures(advice: str = "") -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError:
-        raise RetryableError(f"it does not answer in time{advice}") from None
-    except _FAILURES as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        text = reason or str(error) or type(error).__name__
-        raise RetryableError(f"the connection failed: {text}{advice}") from None

@@ -1,17 +1,18 @@
-"""Strict parsing of the service's answers.
+"""Answers of the service: strict parsing, and texts for a model about the programs it ran.
 
 An answer that does not make sense is a failure of infrastructure (:class:`RetryableError`), never
-a number. Every function here raises it for an answer that is malformed.
+a number. Every function that parses raises it for an answer that is malformed.
 """
 
 import json
+import logging
 import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
-from plumbline_reward.errors import RefusedError, RetryableError
+from plumbline_reward.errors import NotJudgedError, RefusedError, RetryableError, RewardError
 
 _TEXT_LIMIT = 2000
 _LARGEST = 10**9
@@ -58,8 +59,8 @@ class ProgramResult:
     truncated: bool
 
 
-@dataclass(frozen=True)
-class Refusal:
+@dataclass(eq=False)
+class RefusalError(Exception):
     """A request that the service refuses, in its own words.
 
     ``items`` are the refused items of a batch, by index, if the service lists them.
@@ -127,8 +128,8 @@ def parse_object(data: bytes) -> dict[str, object]:
     return value
 
 
-def failure(status: int, retry_after: str | None, body: bytes) -> Refusal:
-    """Parse an answer other than 200.
+def failure(status: int, retry_after: str | None, body: bytes) -> RefusalError:
+    """Parse an answer other than 200; raises :class:`RetryableError` unless it is final.
 
     It is final if it is a 4xx in the service's own form, ``{"error": "..."}``, but not 408, 425 or
     429.
@@ -138,10 +139,12 @@ def failure(status: int, retry_after: str | None, body: bytes) -> Refusal:
     except RetryableError:
         answer = {}
     text = answer.get("error")
-    said = isinstance(text, str) and bool(text)
-    if not 400 <= status < 500 or status in (408, 425, 429) or not said:
-        hint = "" if said or status >= 500 else " without a reason; is it the reward service?"
-        reason = f": {_cut(text)}" if said else hint
+    if not isinstance(text, str):
+        text = ""
+    if not 400 <= status < 500 or status in (408, 425, 429) or not text:
+        reason = f": {_cut(text)}" if text else ""
+        if not text and status < 500:
+            reason = " without a reason; is it the reward service?"
         header = (retry_after or "").strip()
         seconds = float(header) if re.fullmatch("[0-9]{1,9}", header) else None
         raise RetryableError(f"it answered {status}{reason}", seconds)
@@ -151,7 +154,7 @@ def failure(status: int, retry_after: str | None, body: bytes) -> Refusal:
         for item in (items if isinstance(items, list) else [])
         if isinstance(item, dict) and type(item.get("index")) is int
     }
-    return Refusal(_cut(text), status, refused)
+    return RefusalError(_cut(text), status, refused)
 
 
 def _parse(kind: type[Fields], answer: Mapping[str, object]) -> Fields:
@@ -176,3 +179,52 @@ def _cut(value: object) -> str:
 
 def _malformed(what: str) -> NoReturn:
     raise RetryableError(f"its answer is malformed: {what}")
+
+
+# Texts for a model. The most telling part comes first: trainers cut long texts (verl after 256
+# characters unless ``max_tool_response_length`` says otherwise).
+
+_SHOWN = 4000
+_CONTENT_STATUSES = (400, 413, 422)
+_log = logging.getLogger("plumbline_reward")
+
+
+def describe(result: ProgramResult) -> str:
+    """Describe what a program printed and how it ended."""
+    code = "" if result.exit_code is None else f" with exit code {result.exit_code}"
+    ending = {
+        "ok": "",
+        "timeout": f"The program was stopped at its time limit ({result.seconds:.1f} s).",
+        "memory": "The program was stopped at its memory limit.",
+        "compile_error": "The program does not compile.",
+    }.get(result.status, f"The program failed{code}.")
+    parts = [ending] if ending else []
+    if result.stderr.strip():
+        parts.append(f"stderr:\n{shorten(result.stderr, keep_end=True)}")
+    if result.stdout.strip():
+        parts.append(f"stdout:\n{shorten(result.stdout)}" if parts else shorten(result.stdout))
+    elif result.status == "ok":
+        parts.append("(The program printed nothing.)")
+    if result.truncated:
+        parts.append("(The output was cut.)")
+    return "\n".join(parts)
+
+
+def describe_failure(error: RewardError) -> str:
+    """Describe why a program was not run, without blaming it for the infrastructure."""
+    if isinstance(error, RefusedError) and error.status in _CONTENT_STATUSES:
+        return f"The program was not run: {error}"
+    if not isinstance(error, NotJudgedError):  # a wrong token or address: someone must see it
+        _log.error("the tool does not work: %s", error)
+    return (
+        "The tool is not available at the moment; the program was not run. This is a fault of the"
+        " infrastructure and says nothing about the program."
+    )
+
+
+def shorten(text: str, limit: int = _SHOWN, keep_end: bool = False) -> str:
+    """Cut a text to ``limit`` characters and say so."""
+    text = text.rstrip()
+    if len(text) <= limit:
+        return text
+    return f"…{text[-limit:]}" if keep_end else f"{text[:limit]}…"

@@ -8,9 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 DEFAULT_URL = "http://127.0.0.1:8090"
-DEFAULT_TIMEOUT = 600.0
+DEFAULT_TIMEOUT = 600.0  # seconds
 
-_ALLOWED = {"purpose": ("train", "validation"), "on_unjudged": ("raise", "none")}
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -22,12 +21,12 @@ class Settings:
     that makes a score of a verdict.
     """
 
-    url: str = DEFAULT_URL
-    token: str | None = field(default=None, repr=False)
-    timeout: float = DEFAULT_TIMEOUT
-    score: str = "pass_ratio"
-    purpose: str = "train"
-    on_unjudged: str = "raise"
+    url: str
+    token: str | None = field(repr=False)
+    timeout: float
+    score: str
+    purpose: str
+    on_unjudged: str
 
 
 def load_settings(
@@ -43,30 +42,31 @@ def load_settings(
     Raises:
         ValueError: A setting is invalid; the text names it.
     """
-
-    def variable(name: str) -> str | None:
-        return os.environ.get(f"PLUMBLINE_REWARD_{name}") or None
-
-    limit = timeout if timeout is not None else variable("TIMEOUT") or DEFAULT_TIMEOUT
-    try:
-        seconds = float(limit)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
+    limit = _variable("TIMEOUT", str(DEFAULT_TIMEOUT)) if timeout is None else timeout
+    if not 0 < (seconds := _number(limit)) < math.inf:
         raise ValueError(f"timeout: {limit!r} is not a number of seconds above 0")
-    settings = Settings(
-        url=service_url(url or variable("URL") or DEFAULT_URL),
-        token=_token(token or variable("TOKEN"), variable("TOKEN_FILE")),
+    score = _variable("SCORE", "pass_ratio") if score is None else score
+    wire_rule(score)
+    purpose = _allowed("purpose", purpose or "train", "train", "validation")
+    on_unjudged = on_unjudged or _variable("ON_UNJUDGED", "raise")
+    return Settings(
+        url=service_url(url or _variable("URL", DEFAULT_URL)),
+        token=_token(token or _variable("TOKEN"), _variable("TOKEN_FILE")),
         timeout=seconds,
-        score=score if score is not None else variable("SCORE") or "pass_ratio",
-        purpose=purpose or "train",
-        on_unjudged=on_unjudged or variable("ON_UNJUDGED") or "raise",
+        score=score,
+        purpose=purpose,
+        on_unjudged=_allowed("on_unjudged", on_unjudged, "raise", "none"),
     )
-    wire_rule(settings.score)
-    for name, allowed in _ALLOWED.items():
-        if (value := getattr(settings, name)) not in allowed:
-            raise ValueError(f"{name}: {value!r} is none of {', '.join(allowed)}")
-    return settings
+
+
+def _variable(name: str, default: str = "") -> str:
+    return os.environ.get(f"PLUMBLINE_REWARD_{name}") or default
+
+
+def _allowed(name: str, value: str, *values: str) -> str:
+    if value not in values:
+        raise ValueError(f"{name}: {value!r} is none of {', '.join(values)}")
+    return value
 
 
 def service_url(text: str) -> str:
@@ -94,30 +94,30 @@ def wire_rule(rule: str) -> str | dict[str, object]:
     Raises:
         ValueError: There is no such rule, or its threshold is not above 0 and at most 1.
     """
-    name, _, text = str(rule).partition(":")
+    name, _, text = rule.partition(":")
     if rule in ("pass_ratio", "accepted"):
         return rule
-    try:
-        at = float(text)
-    except ValueError:
-        at = math.nan
-    if name == "threshold" and 0 < at <= 1:
+    if name == "threshold" and 0 < (at := _number(text)) <= 1:
         return {"rule": name, "at": at}
     raise ValueError(f"score: {rule!r} is none of pass_ratio, accepted, threshold:<above 0 to 1>")
 
 
-def _token(value: str | None, file: str | None) -> str | None:
-    name = "PLUMBLINE_REWARD_TOKEN"
-    if not value and file:
-        name = "PLUMBLINE_REWARD_TOKEN_FILE"
-        try:
-            value = Path(file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not a text file"
-            raise ValueError(f"{name} {file!r} cannot be read: {reason}") from None
-    elif not value:
+def _number(value: float | str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
+
+
+def _token(value: str, file: str) -> str | None:
+    if not value and not file:
         return None
-    token = value.strip()
+    name = "PLUMBLINE_REWARD_TOKEN" if value else "PLUMBLINE_REWARD_TOKEN_FILE"
+    try:
+        token = (value or Path(file).read_text(encoding="utf-8")).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise ValueError(f"{name} {file!r} cannot be read: {reason}") from None
     if not _TOKEN.fullmatch(token):  # never shown: a message ends up in a log
         raise ValueError(f"{name}: a token has only visible ASCII characters and no blanks")
     return token

@@ -20,18 +20,12 @@ _TRUTHS = ("ground_truth", "reward_model", "label", "answer")
 def make_reward_func(
     *, column: str | None = None, name: str = "plumbline", **options: Any
 ) -> RewardFunction:
-    """Make a reward function for TRL.
+    """Make a reward function for TRL, which logs it as ``rewards/<name>/mean``.
 
-    Args:
-        column: The column with references or inline tests; otherwise ``ground_truth`` or verl's
-            ``reward_model``, whichever the data set has.
-        name: What TRL logs it under, ``rewards/<name>/mean``.
-        options: Settings of :class:`Client`. With ``on_unjudged="none"`` a completion that was not
-            judged gets None, which TRL leaves out; otherwise the function raises.
-
-    Raises:
-        ValueError: A setting is invalid.
-        TypeError: There is no such setting.
+    References or inline tests are in ``column``; by default in ``ground_truth`` or verl's
+    ``reward_model``, whichever the data set has. ``options`` are those of :class:`Client`, with its
+    errors. With ``on_unjudged="none"`` a completion that was not judged gets None, which TRL leaves
+    out; otherwise the function raises.
     """
     Client(**options)
     function = partial(_reward, options, column)  # unlike a closure it can be pickled
@@ -42,12 +36,7 @@ def make_reward_func(
 def reward_func(
     prompts: Sequence[object], completions: Sequence[Completion], **columns: Any
 ) -> list[float | None]:
-    """Score completions for TRL, with settings from the environment.
-
-    Raises:
-        NotJudgedError: A completion was not judged in time, and ``PLUMBLINE_REWARD_ON_UNJUDGED``
-            is not ``none``.
-    """
+    """Score completions for TRL, with settings from the environment."""
     return _reward({}, None, prompts, completions, **columns)
 
 
@@ -58,19 +47,6 @@ def _reward(
     completions: Sequence[Completion],
     **columns: Any,
 ) -> list[float | None]:
-    verdicts = Client(**options).score(_items(completions, columns, column))
-    log_metric = columns.get("log_metric")  # of TRL 0.29 and later
-    judged = [verdict for verdict in verdicts if verdict is not None]
-    if callable(log_metric) and verdicts:
-        log_metric("plumbline/unjudged", 1 - len(judged) / len(verdicts))
-        if judged:
-            log_metric("plumbline/accepted", sum(v.accepted for v in judged) / len(judged))
-    return [None if verdict is None else verdict.score for verdict in verdicts]
-
-
-def _items(
-    completions: Sequence[Completion], columns: Mapping[str, Sequence[object]], column: str | None
-) -> list[dict[str, object]]:
     names = (column,) if column else _COLUMNS
     name = next((name for name in names if columns.get(name) is not None), None)
     if name is None:
@@ -81,10 +57,17 @@ def _items(
     sources = columns.get("data_source") or [None] * len(completions)
     if not len(completions) == len(truths) == len(sources):
         raise RefusedError(f"{len(completions)} completions, but {len(truths)} rows of {name}")
-    return [
+    verdicts = Client(**options).score(
         judged_item(truth, completion_text(completion), source)
         for completion, truth, source in zip(completions, truths, sources, strict=True)
-    ]
+    )
+    log_metric = columns.get("log_metric")  # of TRL 0.29 and later
+    judged = [verdict for verdict in verdicts if verdict is not None]
+    if callable(log_metric) and verdicts:
+        log_metric("plumbline/unjudged", 1 - len(judged) / len(verdicts))
+        if judged:
+            log_metric("plumbline/accepted", sum(v.accepted for v in judged) / len(judged))
+    return [None if verdict is None else verdict.score for verdict in verdicts]
 
 
 async def slime_reward(args: object, sample: Any, **_: object) -> float | list[float]:

@@ -8,7 +8,7 @@ from verl.tools.function_tool import function_tool
 
 from plumbline_reward.client import Client
 from plumbline_reward.errors import RewardError
-from plumbline_reward.tool_output import describe, describe_failure
+from plumbline_reward.responses import describe, describe_failure
 
 
 @function_tool

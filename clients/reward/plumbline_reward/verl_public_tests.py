@@ -23,7 +23,7 @@ from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
 from plumbline_reward.client import Client
 from plumbline_reward.errors import NotJudgedError, RewardError
-from plumbline_reward.tool_output import describe, describe_failure, shorten
+from plumbline_reward.responses import describe, describe_failure, shorten
 
 _SHOWN = 400
 _SCHEMA = {

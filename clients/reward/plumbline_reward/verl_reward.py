@@ -54,8 +54,6 @@ async def compute_score(
     Raises:
         RefusedError: The service refuses the item; the text says why.
         NotJudgedError: It was not judged in time. verl then leaves the sample out.
-        ValueError: A setting is invalid.
-        TypeError: There is no such setting.
     """
     if fallback is not None and not is_code(ground_truth):
         function = _loaded(fallback)
@@ -102,11 +100,7 @@ def _purpose(extra_info: Mapping[str, object] | None) -> str:
 
 @lru_cache
 def _loaded(fallback: Fallback) -> Callable[..., Any]:
-    """The function of a fallback.
-
-    Raises:
-        ValueError: There is no such function.
-    """
+    """The function of a fallback; raises ValueError if there is none."""
     if not isinstance(fallback, str):
         return fallback
     name = _VERL if fallback == "verl" else fallback
@@ -120,11 +114,7 @@ def _loaded(fallback: Fallback) -> Callable[..., Any]:
 
 
 def _fallback_numbers(result: object) -> dict[str, float]:
-    """Convert what a fallback returns: a number is the score; of a mapping score and acc count.
-
-    Raises:
-        ValueError: It is neither.
-    """
+    """Convert what a fallback returns: a number is the score; of a mapping score and acc count."""
     values: Mapping[str, Any] = result if isinstance(result, Mapping) else {"score": result}
     try:
         score = float(values["score"])
