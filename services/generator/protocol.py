@@ -1,6 +1,7 @@
-"""OpenAI-compatible API, as far as all backends share it: errors, and the JSON of requests."""
+"""OpenAI-compatible API: errors, the JSON of requests, and of answers what the router needs."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ _MAX_BODY = 16 * 2**20
 _LONGEST_NAME = 200
 _ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 _ERROR_CODES = {401: "invalid_api_key"}
+_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+_PROMPT_TOKENS = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,15})')
+_COMPLETION_TOKENS = re.compile(rb'"completion_tokens"\s*:\s*(\d{1,15})')
 
 
 @dataclass(eq=False)
@@ -105,3 +109,40 @@ def models_response(name: str, created: int) -> web.Response:
     """The answer to ``GET /v1/models`` of a server of one model, started at ``created``."""
     model = {"id": name, "object": "model", "created": created, "owned_by": "plumbline"}
     return web.json_response({"object": "list", "data": [model]})
+
+
+# Answers are searched as bytes, with as little decoding as possible.
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def find_usage(body: bytes) -> Usage | None:
+    """Find the last ``usage`` in the bytes, which is the valid one."""
+    end = len(body)
+    while (start := body.rfind(b'"usage"', 0, end)) >= 0:
+        if _USAGE.match(body, start):
+            prompt, completion = (
+                pattern.search(body, start) for pattern in (_PROMPT_TOKENS, _COMPLETION_TOKENS)
+            )
+            return Usage(int(prompt[1]) if prompt else 0, int(completion[1]) if completion else 0)
+        end = start
+    return None
+
+
+def is_aborted(body: bytes) -> bool:
+    """Whether any choice ends with ``finish_reason: "abort"``: the engine dropped the request."""
+    # Quotes in a text are escaped, so this skips nearly every body.
+    if b'"abort"' not in body:
+        return False
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    choices = document.get("choices") if isinstance(document, dict) else None
+    return isinstance(choices, list) and any(
+        isinstance(choice, dict) and choice.get("finish_reason") == "abort" for choice in choices
+    )

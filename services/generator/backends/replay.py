@@ -6,7 +6,7 @@ It answers ``/v1/chat/completions`` for the sample that ``X-Request-Id`` names, 
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from aiohttp import web
 
@@ -32,79 +32,44 @@ log = get_logger(__name__)
 _CHARACTERS_PER_TOKEN = 4
 
 
-class Recordings:
-    """Recorded completions by sample."""
-
-    def __init__(self, completions: Iterable[RecordedCompletion]) -> None:
-        """Index the completions.
-
-        Raises:
-            DataError: A completion cannot be used, or two different ones have the same sample.
-        """
-        self._by_sample: dict[tuple[str | None, str, int], RecordedCompletion] = {}
-        for recorded in completions:
-            key = (recorded.dataset or None, recorded.problem_id, recorded.sample_index)
-            first = self._by_sample.setdefault(key, recorded)
-            if first.completion != recorded.completion:
-                raise DataError(
-                    f"two different completions are recorded for problem {recorded.problem_id!r}, "
-                    f"sample {recorded.sample_index}; number them with sample_index"
-                )
-
-    def __len__(self) -> int:
-        return len(self._by_sample)
-
-    def find(self, request_id: str) -> RecordedCompletion:
-        """Return the completion of the sample that an ``X-Request-Id`` names.
-
-        Raises:
-            RequestError: 404, it names no sample, or one without a recorded completion.
-        """
-        try:
-            sample = SampleId.parse("/".join(request_id.rsplit("/", 3)[1:]))
-        except ValueError:
-            message = (
-                "cannot determine the sample: X-Request-Id is not <run>/<dataset>/<problem_id>/"
-                "<sample_index>"
-            )
-            raise RequestError(404, message, code="sample_unknown") from None
-        # A completion recorded without a data set answers for any.
-        for dataset in (sample.dataset, None):
-            key = (dataset, sample.problem_id, sample.sample_index)
-            if recorded := self._by_sample.get(key):
-                return recorded
-        message = f"no completion is recorded for the sample {sample.key}"
-        raise RequestError(404, message, code="completion_not_recorded")
-
-
 def build_app(settings: GeneratorSettings) -> web.Application:
     """Load the recordings and build the application.
 
     Raises:
         PlumblineError: A setting or a file cannot be used.
     """
-    if not settings.replay_completions:
-        raise ConfigError(f"{PREFIX}REPLAY_COMPLETIONS must name the JSONL of recorded completions")
-    recordings = Recordings(read_completions(settings.replay_completions))
-    log.info("replaying", completions=len(recordings))
-    server = _Server(settings, recordings)
+    server = _Server(settings)
+    details = {"completions": len(server.recordings)}
+    log.info("replaying", **details)
     access = Access(settings.hosts, settings.bearer, without_token=WITHOUT_TOKEN)
     app = make_application(access, errors=refused)
     app.router.add_post("/v1/chat/completions", server.complete)
     app.router.add_get("/v1/models", server.models)
     # The recordings are loaded before the port is bound, so a server that answers is ready.
-    readiness = Readiness(details=lambda: {"completions": len(recordings)})
-    add_operations(app, readiness, server.metrics.registry)
+    add_operations(app, Readiness(details=lambda: details), server.metrics.registry)
     return app
 
 
 class _Server:
-    def __init__(self, settings: GeneratorSettings, recordings: Recordings) -> None:
+    """The recorded completions by sample, and the handlers of requests for them."""
+
+    def __init__(self, settings: GeneratorSettings) -> None:
         self._settings = settings
-        self._recordings = recordings
         self._started = int(time.time())
         self.metrics = RouterMetrics()
         self._in_flight = self.metrics.in_flight.labels("recorded")
+        self.recordings: dict[tuple[str | None, str, int], RecordedCompletion] = {}
+        if not settings.replay_completions:
+            name = f"{PREFIX}REPLAY_COMPLETIONS"
+            raise ConfigError(f"{name} must name the JSONL of recorded completions")
+        for recorded in read_completions(settings.replay_completions):
+            key = (recorded.dataset or None, recorded.problem_id, recorded.sample_index)
+            first = self.recordings.setdefault(key, recorded)
+            if first.completion != recorded.completion:
+                raise DataError(
+                    f"two different completions are recorded for problem {recorded.problem_id!r}, "
+                    f"sample {recorded.sample_index}; number them with sample_index"
+                )
 
     async def models(self, _request: web.Request) -> web.Response:
         return models_response(self._settings.model, self._started)
@@ -124,7 +89,7 @@ class _Server:
                 self.metrics.requests.labels(outcome).inc()
 
     async def _answer(self, chat: CompletionRequest, request_id: str) -> web.Response:
-        recorded = self._recordings.find(request_id)
+        recorded = self._find(request_id)
         await asyncio.sleep(self._settings.replay_latency)
         text, reason, tokens, source = _cut(recorded, _limit(chat.document))
         prompt_tokens = _estimate(_prompt(chat.document))
@@ -149,6 +114,26 @@ class _Server:
                 "usage": usage,
             }
         )
+
+    def _find(self, request_id: str) -> RecordedCompletion:
+        """The completion of the sample that an ``X-Request-Id`` names.
+
+        Raises:
+            RequestError: 404, it names no sample, or one without a recorded completion.
+        """
+        try:
+            sample = SampleId.parse("/".join(request_id.rsplit("/", 3)[1:]))
+        except ValueError:
+            form = "<run>/<dataset>/<problem_id>/<sample_index>"
+            message = f"cannot determine the sample: X-Request-Id is not {form}"
+            raise RequestError(404, message, code="sample_unknown") from None
+        # A completion recorded without a data set answers for any.
+        for dataset in (sample.dataset, None):
+            key = (dataset, sample.problem_id, sample.sample_index)
+            if recorded := self.recordings.get(key):
+                return recorded
+        message = f"no completion is recorded for the sample {sample.key}"
+        raise RequestError(404, message, code="completion_not_recorded")
 
 
 def _limit(request: Mapping[str, object]) -> int | None:

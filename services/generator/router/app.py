@@ -1,31 +1,53 @@
-"""HTTP server of the router: OpenAI's API and the operations endpoints."""
+"""HTTP server of the router: OpenAI's API, forwarded to replicas, and the operations endpoints.
 
+A request is sent once. If its replica fails, the client gets an error and retries; the router sends
+nothing more to that replica until it has generated a token again.
+"""
+
+import io
 import time
 import uuid
+from asyncio import timeout
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 
+import aiohttp
 from aiohttp import web
 
 from services.generator.protocol import (
     WITHOUT_TOKEN,
+    CompletionRequest,
     RequestError,
+    find_usage,
+    is_aborted,
     models_response,
     read_request,
     refused,
 )
-from services.generator.router.forwarder import Forwarder, open_session
+from services.generator.router.balancer import stopping
 from services.generator.router.metrics import scrape
-from services.generator.router.replica import ReplicaFactory
+from services.generator.router.replica import Replica, ReplicaFactory
 from services.generator.router.supervisor import ReplicaPool
 from services.generator.settings import GeneratorSettings
 from shared.service.access import Access
+from shared.service.logs import get_logger
 from shared.service.processes import raise_file_limit
 from shared.service.server import Readiness, add_operations, make_application, serve
+from shared.text import one_line
 
+log = get_logger(__name__)
 Info = Callable[[], Mapping[str, object]]
+REPLICA_HEADER = "X-Plumbline-Replica"
+_REQUEST_HEADERS = ("Accept", "traceparent", "tracestate")
+_RESPONSE_HEADERS = ("Content-Type", "Retry-After")
+_MAX_ID_LENGTH = 512
 # A request in flight takes two sockets.
 _OPEN_FILES = 65536
-_MAX_ID_LENGTH = 512
+_LARGE_BODY = 2**20
+_CONNECT_SECONDS = 10.0
+# Uvicorn closes idle connections after 5 s; on a machine that stalls a client may notice it seconds
+# late. A request sent at that moment would fail as if the replica had dropped the connection.
+_KEEP_ALIVE_SECONDS = 1.0
 
 
 async def serve_router(
@@ -48,14 +70,26 @@ async def serve_router(
         raise router.pool.error
 
 
-class Router:
-    """The router's parts, connected; the replicas start and stop with its application.
+@asynccontextmanager
+async def open_session() -> AsyncIterator[aiohttp.ClientSession]:
+    """Open the HTTP client for all replicas, with one unlimited connection pool.
 
-    Args:
-        settings: ``model`` is the model's name for clients.
-        factory: Starts the replicas.
-        n_replicas: Number of replicas.
-        info: Returns what ``/info`` reports about the engines.
+    A request has no time limit: the health check ejects a hung replica, and the client gives up.
+    """
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+        # The router reads the answers, so they must not be compressed.
+        headers={"Accept-Encoding": "identity", "Content-Type": "application/json"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+    ) as session:
+        yield session
+
+
+class Router:
+    """Forwards requests to replicas, which start and stop with its application.
+
+    ``info`` returns what ``/info`` reports about the engines.
     """
 
     def __init__(
@@ -70,12 +104,10 @@ class Router:
         self._started = int(time.time())
         self.pool = ReplicaPool(settings, factory, n_replicas)
         self._balancer, self._metrics = self.pool.balancer, self.pool.metrics
-        self._forwarder = Forwarder(self._balancer, self._metrics)
 
     def application(self) -> web.Application:
-        app = make_application(
-            Access(self._settings.hosts, self._settings.bearer, WITHOUT_TOKEN), errors=refused
-        )
+        access = Access(self._settings.hosts, self._settings.bearer, WITHOUT_TOKEN)
+        app = make_application(access, errors=refused)
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_post("/v1/completions", self._complete)
         app.router.add_get("/v1/models", self._models)
@@ -89,7 +121,7 @@ class Router:
 
     async def _running(self, _app: web.Application) -> AsyncIterator[None]:
         async with open_session() as session:
-            self._session = self._forwarder.session = self.pool.health.session = session
+            self._session = self.pool.health.session = session
             self.pool.start()
             yield
             await self.pool.close()
@@ -99,12 +131,15 @@ class Router:
 
     # OpenAI's API
 
+    async def _models(self, _request: web.Request) -> web.Response:
+        return models_response(self._settings.model, self._started)
+
     async def _complete(self, request: web.Request) -> web.Response:
         began = time.monotonic()
         name, outcome = request_id(request.headers), "cancelled"
         try:
-            routed = await read_request(request, self._settings.model)
-            response = await self._forwarder.forward(request, routed, name)
+            completion = await read_request(request, self._settings.model)
+            response = await self._forward(request, completion, name)
             outcome = "answered" if response.status == 200 else f"http_{response.status}"
         except RequestError as error:
             outcome, response = f"http_{error.status}", error.response()
@@ -115,8 +150,64 @@ class Router:
         response.headers["X-Request-Id"] = name
         return response
 
-    async def _models(self, _request: web.Request) -> web.Response:
-        return models_response(self._settings.model, self._started)
+    async def _forward(
+        self, request: web.Request, completion: CompletionRequest, name: str
+    ) -> web.Response:
+        """Forward a request to the replica with the fewest in flight; returns the response.
+
+        Raises:
+            RequestError: 429 or 503, no replica takes the request; 502, the replica failed.
+        """
+        headers = {key: request.headers[key] for key in _REQUEST_HEADERS if key in request.headers}
+        headers["X-Request-Id"] = name
+        replica = await self._balancer.acquire()
+        try:
+            async with timeout(None) as evicted:
+                replica.requests.add(evicted)
+                try:
+                    return await self._send(replica, request.path, completion, headers)
+                finally:
+                    replica.requests.discard(evicted)
+        except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
+            if not evicted.expired():
+                replica.suspect = True
+                raise _failure(replica, "connection", one_line(error)) from None
+            if self._balancer.closed:
+                raise stopping() from None
+            raise _failure(replica, "ejected", "it was ejected") from None
+        finally:
+            self._balancer.release(replica)
+
+    async def _send(
+        self, replica: Replica, path: str, completion: CompletionRequest, headers: Mapping[str, str]
+    ) -> web.Response:
+        body = completion.body_for(replica.model)
+        async with self._session.post(
+            replica.url + path,
+            data=io.BytesIO(body) if len(body) > _LARGE_BODY else body,
+            headers=headers,
+            allow_redirects=False,
+        ) as answer:
+            if answer.status >= 500:
+                text = (await answer.content.read(300)).decode("utf-8", "replace")
+                message = f"HTTP {answer.status}: {' '.join(text.split())}"
+                raise _failure(replica, "server_error", message)
+            content = await answer.read()
+        if answer.status == 200:
+            self._check(replica, content)
+        kept = {name: answer.headers[name] for name in _RESPONSE_HEADERS if name in answer.headers}
+        kept[REPLICA_HEADER] = replica.name
+        return web.Response(status=answer.status, body=content, headers=kept)
+
+    def _check(self, replica: Replica, content: bytes) -> None:
+        if is_aborted(content):
+            raise _failure(replica, "abort", "it aborted the request")
+        usage = find_usage(content)
+        if usage is None or usage.completion_tokens:
+            replica.record_token()
+        if usage is not None:
+            self._metrics.tokens.labels("prompt").inc(usage.prompt_tokens)
+            self._metrics.tokens.labels("completion").inc(usage.completion_tokens)
 
     # Operations endpoints
 
@@ -131,11 +222,8 @@ class Router:
 
     def _status(self) -> dict[str, object]:
         """Details for ``/readyz``."""
-        return {
-            "model": self._settings.model,
-            "queued": self._balancer.queued,
-            "replicas": self.pool.status(),
-        }
+        model, queued = self._settings.model, self._balancer.queued
+        return {"model": model, "queued": queued, "replicas": self.pool.status()}
 
     async def _show_info(self, _request: web.Request) -> web.Response:
         return web.json_response({"backend": self._settings.backend, **self._info()})
@@ -143,6 +231,13 @@ class Router:
     async def _metrics_text(self) -> bytes:
         urls = {replica.rank: replica.url for replica in self.pool.replicas}
         return self._metrics.text() + await scrape(self._session, urls)
+
+
+def _failure(replica: Replica, reason: str, message: str) -> RequestError:
+    """The error of a request that its replica did not answer; requests a probe of it."""
+    log.warning("request failed", replica=replica.name, reason=reason, error=message)
+    replica.probe_wanted.set()
+    return RequestError(502, f"{replica.name}: {message}", code=f"replica_{reason}")
 
 
 def request_id(headers: Mapping[str, str]) -> str:

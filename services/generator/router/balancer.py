@@ -11,13 +11,9 @@ _RETRY_AFTER = 5
 
 
 class Balancer:
-    """Assigns requests to the engine with the fewest in flight.
+    """Assigns requests to the engine with the fewest in flight, up to ``slots`` on each.
 
-    While all slots are taken, requests wait in order of arrival.
-
-    Args:
-        slots: Requests in flight on one engine.
-        queue_size: Limit of waiting requests.
+    While all slots are taken, up to ``queue_size`` requests wait in order of arrival.
     """
 
     def __init__(self, *, slots: int, queue_size: int) -> None:
@@ -95,13 +91,9 @@ class Balancer:
 
     def _choose(self) -> Replica | None:
         free = [e for e in self._replicas if not e.suspect and e.in_flight < self._slots]
-        return min(free, key=_load_order, default=None)
+        return min(free, key=lambda e: (e.in_flight, e.last_used), default=None)
 
 
 def stopping() -> RequestError:
     message = "the generator is shutting down"
     return RequestError(503, message, code="stopping", retry_after=_RETRY_AFTER)
-
-
-def _load_order(replica: Replica) -> tuple[int, int]:
-    return replica.in_flight, replica.last_used

@@ -11,7 +11,7 @@ import uuid
 
 import aiohttp
 
-from services.generator.router.forwarder import is_aborted
+from services.generator.protocol import is_aborted
 from services.generator.router.metrics import count_tokens, fetch
 from services.generator.router.replica import Replica
 from services.generator.settings import GeneratorSettings
@@ -25,13 +25,10 @@ _MODELS, _METRICS, _PAUSE = 30.0, 5.0, 1.0
 
 
 class HealthCheck:
-    """Probes engines, at startup and while they run.
-
-    Attributes:
-        session: HTTP client of the replicas, while the service runs.
-    """
+    """Probes engines, at startup and while they run."""
 
     session: aiohttp.ClientSession
+    """HTTP client of the replicas, while the service runs."""
 
     def __init__(self, settings: GeneratorSettings) -> None:
         self._interval = settings.router_probe_interval

@@ -13,18 +13,16 @@ from shared.errors import ServiceError
 class Replica(ABC):
     """A running engine with OpenAI's API, its resources, and its state in the router.
 
-    Args:
-        name: Printable ASCII, because the response header ``X-Plumbline-Replica`` has it.
-        url: ``http://host:port``, without ``/v1``.
+    The ``name`` is printable ASCII, because the response header ``X-Plumbline-Replica`` has it; the
+    ``url`` has no ``/v1``.
 
     Attributes:
         rank: Its place among the replicas, from 0; the router sets it.
         model: The engine's own name of the model; the health check sets it.
         in_flight: Requests that have a slot on it.
         requests: The requests being sent; :meth:`evict` lets them time out.
-        last_token: Time (``time.monotonic``) of the last token it is known to have generated.
-        suspect: A connection broke or a probe failed, so it gets no new requests; the next token
-            clears it.
+        last_token: Time (``time.monotonic``) of the last token that it generated.
+        suspect: A connection broke or a probe failed, so it gets no requests until its next token.
         on_available: Called when it can take requests again.
     """
 

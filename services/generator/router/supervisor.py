@@ -187,9 +187,8 @@ async def _first(*reasons: Coroutine[None, None, str]) -> str:
 class ReplicaPool:
     """All replicas of the service, started and stopped concurrently.
 
-    Attributes:
-        balancer: Assigns requests to replicas while they are healthy.
-        failed: Set when no replica is left; ``error`` is then the reason.
+    The ``balancer`` assigns requests to healthy ones. ``failed`` is set when no replica is left;
+    ``error`` is then the reason.
     """
 
     def __init__(

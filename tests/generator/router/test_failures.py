@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from services.generator.router.forwarder import Usage, find_usage, is_aborted
+from services.generator.protocol import Usage, find_usage, is_aborted
 from tests.generator.router.conftest import PROBING, Start
 from tests.generator.router.engines import (
     Behaviour,

@@ -6,15 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.generator.router.conftest import Service, Start
-from tests.generator.router.engines import (
-    Behaviour,
-    FakeEngine,
-    FakeFactory,
-    Received,
-    hang,
-    web,
-    with_status,
-)
+from tests.generator.router.engines import FakeEngine, FakeFactory, Received, hang, web
 
 pytestmark = pytest.mark.usefixtures("open_files")
 
@@ -63,9 +55,7 @@ async def test_many_requests_at_once(start: Start, factory: FakeFactory, count: 
     assert 'requests_in_flight{replica="0"} 0.0' in await service.metrics()
 
 
-@pytest.mark.parametrize(
-    "end", ["kill", "hang", pytest.param("dead inside", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("end", ["kill", "hang"])
 async def test_a_replica_ends_under_load_and_nothing_is_lost(
     start: Start, factory: FakeFactory, end: str
 ) -> None:
@@ -88,8 +78,7 @@ async def test_a_replica_ends_under_load_and_nothing_is_lost(
     if end == "kill":
         await ending.kill()
     else:
-        behave: Behaviour = hang if end == "hang" else with_status(500)
-        ending.behave = ending.behave_to_probes = behave
+        ending.behave = ending.behave_to_probes = hang
     while (1, 1) not in factory.replicas:
         await asyncio.sleep(0.01)
     await factory.engine(1, 1).has_received(20)

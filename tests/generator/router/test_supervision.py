@@ -69,13 +69,6 @@ async def test_health_is_200_while_at_least_one_replica_is_ready(
     assert await health() == (200, b"")
 
 
-async def test_one_that_does_not_start_is_tried_again(start: Start, factory: FakeFactory) -> None:
-    factory.errors = {(0, 0): "no GPU is free", (0, 1): "no GPU is free"}
-    service = await start(2)
-    assert [key for key in factory.asked if key[0] == 0] == [(0, 0), (0, 1), (0, 2)]
-    assert not service.failed.is_set()
-
-
 async def test_none_that_starts_is_the_end() -> None:
     factory = FakeFactory(errors={(0, 0): "no GPU is free", (1, 0): "something else"})
     with pytest.raises(ServiceError, match=r"no replica could be started: no GPU is free$"):

@@ -20,21 +20,17 @@ ROLLOUT = "actor_rollout_ref.rollout."
 SERVER_ARGS = Path(__file__).parents[2] / "fixtures" / "sglang" / "server_args.json"
 
 
+EIGHT, TENSOR = "trainer.n_gpus_per_node=8", f"{ROLLOUT}tensor_model_parallel_size"
+CLUSTER = "generation.verl.ray_address=auto"
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
         ([], 1),
-        (["trainer.n_gpus_per_node=8", f"{ROLLOUT}tensor_model_parallel_size=2"], 4),
-        (["trainer.n_gpus_per_node=8", f"{ROLLOUT}data_parallel_size=4"], 2),
-        (
-            [
-                "trainer.n_gpus_per_node=4",
-                "trainer.nnodes=2",
-                f"{ROLLOUT}tensor_model_parallel_size=8",
-                "generation.verl.ray_address=auto",
-            ],
-            1,
-        ),
+        ([EIGHT, f"{TENSOR}=2"], 4),
+        ([EIGHT, f"{ROLLOUT}data_parallel_size=4"], 2),
+        (["trainer.n_gpus_per_node=4", "trainer.nnodes=2", f"{TENSOR}=8", CLUSTER], 1),
     ],
 )
 def test_replicas(given: list[str], expected: int) -> None:
@@ -45,19 +41,12 @@ def test_replicas(given: list[str], expected: int) -> None:
     ("given", "said"),
     [
         (["trainer.n_gpus_per_node=0"], "n_gpus_per_node is 0"),
-        (["trainer.n_gpus_per_node=3", f"{ROLLOUT}tensor_model_parallel_size=2"], "takes 2 GPUs"),
+        (["trainer.n_gpus_per_node=3", f"{TENSOR}=2"], "takes 2 GPUs"),
         (["trainer.nnodes=2"], "on this machine alone"),
         (["trainer.n_gpus_per_node=2", f"{ROLLOUT}pipeline_model_parallel_size=2"],
          "verl's rollouts have one stage; set tensor_model_parallel_size"),
-        (
-            [
-                "trainer.n_gpus_per_node=4",
-                "trainer.nnodes=3",
-                f"{ROLLOUT}tensor_model_parallel_size=6",
-                "generation.verl.ray_address=auto",
-            ],
-            "does not fit onto nodes of 4",
-        ),
+        (["trainer.n_gpus_per_node=4", "trainer.nnodes=3", f"{TENSOR}=6", CLUSTER],
+         "does not fit onto nodes of 4"),
     ],
 )  # fmt: skip
 def test_gpus_that_make_no_replicas(given: list[str], said: str) -> None:

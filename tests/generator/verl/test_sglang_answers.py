@@ -16,7 +16,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from services.generator.backends.verl.self_check import check_self
-from services.generator.router.forwarder import Usage, find_usage, open_session
+from services.generator.protocol import Usage, find_usage
+from services.generator.router.app import open_session
 from services.generator.router.health import HealthCheck
 from services.generator.router.metrics import count_tokens
 from services.generator.settings import GeneratorSettings

@@ -15,11 +15,7 @@ from pathlib import Path
 
 from services.generator.backends.verl import cleanup, engine_config
 from services.generator.backends.verl.child import Child
-from services.generator.backends.verl.messages import (
-    ReplicaFacts,
-    ReplicaReady,
-    ReplicaSpec,
-)
+from services.generator.backends.verl.messages import ReplicaFacts, ReplicaReady, ReplicaSpec
 from services.generator.backends.verl.model_folder import (
     check_fits,
     local_folder,
@@ -84,14 +80,11 @@ def check(config: Config, is_installed: Callable[[str], bool] = _is_installed) -
         raise ConfigError(
             "generation.deterministic: vLLM has batch-invariant kernels for GPUs only"
         )
-    if (
-        rollout.name == "sglang"
-        and verl.chat_template
-        and Path(verl.chat_template).suffix != ".jinja"
-    ):
+    template = verl.chat_template or ".jinja"
+    if rollout.name == "sglang" and not template.endswith(".jinja"):
         raise ConfigError(
             f"generation.verl.chat_template: SGLang reads a Jinja template only from a file named "
-            f"*.jinja, not from {verl.chat_template!r}"
+            f"*.jinja, not from {template!r}"
         )
     for package in ("verl", "ray", rollout.name):
         if not is_installed(package):
@@ -110,22 +103,17 @@ def check(config: Config, is_installed: Callable[[str], bool] = _is_installed) -
 def _with_config(settings: GeneratorSettings, config: Config) -> GeneratorSettings:
     """Take settings that the environment does not set from the configuration."""
     update: dict[str, object] = {}
-    if "model" not in settings.model_fields_set:
-        update["model"] = _model_name(config)
+    if "model" not in settings.model_fields_set:  # by default the hub's name, or the folder's
+        path = config.actor_rollout_ref.model.path
+        on_hub = local_folder(path) is None
+        name = path if on_hub else Path(path).expanduser().resolve().name
+        update["model"] = config.generation.model or name
     if "router_max_in_flight" not in settings.model_fields_set:
         # Keeps a replica busy without requests queueing inside it.
         update["router_max_in_flight"] = config.actor_rollout_ref.rollout.max_num_seqs
     if not update.get("model", settings.model):
         raise ConfigError(f"the model's name is empty; set {PREFIX}MODEL")
     return settings.model_copy(update=update)
-
-
-def _model_name(config: Config) -> str:
-    """The configured name, else the name on the hub, else the name of the model's folder."""
-    path = config.actor_rollout_ref.model.path
-    if config.generation.model:
-        return config.generation.model
-    return path if local_folder(path) is None else Path(path).expanduser().resolve().name
 
 
 # Replicas
@@ -158,11 +146,7 @@ class VerlReplica(Replica):
 
 
 class VerlReplicaFactory:
-    """Starts replicas of one configuration, each in a child process.
-
-    Attributes:
-        facts: Facts about the most recently started replica, for ``/info``.
-    """
+    """Starts replicas, each in a child process; ``facts`` are those of the latest for ``/info``."""
 
     def __init__(self, config: Config, cluster: RayCluster) -> None:
         self._config = config
@@ -182,9 +166,7 @@ class VerlReplicaFactory:
             # The cluster starts while the child imports its libraries, which takes longer.
             cluster = await self._cluster.join()
             await child.send(ReplicaSpec(rank=rank, name=tag[:8], tag=tag, cluster=cluster))
-            ready = await child.next_event()
-            if not isinstance(ready, ReplicaReady):
-                raise ServiceError(f"replica {rank} sent {ready.kind!r} instead of its address")
+            ready = await child.expect(ReplicaReady)
             shm = ready.shm
             await self._check(ready, rank)
         except BaseException:
@@ -194,30 +176,25 @@ class VerlReplicaFactory:
         return VerlReplica(name, child, tag, ready)
 
     async def _check(self, ready: ReplicaReady, rank: int) -> None:
-        facts = None
-        rollout, model = self._config.actor_rollout_ref.rollout, ready.facts.model
+        facts, engine, vocabulary = None, ready.facts.engine, ready.facts.model.vocabulary
+        section = self._config.actor_rollout_ref
         try:
-            facts = await check_self(
-                ready.url, ready.facts.engine, model.vocabulary, engine_config.context(rollout)
-            )
+            context = engine_config.context(section.rollout)
+            facts = await check_self(ready.url, engine, vocabulary, context)
+            log.info("self-check", replica=rank, **facts.model_dump())
         except ServiceError as error:
             # The router's health check decides whether the replica gets requests.
             log.warning("self-check failed", replica=rank, reason=str(error))
-        else:
-            log.info("self-check", replica=rank, **facts.model_dump())
-            if facts.looks_random:
-                self._found_random(describe(facts), rank)
+        if facts is not None and facts.looks_random:
+            reason = describe(facts)
+            if not self._config.generation.verl.allow_random_weights:
+                raise ConfigError(
+                    f"actor_rollout_ref.model.path: {section.model.path} looks randomly "
+                    f"initialized: {reason}; check where the weights come from, or set "
+                    "generation.verl.allow_random_weights=true"
+                )
+            log.warning("the model looks randomly initialized", replica=rank, reason=reason)
         self.facts = ready.facts.model_copy(update={"self_check": facts})
-
-    def _found_random(self, reason: str, rank: int) -> None:
-        if not self._config.generation.verl.allow_random_weights:
-            path = self._config.actor_rollout_ref.model.path
-            raise ConfigError(
-                f"actor_rollout_ref.model.path: {path} looks randomly initialized: {reason}; "
-                "check where the weights come from, or set "
-                "generation.verl.allow_random_weights=true"
-            )
-        log.warning("the model looks randomly initialized", replica=rank, reason=reason)
 
 
 async def _stop(child: Child, tag: str, shm: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from typing import TypeVar
 
 from pydantic import BaseModel
 
@@ -22,6 +23,7 @@ from shared.service.processes import cancel_and_wait, die_with_parent
 from shared.text import one_line
 
 log = get_logger(__name__)
+T = TypeVar("T")
 _KEPT_LINES = 400
 _LONGEST_LINE = 1 << 20
 _LAST_OUTPUT_SECONDS = 1.0
@@ -37,13 +39,9 @@ _GENERIC_ERRORS = (
 
 
 class Child:
-    """One child process.
+    """A child process that runs ``python -m module`` in this environment.
 
-    Args:
-        module: Module to run with ``python -m``.
-        name: Name in log lines and errors.
-        environment: The complete environment.
-        labels: Fields of the child's log lines.
+    ``name`` is its name in log lines and errors, ``labels`` are fields of its log lines.
     """
 
     def __init__(
@@ -68,11 +66,7 @@ class Child:
         return self._process.pid if self._process else 0
 
     async def start(self) -> None:
-        """Start the process.
-
-        Raises:
-            ServiceError: The system has no room for it (descriptors, memory, processes).
-        """
+        """Start the process; raises ServiceError if the system has no room for it."""
         try:
             with ExitStack() as write_ends:
                 events, event_end = await self._pipe(write_ends)
@@ -147,6 +141,13 @@ class Child:
             await asyncio.wait([self._reader], timeout=_LAST_OUTPUT_SECONDS)
         reason = self.cause() or (self._lines[-1] if self._lines else "no output")
         raise ServiceError(f"{self._name} ended with exit code {code}: {reason}")
+
+    async def expect(self, kind: type[T]) -> T:
+        """As :meth:`next_event`, which must be of this kind."""
+        event = await self.next_event()
+        if not isinstance(event, kind):
+            raise ServiceError(f"{self._name} sent {event.kind!r} instead of {kind.__name__}")
+        return event
 
     async def _event_line(self) -> bytes:
         try:

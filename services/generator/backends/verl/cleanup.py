@@ -81,13 +81,8 @@ def shared_memory(tag: str) -> list[str]:
 def sweep(tag: str, recorded: Iterable[str] = ()) -> tuple[int, int]:
     """Kill all processes with the tag and remove their shared memory. Idempotent.
 
-    Args:
-        tag: The replica's tag.
-        recorded: More files to remove. The shared memory of a killed process cannot be found again,
-            so callers record it beforehand.
-
-    Returns:
-        The number of processes killed and of files removed.
+    The shared memory of a killed process cannot be found again, so callers record it beforehand.
+    Returns the number of processes killed and of files removed.
     """
     files = {*recorded, *shared_memory(tag)}
     killed: set[int] = set()

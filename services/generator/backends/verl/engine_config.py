@@ -145,15 +145,7 @@ def _sglang_options(config: Config, rank: int) -> dict[str, object]:
 
 
 def check_sglang(config: Config, options: Collection[str]) -> None:
-    """Refuse options that SGLang does not have.
-
-    Args:
-        config: The run's configuration.
-        known: Names of the fields of SGLang's ``ServerArgs``.
-
-    Raises:
-        ConfigError: An option has another name, or does not exist in this version.
-    """
+    """Raise ConfigError for an option that is none of SGLang's, the fields of ``ServerArgs``."""
     chosen = config.actor_rollout_ref.rollout.engine_kwargs.get("sglang", {})
     for name in sorted(chosen.keys() - set(options)):
         similar = get_close_matches(name, options, n=1)
@@ -179,13 +171,7 @@ def compose(config: Config, rank: int = 0) -> Any:
 
 
 def count_replicas(config: Config) -> int:
-    """The number of replicas that fit on the GPUs.
-
-    Raises:
-        ConfigError: There is no GPU, a GPU would be left over, a replica does not fit onto the
-            nodes, several nodes are configured without a cluster, or pipeline stages, which verl's
-            rollouts do not have.
-    """
+    """The number of replicas that use all GPUs; raises ConfigError if the sizes do not fit."""
     trainer, rollout = config.trainer, config.actor_rollout_ref.rollout
     if rollout.pipeline_model_parallel_size > 1:
         raise ConfigError(
@@ -193,21 +179,21 @@ def count_replicas(config: Config) -> int:
             f"{rollout.pipeline_model_parallel_size}, but verl's rollouts have one stage; set "
             "tensor_model_parallel_size instead, which may span nodes"
         )
-    each, gpus = rollout.gpus_per_replica, trainer.n_gpus_per_node * trainer.nnodes
+    size, gpus = rollout.gpus_per_replica, trainer.n_gpus_per_node * trainer.nnodes
     if gpus == 0:
         raise ConfigError("trainer.n_gpus_per_node is 0: no GPU for a replica")
-    if gpus % each:
+    if gpus % size:
         raise ConfigError(
-            f"a replica takes {each} GPUs (tensor x data x pipeline parallel size), which does not "
+            f"a replica takes {size} GPUs (tensor x data x pipeline parallel size), which does not "
             f"divide the {gpus} of trainer.n_gpus_per_node x trainer.nnodes"
         )
-    if each > trainer.n_gpus_per_node and each % trainer.n_gpus_per_node:
+    if size > trainer.n_gpus_per_node and size % trainer.n_gpus_per_node:
         raise ConfigError(
-            f"a replica of {each} GPUs does not fit onto nodes of {trainer.n_gpus_per_node}"
+            f"a replica of {size} GPUs does not fit onto nodes of {trainer.n_gpus_per_node}"
         )
     if trainer.nnodes > 1 and starts_own_cluster(config):
         raise ConfigError(
             f"trainer.nnodes is {trainer.nnodes}, but Ray is started on this machine alone; name "
             "the cluster in generation.verl.ray_address"
         )
-    return gpus // each
+    return gpus // size

@@ -40,7 +40,7 @@ def gather(config: Config, composed: Any, model: ModelFolder, replica: Any) -> R
     return ReplicaFacts(
         engine=config.actor_rollout_ref.rollout.name,
         versions=versions_of(_PACKAGES),
-        hardware=[Hardware(gpus=one[0], cpu=one[1]) for one in hardware if one is not None],
+        hardware=[Hardware(gpus=gpus, cpu=cpu) for gpus, cpu in filter(None, hardware)],
         config=sections,
         environment=environment_variables(config),
         model=_model(model),

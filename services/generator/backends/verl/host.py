@@ -126,10 +126,7 @@ class Host:
 
     def _model(self) -> ModelFolder:
         path = self._config.actor_rollout_ref.model.path
-        folder = local_folder(path)
-        if folder is None:
-            folder = _download(path)
-        model = read_model_folder(folder)
+        model = read_model_folder(local_folder(path) or _download(path))
         check_fits(model, self._config)
         return model
 
@@ -163,13 +160,9 @@ class Host:
         _check_reachable(cluster.address)
         tag = {cleanup.TAG: self._spec.tag}
         with self._exit_on_timeout(f"Ray at {cluster.address} did not let this process join"):
-            ray.init(
-                address=cluster.address,
-                runtime_env={
-                    "env_vars": engine_config.engine_variables(self._config, os.environ) | tag
-                },
-                logging_level="WARNING",
-            )
+            variables = engine_config.engine_variables(self._config, os.environ) | tag
+            environment = {"env_vars": variables}
+            ray.init(cluster.address, runtime_env=environment, logging_level="WARNING")
         _on_sigterm()  # Ray has installed its own handler
 
     def _check_placement(self, cluster: Cluster) -> None:
@@ -245,12 +238,8 @@ class Host:
         """Exit the process if a call into Ray does not return in time."""
 
         def exit_process() -> None:
-            self._events.send(
-                Failed(
-                    reason=f"{error} within {_JOIN_SECONDS} s (another version of Ray or of "
-                    "Python, or another RAY_AUTH_MODE?)"
-                )
-            )
+            causes = "another version of Ray or of Python, or another RAY_AUTH_MODE?"
+            self._events.send(Failed(reason=f"{error} within {_JOIN_SECONDS} s ({causes})"))
             os._exit(2)
 
         timer = threading.Timer(_JOIN_SECONDS, exit_process)

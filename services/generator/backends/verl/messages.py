@@ -16,10 +16,9 @@ class _Message(BaseModel):
 
 
 class ClusterSpec(_Message):
-    """Ray cluster to start.
+    """Ray cluster to start, with a folder for sockets and logs, and at least ``needed`` GPUs.
 
-    ``folder`` is for Ray's sockets and logs. ``gpus`` is the number of GPUs to declare, None to
-    detect them. A cluster with fewer than ``needed`` GPUs is an error.
+    ``gpus`` is the number of GPUs to declare, None to detect them.
     """
 
     folder: str
@@ -66,15 +65,12 @@ class ModelFacts(_Message):
 
 
 class SelfCheckFacts(_Message):
-    """Result of the self-check.
+    """Result of the self-check on a number of tokens.
 
-    Attributes:
-        mean_logprob: Of the known text, in nats per token.
-        order_preference: Probability that a random token of the text has a higher log-probability
-            than a random token of the shuffled text (the area under the ROC curve): 0.5 for a model
-            that knows nothing about order.
-        tokens: Number of tokens compared.
-        chance: Log-probability under a uniform distribution over the vocabulary, if it is known.
+    ``mean_logprob`` is that of the known text, in nats per token, ``chance`` that of a uniform
+    distribution over the vocabulary, if it is known. ``order_preference`` is the probability that a
+    random token of the text has a higher log-probability than a random token of the shuffled text
+    (the area under the ROC curve): 0.5 for a model that knows nothing about order.
     """
 
     mean_logprob: float

@@ -214,14 +214,11 @@ def _json(folder: Path, name: str) -> dict[str, object]:
 
 
 def _check_merged(folder: Path) -> None:
-    """Reject a checkpoint whose weights no engine can load.
+    """Raise ConfigError, with the command that merges it, for a checkpoint in shards.
 
     A checkpoint is ``global_step_N`` with the folder ``actor``: shards of the weights, and the
-    model's config and tokenizer in ``huggingface``. Any of the three may be given.
+    model's config and tokenizer in ``huggingface``. Any of the three may be named.
     Source of the layout: verl 0.9.1, verl/utils/checkpoint.
-
-    Raises:
-        ConfigError: It is one; the message has the command that merges it.
     """
     for actor in (folder, folder / "actor", folder.parent):
         backend = _backend(actor)
@@ -235,7 +232,8 @@ def _check_merged(folder: Path) -> None:
                 f"{_KEY}: {folder} is a checkpoint of verl's training; its "
                 f"whole model is in {whole}"
             )
-        merged = shlex.quote(str(_step(actor) / "merged"))
+        step = actor.parent if actor.name == "actor" else actor
+        merged = shlex.quote(str(step / "merged"))
         command = (
             f"python -m verl.model_merger merge --backend {backend} "
             f"--local_dir {shlex.quote(str(actor))} --target_dir {merged}"
@@ -254,7 +252,3 @@ def _backend(actor: Path) -> str | None:
         return "megatron" if (actor / _MEGATRON).is_dir() else None
     except PermissionError:
         return None  # a folder beside the given one
-
-
-def _step(actor: Path) -> Path:
-    return actor.parent if actor.name == "actor" else actor

@@ -89,17 +89,10 @@ class RayCluster:
         self._child = child
         try:
             await child.start()
-            await child.send(
-                ClusterSpec(
-                    folder=self._folder,
-                    gpus=gpus if self._config.generation.verl.cpu_engine else None,
-                    cpus=_CPUS_PER_GPU * gpus,
-                    needed=gpus,
-                )
-            )
-            ready = await child.next_event()
-            if not isinstance(ready, ClusterReady):
-                raise ServiceError(f"the Ray process sent {ready.kind!r} instead of its address")
+            shown = gpus if self._config.generation.verl.cpu_engine else None
+            cpus = _CPUS_PER_GPU * gpus
+            await child.send(ClusterSpec(folder=self._folder, gpus=shown, cpus=cpus, needed=gpus))
+            ready = await child.expect(ClusterReady)
         except BaseException as error:
             if isinstance(error, ConfigError):
                 self._refusal = error

@@ -86,11 +86,8 @@ class ScoredTokens:
 async def check_self(url: str, engine: str, vocabulary: int | None, context: int) -> SelfCheckFacts:
     """Compare the known text with its shuffled tokens.
 
-    Args:
-        url: The engine's address without ``/v1``.
-        engine: ``vllm`` or ``sglang``.
-        vocabulary: Size of the model's vocabulary, if known.
-        context: Longest prompt and response in tokens.
+    ``url`` is the engine's address without ``/v1``, ``engine`` vllm or sglang, ``vocabulary`` the
+    size of the model's, ``context`` the longest prompt and response in tokens.
 
     Raises:
         ServiceError: The engine does not answer, or without log-probabilities.
