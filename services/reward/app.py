@@ -123,11 +123,8 @@ class _Handlers:
             judged = 0
             async for results in stream:
                 judged += sum(result.judged for result in results.values())
-                lines = [
-                    json.dumps({"index": index, **result.document()}) + "\n"
-                    for index, result in results.items()
-                ]
-                await response.write("".join(lines).encode())
+                lines = [{"index": index, **r.document()} for index, r in results.items()]
+                await response.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
             last = {"done": True, "judged": judged, "unjudged": len(items) - judged}
             await response.write(f"{json.dumps(last)}\n".encode())
             await response.write_eof()
@@ -152,10 +149,7 @@ def _json(text: str) -> web.Response:
 
 
 async def _body_of(request: web.Request, parse: Callable[[object], _Body], *, limit: int) -> _Body:
-    """Read, decode and validate a body of at most ``limit`` bytes.
-
-    Args:
-        parse: Makes a model of the decoded JSON; called in a thread if the body is large.
+    """Read, decode and validate a body of at most ``limit`` bytes, in a thread if it is large.
 
     Raises:
         RefusedError: The body is too large, not JSON, or has another shape.

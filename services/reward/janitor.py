@@ -24,12 +24,9 @@ _ROUNDS_KEPT = 100
 
 
 class Janitor:
-    """Keeps a session in order.
+    """Keeps a session in order, a round after ``every`` seconds.
 
-    Args:
-        rewards: The session.
-        redis: A client without retries, so that an outage does not hold a thread.
-        every: Seconds between two rounds.
+    ``redis`` is a client without retries, so that an outage does not hold a thread.
     """
 
     def __init__(self, rewards: RewardLedger, redis: Redis, *, every: float) -> None:
@@ -55,11 +52,7 @@ class Janitor:
             await asyncio.sleep(self._every)
 
     def distrust(self) -> list[str]:
-        """What sandboxes judged wrongly in the latest rounds of canaries, a line each; blocks.
-
-        Raises:
-            RedisError: Redis is unavailable.
-        """
+        """What sandboxes judged wrongly in the latest rounds of canaries, a line each; blocks."""
         return self._canaries.record().distrust
 
     def leave(self) -> None:
@@ -81,7 +74,7 @@ class Janitor:
 
     async def _settle_left(self) -> None:
         """Settle verdicts that no replica waited for."""
-        unsettled = {one.key for one in await asyncio.to_thread(self._ledger.judged)}
+        unsettled = {sample.key for sample in await asyncio.to_thread(self._ledger.judged)}
         left = sorted(unsettled & self._unsettled)
         for start in range(0, len(left), AT_ONCE):  # thousands, if no replica was there
             chunk = left[start : start + AT_ONCE]

@@ -54,25 +54,26 @@ class RewardMetrics:
 
         self._datasets = LabelValues(_MAX_DATASETS)
         self._logged: dict[int, float] = {}  # when the latest refusal with a code was logged
-        text = "Requests by route and status code; 499 is a client that went away."
-        self._requests = counter("requests", text, "route", "code")
+        self._requests = counter(
+            "requests", "Requests; 499 is a client that went away.", "route", "code"
+        )
         self._refused = counter("refused", "Requests refused as a whole, by status code.", "code")
         self._results = counter("results", "Completions answered.", "dataset", "status")
         self._unjudged = counter("unjudged", "Completions without a verdict, by reason.", "reason")
-        text = "Completions in which a guard of the judge stopped something, by kind."
-        self._guarded = counter("guarded", text, "kind")
+        self._guarded = counter("guarded", "Completions that a guard stopped, by kind.", "kind")
         self._signs = counter("hacking_signs", "Completions with a sign of hacking.", "sign")
-        text = "Judged completions in which a sign could be found."
-        self._measured = counter("hacking_measured", text, "sign")
+        self._measured = counter(
+            "hacking_measured", "Completions in which it could be found.", "sign"
+        )
         self._characters = counter("characters", "Characters of judged completions.")
         limits = gauge("hacking_limit", "Share of completions with a sign that alarms.", "sign")
         self._cache_hits = counter("cache_hits", "Completions with a remembered answer.")
         self.programs = counter("programs", "Programs run for tools, by status.", "status")
         self._scores = histogram("score", "Rewards, by the rule of each request.", _SCORES)
-        text = "Seconds that a judged completion waited beside being judged, remembered ones not."
-        self._queue = histogram("queue_seconds", text, _SECONDS)
-        text = "Seconds of all cases of a judged completion, remembered ones not."
-        self._judge = histogram("judge_seconds", text, _SECONDS)
+        self._queue = histogram(
+            "queue_seconds", "Seconds that a completion waited beside.", _SECONDS
+        )
+        self._judge = histogram("judge_seconds", "Seconds of all cases of a completion.", _SECONDS)
         self.pending = gauge("pending", "Completions that requests wait for.")
         # From the start, so that an increase from nothing is one: an alert would miss the first.
         for code in _USUAL_REFUSALS:

@@ -23,20 +23,16 @@ MAX_BODY = 256 * 1024 * 1024
 """Bytes of one request for scores."""
 MAX_RUN_BODY = 6 * (MAX_CODE + MAX_STDIN) + 4096
 """Bytes of a body with a program: in JSON a byte may take six."""
-
-
 RETRY_AFTER = 5
 """Seconds after which a client may try again."""
 
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """A request that is refused before anything of it is judged.
+    """A request that is refused with an HTTP status before anything of it is judged.
 
-    Attributes:
-        status: HTTP status.
-        index: Item of a batch that is at fault; None if none is.
-        retry_after: Seconds after which to try again; None where that cannot help.
+    ``index`` is the item of a batch that is at fault, if one is; ``retry_after`` the seconds after
+    which to try again, None where that cannot help.
     """
 
     status: HTTPStatus
@@ -55,10 +51,12 @@ class Purpose(StrEnum):
     VALIDATION = "validation"
 
 
-class Threshold(BaseModel):
-    """1.0 where the pass ratio is at least ``at``, otherwise 0.0."""
-
+class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Threshold(_Strict):
+    """1.0 where the pass ratio is at least ``at``, otherwise 0.0."""
 
     rule: Literal["threshold"]
     at: float = Field(gt=0, le=1)
@@ -83,7 +81,7 @@ _Name = Annotated[_Text, Field(min_length=1, max_length=_MAX_NAME)]
 _Label = Annotated[_Text, Field(max_length=_MAX_NAME)]
 
 
-class ScoreItem(BaseModel):
+class ScoreItem(_Strict):
     """A completion, and the problem that it answers.
 
     The problem is named by ``dataset`` and ``problem_id`` (with ``hash``, the digest of a
@@ -91,8 +89,6 @@ class ScoreItem(BaseModel):
     inline in ``ground_truth``; ``dataset`` then says whose judge settings apply. ``id`` is echoed;
     ``group`` names the completions of one prompt in the log of rewards.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     completion: _Text
     dataset: _Name | None = None
@@ -111,13 +107,11 @@ class ScoreItem(BaseModel):
         return self
 
 
-class ScoreOptions(BaseModel):
+class ScoreOptions(_Strict):
     """What holds for all items of a request.
 
     ``deadline`` is in seconds; ``step`` is the trainer's, for the log of rewards.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     score: ScoreRule = "pass_ratio"
     purpose: Purpose = Purpose.TRAIN
@@ -154,7 +148,7 @@ class RunRequest(Program):
     deadline: float = Field(default=DEADLINE, gt=0, le=MAX_DEADLINE)
 
 
-class ScoreResult(BaseModel):
+class ScoreResult(_Strict):
     """Result of one completion. Unjudged, it has a ``reason`` and no number to train on.
 
     ``judge_seconds`` is the sum of the cases' durations, ``queue_seconds`` how long the completion
@@ -162,8 +156,6 @@ class ScoreResult(BaseModel):
     is 1; 0 leaves the problem out. ``cached``: remembered from an earlier request.
     ``cases_not_run`` > 0 makes ``pass_ratio`` a lower bound.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str | int | None = None
     score: float | None = None

@@ -56,13 +56,7 @@ class _Waiting:
 
 
 class PendingAnswers:
-    """The samples that the requests of this process wait for.
-
-    Args:
-        ledger: The session.
-        problems: The source of problems' records.
-        config: The session's config as JSON.
-    """
+    """The samples of a session, whose config is JSON, that requests of this process wait for."""
 
     def __init__(self, ledger: RewardLedger, problems: ProblemStore, config: str) -> None:
         self._ledger = ledger
@@ -80,10 +74,10 @@ class PendingAnswers:
         """Number of different samples that requests wait for."""
         return len(self._waiting)
 
-    async def run(self) -> None:
-        """Follow the session until cancelled."""
+    async def run(self, upkeep: Awaitable[None]) -> None:
+        """Follow the session until cancelled, beside its upkeep."""
         works = ((self._submit, 0.0), (self._follow, 0.0), (self._look, _LOOK_EVERY))
-        await asyncio.gather(*(_repeat(work, every) for work, every in works))
+        await asyncio.gather(upkeep, *(_repeat(work, every) for work, every in works))
 
     def ask(self, sample: RewardSample, problem: KnownProblem, listener: Listener) -> None:
         """Call ``listener`` once, later, with the answer on a sample."""
@@ -128,13 +122,10 @@ class PendingAnswers:
         for waiting in batch:
             waiting.submitted = True  # from here on it may be in Redis
         states = await self._states(batch)
-        missing = {
-            waiting.sample.problem: self._problems.record(waiting.problem)
-            for waiting, state in zip(batch, states, strict=True)
-            if state is SampleState.NO_PROBLEM
-        }
-        if missing:
-            await self._ledger.bring(missing)
+        answers = zip(batch, states, strict=True)
+        if missing := [w for w, state in answers if state is SampleState.NO_PROBLEM]:
+            records = {w.sample.problem: self._problems.record(w.problem) for w in missing}
+            await self._ledger.bring(records)
             states = await self._states(batch)  # idempotent
         judged = []
         for waiting, state in zip(batch, states, strict=True):

@@ -57,11 +57,8 @@ _Group = tuple[str, int]
 class KnownProblem:
     """A problem that completions can be judged on.
 
-    Attributes:
-        reference: Its reference.
-        traits: By which signs of reward hacking are found.
-        place: Offset and size of its record in the file of records; None for inline tests.
-        inline: The record of inline tests; empty for a prepared problem.
+    Signs of reward hacking are found by ``traits``. ``place`` is offset and size of its record in
+    the file of records, None for inline tests, whose record is ``inline``.
     """
 
     reference: ProblemReference
@@ -82,11 +79,9 @@ class KnownProblem:
 
 
 class ProblemStore:
-    """Index of all problems, and the records of those that were used.
+    """Index of the problems in parquet files or folders, and the records of those that were used.
 
-    Args:
-        paths: Parquet files, or folders of them.
-        certificates: Use of the certificates beside them: see ``RewardSettings``.
+    ``certificates`` is the use of those beside the files: see ``RewardSettings``.
 
     Raises:
         DataError: A file cannot be read, differs from its lock, or has a problem of another file.
@@ -100,7 +95,7 @@ class ProblemStore:
         self._roles: dict[str, DataRole] = {}
         self._groups: dict[_Name, _Group] = {}
         self._names: dict[_Group, list[_Name]] = {}
-        self._known: dict[_Name, KnownProblem | DataError] = {}
+        self._usable: dict[_Name, KnownProblem | DataError] = {}
         self._inline: WeakValueDictionary[str, KnownProblem] = WeakValueDictionary()
         self._records = tempfile.TemporaryFile(prefix="plumbline-reward-")  # noqa: SIM115 - close()
         # Reading takes seconds. In the threads that requests share it would delay them.
@@ -148,23 +143,21 @@ class ProblemStore:
             RefusedError: An item names a problem that is unknown, has another content, or is not
                 for training, or its inline tests cannot be judged.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reader, self._resolve, items, purpose, allow_eval)
+        loop, any_role = asyncio.get_running_loop(), allow_eval or purpose is not Purpose.TRAIN
+        return await loop.run_in_executor(self._reader, self._resolve, items, any_role)
 
-    def _resolve(
-        self, items: Sequence[ScoreItem], purpose: Purpose, allow_eval: bool
-    ) -> list[KnownProblem]:
+    def _resolve(self, items: Sequence[ScoreItem], any_role: bool) -> list[KnownProblem]:
         problems: list[KnownProblem] = []
         try:
             for item in items:
                 truth = item.ground_truth
                 if truth is None or (isinstance(truth, str) and is_reference(truth)):
-                    problems.append(self._prepared(item, purpose, allow_eval))
+                    problems.append(self._prepared(item, any_role))
                 else:
                     # A prepared set that was exported with inline tests is still that set.
                     dataset = item.dataset or INLINE
-                    if dataset in self._counts:
-                        self._check_role(dataset, purpose, allow_eval)
+                    if dataset in self._counts and not any_role:
+                        self._check_role(dataset)
                     problems.append(self._inline_of(dataset, truth))
         except RefusedError as error:
             error.index = len(problems)
@@ -173,15 +166,15 @@ class ProblemStore:
 
     def _add(self, file: str) -> None:
         _check_lock(file)
-        if self._certificates and (found := read_certificate(certificate_file(file))):
-            certificate = found[0]
+        if self._certificates and (read := read_certificate(certificate_file(file))):
+            certificate = read[0]
             if certificate.rules != RULES:
                 cause = f"for rules {certificate.rules}, not {RULES}; certify again"
                 raise data_error(certificate_file(file), cause)
             self._trust |= {
-                ProblemReference(certificate.dataset, one.problem_id, one.digest): one.trust
-                for one in certificate.problems
-                if one.trust is not None
+                ProblemReference(certificate.dataset, p.problem_id, p.digest): p.trust
+                for p in certificate.problems
+                if p.trust is not None
             }
         for dataset, role in dataset_roles(file).items():
             if self._roles.setdefault(dataset, role) is not role:
@@ -195,7 +188,7 @@ class ProblemStore:
                     raise data_error(file, f"{cause}{self._groups[name][0]}; keep one of them")
                 self._groups[name] = file, number
 
-    def _prepared(self, item: ScoreItem, purpose: Purpose, allow_eval: bool) -> KnownProblem:
+    def _prepared(self, item: ScoreItem, any_role: bool) -> KnownProblem:
         name, digest = (item.dataset or "", item.problem_id or ""), item.hash
         if isinstance(item.ground_truth, str):
             try:
@@ -210,8 +203,9 @@ class ProblemStore:
                 text = f"unknown data set {name[0]!r}; the service has: {listed}"
                 text += " (PLUMBLINE_REWARD_DATA)"
             raise RefusedError(HTTPStatus.NOT_FOUND, text)
-        self._check_role(name[0], purpose, allow_eval)
-        problem = self._known.get(name) or self._read(name)
+        if not any_role:
+            self._check_role(name[0])
+        problem = self._usable.get(name) or self._read(name)
         if isinstance(problem, DataError):
             raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, str(problem))
         if digest is not None and digest != problem.reference.digest:
@@ -223,8 +217,8 @@ class ProblemStore:
             )
         return problem
 
-    def _check_role(self, dataset: str, purpose: Purpose, allow_eval: bool) -> None:
-        if purpose is Purpose.TRAIN and not allow_eval and self.role(dataset) is DataRole.EVAL:
+    def _check_role(self, dataset: str) -> None:
+        if self.role(dataset) is DataRole.EVAL:
             raise RefusedError(
                 HTTPStatus.FORBIDDEN,
                 f"data set {dataset!r} is for evaluation, so a reward for training would be "
@@ -248,8 +242,8 @@ class ProblemStore:
         file, number = group = self._groups[name]
         try:
             problems = read_row_group(file, number)
-            for each, problem in zip(self._names[group], problems, strict=True):
-                self._known[each] = self._keep(problem)
+            for listed, problem in zip(self._names[group], problems, strict=True):
+                self._usable[listed] = self._keep(problem)
         except (OSError, DataError) as error:
             log.error("problems cannot be read", file=file, reason=str(error))
             raise RefusedError(
@@ -258,7 +252,7 @@ class ProblemStore:
                 f"{tempfile.gettempdir()}",
                 retry_after=RETRY_AFTER,
             ) from None
-        return self._known[name]
+        return self._usable[name]
 
     def _keep(self, problem: Problem | DataError) -> KnownProblem | DataError:
         if isinstance(problem, DataError):
@@ -296,13 +290,8 @@ def _inline_problem(dataset: str, text: str) -> KnownProblem:
 
 
 def _check_lock(file: str) -> None:
-    """Compare a file with the lock that lies beside it, if one does.
-
-    Raises:
-        DataError: Its content is another one.
-    """
-    folder = manifest_folder(file)
-    if folder is None:
+    """Compare a file with the lock beside it, if there is one; raises DataError if they differ."""
+    if (folder := manifest_folder(file)) is None:
         return
     fs, _ = fsspec.core.url_to_fs(file)
     lock = load_lock(fs.unstrip_protocol(f"{folder}/{LOCK_NAME}"))

@@ -15,12 +15,7 @@ MAX_PENDING = 256
 
 
 class Programs:
-    """Runs programs in the sandboxes of a config.
-
-    Args:
-        config: The config of the service.
-        sandbox: Client of its sandboxes.
-    """
+    """Runs programs in the sandboxes of a config, whose client is ``sandbox``."""
 
     def __init__(self, config: Config, sandbox: SandboxClient) -> None:
         self._limits = config.sandbox

@@ -35,10 +35,8 @@ _FIGURES = {
 class RewardLog:
     """A sample of the results in ``<folder>/rewards-<host>.jsonl``; without a folder, nothing.
 
-    Args:
-        folder: Folder of the file; replicas of one machine need a folder each.
-        session: Id of the reward session.
-        every: Of how many completions one is chosen.
+    One of ``every`` completions of the ``session`` is chosen. Replicas of one machine need a folder
+    each.
     """
 
     def __init__(self, folder: Path | str | None, session: str, *, every: int) -> None:

@@ -81,10 +81,9 @@ class Scorer:
         self._admit(items)
         self._hold(len(items))
         waiting: dict[int, tuple[RewardSample, Listener]] = {}
+        allow_eval = self._settings.allow_eval
         try:
-            problems = await self._problems.resolve(
-                items, options.purpose, allow_eval=self._settings.allow_eval
-            )
+            problems = await self._problems.resolve(items, options.purpose, allow_eval=allow_eval)
             yield self._results(items, problems, options, deadline, waiting)
         finally:
             for sample, listener in waiting.values():
@@ -135,10 +134,7 @@ class Scorer:
         options: ScoreOptions,
         answered: Answered | None,
     ) -> ScoreResult:
-        """Make the result of a completion; count and log it, with signs of reward hacking.
-
-        ``answered`` is None if the deadline passed first.
-        """
+        """Make the result of a completion, None at the deadline; count and log it, with signs."""
         dataset = problem.reference.dataset
         if answered is None or not answered.answer.judged:
             reason = (answered.answer.detail or "not judged") if answered else DEADLINE_PASSED
@@ -179,11 +175,11 @@ class Scorer:
         return result
 
     def _admit(self, items: Sequence[ScoreItem]) -> None:
-        most = self._settings.max_pending
-        if len(items) > most:
+        limit = self._settings.max_pending
+        if len(items) > limit:
             raise RefusedError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"{len(items)} items, but the service holds {most} at a time "
+                f"{len(items)} items, but the service holds {limit} at a time "
                 "(PLUMBLINE_REWARD_MAX_PENDING); send smaller batches",
             )
         for index, item in enumerate(items):
@@ -192,8 +188,8 @@ class Scorer:
             if len(text) * 4 > MAX_COMPLETION and len(text.encode()) > MAX_COMPLETION:
                 message = f"the completion has more than {MAX_COMPLETION} bytes"
                 raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message, index=index)
-        if self._held + len(items) > most:
-            text = f"{self._held} of {most} completions are in flight; try again later"
+        if self._held + len(items) > limit:
+            text = f"{self._held} of {limit} completions are in flight; try again later"
             raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=RETRY_AFTER)
 
     def _hold(self, count: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,11 +40,11 @@ _SECTIONS = ("judge.", "sandbox.")
 
 @dataclass(frozen=True)
 class RewardSession:
-    """What verdicts depend on beside problem and completion: protocol, release and environment.
+    """Protocol, release and environment, on which verdicts depend beside problem and completion.
 
-    Replicas of which all three are equal share a session. The number of the verdict rules is a part
-    of the protocol. A change of any makes another session, so no answer outlives what it was judged
-    by. ``environment``: fingerprint of what the sandboxes' programs run on, as far as it is known.
+    Replicas of which all three are equal share a session. A change of any makes another session, so
+    no answer outlives what it was judged by. ``environment``: fingerprint of what the sandboxes'
+    programs run on, as far as it is known.
     """
 
     config: Config
@@ -75,11 +75,7 @@ class RewardSession:
 
 @dataclass
 class RewardService:
-    """The parts of a reward service that its routes need.
-
-    Attributes:
-        work: The task that follows the session; it ends before the service only by a bug.
-    """
+    """The parts of a reward service; ``work`` follows the session, and ends first only by a bug."""
 
     session: RewardSession
     problems: ProblemStore
@@ -102,11 +98,8 @@ class RewardService:
     ) -> AsyncIterator[Self]:
         """Connect and run a service in the block.
 
-        Args:
-            settings: Its settings.
-            redis: A client of the ledger's server, for jobs and the upkeep.
-            config: Replaces the config that the settings name.
-            upkeep_every: Seconds between two looks for lost jobs and unsettled verdicts.
+        ``redis`` is for jobs and the upkeep, which looks for lost jobs and unsettled verdicts every
+        ``upkeep_every`` seconds. ``config`` replaces the one that the settings name.
 
         Raises:
             PlumblineError: Config or data cannot be used, or Redis is not reachable.
@@ -137,7 +130,7 @@ class RewardService:
             upkeep = opened.enter_context(fail_fast(redis))
             janitor = Janitor(ledger, upkeep, every=upkeep_every)
             opened.push_async_callback(asyncio.to_thread, janitor.leave)
-            work = asyncio.create_task(_all(pending.run(), janitor.run()))
+            work = asyncio.create_task(pending.run(janitor.run()))
             opened.push_async_callback(cancel_and_wait, work)
             scorer = Scorer(settings, problems, pending, metrics, log)
             programs = Programs(config, sandbox)
@@ -153,7 +146,3 @@ class RewardService:
     def details(self) -> Mapping[str, object]:
         """Further fields of ``/readyz``."""
         return {"session": self.session.run, "pending": self._pending.count}
-
-
-async def _all(*works: Awaitable[None]) -> None:
-    await asyncio.gather(*works)
