@@ -64,24 +64,18 @@ class _PendingSample:
 
     def generation(self, completion: str = "", **fields: object) -> Generation:
         """The sample's completion or failure."""
-        of_sample = {
-            **asdict(self.sample),
-            "completion": completion,
-            "completion_sha256": sha256(completion),
-            "seed": self.payload.get("seed"),
-            "requests": self.requests,
-            "finished_at": time.time(),
-        }
-        return Generation.model_validate(of_sample | fields)
+        text = {"completion": completion, "completion_sha256": sha256(completion)}
+        request = {"seed": self.payload.get("seed"), "requests": self.requests}
+        sample = {**asdict(self.sample), "finished_at": time.time()}
+        return Generation.model_validate({**sample, **text, **request, **fields})
 
 
 class GeneratorClient:
-    """Requests completions; use it as an async context manager.
+    """Requests completions from servers of one model; use it as an async context manager.
 
-    ``base_urls`` are servers of one model, with or without ``/v1``. An empty ``config.model`` means
-    the only one served, once :meth:`check` has run. ``api_key`` is a bearer token; a server whose
-    URL has a user and a password gets these instead. After failure n a request waits between 0 and
-    ``backoff * 2**(n-1)`` seconds; ``backoff`` is also the first pause of a server.
+    An empty ``config.model`` means the only model served, once :meth:`check` has run. The key is a
+    bearer token; a server whose URL has user and password gets these instead. After failure n a
+    request waits between 0 and ``backoff * 2**(n-1)`` seconds; a server's first pause is one.
     """
 
     def __init__(
@@ -108,12 +102,11 @@ class GeneratorClient:
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> Self:
+        limit = self._config.request_timeout
         self._session = aiohttp.ClientSession(
             # Admission limits requests; aiohttp's default would allow only 100 connections.
             connector=aiohttp.TCPConnector(limit=0, socket_factory=_keepalive_socket),
-            timeout=aiohttp.ClientTimeout(
-                total=self._config.request_timeout, sock_connect=_CONNECT
-            ),
+            timeout=aiohttp.ClientTimeout(total=limit, sock_connect=_CONNECT),
             headers=authorization(self._key),
             trust_env=uses_proxies(server.url for server in self._servers),
         )
@@ -154,13 +147,12 @@ class GeneratorClient:
         messages: list[dict[str, str]],
         fields: Mapping[str, object],
     ) -> Generation:
-        """Request one completion, with retries.
+        """Request one completion, with retries; ``fields`` are further ones of the body.
 
         A failure is data, not an exception: the ``Generation`` has no completion, and an ``error``
         that begins with ``prompt_too_long``, ``content_filter``, ``refusal``, ``http_<status>``,
         ``connection``, ``timeout``, ``unfinished`` or ``bad_answer``. While no request succeeds,
-        the sample waits; :meth:`trouble` reports it. ``fields`` are those of the request's body
-        beside model and messages.
+        the sample waits; :meth:`trouble` reports it.
         """
         pending = _PendingSample(sample, {"model": self.model, "messages": messages, **fields})
         try:
@@ -181,16 +173,14 @@ class GeneratorClient:
         finally:
             self._failing.discard(pending)
 
-    async def _request(
-        self, server: Server, pending: _PendingSample, request_id: str
-    ) -> Generation:
+    async def _request(self, server: Server, pending: _PendingSample, name: str) -> Generation:
         """Send one request; report its result to server, outage and admission."""
         pending.requests += 1
         request = self._session.post(
             f"{server.url}/chat/completions",
             json=pending.payload,
             # User and password of the URL, if it has them, replace the API key.
-            headers={"X-Request-Id": request_id, **server.headers},
+            headers={"X-Request-Id": name, **server.headers},
             allow_redirects=False,  # a redirected POST becomes a GET
         )
         started = time.monotonic()
@@ -253,16 +243,10 @@ class GeneratorClient:
             self._admission.fail(RejectedError(self._outage.reason))
             return None
         names = " and ".join(server.url for server in self._servers)
-        plural = "s" if len(self._servers) > 1 else ""
-        return Trouble(
-            f"the generator{plural} at {names} {self._verb}",
-            waiting,
-            since,
-            until,
-            reason=self._outage.reason,
-            next_try=self._admission.closed_for,
-            advice=_OF_REFUSAL if final else "start it",
-        )
+        what = f"the generator{'s' if len(self._servers) > 1 else ''} at {names} {self._verb}"
+        reason, next_try = self._outage.reason, self._admission.closed_for
+        advice = _OF_REFUSAL if final else "start it"
+        return Trouble(what, waiting, since, until, reason, next_try, advice)
 
     async def _look_for_life(self) -> None:
         """Request the models: an answer may take an hour, the report of an outage must not."""

@@ -38,10 +38,9 @@ class LoadedProblems:
 def load_problems(
     config: DataConfig, paths: Sequence[str], *, allow_unlocked: bool
 ) -> LoadedProblems:
-    """Read the problems of parquet files, or folders of them.
+    """Read the problems of parquet files, or folders of them, by the config's lock and filter.
 
-    ``config`` has lock file, prompt column and quality filter. With ``allow_unlocked``, differences
-    from the lock are recorded instead of refused.
+    With ``allow_unlocked``, differences from the lock are recorded instead of refused.
 
     Raises:
         DataError: A file or row cannot be used, a file differs from the lock, or the filter removes
@@ -155,10 +154,9 @@ def check_judges(redis: Redis) -> None:
 
 @dataclass(frozen=True)
 class Needs:
-    """Needs that a run's problems have of a sandbox.
+    """Installed languages that a run's problems need in a sandbox, and what their tests import.
 
-    ``languages`` are compiled or otherwise installed. ``imports`` are statements of the tests that
-    import modules, each with a problem that has it.
+    ``imports`` are statements, each with a problem that has it.
     """
 
     languages: Sequence[str] = ()

@@ -40,9 +40,9 @@ class RetryableError(Exception):
 class OutageError(RetryableError):
     """The server, or what is behind it, is at fault, unless other requests succeed meanwhile.
 
-    ``reason`` is the error in one line, ``verb`` what the server does. An ``unreachable`` server
-    has seen nothing of the request. A ``busy`` one is healthy and rejects the request for now
-    (backpressure). ``retry_after`` is its Retry-After in seconds; infinite for a used-up quota.
+    ``verb`` is what the server does. An ``unreachable`` one has seen nothing of the request, a
+    ``busy`` one is healthy and rejects it for now (backpressure). ``retry_after`` is its header in
+    seconds; infinite for a used-up quota.
     """
 
     reason: str
@@ -233,9 +233,8 @@ def _error(status: int, headers: Mapping[str, str], body: bytes) -> Exception:
     if status == HTTPStatus.OK:
         return RetryableError(f"bad_answer: {message}")
     moved = headers.get("Location") if status < HTTPStatus.BAD_REQUEST else None
-    return RejectedError(
-        f"http_{status}: {message}{f'; it names {redact(moved)}' if moved else ''}"
-    )
+    place = f"; it names {redact(moved)}" if moved else ""
+    return RejectedError(f"http_{status}: {message}{place}")
 
 
 def _seconds(retry_after: str | None) -> float | None:
@@ -288,16 +287,14 @@ async def send(
         raise RetryableError(f"bad_answer: {name}: {error}") from None
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         raise RejectedError("not an address such as http://localhost:8000") from None
-    except aiohttp.ConnectionTimeoutError:
-        reason = f"connection: {name}: connecting timed out"
-        raise OutageError(reason, "refuses connections", unreachable=True) from None
-    except TimeoutError:
-        seconds = f"{time.monotonic() - began:.1f} s"
-        raise OutageError(f"timeout: no answer from {name} in {seconds}") from None
-    except (aiohttp.ClientError, OSError) as error:
-        reason = f"connection: {name}: {one_line(error)}"
+    except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
+        late = isinstance(error, aiohttp.ConnectionTimeoutError)
+        if isinstance(error, TimeoutError) and not late:
+            seconds = f"{time.monotonic() - began:.1f} s"
+            raise OutageError(f"timeout: no answer from {name} in {seconds}") from None
+        reason = f"connection: {name}: {'connecting timed out' if late else one_line(error)}"
         connecting = isinstance(error, aiohttp.ClientConnectorError)
-        if connecting and not isinstance(error, aiohttp.ClientSSLError):  # which stays wrong
+        if late or (connecting and not isinstance(error, aiohttp.ClientSSLError)):  # stays wrong
             raise OutageError(reason, "refuses connections", unreachable=True) from None
         raise OutageError(reason) from None
 
@@ -332,9 +329,8 @@ async def served_models(
     try:
         return [str(model["id"]) for model in document["data"]]
     except (KeyError, TypeError):
-        raise ServiceError(
-            f"generator {url} does not speak the OpenAI API: {_shown(document)}"
-        ) from None
+        cause = f"does not speak the OpenAI API: {_shown(document)}"
+        raise ServiceError(f"generator {url} {cause}") from None
 
 
 async def server_info(session: aiohttp.ClientSession, server: Server) -> JsonObject | None:

@@ -12,7 +12,7 @@ from shared.ledger import CanaryLedger
 from shared.run_record import OutageReport, RunnerReport, RunPlan, RunState
 from shared.schemas import Generation, SampleId
 from shared.service.processes import with_watch
-from shared.statuses import FinalStatus, JudgeMethod
+from shared.statuses import FinalStatus
 
 if TYPE_CHECKING:
     from services.runner.until_decided import UntilDecided
@@ -22,17 +22,16 @@ Source = Callable[[list[SampleId]], AsyncGenerator[Sequence[Generation]]]
 
 # Seconds between two reads of verdicts, to read them by many, not singly.
 _GATHER = 0.05
-# Seconds for writing the artifacts, with those for each sample, and until the user is told.
+# Seconds for writing the artifacts, those for each sample, and until the first note about it.
 _PUBLISH, _PUBLISH_EACH, _PUBLISH_NOTE = 600.0, 0.002, 20.0
-# Seconds between two questions whether the run is published.
-_PAUSE = 0.05
+_PAUSE = 0.05  # seconds between two looks at the run's state
 
 
 class ProgressListener(Protocol):
     """Receives the progress of a run; a sample that is judged again is reported again.
 
-    ``resumed`` comes first, with what earlier sessions have generated and judged; ``waits`` comes
-    every second, with the outages.
+    ``resumed`` comes first, with the samples that earlier sessions have generated and judged;
+    ``waits`` comes every second, with the outages.
     """
 
     def resumed(
@@ -102,6 +101,8 @@ class Run:
 
     async def _complete(self) -> None:
         missing = await asyncio.to_thread(self._resume)
+        # Rounds of canaries that were started; those of killed judges are lost.
+        outstanding = CanaryLedger.of(self._ledger).outstanding
         while True:
             if self._unjudged:
                 self._active = True
@@ -111,8 +112,6 @@ class Run:
                 self._active = False
                 await asyncio.to_thread(self._session.tick)
                 await asyncio.to_thread(self._ledger.finish, time.time())
-            # Rounds of canaries that were started; those of killed judges are lost.
-            outstanding = CanaryLedger.of(self._ledger).outstanding
             while await asyncio.to_thread(outstanding):  # noqa: ASYNC110 - Redis sends no event
                 await asyncio.sleep(_PAUSE)
             await asyncio.to_thread(self._ledger.set_state, RunState.JUDGED)
@@ -137,25 +136,20 @@ class Run:
         """
         self._last_entry = self._ledger.last_event()
         self._incarnation = self._ledger.incarnation()
-        completed = self._ledger.completed()
-        missing = self._unjudged - completed.keys()
+        missing = self._unjudged - self._ledger.completed().keys()
         judged: dict[SampleId, FinalStatus] = {}
-        again: list[tuple[SampleId, str]] = []
+        failed: dict[SampleId, str] = {}
         for verdict in self._ledger.verdicts(self._samples):
             if verdict.judged:
                 judged[verdict.sample] = verdict.final_status
-            elif verdict.method is not JudgeMethod.NONE or self._has_answer(verdict.sample):
-                again.append((verdict.sample, verdict.completion_sha256))
             else:
-                missing.add(verdict.sample)
-        self._ledger.rejudge(again)
+                failed[verdict.sample] = verdict.completion_sha256
+        answered = {g.sample for g in self._ledger.completions(list(failed)) if g.error is None}
+        self._ledger.rejudge([(sample, failed[sample]) for sample in answered])
+        missing |= failed.keys() - answered
         self._unjudged -= judged.keys()
         self._progress.resumed([s for s in self._samples if s not in missing], judged)
         return [s for s in self._samples if s in missing]
-
-    def _has_answer(self, sample: SampleId) -> bool:
-        generation = self._ledger.completion(sample)
-        return generation is not None and generation.error is None
 
     def _start_generating(self, group: asyncio.TaskGroup, missing: Sequence[SampleId]) -> None:
         self._ungenerated = set(missing)

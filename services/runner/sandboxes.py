@@ -113,15 +113,13 @@ async def _send(
     Raises:
         ServiceError: The address is none, or the sandbox does not answer.
     """
-    request = session.request(
-        method, f"{address.url}{path}", json=document, headers=address.headers
-    )
+    url, headers = address.url, address.headers
+    request = session.request(method, f"{url}{path}", json=document, headers=headers)
     try:
         status, _, body = await send(request, address.name, _MAX_ANSWER)
     except RejectedError as error:
-        raise ServiceError(f"the sandbox at {address.url} is not reachable: {error}") from None
+        raise ServiceError(f"the sandbox at {url} is not reachable: {error}") from None
     except RetryableError as error:
-        raise UnavailableError(
-            f"the sandbox at {address.url} is not reachable: {error}; {_ADVICE}"
-        ) from None
+        cause = f"{error}; {_ADVICE}"
+        raise UnavailableError(f"the sandbox at {url} is not reachable: {cause}") from None
     return status, body

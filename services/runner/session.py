@@ -44,8 +44,8 @@ class RunIdentity(RunInput):
     """Identity of a measurement: protocol, data, and source of the completions.
 
     Two commands with the same fingerprint are the same measurement, so one resumes the other.
-    ``run`` is the id in the ledger. A run keeps its id when it is renamed or its folder is moved:
-    if the folder already has this run, which is ``resumed``, the id is that in ``run.json``.
+    ``run`` is the id in the ledger. A run that is ``resumed`` keeps the id of ``run.json``, even
+    if it was renamed or its folder was moved.
     """
 
     plan: RunPlan
@@ -95,8 +95,7 @@ def identify(config: Config, plan: RunPlan, folder: OutputFolder, source: str) -
 def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) -> RunIdentity:
     """Check that the output folder is empty or contains this run; ``force`` accepts any folder.
 
-    Returns:
-        The identity, with the id of the run to resume.
+    Returns the identity, with the id of the run to resume.
 
     Raises:
         OutputError: The folder holds another run's results, or cannot be read.
@@ -118,21 +117,15 @@ def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) ->
     if record.fingerprint == identity.fingerprint:
         return identity.model_copy(update={"run": record.run, "resumed": True})
     changes = list(identity.differences(record)) or ["other samples of the same problems"]
-    hidden = len(changes) - _MAX_DIFFERENCES
-    more = f"; and {hidden} more" if hidden > 0 else ""
-    rules = any(change.startswith("judge.rules ") for change in changes)
-    raise OutputError(
-        f"{folder.url} holds the results of another run: {'; '.join(changes[:_MAX_DIFFERENCES])}"
-        f"{more}; {_ADVICE}{f'. {REJUDGE}' if rules else ''}"
-    )
+    shown, hidden = changes[:_MAX_DIFFERENCES], len(changes) - _MAX_DIFFERENCES
+    shown += [f"and {hidden} more"] if hidden > 0 else []
+    rules = f". {REJUDGE}" if any(c.startswith("judge.rules ") for c in changes) else ""
+    other = f"{folder.url} holds the results of another run"
+    raise OutputError(f"{other}: {'; '.join(shown)}; {_ADVICE}{rules}")
 
 
 class Session:
-    """A runner's exclusive session on a run: a lock that expires (a lease), and the active time.
-
-    Attributes:
-        ledger: The run's ledger.
-    """
+    """A runner's exclusive session on a run: a lock that expires (a lease), and the active time."""
 
     def __init__(self, redis: Redis, identity: RunIdentity) -> None:
         self.ledger = Ledger(redis, identity.run)
@@ -211,28 +204,23 @@ class Session:
 
     def _check_resumable(self, provenance: Provenance) -> None:
         before, output = self.ledger.meta(), redact_address(self._identity.output)
+        if before is None and self._identity.resumed:
+            # Its record in the folder was written after that in the ledger.
+            raise OutputError(
+                f"{output} is the folder of run {self._identity.run}, which Redis does not know: "
+                "it is another Redis, or it lost its data. Name the Redis that has the run, "
+                "restore its data, or use --force to start over"
+            )
         if before is None:
-            if self._identity.resumed:
-                # Its record in the folder was written after that in the ledger.
-                raise OutputError(
-                    f"{output} is the folder of run {self._identity.run}, which Redis does not "
-                    "know: it is another Redis, or it lost its data. Name the Redis that has the "
-                    "run, restore its data, or use --force to start over"
-                )
             return
         if conflict := next(_conflicts(before, provenance), None):
-            raise OutputError(
-                f"{output} holds answers {conflict}; choose another --output, or --force to start "
-                "over"
-            )
+            advice = "choose another --output, or --force to start over"
+            raise OutputError(f"{output} holds answers {conflict}; {advice}")
         earlier, present = (f and f.environment for f in (before.sandbox, provenance.sandbox))
         changes = earlier.deciding(present) if earlier and present else ()
-        if named := "; ".join(
-            f"{name} ({there} there, {here} here)" for name, there, here in changes
-        ):
-            raise OutputError(
-                f"{output} holds verdicts of another judge: {named}; {_ADVICE}. {REJUDGE}"
-            )
+        if named := [f"{name} ({there} there, {here} here)" for name, there, here in changes]:
+            other = f"{output} holds verdicts of another judge: {'; '.join(named)}"
+            raise OutputError(f"{other}; {_ADVICE}. {REJUDGE}")
 
 
 def _conflicts(before: Provenance, now: Provenance) -> Iterator[str]:
@@ -244,20 +232,19 @@ def _conflicts(before: Provenance, now: Provenance) -> Iterator[str]:
     if before.model and now.model and before.model != now.model:
         yield f"of the model {before.model!r}, the server offers {now.model!r}"
     for key, name in _SERVER_FACTS.items():
-        theirs, ours = (_reported(facts.generator, key) for facts in (before, now))
-        if theirs and ours and theirs != ours:
-            there, here = (
-                " and ".join(text[:_MAX_CHARACTERS] for text in texts) for texts in (theirs, ours)
-            )
+        there, here = (_reported(facts.generator, key) for facts in (before, now))
+        if there and here and there != here:
+            there, here = there[:_MAX_CHARACTERS], here[:_MAX_CHARACTERS]
             yield f"of the {name} {there}, the generator has {here}"
     for dataset, prompt in (now.prompts or {}).items():
         if (before.prompts or {}).get(dataset, prompt) != prompt:
             yield f"to another prompt template of {dataset}"
 
 
-def _reported(generator: JsonObject | None, key: str) -> list[str]:
-    """The values of ``key`` in the info of one server, or of several servers by URL, as texts."""
+def _reported(generator: JsonObject | None, key: str) -> str:
+    """The values of ``key`` in the info of one server, or of several servers by URL."""
     info = generator or {}
     by_url = [facts for name, facts in info.items() if "://" in name and isinstance(facts, dict)]
     values = [value for facts in by_url or [info] if (value := facts.get(key))]
-    return sorted({v if isinstance(v, str) else json.dumps(v, sort_keys=True) for v in values})
+    texts = {v if isinstance(v, str) else json.dumps(v, sort_keys=True) for v in values}
+    return " and ".join(sorted(texts))

@@ -1,9 +1,8 @@
 """Sources of a run's completions: a generator, or recorded completions.
 
 The generator gets requests with a seed per sample. Recorded completions are JSON lines, or a table
-of verl: its ``main_generation_server`` adds the column ``responses`` to the columns of the prompts
-that it read, as ``plumb data export`` or another program wrote them. ``data.output_path`` writes
-such a table, too. Source of the layout: verl 0.9.1, verl/trainer/main_generation_server.py.
+of verl: its ``main_generation_server`` adds the column ``responses`` to those of the prompts that
+it read. Source of the layout: verl 0.9.1, verl/trainer/main_generation_server.py.
 """
 
 import asyncio
@@ -53,7 +52,11 @@ class GeneratorSource:
 
         async def work() -> None:
             for sample in pending:
-                await finished.put(await self._generate(sample))
+                problem = self._problems[sample.dataset, sample.problem_id]
+                messages = chat_messages(problem, self._config)
+                fields = sampling_fields(self._config, sample)
+                generated = await self._client.generate(sample, self._run, messages, fields)
+                await finished.put(generated)
 
         # One worker per request that may be in flight, because a task per sample would not scale to
         # large runs. The client admits fewer requests if the servers are overloaded.
@@ -71,11 +74,6 @@ class GeneratorSource:
                     yield batch
         except* GeneratorExit:
             pass  # closed by a consumer that failed, and whose error must not be replaced
-
-    async def _generate(self, sample: SampleId) -> Generation:
-        messages = chat_messages(self._problems[sample.dataset, sample.problem_id], self._config)
-        fields = sampling_fields(self._config, sample)
-        return await self._client.generate(sample, self._run, messages, fields)
 
 
 def sampling_fields(config: Config, sample: SampleId) -> dict[str, object]:
@@ -174,9 +172,7 @@ def match_completions(
         problem_id = recorded.problem_id
         if problem_id not in datasets:
             problem_id = ids.get(problem_id, problem_id)
-        candidates = [
-            name for name in datasets.get(problem_id, ()) if recorded.dataset in (None, name)
-        ]
+        candidates = [n for n in datasets.get(problem_id, ()) if recorded.dataset in (None, n)]
         if not candidates:
             source.unknown.append(problem_id)
             continue
@@ -243,7 +239,7 @@ def _read_table(
     by_name = {(problem.dataset, problem.problem_id): problem for problem in problems}
     datasets = {problem.dataset for problem in problems}
     prompts = cache(lambda: _by_prompt(problems, config))
-    next_index: dict[tuple[str | None, str], Iterator[int]] = {}
+    next_index: defaultdict[tuple[str | None, str], Iterator[int]] = defaultdict(count)
     empty = True
     for number, row in parquet_rows(path, (_RESPONSES,), _COLUMNS):
         place = f"{path}: row {number}"
@@ -260,12 +256,11 @@ def _read_table(
             raise data_error(place, f"{cause}; export the data and generate again")
         indices = extra.get("sample_indices")
         if not (isinstance(indices, list) and len(indices) == len(responses)):
-            indices = next_index.setdefault(name, count())
+            indices = next_index[name]
         for response, index in zip(responses, indices, strict=False):
             empty = False
-            yield RecordedCompletion(
-                problem_id=name[1], dataset=name[0], completion=response, sample_index=index
-            )
+            named = {"dataset": name[0], "problem_id": name[1], "sample_index": index}
+            yield RecordedCompletion.model_validate({**named, "completion": response})
     if empty:
         raise data_error(path, f"no row has a response in {_RESPONSES!r}; generate them first")
 

@@ -28,10 +28,6 @@ from shared.statuses import TokenSource
 from shared.text import one_line, shorten_end
 
 _FILE = "tokenizer.json"
-_ADVICE = (
-    f"data.tokenizer needs a folder with {_FILE} (AutoTokenizer.save_pretrained writes it) or a "
-    "name on the Hugging Face hub"
-)
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _HUB_SECONDS = 10
 _LONGEST = 200
@@ -40,15 +36,13 @@ _LONGEST = 200
 class TokenCounter:
     """Counts the tokens of completions that have no count, or only an estimate.
 
-    ``record`` is the tokenizer, for ``run.json``.
+    ``stop`` strings end a completion and remain in it; ``record`` is for ``run.json``.
+
+    Raises:
+        ConfigError: There is no tokenizer of this name, or it cannot be used.
     """
 
     def __init__(self, name: str, stop: Sequence[str]) -> None:
-        """Load the tokenizer of this name; ``stop`` strings end a completion and remain in it.
-
-        Raises:
-            ConfigError: It is not there, or cannot be used.
-        """
         from tokenizers import Tokenizer  # here, because few runs need it
 
         definition = _read(name)
@@ -65,21 +59,15 @@ class TokenCounter:
 
     def count(self, generations: Sequence[Generation]) -> list[Generation]:
         """Return the generations in their order, each with a count; failed ones have none."""
-        counted = list(generations)
-        uncounted = [index for index, one in enumerate(counted) if _is_uncounted(one)]
-        texts = [counted[index].completion for index in uncounted]
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        for index, encoding in zip(uncounted, encodings, strict=True):
-            generation = counted[index]
-            stopped = bool(self._stop) and generation.completion.endswith(self._stop)
-            has_end = generation.finish_reason == "stop" and not stopped
-            counted[index] = generation.model_copy(
-                update={
-                    "output_tokens": len(encoding.ids) + has_end,
-                    "output_tokens_from": TokenSource.TOKENIZER,
-                }
-            )
-        return counted
+        texts = [g.completion for g in generations if _is_uncounted(g)]
+        encodings = iter(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+        return [self._with(g, next(encodings)) if _is_uncounted(g) else g for g in generations]
+
+    def _with(self, generation: Generation, encoding: Any) -> Generation:  # noqa: ANN401
+        stopped = bool(self._stop) and generation.completion.endswith(self._stop)
+        tokens = len(encoding.ids) + (generation.finish_reason == "stop" and not stopped)
+        count = {"output_tokens": tokens, "output_tokens_from": TokenSource.TOKENIZER}
+        return generation.model_copy(update=count)
 
     def counting(self, source: Source) -> Source:
         """Wrap a source so that what it yields is counted."""
@@ -109,10 +97,9 @@ def _read(name: str) -> bytes:
         path = name if Path(name).name == _FILE else f"{name.rstrip('/')}/{_FILE}"
         try:
             with reading(path), fsspec.open(path, "rb") as file:
-                content: bytes = file.read()
+                return bytes(file.read())
         except DataError as error:
-            raise ConfigError(f"data.tokenizer: {error}; {_ADVICE}") from None
-        return content
+            raise _refusal(name, str(error)) from None
     if not _HUB_NAME.fullmatch(name):
         raise _refusal(name, "no such folder")
     from huggingface_hub import hf_hub_download
@@ -131,7 +118,10 @@ def _read(name: str) -> bytes:
 
 
 def _refusal(name: str, cause: str) -> ConfigError:
-    return ConfigError(f"data.tokenizer {redact_address(name)!r}: {cause}; {_ADVICE}")
+    return ConfigError(
+        f"data.tokenizer {redact_address(name)!r}: {cause}; it needs a folder with {_FILE} "
+        "(AutoTokenizer.save_pretrained writes it) or a name on the Hugging Face hub"
+    )
 
 
 def _line(error: BaseException) -> str:

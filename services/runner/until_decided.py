@@ -18,11 +18,11 @@ _GO = {Outcome.PASS: "go", Outcome.FAIL: "no-go"}
 
 
 class UntilDecided:
-    """Decides after each problem whether a policy is decided.
+    """Decides after each problem whether a policy is decided against a baseline.
 
-    Verdicts count in the random order of the problems, never in that of their arrival: right
-    answers are judged faster than endless ones. So a problem counts when all before it are judged.
-    ``seed``, the run's, decides the order; ``baseline`` is the gate's first run.
+    Verdicts count in a random order of the problems by ``seed``, never in that of their arrival:
+    right answers are judged faster than endless ones. So a problem counts when all before it are
+    judged.
 
     Raises:
         ConfigError: The baseline cannot be one, or has other data sets.
@@ -61,9 +61,8 @@ class UntilDecided:
     ) -> tuple[RunPlan, StoppedEarly] | None:
         """Count the problems that are judged meanwhile; blocks.
 
-        Returns:
-            The part of the plan on which the policy is decided, and the record of it; None if it is
-            not, or if all problems are used.
+        Returns the part of the plan on which the policy is decided, and the record of it; None if
+        it is not, or if all problems are used.
 
         Raises:
             ConfigError: The run is not comparable with the baseline, so nothing can be decided.

@@ -207,6 +207,7 @@ KEYS += ["error", "usage", "code", "refusal"]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(WORDS),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS + WORDS), inner),
+    max_leaves=15,
 )
 
 
