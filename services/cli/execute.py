@@ -20,7 +20,7 @@ from services.runner.outages import Check, JudgesCheck, watch_outages
 from services.runner.preflight import Needs, check_judges, needs_of
 from services.runner.run import Run, Source
 from services.runner.session import Session, claim_output, identify
-from services.runner.sources import GeneratorSource, RecordedSource
+from services.runner.sources import RecordedSource, generator_source
 from services.runner.tokens import TokenCounter, open_counter
 from shared.analysis.acceptance import looks_random
 from shared.artifacts import SUMMARY, OutputFolder
@@ -404,7 +404,7 @@ async def _open_source(
             "prompts": prompts.prompts,
             "system_prompt": prompts.system_prompt,
         }
-        source = GeneratorSource(client, config, request.problems, run)
+        source = generator_source(client, config, request.problems, run)
         yield source, provenance.model_copy(update=generator), client
 
 

@@ -120,6 +120,7 @@ async def _send(
     except RejectedError as error:
         raise ServiceError(f"the sandbox at {url} is not reachable: {error}") from None
     except RetryableError as error:
-        cause = f"{error}; {_ADVICE}"
-        raise UnavailableError(f"the sandbox at {url} is not reachable: {cause}") from None
+        raise UnavailableError(
+            f"the sandbox at {url} is not reachable: {error}; {_ADVICE}"
+        ) from None
     return status, body

@@ -120,8 +120,9 @@ def claim_output(folder: OutputFolder, identity: RunIdentity, *, force: bool) ->
     shown, hidden = changes[:_MAX_DIFFERENCES], len(changes) - _MAX_DIFFERENCES
     shown += [f"and {hidden} more"] if hidden > 0 else []
     rules = f". {REJUDGE}" if any(c.startswith("judge.rules ") for c in changes) else ""
-    other = f"{folder.url} holds the results of another run"
-    raise OutputError(f"{other}: {'; '.join(shown)}; {_ADVICE}{rules}")
+    raise OutputError(
+        f"{folder.url} holds the results of another run: {'; '.join(shown)}; {_ADVICE}{rules}"
+    )
 
 
 class Session:

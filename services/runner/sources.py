@@ -14,6 +14,7 @@ from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING
 
+from services.runner.run import Source
 from shared.completions import RecordedCompletion, evalplus_id, read_completions
 from shared.config import Config
 from shared.datasets import canonicalize, ground_truth, parquet_rows, record_fields, row_name
@@ -34,35 +35,28 @@ _SEEDS = 2**31  # every engine accepts this range
 _STRIDE = 0x9E3779B1
 
 
-class GeneratorSource:
-    """Requests completions from a generator, and yields them when they are finished."""
+def generator_source(
+    client: "GeneratorClient", config: Config, problems: Sequence[Problem], run: str
+) -> Source:
+    """A source that requests completions from a generator, and yields those that are finished."""
+    by_name = {(problem.dataset, problem.problem_id): problem for problem in problems}
 
-    def __init__(
-        self, client: "GeneratorClient", config: Config, problems: Sequence[Problem], run: str
-    ) -> None:
-        self._client = client
-        self._config = config
-        self._problems = {(p.dataset, p.problem_id): p for p in problems}
-        self._run = run
-
-    async def __call__(self, samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:
+    async def source(samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:
         pending = iter(samples)
         # Bounded, so that a run that waits for its judges gets no further answers.
         finished: asyncio.Queue[Generation] = asyncio.Queue(_AT_ONCE)
 
         async def work() -> None:
             for sample in pending:
-                problem = self._problems[sample.dataset, sample.problem_id]
-                messages = chat_messages(problem, self._config)
-                fields = sampling_fields(self._config, sample)
-                generated = await self._client.generate(sample, self._run, messages, fields)
-                await finished.put(generated)
+                problem = by_name[sample.dataset, sample.problem_id]
+                messages, fields = chat_messages(problem, config), sampling_fields(config, sample)
+                await finished.put(await client.generate(sample, run, messages, fields))
 
         # One worker per request that may be in flight, because a task per sample would not scale to
         # large runs. The client admits fewer requests if the servers are overloaded.
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._config.generation.concurrency, len(samples))):
+                for _ in range(min(config.generation.concurrency, len(samples))):
                     group.create_task(work())
                 left = len(samples)
                 while left:
@@ -74,6 +68,8 @@ class GeneratorSource:
                     yield batch
         except* GeneratorExit:
             pass  # closed by a consumer that failed, and whose error must not be replaced
+
+    return source
 
 
 def sampling_fields(config: Config, sample: SampleId) -> dict[str, object]:

@@ -16,11 +16,10 @@ class RunKeys:
 
     ``meta`` is a hash; ``problems``, ``completions``, ``hashes``, ``verdicts`` and ``cases`` are
     hashes by problem or sample key; ``events`` is the stream of verdicts; ``jobs`` has the id of
-    each sample's job; ``canaries`` is a hash, reports by sandbox, profile and round;
-    ``lock`` names the runner at work. ``of_samples`` are the hashes by sample key, ``of_verdicts``
-    the keys that a verdict changes, except ``cases``. ``all`` are deleted with the run: all but
-    ``lock``. A reward session also has ``used``, a sorted set of its problems by the time of their
-    last sample, and :meth:`answer`, strings that expire.
+    each sample's job; ``canaries`` has reports by sandbox, profile and round; ``lock`` names the
+    runner at work. ``of_verdicts`` are the keys that a verdict changes, except ``cases``; ``all``
+    are deleted with the run. A reward session also has ``used``, a sorted set of its problems by
+    the time of their last sample, and :meth:`answer`, strings that expire.
     """
 
     def __init__(self, run: str) -> None:

@@ -84,11 +84,11 @@ class Ledger(RunLedger):
     # Completions
 
     def record(self, *generations: Generation) -> None:
-        """Write completions of different samples, and enqueue jobs with them (idempotent).
+        """Write completions of different samples and enqueue them, in one idempotent transaction.
 
-        All is one transaction. A completion that differs from the stored one replaces it and
-        deletes its verdict. Nothing happens if the same completion is stored and judged. A failed
-        generation gets the verdict ``api_error`` instead of a job.
+        A completion that differs from the stored one replaces it and deletes its verdict. Nothing
+        happens if the same one is stored and judged. A failed generation gets the verdict
+        ``api_error`` instead of a job.
         """
         stored = self._hmget(self._keys.hashes, [generation.sample for generation in generations])
         pipe = self._transaction()
@@ -199,15 +199,13 @@ class Ledger(RunLedger):
 
         RQ recovers the jobs of workers that die. A job is lost if RQ does not have it: its worker
         died before it started the job, Redis lost its last writes, or RQ's retries are used up. A
-        job that is on its way to a worker is missing for an instant, so only jobs that are missing
-        in two consecutive calls are enqueued again.
+        job on its way to a worker is missing for an instant, so only jobs that are missing in two
+        consecutive calls count. ``suspects`` is the result of the previous call: samples whose job
+        was missing.
 
         The completions of a job that failed get jobs of their own. A completion that failed alone
         is assumed to kill its workers, and its sample becomes ``api_error``, as does one that was
         enqueued again ``MAX_REDELIVERIES`` times.
-
-        ``suspects`` is the result of the previous call. Returns the samples whose job is missing
-        now, for the next call.
         """
         unjudged = self._unjudged()
         if not unjudged:

@@ -47,8 +47,7 @@ def _return_large_blocks() -> None:
     """Fix the size from which malloc maps a block, and unmaps it as soon as it is freed.
 
     The C library raises it, up to 32 MiB, when such a block is freed. Bodies of megabytes then lie
-    on the heap, which cannot shrink: a service kept more than twice its memory after one burst of
-    large answers.
+    on the heap, which cannot shrink after a burst of large answers.
     """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # glibc only
         mallopt(_MMAP_THRESHOLD, 128 * 1024)
@@ -98,7 +97,7 @@ def announce_port(port: int) -> None:
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait until all are done; their results and errors are left to the caller.
+    """Cancel tasks and wait until all are done, whatever their results and errors.
 
     Before Python 3.12 a Redis command may swallow a cancellation, so it is repeated.
     """

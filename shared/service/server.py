@@ -141,11 +141,7 @@ async def serve(
     """Serve ``app`` until SIGTERM or SIGINT arrives or ``stop`` is set, then shut down gracefully.
 
     Handlers are cancelled when their client disconnects; at the end, requests in flight get
-    ``shutdown_timeout`` seconds to finish. ``listens`` is called with the port as soon as requests
-    are answered.
-
-    Raises:
-        ServiceError: The address cannot be bound.
+    ``shutdown_timeout`` seconds. ``listens`` is called with the port. Raises as :func:`listening`.
     """
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()

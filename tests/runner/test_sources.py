@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from redis.exceptions import OutOfMemoryError
 
 from services.runner.sources import (
-    GeneratorSource,
     RecordedSource,
+    generator_source,
     match_completions,
     sample_seed,
     sampling_fields,
@@ -49,7 +49,7 @@ async def test_each_sample_is_asked_with_the_seed_that_is_stored_with_it(servers
         None, ["actor_rollout_ref.rollout.temperature=0.8", "data.system_prompt=Be brief."]
     )
     client = await servers.client(await servers.stand_in(chat))
-    source = GeneratorSource(client, config, [problem("p1"), problem("p2")], "run")
+    source = generator_source(client, config, [problem("p1"), problem("p2")], "run")
     owed = [SampleId("d1", name, index) for name in ("p1", "p2") for index in range(3)]
     generations = [g async for some in source(owed) for g in some]
     seeds = {generation.sample: generation.seed for generation in generations}
@@ -67,7 +67,7 @@ async def test_the_error_of_a_consumer_is_the_one_that_is_raised(servers: Server
         return answer()
 
     client = await servers.client(await servers.stand_in(chat))
-    source = GeneratorSource(client, load_config(None, []), [problem("p1")], "run")
+    source = generator_source(client, load_config(None, []), [problem("p1")], "run")
     owed = [SampleId("d1", "p1", index) for index in range(20)]
     with pytest.raises(OutOfMemoryError, match="no more"):
         async with aclosing(source(owed)) as generations:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from shared.ledger import Ledger
@@ -51,9 +52,7 @@ def generation(
     if isinstance(sample, str):
         sample = SampleId("d1", sample)
     values = {
-        "dataset": sample.dataset,
-        "problem_id": sample.problem_id,
-        "sample_index": sample.sample_index,
+        **asdict(sample),
         "completion": completion,
         "completion_sha256": sha256(completion),
     }
@@ -65,9 +64,7 @@ def verdict(
 ) -> Verdict:
     accepted = status is FinalStatus.SUCCESS
     values = {
-        "dataset": generation.dataset,
-        "problem_id": generation.problem_id,
-        "sample_index": generation.sample_index,
+        **asdict(generation.sample),
         "completion_sha256": generation.completion_sha256,
         "final_status": status,
         "accepted": accepted,

@@ -111,6 +111,10 @@ class _Item:
     future: "Future[Verdict]" = field(default_factory=Future)
 
 
+_lock: threading.Lock
+_slots: threading.Semaphore
+_calls: threading.Semaphore
+"""Apart from ``_slots``: scores do not wait for long programs."""
 _waiting: dict[Settings, list[_Item]] = {}
 """Items without a request; a thread will deliver those of each key."""
 
@@ -118,8 +122,7 @@ _waiting: dict[Settings, list[_Item]] = {}
 def _forget() -> None:
     global _lock, _slots, _calls
     _lock = threading.Lock()
-    _slots = threading.Semaphore(AT_ONCE)
-    _calls = threading.Semaphore(AT_ONCE)  # apart: scores do not wait for long programs
+    _slots, _calls = threading.Semaphore(AT_ONCE), threading.Semaphore(AT_ONCE)
     _waiting.clear()
 
 
