@@ -443,6 +443,18 @@ AS_BASE: dict[type, Callable[[Any], Any]] = {
 }
 
 
+def plain_number(value: Any) -> Any:
+    """Return the built-in number that a library's is, sympy's for example; None if it is none."""
+    numbers = sys.modules.get("numbers")
+    if numbers is None or type(value).__module__ == "numpy":
+        return None
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Rational):
+        return library_type("Fraction")(int(value.numerator), int(value.denominator))
+    return float(value) if isinstance(value, numbers.Real) else None
+
+
 class Handles:
     """Objects of the answer that its tests know by number."""
 
@@ -491,7 +503,10 @@ class ObjectEncoder(Encoder):
                 return
             if self.add_library(base, value):
                 return
-        if not self.add_numpy(value):
+        number = plain_number(value)
+        if number is not None:
+            self.add(number)
+        elif not self.add_numpy(value):
             self.refuse(value)
 
     def refuse(self, value: object) -> None:

@@ -4,6 +4,7 @@ import collections
 import datetime
 import fractions
 import math
+import numbers
 import operator
 from typing import Any
 
@@ -165,6 +166,15 @@ class Text(str):
         return b"?"
 
 
+class Half:
+    """A number of a library, as sympy's are."""
+
+    numerator, denominator = 1, 2
+
+
+numbers.Rational.register(Half)
+
+
 class Values(list[object]):
     def __iter__(self):  # type: ignore[no-untyped-def]
         raise ValueError
@@ -186,6 +196,7 @@ def returned(value: object) -> Any:
         (type("D", (dict,), {})(a=1), {"a": 1}),
         (type("C", (collections.Counter,), {})("a"), collections.Counter("a")),
         (type("F", (fractions.Fraction,), {})(1, 2), fractions.Fraction(1, 2)),
+        ([Half()], [fractions.Fraction(1, 2)]),
     ],
 )
 def test_a_subclass_arrives_as_its_base(value: object, arrives_as: object) -> None:
