@@ -149,7 +149,7 @@ class _Scanner:
         first, newline, rest = code.partition("\n")
         if owned and opener.info.startswith(_FIRST_LINE):
             code = f"{opener.info}\n{code}"
-        elif not label and newline and self._language.owns(first.strip().lower()):
+        elif (owned or not label) and newline and self._language.owns(first.strip().lower()):
             label, code = first.strip().lower(), rest
         return Block(label, code, closed, opener.line, behind), following
 

@@ -41,9 +41,14 @@ _TOKEN = re.compile(
 # Tokens that end a message; after any other token it continues.
 _ENDS = re.compile(r"end|eo[stm](?![a-z])|\beod|return|stop|call|file_sep|fim|</s>|\[done\]")
 _ASKS = frozenset(("user", "system", "developer", "human", "[inst]"))
-_ANSWERS = frozenset(("", "assistant", "model", "bot", "[/inst]", "final", "tool outputs end"))
+_ANSWERS = frozenset(
+    ("", "assistant", "model", "bot", "[/inst]", "final", "tool outputs end", "start_response")
+)
 _OTHERS = frozenset(
-    ("tool", "ipython", "observation", "analysis", "commentary", "tool outputs begin")
+    (
+        *("tool", "ipython", "observation", "analysis", "commentary"),
+        *("tool outputs begin", "start_thinking"),
+    )
 )
 _TOOL_RESPONSE = re.compile(r"\s*<tool_response>")
 # Harmony's channels when the server leaves the tokens out.
@@ -105,9 +110,9 @@ def _outside_blocks(text: str, matches: list[re.Match[str]]) -> list[re.Match[st
 def _is_mention(text: str, match: re.Match[str]) -> bool:
     """Whether a tag or token is in quotation marks or between words of a sentence."""
     start, end = match.span()
-    before, after = text[max(0, start - 2) : start], text[end : end + 2]
-    quoted = before[-1:] in ("'", '"', "`") and after[:1].strip() != ""
-    between = before.endswith(" ") and before[:1] not in ("", "\n", " ")
+    before, after = text[max(0, start - 3) : start], text[end : end + 2]
+    quoted = before[-1:] in ("'", '"', "`") and before != "```" and after[:1].strip() != ""
+    between = before.endswith(" ") and before[-2:-1] not in ("", "\n", " ")
     return quoted or (between and after.startswith(" ") and after[1:].isalnum())
 
 
