@@ -87,7 +87,8 @@ def validate_document(model: type[ModelT], document: object) -> ModelT:
 def _explain(model: type[BaseModel], error: ValidationError) -> str:
     lines = []
     for problem in error.errors(include_url=False):
-        key = ".".join(str(part) for part in problem["loc"])
+        # pydantic adds a part for the key of a mapping that is invalid itself.
+        key = ".".join(str(part) for part in problem["loc"] if part != "[key]")
         if problem["type"] == "extra_forbidden":
             near = _nearest(model, key)
             hint = f"; did you mean {near!r}?" if near else ""

@@ -83,6 +83,7 @@ def test_an_unknown_key_is_named_with_the_nearest(
         ("generation.stop=['']", "generation.stop.0"),
         ("data=5", "data"),
         ("run.name=a/b", "run"),
+        ("qa_logs.quotas.x={foo: 1}", "qa_logs.quotas.x.foo"),
     ],
 )
 def test_an_ill_typed_value_is_named(override: str, key: str) -> None:
