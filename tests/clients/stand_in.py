@@ -80,21 +80,11 @@ class Request(BaseHTTPRequestHandler):
         if self.path == "/v1/score":
             self.stream()
         elif self.path == "/v1/run":
-            self.json(
-                200,
-                {
-                    "status": "ok",
-                    "stdout": self.body["stdin"],
-                    "stderr": "",
-                    "exit_code": 0,
-                    "seconds": 0.1,
-                    "truncated": False,
-                },
-            )
+            ended = {"status": "ok", "exit_code": 0, "seconds": 0.1, "truncated": False}
+            self.json(200, {**ended, "stdout": self.body["stdin"], "stderr": ""})
         else:
-            self.json(
-                200, {"version": "0.1.0", "datasets": {"demo": {"role": "train", "problems": 5}}}
-            )
+            datasets = {"demo": {"role": "train", "problems": 5}}
+            self.json(200, {"version": "0.1.0", "datasets": datasets})
 
     def stream(self) -> None:
         """Judge everything, in reverse, and end the stream properly."""

@@ -174,14 +174,7 @@ def test_openrlhf_response_is_the_query_without_its_prompt(
     assert response_of(query, prompt) == response
 
 
-TOKENS = [
-    "<|im_end|>",
-    "<｜end▁of▁sentence｜>",
-    "</s>",
-    "<pad>",
-    "<eos>",
-    "<end_of_turn>",
-]
+TOKENS = ["<|im_end|>", "<｜end▁of▁sentence｜>", "</s>", "<pad>", "<eos>", "<end_of_turn>"]
 
 
 @given(st.lists(st.sampled_from(TOKENS), min_size=1), st.sampled_from(["", " ", "\n"]))

@@ -8,9 +8,6 @@ from redis import Redis
 
 from services.reward.app import make_app
 from services.reward.problems import ProblemStore
-from shared.datasets import read_datasets
-from shared.reference import reference_of
-from shared.schemas import Problem
 from shared.service.access import Access
 from tests.conftest import RedisServer
 from tests.reward.servers import DEMO, Served, demo_completions, served
@@ -20,12 +17,6 @@ from tests.shared.test_service_openapi import served as routes_of
 QUEUE = "rq:queue:reward"
 RIGHT = demo_completions()[0]
 NAMED = {"dataset": RIGHT["dataset"], "problem_id": RIGHT["problem_id"], "completion": "x"}
-
-
-@pytest.fixture(scope="module")
-def problem() -> Problem:
-    problems = read_datasets([str(DEMO / "data")])
-    return next(p for p in problems if p.problem_id == RIGHT["problem_id"])
 
 
 @pytest.fixture
@@ -59,17 +50,6 @@ async def test_one_wrong_item_refuses_the_batch(service: Served, redis: Redis) -
             failures.append((item, batch, of_batch, alone, of_item))
     assert failures == []
     assert redis.llen(QUEUE) == 0
-
-
-async def test_the_hash_of_a_reference_is_checked(service: Served, problem: Problem) -> None:
-    reference = reference_of(problem)
-    status, _ = await service.score(ground_truth=reference.text, completion="x", deadline=0.1)
-    assert status == 504
-    status, _ = await service.score(**NAMED, hash=reference.digest, deadline=0.1)
-    assert status == 504
-    changed = reference.text[:-1] + ("0" if reference.text[-1] != "0" else "1")
-    status, body = await service.score(ground_truth=changed, completion="x")
-    assert status == 409 and "export the training data again" in body["error"]
 
 
 async def test_an_evaluation_set_gives_no_reward_for_training(

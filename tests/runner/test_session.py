@@ -28,12 +28,7 @@ PROBLEMS = [problem("p1"), problem("p2")]
 PLAN = make_plan(PROBLEMS, lambda _problem: range(1))
 
 
-def run_id(
-    folder: OutputFolder,
-    *overrides: str,
-    plan: RunPlan = PLAN,
-    source: str = "",
-) -> str:
+def run_id(folder: OutputFolder, *overrides: str, plan: RunPlan = PLAN, source: str = "") -> str:
     return identify(load_config(None, overrides), plan, folder, source).run
 
 
@@ -115,12 +110,8 @@ OTHER_PLAN = make_plan([problem("p1"), problem("p2", prompt="new")], lambda _pro
 @pytest.mark.parametrize(
     ("overrides", "plan", "source", "named"),
     [
-        (
-            ["actor_rollout_ref.rollout.temperature=0.5"],
-            PLAN,
-            "",
-            r"actor_rollout_ref\.rollout\.temperature \(0\.0 there, 0\.5 here\)",
-        ),
+        (["actor_rollout_ref.rollout.temperature=0.5"], PLAN, "",
+         r"actor_rollout_ref\.rollout\.temperature \(0\.0 there, 0\.5 here\)"),
         (["data.templates.d1='Do {prompt}'"], PLAN, "", r"data\.templates\.d1"),
         (["judge.checker=exact"], PLAN, "", r"judge\.checker \(not set there, \"exact\" here\)"),
         (["judge.max_timeouts=null"], PLAN, "", r"judge\.max_timeouts \(4 there, not set here\)"),
@@ -131,7 +122,7 @@ OTHER_PLAN = make_plan([problem("p1"), problem("p2", prompt="new")], lambda _pro
         ([], make_plan(PROBLEMS, lambda _: range(1, 2)), "", "other samples"),
         ([], PLAN, "theirs", "source of the completions"),
     ],
-)
+)  # fmt: skip
 def test_what_another_measurement_differs_in_is_named(
     folder: OutputFolder, overrides: list[str], plan: RunPlan, source: str, named: str
 ) -> None:
@@ -162,10 +153,7 @@ def test_force_lets_a_run_in_and_leaves_the_results_until_it_begins(folder: Outp
 
 
 def enter(
-    redis: Redis,
-    folder: OutputFolder,
-    force: bool = False,
-    config: Config | None = None,
+    redis: Redis, folder: OutputFolder, force: bool = False, config: Config | None = None
 ) -> Session:
     config = config or Config()
     session = Session(redis, identify(config, PLAN, folder, ""))

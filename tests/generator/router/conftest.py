@@ -12,11 +12,7 @@ from services.generator.settings import GeneratorSettings
 from shared.service.access import authorization
 from tests.generator.router.engines import FakeFactory
 
-FAST = {
-    "router_probe_interval": 60,
-    "router_probe_timeout": 5,
-    "router_probe_failures": 2,
-}
+FAST = {"router_probe_interval": 60, "router_probe_timeout": 5, "router_probe_failures": 2}
 PROBING = {"router_probe_interval": 0.1, "router_probe_timeout": 0.3}
 """Beside ``FAST``, for tests of health; on a busy machine such probes can fail by chance."""
 QUESTION = {"messages": [{"role": "user", "content": "Hello?"}], "max_tokens": 8}
