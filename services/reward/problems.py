@@ -66,12 +66,6 @@ class KnownProblem:
     place: tuple[int, int] | None = None
     inline: bytes = b""
 
-    @classmethod
-    def of(
-        cls, problem: Problem, place: tuple[int, int] | None = None, inline: bytes = b""
-    ) -> "KnownProblem":
-        return cls(reference_of(problem), ProblemTraits.of(problem), place, inline)
-
     @property
     def nameable(self) -> str | None:
         """The text of its reference, by which later requests can name it; None if none can."""
@@ -262,7 +256,8 @@ class ProblemStore:
         offset = self._records.seek(0, os.SEEK_END)
         self._records.write(record)
         self._records.flush()
-        return KnownProblem.of(problem, (offset, len(record)))
+        place = offset, len(record)
+        return KnownProblem(reference_of(problem), ProblemTraits.of(problem), place)
 
 
 def _inline_problem(dataset: str, text: str) -> KnownProblem:
@@ -286,7 +281,8 @@ def _inline_problem(dataset: str, text: str) -> KnownProblem:
         sandbox_id="",
         prompt_sha256=sha256(""),
     )
-    return KnownProblem.of(problem, inline=pack(problem.model_dump_json()))
+    record = pack(problem.model_dump_json())
+    return KnownProblem(reference_of(problem), ProblemTraits.of(problem), inline=record)
 
 
 def _check_lock(file: str) -> None:
