@@ -9,11 +9,11 @@ import asyncio
 import random
 import uuid
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from importlib import resources
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -23,7 +23,6 @@ from shared.ledger.pipelined import PipelinedRedis, Script
 from shared.service.logs import get_logger
 
 log = get_logger(__name__)
-T = TypeVar("T")
 
 urgent: ContextVar[bool] = ContextVar("urgent", default=False)
 """Whether the present task judges a reward, for which a trainer's GPUs wait."""
@@ -33,45 +32,7 @@ _ASK_AGAIN = (0.05, 0.15)
 # Waiters that a permit given back wakes: the first one may wait for another sandbox.
 _WOKEN = 2
 
-# KEYS: of a sandbox: held (permit -> expiry), alone (the exclusive permit), and paused. ARGV: a
-# command, a permit, the seconds of a lease, and
-# ask: the cap, or 0 for exclusive use. Returns 1 if the permit is granted, 2 if the sandbox is
-#   reserved for it, otherwise 0. Idempotent.
-# renew: nothing more.
-# release: the seconds of a pause, which has no effect after the permit expired, or an empty text.
-#   Also for a waiter, which may have been granted the permit.
-_SCRIPT = Script("""
-local RESERVED, LEAST_PAUSE, LONGEST_PAUSE, KEPT = 2, 0.5, 60, 24 * 3600
-local held, alone, paused = KEYS[1], KEYS[2], KEYS[3]
-local command, permit, lease, value = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local time = redis.call('TIME')
-local now = time[1] + time[2] / 1e6
-
-local function milliseconds(seconds) return math.ceil(1000 * seconds) end
-
-local reserved = redis.call('GET', alone)
-if command == 'release' then
-  if reserved == permit then redis.call('DEL', alone) end
-  if redis.call('ZREM', held, permit) == 1 and value then
-    local pause = milliseconds(math.max(LEAST_PAUSE, math.min(value, LONGEST_PAUSE)))
-    if redis.call('PTTL', paused) < pause then redis.call('SET', paused, 1, 'PX', pause) end
-  end
-  return 0
-end
-
-redis.call('ZREMRANGEBYSCORE', held, '-inf', now)
-if command == 'ask' and not redis.call('ZSCORE', held, permit) then
-  if redis.call('EXISTS', paused) == 1 or (reserved and reserved ~= permit) then return 0 end
-  local used = redis.call('ZCARD', held)
-  if value > 0 and used >= value then return 0 end
-  if value == 0 then redis.call('SET', alone, permit, 'PX', milliseconds(RESERVED)) end
-  if value == 0 and used > 0 then return 2 end
-end
-redis.call('ZADD', held, now + lease, permit)
-redis.call('EXPIRE', held, KEPT)
-if redis.call('GET', alone) == permit then redis.call('PEXPIRE', alone, milliseconds(lease)) end
-return 1
-""")
+_SCRIPT = Script(resources.files(__package__).joinpath("permits.lua").read_text())
 
 
 @dataclass(slots=True)
@@ -115,7 +76,7 @@ class SandboxPool:
         self._held: dict[str, str] = {}
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._renewal: asyncio.Task[None] | None = None
-        self._unfinished: set[asyncio.Task[Any]] = set()
+        self._unfinished: set[asyncio.Task[None]] = set()
 
     def limit(self, url: str, calls: int) -> None:
         """Set a lower cap for one sandbox, which would let further calls wait."""
@@ -135,16 +96,25 @@ class SandboxPool:
         Raises:
             ServiceError: Redis is still unavailable after all retries.
         """
-        order = self._order(avoid, only)
+        # The sandbox with the smallest share of this process's calls comes first.
+        calls = Counter(self._held.values())
+        order = random.sample(self.urls, len(self.urls)) if only is None else [only]
+        order.sort(key=lambda url: (url == avoid, calls[url] / self._caps[url]))
         permit = Permit(f"{self._holder}:{uuid.uuid4().hex}", "")
-        asking = self._start(self._ask(permit, order, exclusive))
         try:
-            while not await asyncio.shield(asking):
+            while not await self._ask(permit, order, exclusive):
                 await self._wait()
-                asking = self._start(self._ask(permit, order, exclusive))
             yield permit
+        except ServiceError:
+            order = []  # nothing was granted that could be returned
+            raise
         finally:
-            await asyncio.shield(self._start(self._release(permit, order, asking)))
+            # To its end, even if the caller is cancelled. Redis runs it after a question on its
+            # way, which may be granted the permit.
+            release = asyncio.create_task(self._release(permit, order))
+            self._unfinished.add(release)
+            release.add_done_callback(self._unfinished.discard)
+            await asyncio.shield(release)
 
     async def close(self) -> None:
         """Stop renewing, and wait until the permits of cancelled tasks are released."""
@@ -152,16 +122,9 @@ class SandboxPool:
             self._renewal.cancel()
         await asyncio.gather(*self._unfinished, return_exceptions=True)
 
-    def _order(self, avoid: str | None, only: str | None) -> list[str]:
-        """The sandboxes to ask, the one with the smallest share of this process's calls first."""
-        calls = Counter(self._held.values())
-        order = random.sample(self.urls, len(self.urls)) if only is None else [only]
-        return sorted(order, key=lambda url: (url == avoid, calls[url] / self._caps[url]))
-
     async def _ask(self, permit: Permit, order: Sequence[str], exclusive: bool) -> bool:
         for url in order:
-            cap = 0 if exclusive else self._caps[url]
-            reply = await self._run("ask", permit.name, url, cap)
+            reply = await self._run("ask", permit.name, url, 0 if exclusive else self._caps[url])
             if reply == 1:
                 permit.url = self._held[permit.name] = url
                 if self._renewal is None or self._renewal.done():
@@ -179,25 +142,13 @@ class SandboxPool:
             if woken in self._waiting:
                 self._waiting.remove(woken)
 
-    async def _release(
-        self, permit: Permit, order: Sequence[str], asking: asyncio.Task[bool]
-    ) -> None:
-        await asyncio.wait([asking])  # it would be granted the permit afterwards
-        if asking.exception():
-            return  # Redis is unavailable
+    async def _release(self, permit: Permit, order: Sequence[str]) -> None:
         self._held.pop(permit.name, None)
         paused = "" if permit.paused is None else permit.paused
         for url in [permit.url] if permit.url else order:
             await self._run("release", permit.name, url, paused)
         for _ in range(min(_WOKEN, len(self._waiting))):
             self._waiting.popleft().set_result(None)
-
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run ``work`` to its end, even if the caller is cancelled."""
-        task = asyncio.create_task(work)
-        self._unfinished.add(task)
-        task.add_done_callback(self._unfinished.discard)
-        return task
 
     async def _renew(self) -> None:
         await asyncio.sleep(self._lease / 3)
