@@ -152,14 +152,14 @@ def _scores(
     """Scores of blocks in a language that is not analysed further."""
     if any(named := [any(defines_function(code, n) for n in names) for code in codes]):
         return [1 + fit for fit in named]
-    programs = None if names else language.programs
-    if programs is None:
+    main = language.main
+    if names or main is None:
         return [1] * len(codes)
 
     def score(block: Block, code: str) -> int:
-        if not programs.main.search(code) or _EMPTY_MAIN.search(code):
+        if not main.search(code) or _EMPTY_MAIN.search(code):
             return 1
-        reads = 2 * bool(programs.reads.search(code))
+        reads = 2 * bool(language.reads.search(code))
         # A second ``main`` without headers is an example of what an earlier program defines.
         whole = 4 * (language.is_cpp and "#include" in code)
         return 2 + whole + reads + (not _is_test(text, block, code))

@@ -140,10 +140,9 @@ class _Search:
         first, _, rest = text.partition("\n")
         if self.language.owns(first.strip().lower()):  # as behind a fence
             text = rest
-        if programs := self.language.programs:
-            if code := programs.bare(text):
-                return Extraction(code, ExtractionReason.BARE_CODE)
-        elif self.language.is_python and len(text) <= MAX_PARSED_CHARACTERS:
+        if code := self.language.bare(text):
+            return Extraction(code, ExtractionReason.BARE_CODE)
+        if self.language.is_python and len(text) <= MAX_PARSED_CHARACTERS:
             for version in dict.fromkeys((text, visible(text))):
                 if program := _bare_program(version):
                     sure = self._is_answer(program)
@@ -155,15 +154,15 @@ class _Search:
     def _is_answer(self, code: str) -> bool:
         """Whether code defines what the tests call, if that is known; else anything, or reads."""
         if not self.language.is_python:
-            programs = None if self.names else self.language.programs
-            return programs is None or programs.main.search(code) is not None
+            main = None if self.names else self.language.main
+            return main is None or main.search(code) is not None
         source = Source(code)
         return not self.names.isdisjoint(source.names) if self.names else source.has_substance
 
     def _in_prose(self, text: str) -> Extraction | None:
         """The lines that are Python with the most substance, and what they need of others."""
         if not self.language.is_python or len(text) > MAX_PARSED_CHARACTERS:
-            return self._whole(text) if self.language.programs else None
+            return self._whole(text) if self.language.main else None
         text = visible(text)
         sources = [Source(run) for run in _code_runs(text)]
         sources = [source for source in sources if source.tree and self._rank(source)]

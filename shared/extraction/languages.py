@@ -5,7 +5,7 @@ Those of the table of languages stand there.
 
 import re
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
 from shared.harness.languages import LANGUAGES
 
@@ -31,7 +31,7 @@ _LABELS = {
         "sql": "sql sqlite mysql postgresql",
         "verilog": "verilog v systemverilog sv",
     }.items()
-} | {one.name: frozenset(one.labels) for one in LANGUAGES.values()}
+} | {language.name: frozenset(language.labels) for language in LANGUAGES.values()}
 _TEXT_LABELS = (
     "text txt plaintext plain output input console terminal json yaml yml xml html css toml ini "
     "diff patch markdown md latex tex c objective-c scala lua php r swift dart haskell elixir math "
@@ -48,18 +48,30 @@ _PYTHON_LITERAL = re.compile(
     re.DOTALL,
 )
 _BRACES_LITERAL = re.compile(r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?" + _LINE_STRINGS, re.DOTALL)
-
-
+_NEVER = re.compile(r"(?!)")
 # The last line of a program in a language with braces.
 _ENDS = ("}", ";", "*/", "#endif")
 
 
 @dataclass(frozen=True)
 class Language:
-    """``labels`` are in lower case and without a version; ``key`` is SandboxFusion's name."""
+    """A language, and how its code is read.
+
+    Attributes:
+        labels: In lower case and without a version.
+        literal: Pattern of its strings and comments.
+        main: Pattern of a whole program; None if these are not known, as in Python.
+        reads: Pattern of a program that reads its input.
+        begins: Pattern of the line that begins a program.
+        ends: Ends of the last line of a program.
+    """
 
     labels: frozenset[str]
-    key: str = ""
+    literal: re.Pattern[str]
+    main: re.Pattern[str] | None = None
+    reads: re.Pattern[str] = _NEVER
+    begins: re.Pattern[str] = _NEVER
+    ends: tuple[str, ...] = ()
 
     @property
     def is_python(self) -> bool:
@@ -73,38 +85,10 @@ class Language:
         """Whether a label in lower case, such as "python3" or "c++17", means this language."""
         return label in self.labels or _plain(label) in self.labels
 
-    @cached_property
-    def programs(self) -> "Programs | None":
-        """The signs of whole programs, in the table's languages besides Python."""
-        entry = LANGUAGES.get(self.key)
-        if entry is None or not entry.main:
-            return None
-        patterns = entry.main, entry.reads, rf"^[ \t]*(?:{entry.begins})"
-        main, reads, begins = (re.compile(pattern, re.MULTILINE) for pattern in patterns)
-        ends = (*_ENDS, ")") if self.key == "nodejs" else _ENDS
-        return Programs(main, reads, begins, ends)
-
-    @property
-    def literal(self) -> re.Pattern[str]:
-        return _PYTHON_LITERAL if self.is_python else _BRACES_LITERAL
-
-
-@dataclass(frozen=True, slots=True)
-class Programs:
-    """Patterns of a whole program, of one that reads its input, and of the line that begins one.
-
-    The last line ends with one of ``ends``.
-    """
-
-    main: re.Pattern[str]
-    reads: re.Pattern[str]
-    begins: re.Pattern[str]
-    ends: tuple[str, ...]
-
     def bare(self, text: str) -> str | None:
         """The program in a text without fences: from its first line to its last, without prose."""
         first = self.begins.search(text)
-        if first is None or not self.main.search(text):
+        if first is None or self.main is None or not self.main.search(text):
             return None
         lines = text[first.start() :].split("\n")
         while lines and not lines[-1].rstrip().endswith(self.ends):
@@ -116,7 +100,14 @@ class Programs:
 def language_of(name: str) -> Language:
     """Find a language by SandboxFusion's name; the label of an unknown one is its name."""
     key = name.lower()
-    return Language(_LABELS.get(key, frozenset({key})), key)
+    labels, entry = _LABELS.get(key, frozenset({key})), LANGUAGES.get(key)
+    literal = _PYTHON_LITERAL if "py" in labels else _BRACES_LITERAL
+    if entry is None or not entry.main:
+        return Language(labels, literal)
+    patterns = entry.main, entry.reads, rf"^[ \t]*(?:{entry.begins})"
+    main, reads, begins = (re.compile(pattern, re.MULTILINE) for pattern in patterns)
+    ends = (*_ENDS, ")") if key == "nodejs" else _ENDS
+    return Language(labels, literal, main, reads, begins, ends)
 
 
 def is_known_label(label: str) -> bool:
