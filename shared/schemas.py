@@ -59,7 +59,7 @@ class StdioTests(_Record):
 
     An input of a call has one argument as JSON in each line, the output is its result as JSON. Both
     may be given as lists of values instead, as APPS has them. ``convention`` tells what stands
-    before an answer, and how results compare (``services/judge/programs.py``).
+    before an answer, and how results compare (``services/judge/methods/stdio.py``).
 
     A problem with several correct answers has its own ``checker`` (see ``shared.checkers``) or a
     special judge, ``checker_source`` in ``checker_language``: Python that defines

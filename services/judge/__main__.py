@@ -1,20 +1,25 @@
 """Entry point of a judge worker (``python -m services.judge``): several completions at once."""
 
+import http.client
 import os
 import socket
 import uuid
+from collections.abc import Sequence
 from functools import partial
+from urllib.request import Request
 
 import uvloop
 
-from services.judge.health import sandbox_failure
 from services.judge.jobs import JudgeSettings
 from services.judge.worker import JudgeProcess
 from shared.address import Address
 from shared.ledger import ping_error, wait_for_redis
+from shared.process_environment import open_directly
 from shared.service.logs import get_logger
 from shared.service.processes import announce_port, run_service
 from shared.service.server import HealthServer, Readiness
+
+_PING_SECONDS = 2.0
 
 
 def main() -> int:
@@ -30,7 +35,7 @@ def _work(settings: JudgeSettings) -> None:
     metrics = judge.metrics
     readiness = Readiness(
         partial(ping_error, redis),
-        partial(sandbox_failure, sandboxes),
+        partial(_sandbox_failure, sandboxes),
         metrics.failure,
         details=metrics.details,
     )
@@ -42,6 +47,20 @@ def _work(settings: JudgeSettings) -> None:
         log.info("ready", worker=name, concurrency=metrics.concurrency)
         uvloop.run(judge.serve_until_signal())
     log.info("stopped", worker=name, judged=metrics.judged)
+
+
+def _sandbox_failure(addresses: Sequence[Address]) -> str | None:
+    """Return why no sandbox answers; None if one does, or if each run names its own."""
+    failure = None
+    for address in addresses:
+        ping = Request(f"{address.url}/v1/ping", headers=address.headers)
+        try:
+            with open_directly(ping, _PING_SECONDS):
+                return None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            tried = ", ".join(map(str, addresses))
+            failure = f"no sandbox answers, tried {tried}: {error}"
+    return failure
 
 
 if __name__ == "__main__":

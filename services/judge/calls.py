@@ -1,18 +1,13 @@
-"""Sandbox calls that run an answer: many cases per call with the harness, or one call per case.
-
-The judging methods make them.
-"""
+"""A completion to judge, and the calls that run many cases of its program with the harness."""
 
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Self, TypeVar
 
-from services.judge.programs import failure_detail
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
 from services.judge.verdict import (
     BORDERLINE,
     CaseOutcome,
@@ -22,12 +17,10 @@ from services.judge.verdict import (
     wall_clock_lateness,
     was_killed,
 )
-from shared.checkers import Checker
 from shared.config import JudgeConfig, SandboxConfig
 from shared.extraction import Extraction
-from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
 from shared.harness.wire import MAX_INPUTS, CaseLimits, CaseRun, RunCasesRequest
-from shared.schemas import InfraFailure, Problem, RecordedCases
+from shared.schemas import InfraFailure, Problem, RecordedCases, StdioTests
 from shared.statuses import CaseCode, FailureKind, JudgeMethod, VerdictDetail
 
 Result = TypeVar("Result")
@@ -36,8 +29,6 @@ Result = TypeVar("Result")
 _TOO_LARGE = "http_413"
 # An answer that kills the harness in every case must not hold the sandbox for long.
 _MOST_LOSSES = 10
-# Concurrent calls of one completion, where each case is a separate call.
-_AT_ONCE = 2
 # Characters that are processed in the event loop; more would hold up the other completions.
 _CHARACTERS_AT_ONCE = 100_000
 
@@ -68,6 +59,14 @@ class Task:
     alone: bool = False
     max_call_input: int = 16 * 1024 * 1024
     recorded: RecordedCases = "none"
+
+    @property
+    def total(self) -> int:
+        """Cases to judge: all of the problem, or with ``judge.max_cases`` the first ones."""
+        tests, most = self.problem.tests, self.settings.max_cases
+        if most is None or not isinstance(tests, StdioTests):
+            return tests.cases
+        return min(tests.cases, most)
 
     def confirming(self, max_timeouts: int | None) -> Self:
         """Return the task for exclusive use of the sandbox: load cannot cause a time-out there."""
@@ -109,7 +108,7 @@ class HarnessRun(Generic[Result]):
     """Cases of one program as the harness ran them, by index of their input.
 
     Attributes:
-        compile_error: The compiler's message if it rejected the program.
+        rejected: The outcome of all cases if the compiler rejected the program, or had no time.
         lost: Indices of the cases for which the harness, killed meanwhile, reported no result.
         compiling: Compiling in the last call.
 
@@ -117,20 +116,9 @@ class HarnessRun(Generic[Result]):
     """
 
     cases: dict[int, Result] = field(default_factory=dict)
-    compile_error: str | None = None
-    compile_timeout: bool = False
+    rejected: CaseOutcome | None = None
     lost: list[int] = field(default_factory=list)
     compiling: Compiling | None = None
-
-    def rejected(self, task: Task) -> CaseOutcome:
-        """Return the outcome of a program that the compiler rejected, or had no time for."""
-        return CaseOutcome(
-            CaseCode.COMPILE_ERROR,
-            detail=VerdictDetail.COMPILE_TIMEOUT if self.compile_timeout else None,
-            stderr=self.compile_error,
-            lateness=wall_clock_lateness(self.compile_timeout, alone=task.alone),
-            compiling=self.compiling,
-        )
 
 
 LOST = CaseOutcome(CaseCode.RUNTIME_ERROR, detail=VerdictDetail.HARNESS_KILLED, killed=True)
@@ -219,8 +207,14 @@ async def run_harness(
             failure = InfraFailure(kind=FailureKind.COMPILER, text=result.compile_output)
             raise SandboxUnavailableError([failure])
         if result.compiled not in ("ok", None):
-            run.compile_error = result.compile_output
-            run.compile_timeout = result.compiled == "timeout"
+            late = result.compiled == "timeout"
+            run.rejected = CaseOutcome(
+                CaseCode.COMPILE_ERROR,
+                detail=VerdictDetail.COMPILE_TIMEOUT if late else None,
+                stderr=result.compile_output,
+                lateness=wall_clock_lateness(late, alone=task.alone),
+                compiling=run.compiling,
+            )
             return run
         # A sandbox that confuses calls may report cases that this one does not have.
         cases = {chunk[i]: case for i, case in result.cases.items() if 0 <= i < len(chunk)}
@@ -230,13 +224,17 @@ async def run_harness(
         )
         todo = [i for i in todo if i not in run.cases]
         # The budget of time-outs applies to the whole answer, not to each call.
-        late = sum(_timed_out(task, case) for case in result.cases.values())
-        if 0 < limits.timeouts <= late:
+        timeouts = sum(_timed_out(task, case) for case in result.cases.values())
+        if 0 < limits.timeouts <= timeouts:
             return run
-        limits = replace(limits, timeouts=max(0, limits.timeouts - late))
+        limits = replace(limits, timeouts=max(0, limits.timeouts - timeouts))
         if todo and (not result.cases or result.end in (None, "lost")):
             if task.alone and result.compiled is None:
-                await _check_harness(task, limits)
+                # An empty program shows that the harness itself runs.
+                empty = RunCasesRequest(code="", inputs=[""], limits=limits)
+                check = await task.sandbox.run_cases(empty, task.attempts, alone=True)
+                if check.end != "done":
+                    raise SandboxUnavailableError([InfraFailure(kind=FailureKind.HARNESS)])
             run.lost.append(todo.pop(0))
             if not task.alone or len(run.lost) >= _MOST_LOSSES:
                 run.lost += todo
@@ -249,19 +247,11 @@ async def run_once(
 ) -> tuple[CaseOutcome, CaseRun | None]:
     """Run a program on one input; without a run, the outcome has the reason."""
     run = await run_harness(task, program, [stdin], raw, language)
-    if run.compile_error is not None:
-        return run.rejected(task), None
+    if run.rejected is not None:
+        return run.rejected, None
     if not run.cases:
         return LOST, None
     return measured(task, run.cases[0], run.compiling), run.cases[0]
-
-
-async def _check_harness(task: Task, limits: CaseLimits) -> None:
-    """Check that the harness runs an empty program, so that the answer's did not fail for us."""
-    request = RunCasesRequest(code="", inputs=[""], limits=limits)
-    result = await task.sandbox.run_cases(request, task.attempts, alone=True)
-    if result.end != "done":
-        raise SandboxUnavailableError([InfraFailure(kind=FailureKind.HARNESS)])
 
 
 def _timed_out(task: Task, case: CaseRun) -> bool:
@@ -282,90 +272,3 @@ def _chunk(todo: Sequence[int], inputs: Sequence[str], max_size: int) -> list[in
 def _size(text: str) -> int:
     """Bytes of a text in the body of a call, without its quotes."""
     return len(json.dumps(text)) - 2
-
-
-# One case per call
-
-
-async def run_singles(
-    task: Task, program: str, inputs: Sequence[str], places: Iterable[int]
-) -> dict[int, RunCodeResponse]:
-    """Run a program on some of the inputs with ``/run_code``: limits are wall-clock seconds.
-
-    Args:
-        task: The completion.
-        program: Its program.
-        inputs: Standard input of each case.
-        places: Indices of the inputs.
-    """
-    limits = task.limits
-    slots = asyncio.Semaphore(1 if task.alone else _AT_ONCE)
-
-    async def run(place: int) -> RunCodeResponse:
-        request = RunCodeRequest(
-            code=program,
-            language=task.settings.language,
-            stdin=inputs[place],
-            compile_timeout=limits.timeout,
-            run_timeout=limits.timeout,
-            memory_limit_MB=limits.memory_limit_mb,
-        )
-        async with slots:
-            return await task.sandbox.run_code(request, task.attempts, alone=task.alone)
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = {place: group.create_task(run(place)) for place in places}
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return {place: work.result() for place, work in tasks.items()}
-
-
-def single_outcome(
-    response: RunCodeResponse,
-    stdin: str,
-    expected: str,
-    passes: Checker,
-    *,
-    alone: bool = False,
-) -> CaseOutcome:
-    """Convert the response to a call for one case; the result code follows verl's rules."""
-    compiled, run = response.compile_result, response.run_result
-    duration = sum(r.execution_time or 0.0 for r in (compiled, run) if r)
-    code, detail = _code(response, expected, passes)
-    shown = compiled if code is CaseCode.COMPILE_ERROR else run
-    return CaseOutcome(
-        code=code,
-        duration=duration,
-        detail=detail,
-        input=stdin,
-        expected=expected,
-        actual=shown.stdout if shown else None,
-        stderr=shown.stderr if shown else None,
-        lateness=wall_clock_lateness(code is CaseCode.TIMEOUT, alone=alone),
-        exit_code=run.return_code if run else None,
-        compiling=Compiling(compiled.execution_time, compiled.stderr, within=True)
-        if compiled
-        else None,
-    )
-
-
-def _code(
-    response: RunCodeResponse, expected: str, passes: Checker
-) -> tuple[CaseCode, VerdictDetail | str | None]:
-    compiled, run = response.compile_result, response.run_result
-    if response.status == "Failed":
-        if compiled and (compiled.status != "Finished" or compiled.return_code != 0):
-            late = compiled.status == "TimeLimitExceeded"
-            return CaseCode.COMPILE_ERROR, VerdictDetail.COMPILE_TIMEOUT if late else None
-        if run is None:
-            return CaseCode.API_ERROR, VerdictDetail.NO_RUN_RESULT
-        if run.status == "TimeLimitExceeded":
-            return CaseCode.TIMEOUT, None
-        if run.status == "Finished" and run.return_code == 0:
-            return CaseCode.API_ERROR, VerdictDetail.NO_FAILURE_REASON
-        return CaseCode.RUNTIME_ERROR, failure_detail(run.return_code, run.stderr)
-    if run is None or run.status != "Finished":
-        return CaseCode.API_ERROR, VerdictDetail.UNFINISHED_RUN
-    passed = passes(run.stdout or "", expected)
-    return (CaseCode.PASSED if passed else CaseCode.WRONG_ANSWER), None

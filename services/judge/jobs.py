@@ -14,11 +14,10 @@ from rq.worker import BaseWorker
 
 from services.judge.calls import compute
 from services.judge.canaries import CanaryProfile, CanaryRounds
-from services.judge.health import JudgeMetrics
+from services.judge.metrics import JudgeMetrics
 from services.judge.judging import Judge
 from services.judge.permits import urgent
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient, SandboxUnavailableError, open_client
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError, open_client
 from services.judge.special_judge import CheckerFailedError
 from services.judge.verdict import Judgement, case_results, to_verdict
 from shared.case_records import SampleCases

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from services.judge import verdict
 from services.judge.calls import Method, Task, compute
-from services.judge.methods.functions import FunctionMethod, ProgramMethod
-from services.judge.methods.stdio import BatchMethod, CallMethod, ComputeScoreMethod
-from services.judge.methods.submit import SubmitMethod
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.judge.methods.functions import FunctionMethod
+from services.judge.methods.fusion import ComputeScoreMethod, SubmitMethod
+from services.judge.methods.stdio import BatchMethod, CallMethod
+from services.judge.methods.translated import ProgramMethod
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement, Lateness, Outcomes
 from shared.config import Config, JudgeConfig, SandboxConfig
 from shared.errors import ConfigError
@@ -66,11 +66,9 @@ class Judge:
             ConfigError: The method needs something that is not installed.
         """
         settings = self.config.judge.for_dataset(problem.dataset)
-        if rejected := _guard(settings, completion, cases_of(problem, settings)):
-            return rejected
         limits = limits_of(problem, settings, self.config.sandbox)
         task = Task(problem, completion, settings, limits, self.sandbox, attempts)
-        return await judge_answer(replace(task, recorded=self.recorded))
+        return _guard(task) or await judge_answer(replace(task, recorded=self.recorded))
 
 
 def limits_of(problem: Problem, settings: JudgeConfig, limits: SandboxConfig) -> SandboxConfig:
@@ -84,14 +82,6 @@ def limits_of(problem: Problem, settings: JudgeConfig, limits: SandboxConfig) ->
     if info.memory_limit and info.memory_limit > 0:
         own["memory_limit_mb"] = math.ceil(info.memory_limit / MIB) + LIBRARIES_MIB
     return limits.model_copy(update=own)
-
-
-def cases_of(problem: Problem, settings: JudgeConfig) -> int:
-    """Return the number of cases to judge: all, or with ``judge.max_cases`` the first ones."""
-    total = problem.tests.cases
-    if settings.max_cases is None or not isinstance(problem.tests, StdioTests):
-        return total
-    return min(total, settings.max_cases)
 
 
 async def judge_answer(task: Task) -> Judgement:
@@ -115,11 +105,8 @@ async def judge_answer(task: Task) -> Judgement:
         if error.failures[-1].kind not in _BY_AN_ANSWER:
             raise
         status = FinalStatus.TIMEOUT if error.after_time else FinalStatus.RUNTIME_ERROR
-    method = choose_method(task)
-    total = cases_of(task.problem, task.settings)
-    return Judgement(
-        method.name, method.checker, total, status=status, detail=VerdictDetail.NO_RESPONSE
-    )
+    method, detail = choose_method(task), VerdictDetail.NO_RESPONSE
+    return Judgement(method.name, method.checker, task.total, status=status, detail=detail)
 
 
 async def _judges_others(task: Task) -> bool:
@@ -140,7 +127,7 @@ async def _judges_others(task: Task) -> bool:
 async def _judge(task: Task) -> Judgement:
     # Finding the code of an answer takes much longer per character than comparing outputs.
     method = await compute(lambda: choose_method(task), 10 * len(task.completion))
-    answer, total = method.extraction, cases_of(task.problem, task.settings)
+    answer, total = method.extraction, task.total
     code = JudgedCode.of(answer.code, answer.reason, answer.start) if answer else None
     if answer is not None and not answer.found:
         status, detail = FinalStatus.SYNTAX_ERROR, VerdictDetail(answer.reason)
@@ -202,15 +189,15 @@ def choose_method(task: Task) -> Method:
     return (CallMethod if tests.fn_name else BatchMethod)(task, tests)
 
 
-def _guard(settings: JudgeConfig, completion: str, cases: int) -> Judgement | None:
+def _guard(task: Task) -> Judgement | None:
     """Reject a completion that is empty, too long or not encodable, without a sandbox call."""
-    if not completion.strip():
-        return Judgement(JudgeMethod.GUARD, "none", cases, status=FinalStatus.EMPTY_OUTPUT)
-    if len(completion) > settings.max_completion_chars:
+    status, detail = FinalStatus.SYNTAX_ERROR, None
+    if not task.completion.strip():
+        status = FinalStatus.EMPTY_OUTPUT
+    elif len(task.completion) > task.settings.max_completion_chars:
         detail = VerdictDetail.COMPLETION_TOO_LONG
-    elif not is_encodable(completion):
+    elif not is_encodable(task.completion):
         detail = VerdictDetail.INVALID_UTF8
     else:
         return None
-    status = FinalStatus.SYNTAX_ERROR
-    return Judgement(JudgeMethod.GUARD, "none", cases, status=status, detail=detail)
+    return Judgement(JudgeMethod.GUARD, "none", task.total, status=status, detail=detail)

@@ -1,16 +1,21 @@
 """HTTP client for sandboxes: retries with backoff within a budget, one permit per attempt.
 
-Times are seconds.
+Sandboxes of this project run many cases in one call of ``/run_cases``. For any other SandboxFusion
+the harness travels in ``/run_code``. Times are seconds.
 """
 
 import asyncio
+import base64
 import copy
+import marshal
 import math
 import random
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from http import HTTPStatus
 from typing import Protocol, Self, TypeVar
 
@@ -18,11 +23,12 @@ import aiohttp
 from pydantic import ValidationError
 
 from services.judge.permits import Permit, SandboxPool
-from services.judge.requests import Attempts, run_with_harness
 from shared.address import Address
 from shared.canaries import PROGRAM, SandboxEnvironment
 from shared.config import Config
 from shared.function_plan import IMPORT_SECONDS, failed_imports, import_program
+from shared.harness import wire
+from shared.harness.confinement import AUDIT_ARCHITECTURES, COMMON, LOCAL_SOCKETS, compile_filter
 from shared.harness.sandbox_api import (
     EvalResult,
     RunCodeRequest,
@@ -30,13 +36,8 @@ from shared.harness.sandbox_api import (
     RunStatus,
     SubmitRequest,
 )
-from shared.harness.wire import (
-    CALL_RESULT,
-    RUN_CASES_VERSION,
-    CallResult,
-    CaseLimits,
-    RunCasesRequest,
-)
+from shared.harness.sources import harness_sources, module_source
+from shared.harness.wire import CallResult, CaseLimits, RunCasesRequest
 from shared.ledger.pipelined import PipelinedRedis
 from shared.outages import Outage
 from shared.redaction import redact
@@ -76,7 +77,18 @@ _SLOW, _MOST_SLOW = (FailureKind.READ_TIMEOUT, "http_504"), 2
 # and of a call with the largest ``judge.max_output_mb``.
 _MAX_ANSWER = 256 * 2**20
 
+# The oldest format of marshal that all versions read.
+_ANY_VERSION = 2
+
 Response = TypeVar("Response")
+
+
+@dataclass
+class Attempts:
+    """Requests made for one sample, and the failed ones among them."""
+
+    requests: int = 0
+    failures: list[InfraFailure] = field(default_factory=list)
 
 
 # Errors
@@ -102,10 +114,9 @@ class SandboxUnavailableError(Exception):
 class _AttemptFailedError(Exception):
     """A failed attempt.
 
-    Attributes:
-        busy: Whether the sandbox was full or unavailable; the request is not the cause.
-        pause: Seconds for which the sandbox gets no further request; None for no pause.
-        final: Whether the sandbox rejects the request, so that a retry is useless.
+    ``busy``: the sandbox was full or unavailable, so the request is not the cause. ``pause``: the
+    seconds for which it gets no further request; None for no pause. ``final``: the sandbox rejects
+    the request, so that a retry is useless.
     """
 
     failure: InfraFailure
@@ -133,21 +144,6 @@ class Pool(Protocol):
     ) -> AbstractAsyncContextManager[Permit]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RetryTimings:
-    """Timings of calls and retries.
-
-    Attributes:
-        first_delay: Delay before the first retry; each further one is twice as long.
-        queueing: Time that a call may wait in a busy sandbox, in addition to its own limits.
-        connect: Time to establish a connection.
-    """
-
-    first_delay: float = 0.2
-    queueing: float = 60.0
-    connect: float = 10.0
-
-
 class SandboxClient:
     """Calls the sandboxes of a pool over kept-alive connections."""
 
@@ -157,22 +153,34 @@ class SandboxClient:
         *,
         max_attempts: int,
         retry_budget: float,
-        timings: RetryTimings | None = None,
         headers: Mapping[str, Mapping[str, str]] | None = None,
+        first_delay: float = 0.2,
+        queueing: float = 60.0,
+        connect: float = 10.0,
     ) -> None:
-        """``headers`` are those of all requests, by the pool's URLs."""
+        """Create a client; times are seconds.
+
+        Args:
+            pool: The sandboxes.
+            max_attempts: Attempts of a call, without those in which the sandbox was busy.
+            retry_budget: Time from the first failure of a call until the client gives up.
+            headers: Headers of all requests, by the pool's URLs.
+            first_delay: Delay before the first retry; each further one is twice as long.
+            queueing: Time that a call may wait in a busy sandbox, in addition to its own limits.
+            connect: Time to establish a connection.
+        """
         self.pool: Pool = pool
         self._only: str | None = None
         self._headers = headers or {}
         self._max_attempts = max_attempts
         self._retry_budget = retry_budget
-        self._timings = timings or RetryTimings()
+        self._first_delay, self._queueing, self._connect = first_delay, queueing, connect
         self._outage = Outage(retry_budget)
         self._native, self._ask_at = False, 0.0
         self._imports: dict[str, str | None] = {}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timings.connect),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect),
         )
 
     async def __aenter__(self) -> Self:
@@ -224,7 +232,7 @@ class SandboxClient:
         """
         if await self._all_offer_cases():
             body, longest = request.model_dump_json().encode(), request.limits.call
-            parse = CALL_RESULT.validate_json
+            parse = wire.CALL_RESULT.validate_json
             try:
                 return await self._call("/run_cases", body, longest, parse, attempts, alone)
             except SandboxUnavailableError as error:
@@ -238,26 +246,25 @@ class SandboxClient:
     ) -> Mapping[str, str]:
         """Return why imports fail in the sandbox, by statement; each is tried once."""
         if new := [text for text in statements if text not in self._imports]:
-            program = import_program(new)
-            request = RunCasesRequest(code=program, inputs=[""], limits=_OF_QUESTIONS)
-            result = await self.run_cases(request, attempts)
-            failed = failed_imports(result.cases[0].stdout) if result.cases else None
+            failed = failed_imports(await self._output_of(import_program(new), attempts))
             if failed is None:
                 raise SandboxUnavailableError([InfraFailure(kind=FailureKind.HARNESS)])
             self._imports |= {text: failed.get(text) for text in new}
-        reasons = {text: self._imports[text] for text in statements}
-        return {text: reason for text, reason in reasons.items() if reason is not None}
+        return {text: reason for text in statements if (reason := self._imports[text]) is not None}
 
     async def environment(self) -> SandboxEnvironment | None:
-        """Ask a sandbox what its programs run on; None if it does not tell."""
-        request = RunCasesRequest(code=PROGRAM, inputs=[""], limits=_OF_QUESTIONS)
+        """Ask a sandbox what its programs run on; None if it does not report it."""
         try:
-            result = await self.run_cases(request, Attempts())
+            stdout = await self._output_of(PROGRAM, Attempts())
         except SandboxUnavailableError:
             return None
         kind = "plumbline" if await self._all_offer_cases() else "SandboxFusion"
-        stdout = result.cases[0].stdout if result.cases else b""
         return SandboxEnvironment.read(kind, stdout)
+
+    async def _output_of(self, program: str, attempts: Attempts) -> bytes:
+        request = RunCasesRequest(code=program, inputs=[""], limits=_OF_QUESTIONS)
+        result = await self.run_cases(request, attempts)
+        return result.cases[0].stdout if result.cases else b""
 
     async def _all_offer_cases(self) -> bool:
         """Whether all sandboxes that responded offer ``/run_cases``, and at least one did."""
@@ -271,7 +278,7 @@ class SandboxClient:
     async def _offers(self, url: str) -> bool | None:
         """Return whether a sandbox offers ``/run_cases``; None if it does not respond."""
         try:
-            async with asyncio.timeout(self._timings.connect):
+            async with asyncio.timeout(self._connect):
                 async with self._session.head(
                     f"{url}/run_cases", headers=self._headers.get(url)
                 ) as response:
@@ -280,7 +287,7 @@ class SandboxClient:
                     slots = response.headers.get("Plumbline-Concurrency", "")
                     if slots.isdecimal():
                         self.pool.limit(url, _CALLS_PER_SLOT * int(slots))
-                    return response.headers.get("Plumbline-Run-Cases") == RUN_CASES_VERSION
+                    return response.headers.get("Plumbline-Run-Cases") == wire.RUN_CASES_VERSION
         except (aiohttp.ClientError, TimeoutError):
             return None
 
@@ -310,7 +317,7 @@ class SandboxClient:
                 attempts.requests += 1
                 try:
                     with self._outage.request():
-                        return _parsed(await self._post(permit.url, path, body, longest), parse)
+                        return await self._attempt(permit.url, path, body, longest, parse)
                 except _AttemptFailedError as error:
                     failed = error
                     permit.paused = error.pause
@@ -325,7 +332,7 @@ class SandboxClient:
             broken += not failed.busy
             slow += failed.failure.kind in _SLOW
             give_up_at = give_up_at or time.monotonic() + self._retry_budget
-            backoff = min(_LONGEST_DELAY, self._timings.first_delay * 2 ** (len(failures) - 1))
+            backoff = min(_LONGEST_DELAY, self._first_delay * 2 ** (len(failures) - 1))
             # Jitter must not shorten the time that the sandbox asks for.
             delay = (failed.pause or 0.0) + random.uniform(0.5, 1.5) * backoff
             out_of_time = slow >= _MOST_SLOW or time.monotonic() + delay > give_up_at
@@ -334,8 +341,10 @@ class SandboxClient:
             log.warning("sandbox call failed, trying again", reason=str(failed), delay=delay)
             await asyncio.sleep(delay)
 
-    async def _post(self, url: str, path: str, body: bytes, longest: float) -> bytes:
-        deadline = longest + self._timings.queueing
+    async def _attempt(
+        self, url: str, path: str, body: bytes, longest: float, parse: Callable[[bytes], Response]
+    ) -> Response:
+        deadline = longest + self._queueing
         headers = {"Content-Type": "application/json", **self._headers.get(url, {})}
         try:
             async with (
@@ -346,26 +355,44 @@ class SandboxClient:
             ):
                 answer = await read_answer(response, _MAX_ANSWER)
         except AnswerTooLargeError as error:
-            raise _AttemptFailedError(_unusable(str(error))) from None
+            raise _unusable(str(error)) from None
         except aiohttp.ClientError as error:  # before TimeoutError: some of aiohttp's are both
             failure = InfraFailure(kind=type(error).__name__, text=str(error))
             raise _AttemptFailedError(failure, busy=True, pause=0.0) from None
         except TimeoutError:
             failure = InfraFailure(kind=FailureKind.READ_TIMEOUT, text=f"{deadline:.0f} s")
             raise _AttemptFailedError(failure, pause=0.0) from None
-        _check_status(response.status, response.headers.get("Retry-After"), answer)
-        return answer
+        if response.status != HTTPStatus.OK:
+            raise _refused(response.status, response.headers.get("Retry-After"), answer)
+        try:
+            parsed = parse(answer)
+        except ValidationError:
+            raise _unusable(_excerpt(answer)) from None
+        if isinstance(parsed, RunCodeResponse) and parsed.status is RunStatus.SANDBOX_ERROR:
+            text = redact(parsed.message[-1000:])[-200:]
+            raise _AttemptFailedError(InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=text))
+        return parsed
 
 
-def _parsed(body: bytes, parse: Callable[[bytes], Response]) -> Response:
+def _unusable(text: str) -> _AttemptFailedError:
+    return _AttemptFailedError(InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=text))
+
+
+def _refused(status: int, retry_after: str | None, body: bytes) -> _AttemptFailedError:
+    failure = InfraFailure(kind=f"http_{status}", text=_excerpt(body) or None)
+    if status not in (*_OUTAGES, HTTPStatus.GATEWAY_TIMEOUT):
+        return _AttemptFailedError(failure, final=status < 500)
     try:
-        answer = parse(body)
-    except ValidationError:
-        raise _AttemptFailedError(_unusable(_excerpt(body))) from None
-    if isinstance(answer, RunCodeResponse) and answer.status is RunStatus.SANDBOX_ERROR:
-        text = redact(answer.message[-1000:])[-200:]
-        raise _AttemptFailedError(InfraFailure(kind=FailureKind.SANDBOX_ERROR, text=text))
-    return answer
+        # In this order "nan" becomes 0.
+        pause = max(0.0, min(float(retry_after or 0), _LONGEST_PAUSE))
+    except ValueError:
+        pause = 0.0  # a date
+    return _AttemptFailedError(failure, busy=status in _OUTAGES, pause=pause)
+
+
+def _excerpt(body: bytes) -> str:
+    # Redacted before it is cut, because half of a secret is not recognized.
+    return redact(body[:1000].decode("utf-8", "replace"))[:200]
 
 
 def open_client(
@@ -388,30 +415,57 @@ def open_client(
     )
 
 
-def _unusable(text: str) -> InfraFailure:
-    return InfraFailure(kind=FailureKind.UNUSABLE_ANSWER, text=text)
+# The harness in a ``/run_code``
 
 
-def _excerpt(body: bytes) -> str:
-    # Redacted before it is cut, because half of a secret is not recognized.
-    return redact(body[:1000].decode("utf-8", "replace"))[:200]
+async def run_with_harness(
+    sandbox: SandboxClient, request: RunCasesRequest, attempts: Attempts, *, alone: bool
+) -> CallResult:
+    """Run a program on all inputs."""
+    key = secrets.token_bytes(32)
+    functions = request.language == wire.FUNCTIONS
+    call = base64.b64encode(wire.encode_call(request)).decode()
+    response = await sandbox.run_code(
+        RunCodeRequest(
+            code=source("boot"),
+            language="python",
+            stdin="\n".join((key.hex(), "".join(request.inputs))),
+            run_timeout=request.limits.call,
+            # The harness limits each case; it has no limit itself.
+            files={**harness_files(functions=functions), wire.CALL: call},
+            fetch_files=[wire.RESULTS],
+        ),
+        attempts,
+        alone=alone,
+    )
+    result = wire.decode_results(wire.verified(response.file(wire.RESULTS), key))
+    if result.end is None:
+        run = response.run_result
+        log.info(
+            "harness did not finish",
+            cases=len(result.cases),
+            of=len(request.inputs),
+            return_code=run.return_code if run else None,
+            stderr=(run.stderr or "")[-500:] if run else None,
+        )
+    return result
 
 
-def _check_status(status: int, retry_after: str | None, body: bytes) -> None:
-    """Raise an ``_AttemptFailedError`` unless the status is 200."""
-    if status == HTTPStatus.OK:
-        return
-    failure = InfraFailure(kind=f"http_{status}", text=_excerpt(body) or None)
-    if status in (*_OUTAGES, HTTPStatus.GATEWAY_TIMEOUT):
-        busy = status in _OUTAGES
-        raise _AttemptFailedError(failure, busy=busy, pause=_seconds(retry_after))
-    raise _AttemptFailedError(failure, final=status < 500)
+def source(name: str) -> str:
+    """Return the source text of a module that runs in the sandbox."""
+    return module_source("services.judge.harness", name)
 
 
-def _seconds(header: str | None) -> float:
-    """Return the seconds of a ``Retry-After`` header; 0 for a date."""
-    try:
-        # In this order "nan" becomes 0.
-        return max(0.0, min(float(header), _LONGEST_PAUSE)) if header else 0.0
-    except ValueError:
-        return 0.0
+@cache
+def harness_files(*, functions: bool = False) -> dict[str, str]:
+    """Return the files of the harness, which ``boot.py`` loads, in base64.
+
+    They are its modules' sources, and a filter of system calls for each kind of machine.
+
+    Args:
+        functions: Whether the call is one of function tests.
+    """
+    parts = {"harness": marshal.dumps(harness_sources(functions=functions), _ANY_VERSION)}
+    for machine in AUDIT_ARCHITECTURES:
+        parts[f"filter-{machine}"] = compile_filter(COMMON, LOCAL_SOCKETS, machine=machine)
+    return {name: base64.b64encode(part).decode() for name, part in parts.items()}

@@ -19,8 +19,7 @@ from weakref import WeakKeyDictionary
 
 from services.judge import calls
 from services.judge.calls import Task, compute
-from services.judge.requests import source
-from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError, source
 from services.judge.verdict import CaseOutcome, Outcomes
 from shared.checkers import CheckerFault, CheckerStyle
 from shared.harness.wire import CaseRun
@@ -69,30 +68,18 @@ class _Report:
     comment: str
     points: float | None = None
 
-    def passes(self, expected: "_Report") -> bool:
-        """Whether an output is right; with points, if it has as many as the expected output."""
-        if self.points is not None and expected.points is not None:
-            return self.points >= expected.points
-        return self.accepted
-
 
 @dataclass(slots=True)
 class _Kept:
     """Compiled checkers, and reports on expected outputs, of one pool of sandboxes.
 
-    A binary fits the compiler and the libraries of the pool's sandboxes.
+    A binary fits the compiler and the libraries of the pool's sandboxes. What is too much to keep
+    is made again when it is needed.
     """
 
     binaries: dict[str, bytes | CheckerFailedError] = field(default_factory=dict)
     expected: dict[str, _Report] = field(default_factory=dict)
     compiling: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-
-    def trim(self) -> None:
-        """Forget what is too much to keep; it is made again when it is needed."""
-        if len(self.binaries) > _BINARIES_KEPT:
-            self.binaries.clear()
-        if len(self.expected) > _REPORTS_KEPT:
-            self.expected.clear()
 
 
 _KEPT: WeakKeyDictionary[SandboxClient, _Kept] = WeakKeyDictionary()
@@ -123,40 +110,49 @@ class SpecialJudge:
         Raises:
             CheckerFailedError: The checker cannot judge.
         """
-        passed = {place: case for place, case in outcomes.items() if case.code is CaseCode.PASSED}
-        code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.OUTPUT_LIMIT
-        cut = {
-            place: replace(case, code=code, detail=detail)
-            for place, case in passed.items()
-            if len(json.dumps(case.actual or "")) > _MOST_OUTPUT
-        }
-        places = sorted(passed.keys() - cut.keys())
-        cases = [passed[place] for place in places]
+        outcomes, cases = dict(outcomes), Outcomes()
+        for place, case in sorted(outcomes.items()):
+            if case.code is CaseCode.PASSED:
+                cases[place] = case
+                if len(json.dumps(case.actual or "")) > _MOST_OUTPUT:
+                    code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.OUTPUT_LIMIT
+                    outcomes[place] = replace(cases.pop(place), code=code, detail=detail)
         if not cases:
-            return {**outcomes, **cut}
+            return outcomes
         task = _limited(task)
         kept = _KEPT.setdefault(task.sandbox, _Kept())
-        kept.trim()
+        if len(kept.expected) > _REPORTS_KEPT:
+            kept.expected.clear()
         program = await self._program(task, kept)
         checker = sha256(program)
 
-        def prepare() -> tuple[list[str], list[str], list[str]]:
-            keys = [_expected_key(checker, case) for case in cases]
-            unknown = {k: c for k, c in zip(keys, cases, strict=True) if k not in kept.expected}
-            inputs = [_stdin(case, case.expected) for case in unknown.values()]
-            return keys, list(unknown), inputs + [_stdin(case, case.actual) for case in cases]
+        keys: dict[int, str] = {}
+        expected: dict[str, _Report] = {}  # a copy, because others may clear what is kept
+        new: dict[str, CaseOutcome] = {}
 
-        keys, unknown, inputs = await compute(prepare, 3 * sum(map(_size, cases)))
+        def prepare() -> list[str]:
+            for place, case in cases.items():
+                texts = (checker, case.input or "", case.expected or "")
+                key = keys[place] = sha256("\0".join(map(sha256, texts)))
+                if report := kept.expected.get(key):
+                    expected[key] = report
+                else:
+                    new[key] = case
+            inputs = [_stdin(case, case.expected) for case in new.values()]
+            return inputs + [_stdin(case, case.actual) for case in cases.values()]
+
+        texts = (text for c in cases.values() for text in (c.input, c.actual, c.expected) if text)
+        inputs = await compute(prepare, 3 * sum(map(len, texts)))
         reports = await _run(task, program, inputs)
-        for key, report in zip(unknown, reports, strict=False):
+        for key, report in zip(new, reports, strict=False):
             if isinstance(report, CheckerFailedError):
                 raise report
             if not report.accepted and report.points is None:
                 raise CheckerFailedError(CheckerFault.REJECTS_EXPECTED, report.comment)
-            kept.expected[key] = report
-        pairs = zip(cases, reports[len(unknown) :], keys, strict=True)
-        judged = [_judged(case, report, kept.expected[key]) for case, report, key in pairs]
-        return {**outcomes, **cut, **dict(zip(places, judged, strict=True))}
+            expected[key] = kept.expected[key] = report
+        for (place, case), report in zip(cases.items(), reports[len(new) :], strict=True):
+            outcomes[place] = _judged(case, report, expected[keys[place]])
+        return outcomes
 
     async def _program(self, task: Task, kept: _Kept) -> str:
         checker = self.source
@@ -164,9 +160,11 @@ class SpecialJudge:
             text = self._cpp()
             key = sha256(text)
             async with kept.compiling[key]:
-                if key not in kept.binaries:
-                    kept.binaries[key] = await _compile(task, text)
-                binary = kept.binaries[key]
+                if (binary := kept.binaries.get(key)) is None:
+                    binary = await _compile(task, text)
+                    if len(kept.binaries) >= _BINARIES_KEPT:
+                        kept.binaries.clear()
+                    kept.binaries[key] = binary
             kept.compiling.pop(key, None)
             if isinstance(binary, CheckerFailedError):
                 raise binary.with_traceback(None)
@@ -182,14 +180,6 @@ class SpecialJudge:
         return f"{_TESTLIB.sub(lambda _: here, self.source, count=1)}\n{start}"
 
 
-def _size(case: CaseOutcome) -> int:
-    return sum(len(text or "") for text in (case.input, case.actual, case.expected))
-
-
-def _expected_key(checker: str, case: CaseOutcome) -> str:
-    return sha256("\0".join(map(sha256, (checker, case.input or "", case.expected or ""))))
-
-
 def _stdin(case: CaseOutcome, output: str | None) -> str:
     texts = {"input": case.input, "output": output, "expected": case.expected}
     return json.dumps({name: text or "" for name, text in texts.items()})
@@ -201,7 +191,10 @@ def _judged(
     """Return the outcome of a case, whose expected output the checker has accepted."""
     if isinstance(report, CheckerFailedError):
         report = _Report(False, str(report))
-    if report.passes(expected):
+    passes = report.accepted
+    if report.points is not None and expected.points is not None:  # as many as it could have
+        passes = report.points >= expected.points
+    if passes:
         return case
     comment = f"checker: {report.comment}" if report.comment else ""
     stderr = "\n".join(text for text in (case.stderr, comment) if text)
@@ -242,10 +235,11 @@ async def _compile(task: Task, text: str) -> bytes | CheckerFailedError:
         if error.failures[-1].kind == FailureKind.COMPILER:
             raise CheckerFailedError(CheckerFault.NO_COMPILER, str(error)) from None
         raise
-    if run.compile_timeout:  # perhaps because of load, so it is not kept
+    if run.rejected and run.rejected.detail is VerdictDetail.COMPILE_TIMEOUT:
+        # Perhaps because of load, so it is not kept.
         raise CheckerFailedError(CheckerFault.NOT_COMPILED, "the compiler takes too long")
-    if run.compile_error is not None:
-        return CheckerFailedError(CheckerFault.NOT_COMPILED, run.compile_error)
+    if run.rejected:
+        return CheckerFailedError(CheckerFault.NOT_COMPILED, run.rejected.stderr or "")
     case = run.cases.get(0)
     if case is None or case.exit_code != 0 or not case.stdout.startswith(_ELF):
         stderr = f": {case.stderr}" if case else ""
@@ -261,7 +255,7 @@ async def _run(
     run = await calls.run_harness(task, program, inputs, calls.raw, "python")
     cases = run.cases
     if sum(case.limit == "cpu" for case in cases.values()) >= _MOST_STALLS:
-        rest = CheckerFailedError(CheckerFault.TIMED_OUT)  # it was not asked about the others
+        rest = CheckerFailedError(CheckerFault.TIMED_OUT)  # the others were not judged
         return [_report(cases[i]) if i in cases else rest for i in range(len(inputs))]
     doubtful = [i for i in range(len(inputs)) if i not in cases or _stopped(cases[i])]
     if doubtful:

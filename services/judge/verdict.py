@@ -3,6 +3,7 @@
 All functions are pure; none runs a program.
 """
 
+import re
 import signal
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from services.judge.programs import missing_module
+from shared.harness.languages import LANGUAGES
 from shared.harness.wire import CaseRun
 from shared.schemas import (
     CaseResult,
@@ -46,10 +47,11 @@ BORDERLINE = 1.25
 _TOLERANCE = 1.03
 # Codes of cases that do not count against an answer.
 _UNFAILED = (CaseCode.PASSED, CaseCode.NOT_RUN)
-# verl's rule: a compile error in one case applies to all later ones.
-_COMPILE_ERROR_SPREADS = frozenset({JudgeMethod.COMPUTE_SCORE})
 # Methods whose cases keep verl's codes, in which a Python syntax error is a runtime error.
-_VERL_CODES = frozenset({JudgeMethod.COMPUTE_SCORE, JudgeMethod.SUBMIT})
+_VERL_CODES = (JudgeMethod.COMPUTE_SCORE, JudgeMethod.SUBMIT)
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+# What programs that get no memory print; a runtime prints more after it.
+_REFUSED = [sign for language in LANGUAGES.values() for sign in language.refused]
 
 
 class Lateness(Enum):
@@ -62,17 +64,10 @@ class Lateness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """Compiling of the program of a case.
-
-    Attributes:
-        seconds: How long it took; None if the sandbox does not tell.
-        stderr: What the compiler said.
-        within: Whether the duration of the case includes it.
-    """
+    """Seconds that the compiler took, if the sandbox reports them, and its messages."""
 
     seconds: float | None = None
     stderr: str | None = None
-    within: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +230,60 @@ def count_confirmed(
     return len(ran), flipped
 
 
+# Causes of exits
+
+
+def last_line(text: str | None) -> str:
+    return (text or "").rstrip().rsplit("\n", 1)[-1]
+
+
+def missing_module(stderr: str | None) -> str | None:
+    """Return the module that a program could not find, if that ended it."""
+    match = _NO_MODULE.match(last_line(stderr))
+    return match[1] if match else None
+
+
+def failure_detail(exit_code: int | None, stderr: str | None) -> VerdictDetail | str | None:
+    """Return the cause of a failed run if it is known."""
+    if cause := _cause(stderr):
+        return cause
+    return _signal_name(exit_code) if exit_code is not None and exit_code < 0 else None
+
+
+def exit_detail(
+    codes: Sequence[CaseCode], exit_code: int | None, stderr: str, timed_out: bool
+) -> VerdictDetail | str | None:
+    """Return the cause of the runtime errors of function tests if it is known."""
+    if CaseCode.RUNTIME_ERROR not in codes or timed_out:
+        return None
+    if cause := _cause(stderr):
+        return cause
+    if exit_code == 0 or last_line(stderr).startswith("SystemExit"):
+        return VerdictDetail.EARLY_EXIT
+    return _signal_name(exit_code)
+
+
+def _cause(stderr: str | None) -> VerdictDetail | None:
+    # An uncaught std::bad_alloc ends a program by SIGABRT.
+    last = last_line(stderr).strip().removeprefix("what():").lstrip()
+    if last.startswith(("MemoryError", "std::bad_alloc")):
+        return VerdictDetail.MEMORY_LIMIT
+    if any(sign in (stderr or "") for sign in _REFUSED):
+        return VerdictDetail.MEMORY_LIMIT
+    return VerdictDetail.MISSING_MODULE if missing_module(stderr) else None
+
+
+def _signal_name(exit_code: int | None) -> str | None:
+    """Return the signal of an exit code, -n or a shell's 128 + n; None for any other code."""
+    if exit_code is None or 0 <= exit_code <= 128:
+        return None
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}" if exit_code < 0 else None
+
+
 # The budget of time-outs
 
 
@@ -282,32 +331,17 @@ def timeouts_left(allowed: int | None, outcomes: Iterable[CaseOutcome]) -> int |
 # Aggregation
 
 
-def spread_compile_error(cases: Sequence[CaseOutcome]) -> list[CaseOutcome]:
-    """Apply verl's rule that a compile error in one case applies to all later ones."""
-    codes = [case.code for case in cases]
-    if CaseCode.COMPILE_ERROR not in codes:
-        return list(cases)
-    first = codes.index(CaseCode.COMPILE_ERROR)
-    rest = [
-        CaseOutcome(CaseCode.COMPILE_ERROR, c.duration, c.detail, c.input, c.expected)
-        for c in cases[first + 1 :]
-    ]
-    return [*cases[: first + 1], *rest]
-
-
 def is_syntax_error(case: CaseOutcome) -> bool:
     """Whether the Python interpreter could not compile the program.
 
     The message then has no traceback header, unlike that of a SyntaxError raised at run time (by
     ``exec`` or an import).
     """
-    stderr = case.stderr or ""
-    last = stderr.rstrip().rsplit("\n", 1)[-1]
     return (
         case.code is CaseCode.RUNTIME_ERROR
         and not case.actual
-        and last.startswith(("SyntaxError: ", "IndentationError: ", "TabError: "))
-        and "Traceback (most recent call last)" not in stderr
+        and last_line(case.stderr).startswith(("SyntaxError: ", "IndentationError: ", "TabError: "))
+        and "Traceback (most recent call last)" not in (case.stderr or "")
     )
 
 
@@ -316,8 +350,6 @@ def conclude(
 ) -> Judgement:
     """Apply the method's rules that depend on all cases of an answer together."""
     cases = [outcomes[place] for place in sorted(outcomes)]
-    if method in _COMPILE_ERROR_SPREADS:
-        cases = spread_compile_error(cases)
     if len(cases) < total and all(case.code is CaseCode.PASSED for case in cases):
         missing = VerdictDetail.MISSING_RESULTS
         return Judgement(method, checker, total, cases, FinalStatus.API_ERROR, missing)
@@ -338,6 +370,7 @@ def to_verdict(
     passed = sum(code is CaseCode.PASSED for code in codes)
     failed = next((i for i, code in enumerate(codes) if code not in _UNFAILED), None)
     detail = judgement.detail or _detail(judgement, status)
+    module = next(filter(None, (missing_module(case.stderr) for case in judgement.cases)), None)
     cpu_times = [case.cpu_time for case in judgement.cases if case.cpu_time is not None]
     return Verdict(
         dataset=generation.dataset,
@@ -346,7 +379,7 @@ def to_verdict(
         completion_sha256=generation.completion_sha256,
         final_status=status,
         detail=detail,
-        missing_module=_missing_module(judgement.cases, detail),
+        missing_module=module if detail is VerdictDetail.MISSING_MODULE else None,
         accepted=status is FinalStatus.SUCCESS,
         pass_ratio=passed / judgement.cases_total if judgement.cases_total else 0.0,
         cases_passed=passed,
@@ -393,12 +426,11 @@ def _case_result(place: int, case: CaseOutcome) -> CaseResult:
     if case.code is CaseCode.COMPILE_ERROR:
         compile_stderr = compile_stderr or stderr or None
     else:
-        before = (compiling.seconds if compiling.within else None) or 0.0
         ran = {
             "actual": _shortened(case.actual),
             "stderr": stderr,
             "exit_code": case.exit_code,
-            "duration": _rounded(max(0.0, case.duration - before)),
+            "duration": _rounded(case.duration),
             "cpu_time": _rounded(case.cpu_time),
             "memory_mb": None if case.memory is None else round(case.memory / 2**20, 3),
         }
@@ -424,12 +456,6 @@ def _detail(judgement: Judgement, status: FinalStatus) -> VerdictDetail | str | 
         return None
     reason = judgement.code.reason
     return VerdictDetail(reason) if reason in PARTS_OF_PROGRAMS else None
-
-
-def _missing_module(cases: Sequence[CaseOutcome], detail: VerdictDetail | str | None) -> str | None:
-    if detail is not VerdictDetail.MISSING_MODULE:
-        return None
-    return next((name for case in cases if (name := missing_module(case.stderr))), None)
 
 
 def _breakdown(codes: Sequence[CaseCode]) -> dict[str, int]:

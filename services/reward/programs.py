@@ -3,8 +3,8 @@
 import asyncio
 from http import HTTPStatus
 
+from services.judge.methods.fusion import ProgramRefusedError, run_program
 from services.judge.sandbox import SandboxClient
-from services.judge.tool_programs import ProgramRefusedError, run_program
 from services.reward.models import RETRY_AFTER, RefusedError
 from shared.config import Config
 from shared.errors import ServiceError

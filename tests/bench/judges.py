@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from services.judge.calls import Task
 from services.judge.judging import Judge
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient
+from services.judge.sandbox import Attempts, SandboxClient
 from shared.config import Config
 from shared.schemas import Problem, StdioTests
 from tests.bench.answers import Answer

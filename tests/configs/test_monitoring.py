@@ -14,7 +14,7 @@ from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
 from services.generator.router.metrics import RouterMetrics
-from services.judge.health import JudgeMetrics
+from services.judge.metrics import JudgeMetrics
 from services.reward.metrics import RewardMetrics
 from services.reward.models import ScoreResult
 from services.sandbox.admission import Admission, SandboxMetrics

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient
+from services.judge.sandbox import Attempts, SandboxClient
 from shared.harness.sandbox_api import RunCodeRequest
 from tests.hostile.machine import SLOTS, Machine
 from tests.judge.conftest import sandbox_url as own_sandbox_url  # noqa: F401

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestServer
 
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient
+from services.judge.sandbox import Attempts, SandboxClient
 from services.judge.verdict import Lateness, lateness
 from services.sandbox.app import create_app
 from services.sandbox.probe import IsolationError

@@ -8,8 +8,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from services.judge.programs import codes_of, exit_detail, reported_codes
-from services.judge.requests import harness_files, source
+from services.judge.methods.functions import codes_of, reported_codes
+from services.judge.sandbox import harness_files, source
+from services.judge.verdict import exit_detail
 from shared.harness import wire
 from shared.harness.wire import CallResult, CaseLimits, RunCasesRequest
 from shared.statuses import CaseCode

@@ -75,31 +75,6 @@ PROBLEMS = (
     quitf(_ok, "%.9f", found);"""),
     ),
     ManyAnswers(
-        "matching of maximum size",
-        "2 2 3\n1 1\n1 2\n2 1\n",
-        "2\n1 2\n2 1\n",
-        ("2\n2 1\n1 2", "2 2 1 1 2"),
-        ("1\n1 1", "2\n1 1\n2 1", "2\n1 2\n2 2", "2\n1 2", "3\n1 2\n2 1\n1 1", "2\n1 2\n1 2", "0"),
-        cpp=cpp_checker("""
-    int left = inf.readInt(), right = inf.readInt(), m = inf.readInt();
-    set<pair<int, int>> edges;
-    for (int i = 0; i < m; i++) { int a = inf.readInt(), b = inf.readInt(); edges.emplace(a, b); }
-    auto size = [&](InStream& in) {
-        int k = in.readInt(0, min(left, right), "size");
-        set<int> ls, rs;
-        for (int i = 0; i < k; i++) {
-            int a = in.readInt(1, left), b = in.readInt(1, right);
-            if (!edges.count({a, b})) in.quitf(_wa, "no edge %d %d", a, b);
-            if (!ls.insert(a).second || !rs.insert(b).second) in.quitf(_wa, "a vertex twice");
-        }
-        return k;
-    };
-    int jury = size(ans), found = size(ouf);
-    if (found < jury) quitf(_wa, "%d, but %d is possible", found, jury);
-    if (found > jury) quitf(_fail, "better than the jury");
-    quitf(_ok, "%d", found);"""),
-    ),
-    ManyAnswers(
         "several test cases with a witness each",
         "2\n6\n7\n",
         "2 3\n-1\n",

@@ -1,18 +1,13 @@
-"""Stand-ins for sandboxes with rare faults: hanging, dropped connections, no compiler."""
+"""Stand-ins for sandboxes with rare faults: hanging, lost harnesses, no compiler."""
 
-import base64
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
-from services.judge.requests import Attempts, RunsCode, run_with_harness
-from services.judge.sandbox import SandboxClient
-from shared.harness import wire
-from shared.harness.cases.records import CallSpec
+from services.judge.sandbox import Attempts, SandboxClient
 from shared.harness.sandbox_api import CommandResult, RunCodeRequest, RunCodeResponse
-from shared.harness.wire import CallResult, RunCasesRequest
+from shared.harness.wire import CallResult, CaseRun, Limit, RunCasesRequest
 
+Record = tuple[object, ...]
 _SPIKE = """\
 import io, sys, time
 sys.stdin = io.StringIO(sys.stdin.read())
@@ -21,17 +16,8 @@ if "slow" in sys.stdin.getvalue():
 """
 
 
-class HarnessOnly:
-    """A sandbox without ``/run_cases``."""
-
-    async def run_cases(
-        self: RunsCode, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
-    ) -> CallResult:
-        return await run_with_harness(self, request, attempts, alone=alone)
-
-
 @dataclass
-class Spiked(HarnessOnly):
+class Spiked:
     """The real sandbox on a crowded machine: cases with "slow" in their input stand still.
 
     By itself on the sandbox a call runs as ever.
@@ -40,63 +26,43 @@ class Spiked(HarnessOnly):
     real: SandboxClient
     calls: list[bool] = field(default_factory=list)
 
-    async def run_code(
-        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
-    ) -> RunCodeResponse:
+    async def run_cases(
+        self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
+    ) -> CallResult:
         self.calls.append(alone)
-        if not alone:
-            head, _, program = base64.b64decode(request.files[wire.CALL]).partition(b"\n")
-            program = _SPIKE.encode() + b"\n" + program
-            words = head.split()
-            words[10] = b"%d" % len(program)
-            crowded = base64.b64encode(b" ".join(words) + b"\n" + program).decode()
-            files = {**request.files, wire.CALL: crowded}
-            request = request.model_copy(update={"files": files})
-        return await self.real.run_code(request, attempts, alone=alone)
+        code = request.code if alone else f"{_SPIKE}\n{request.code}"
+        crowded = request.model_copy(update={"code": code})
+        return await self.real.run_cases(crowded, attempts, alone=alone)
 
 
 @dataclass
-class Damaged(HarnessOnly):
-    """The real sandbox, with records of which the harness loses some."""
+class Damaged:
+    """The real sandbox, with results of which the harness loses some."""
 
     real: SandboxClient
-    damage: Callable[[bytes], bytes]
-    singles: list[RunCodeRequest] = field(default_factory=list)
+    damage: Callable[[CallResult], CallResult]
 
-    async def run_code(
-        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
-    ) -> RunCodeResponse:
-        if wire.RESULTS not in request.fetch_files:
-            self.singles.append(request)
-            return await self.real.run_code(request, attempts, alone=alone)
-
-        response = await self.real.run_code(request, attempts, alone=alone)
-        records = self.damage(response.file(wire.RESULTS).partition(b"\n")[2])
-        response.files[wire.RESULTS] = base64.b64encode(signed(request, records)).decode()
-        return response
+    async def run_cases(
+        self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
+    ) -> CallResult:
+        return self.damage(await self.real.run_cases(request, attempts, alone=alone))
 
 
 @dataclass
-class Scripted(HarnessOnly):
+class Scripted:
     """Gives each call the next list of records, the last one for ever; keeps what it was asked."""
 
-    records: list[Sequence[tuple[object, ...]]]
-    asked: list[RunCodeRequest] = field(default_factory=list)
+    records: list[Sequence[Record]]
+    asked: list[RunCasesRequest] = field(default_factory=list)
     alone: list[bool] = field(default_factory=list)
 
-    async def run_code(
-        self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
-    ) -> RunCodeResponse:
+    async def run_cases(
+        self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
+    ) -> CallResult:
         attempts.requests += 1
         self.asked.append(request)
         self.alone.append(alone)
-        script = self.records.pop(0) if len(self.records) > 1 else self.records[0]
-        return RunCodeResponse(
-            message="",
-            status="Success",
-            run_result=CommandResult(status="Finished", return_code=0, execution_time=1.0),
-            files={wire.RESULTS: base64.b64encode(_results(request, script)).decode()},
-        )
+        return _result(self.records.pop(0) if len(self.records) > 1 else self.records[0])
 
 
 def case(
@@ -107,32 +73,28 @@ def case(
     cpu: float = 0.1,
     user: float | None = None,
     wall: float = 0.1,
-    limit: str = "-",
-) -> tuple[object, ...]:
+    limit: Limit | None = None,
+) -> Record:
     """The record of a case; without ``user`` the kernel had no part in it."""
-    times = (int(seconds * 1e6) for seconds in (cpu, cpu if user is None else user, wall))
-    return ("case", place, code, *times, 9000, limit, out, b"")
+    user = cpu if user is None else user
+    return "case", place, CaseRun(code, cpu, user, wall, 9000 * 1024, limit, out, "")
 
 
-def signed(request: RunCodeRequest, records: bytes) -> bytes:
-    """Return the results file of a call with these records."""
-    key = bytes.fromhex((request.stdin or "").partition("\n")[0])
-    return b"%s\n%s" % (blake2b(records, key=key, digest_size=16).hexdigest().encode(), records)
-
-
-def _results(request: RunCodeRequest, script: Sequence[tuple[object, ...]]) -> bytes:
-    records = b""
+def _result(script: Sequence[Record]) -> CallResult:
+    result = CallResult()
     for record in script:
-        *words, out, err = record if record[0] != "end" else (*record, b"", b"")
-        assert isinstance(out, bytes)
-        assert isinstance(err, bytes)
-        head = " ".join(map(str, (*words, len(out), len(err))))
-        records += b"%s\n%s%s\n" % (head.encode(), out, err)
-    return signed(request, records)
+        match record:
+            case ["case", int(place), CaseRun() as run]:
+                result.cases[place] = run
+            case ["compile", compiled, bytes(out), bytes(err)]:
+                result.compiled, result.compile_output = compiled, (out + err).decode()
+            case ["end", end]:
+                result.end = end
+    return result
 
 
 @dataclass
-class Simulated(HarnessOnly):
+class Simulated:
     """A sandbox in which each case does what its input says; see ``BEHAVIOURS``.
 
     Attributes:
@@ -143,21 +105,28 @@ class Simulated(HarnessOnly):
     per_call: int = 1000
     ran: list[str] = field(default_factory=list)
 
+    async def run_cases(
+        self, request: RunCasesRequest, attempts: Attempts, *, alone: bool = False
+    ) -> CallResult:
+        attempts.requests += 1
+        return _result(list(self._records(request, alone)))
+
     async def run_code(
         self, request: RunCodeRequest, attempts: Attempts, *, alone: bool = False
     ) -> RunCodeResponse:
-        if wire.RESULTS in request.fetch_files:
-            return await Scripted([list(self._harness(request, alone))]).run_code(request, attempts)
         self.ran.append(request.stdin or "")
-        return self._single(_behaviour(request.stdin or ""), alone)
+        kind = _behaviour(request.stdin or "")
+        if kind in ("loops", "slow") or (kind == "waits" and not alone):
+            late = CommandResult(status="TimeLimitExceeded", execution_time=1.0)
+            return RunCodeResponse(message="", status="Failed", run_result=late)
+        code, out = int(kind == "crashes"), "no" if kind == "fails" else "yes"
+        run = CommandResult(status="Finished", return_code=code, execution_time=0.1, stdout=out)
+        return RunCodeResponse(message="", status="Failed" if code else "Success", run_result=run)
 
-    def _harness(self, request: RunCodeRequest, alone: bool) -> Iterator[tuple[object, ...]]:
-        spec = CallSpec(base64.b64decode(request.files[wire.CALL] or "").partition(b"\n")[0])
-        texts = io.BytesIO((request.stdin or "").encode())
-        texts.readline()
+    def _records(self, request: RunCasesRequest, alone: bool) -> Iterator[Record]:
         yield "compile", "ok", b"", b""
         late = 0
-        for place, stdin in enumerate(texts.read(size).decode() for size in spec.inputs):
+        for place, stdin in enumerate(request.inputs):
             if place == self.per_call:
                 yield "end", "budget"
                 return
@@ -166,22 +135,12 @@ class Simulated(HarnessOnly):
                 yield "end", "lost"
                 return
             self.ran.append(stdin)
-            record = _record(place, "passes" if alone and kind == "waits" else kind)
-            yield record
-            late += record[7] != "-"
-            if late == spec.numbers["timeouts"] > 0:
+            yield _record(place, "passes" if alone and kind == "waits" else kind)
+            late += kind == "loops" or (kind == "waits" and not alone)
+            if late == request.limits.timeouts > 0:
                 yield "end", "timeouts"
                 return
         yield "end", "done"
-
-    @staticmethod
-    def _single(kind: str, alone: bool) -> RunCodeResponse:
-        if kind in ("loops", "slow") or (kind == "waits" and not alone):
-            late = CommandResult(status="TimeLimitExceeded", execution_time=1.0)
-            return RunCodeResponse(message="", status="Failed", run_result=late)
-        code, out = int(kind == "crashes"), "no" if kind == "fails" else "yes"
-        run = CommandResult(status="Finished", return_code=code, execution_time=0.1, stdout=out)
-        return RunCodeResponse(message="", status="Failed" if code else "Success", run_result=run)
 
 
 # Of 1 CPU second. ``loops`` is killed; ``slow`` ends between its limit and the end of the grace;
@@ -194,7 +153,7 @@ def _behaviour(stdin: str) -> str:
     return stdin.partition(" ")[0]
 
 
-def _record(place: int, kind: str) -> tuple[object, ...]:
+def _record(place: int, kind: str) -> Record:
     if kind == "loops":
         return case(place, cpu=1.25, limit="cpu")
     if kind == "waits":

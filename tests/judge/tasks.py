@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from services.judge.calls import Task
 from services.judge.judging import judge_answer
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient
+from services.judge.sandbox import Attempts, SandboxClient
 from services.judge.verdict import Judgement, to_verdict
 from shared.config import load_config
 from shared.schemas import Problem, Verdict

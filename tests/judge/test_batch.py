@@ -7,11 +7,11 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from services.judge.judging import MOST_LATE, judge_answer
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
 from services.judge.verdict import Judgement
 from services.sandbox.app import create_app
 from services.sandbox.settings import SandboxSettings
+from shared.harness.wire import CallResult
 from shared.schemas import Verdict, sha256
 from shared.statuses import FinalStatus, VerdictDetail
 from tests.judge.pools import OpenPool
@@ -120,9 +120,8 @@ async def test_expected_outputs_stay_here() -> None:
     sandbox = Scripted([[("compile", "ok", b"", b""), case(0, b"1"), ("end", "done")]])
     await judged(sandbox, ECHO, ("in-0", "out-0"))
     (asked,) = sandbox.asked
-    assert asked.stdin is not None
-    assert asked.stdin.endswith("in-0")
-    assert "out-0" not in repr(asked.body)
+    assert asked.inputs == ["in-0"]
+    assert "out-0" not in asked.model_dump_json()
 
 
 # Programs that do not run
@@ -351,12 +350,10 @@ async def test_a_lot_of_input_and_output(judge: JudgeAnswer) -> None:
     assert verdict.attempts == 2
 
 
-def cut(results: bytes, kept: int) -> bytes:
-    """Return what a harness had written when it was killed behind so many records."""
-    at = 0
-    for _ in range(kept):
-        at = results.index(b"case", at + 1)
-    return results[:at]
+def cut(result: CallResult, kept: int) -> CallResult:
+    """Return what a harness had recorded when it was killed behind so many records."""
+    cases = dict(list(result.cases.items())[: max(0, kept - 1)])
+    return CallResult(result.compiled if kept else None, cases=cases)
 
 
 @pytest.mark.parametrize("kept", [0, 3])
@@ -365,7 +362,7 @@ async def test_a_harness_that_was_killed_runs_again_alone(
 ) -> None:
     pending = [True]
     damaged = Damaged(
-        sandbox, lambda results: cut(results, kept) if pending and pending.pop() else results
+        sandbox, lambda result: cut(result, kept) if pending and pending.pop() else result
     )
     code = "n = int(input())\nassert n != 3\nprint(n)"
     cases = [(str(n), str(n if n else 9)) for n in range(5)]
@@ -373,14 +370,14 @@ async def test_a_harness_that_was_killed_runs_again_alone(
     assert codes(judgement) == [0, 1, 1, -2, 1]
     told = max(0, kept - 1)
     assert (judgement.confirmed, judgement.flipped) == (5 - told, 5 - told)
-    assert (attempts.requests, damaged.singles) == (2, [])
+    assert attempts.requests == 2
     assert [grant.exclusive for grant in pool.grants] == [False, True]
 
 
 async def test_an_answer_that_always_kills_its_harness_has_an_error(
     sandbox: SandboxClient,
 ) -> None:
-    damaged = Damaged(sandbox, lambda results: cut(results, 1))
+    damaged = Damaged(sandbox, lambda result: cut(result, 1))
     judgement, attempts = await judged(damaged, ECHO, *[(str(n), str(n)) for n in range(9)])
     assert codes(judgement) == [-2] * 9
     details = {case.detail for case in judgement.cases}
@@ -389,7 +386,7 @@ async def test_an_answer_that_always_kills_its_harness_has_an_error(
 
 
 async def test_where_no_harness_runs_the_answer_is_not_at_fault(sandbox: SandboxClient) -> None:
-    damaged = Damaged(sandbox, lambda _results: b"")
+    damaged = Damaged(sandbox, lambda _result: CallResult())
     with pytest.raises(SandboxUnavailableError, match="harness"):
         await judged(damaged, ECHO, ("1", "1"))
 

@@ -1,7 +1,7 @@
 """A verdict records the code that the method extracted from the completion."""
 
 from services.judge.judging import judge_answer
-from services.judge.requests import Attempts
+from services.judge.sandbox import Attempts
 from shared.extraction import Extraction, extract, extract_verl
 from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
 from shared.harness.wire import CallResult, RunCasesRequest

@@ -1,14 +1,15 @@
 import pytest
 
-from services.judge.judging import Judge
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient
+from services.judge.judging import Judge, limits_of
+from services.judge.sandbox import Attempts, SandboxClient
 from shared.config import load_config
-from shared.schemas import Problem, Verdict
+from shared.harness.wire import CallResult
+from shared.schemas import Problem, ProblemInfo, Verdict
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import Damaged, Scripted, case
 from tests.judge.tasks import HUMANEVAL, MBPP, as_verdict, fenced, stdio
+from tests.shared.ledgers import problem
 
 STDIO = stdio(*[("1\n", "2\n")] * 3)
 RIGHT = "```python\ndef inc(n):\n    return n + 1\n```"
@@ -107,13 +108,12 @@ async def test_where_the_harness_is_lost_the_tests_run_again_out_of_the_answers_
     sandbox: SandboxClient, given: Problem, times: int, status: FinalStatus
 ) -> None:
     """An answer can make the harness fail, and must not gain by it."""
-    left = [b""] * times
-    damaged = Damaged(sandbox, lambda results: left.pop() if left else results)
+    left = [CallResult()] * times
+    damaged = Damaged(sandbox, lambda result: left.pop() if left else result)
     verdict = await judged(given, RIGHT, damaged)
     assert (verdict.final_status, verdict.shared_process) == (status, False)
     # After a second loss an empty program shows that the harness itself runs.
     assert verdict.attempts == times + 1
-    assert damaged.singles == []
 
 
 @pytest.mark.parametrize("given", [HUMANEVAL, MBPP], ids=["humaneval", "mbpp"])
@@ -145,3 +145,29 @@ async def test_each_data_set_has_its_own_way(sandbox: SandboxClient) -> None:
 async def test_an_answer_that_utf_8_cannot_hold() -> None:
     verdict = await judged(STDIO, f"{RIGHT}\n# \ud800")
     assert (verdict.final_status, verdict.detail) == (FinalStatus.SYNTAX_ERROR, "invalid_utf8")
+
+
+# Limits of a problem
+
+
+def limits(info: ProblemInfo, *overrides: str) -> tuple[float, int]:
+    config = load_config(None, ["sandbox.timeout=10", "sandbox.memory_limit_mb=512", *overrides])
+    given = problem(extra_info=info.model_dump_json())
+    found = limits_of(given, config.judge.for_dataset(given.dataset), config.sandbox)
+    return found.timeout, found.memory_limit_mb
+
+
+OWN = "judge.problem_limits=true"
+KNOWN = ProblemInfo(time_limit=2.5, memory_limit=256_000_000)
+
+
+def test_the_limits_of_a_problem_count_on_request() -> None:
+    assert limits(KNOWN) == (10, 512)
+    assert limits(KNOWN, OWN) == (2.5, 245 + 64)
+    assert limits(KNOWN, "judge.datasets={d1: {problem_limits: true}}") == (2.5, 245 + 64)
+    assert limits(KNOWN, OWN, "judge.datasets={d1: {problem_limits: false}}") == (10, 512)
+
+
+def test_limits_that_a_problem_does_not_have() -> None:
+    for seconds in (None, 0, -1, float("inf"), float("nan")):
+        assert limits(ProblemInfo(time_limit=seconds, memory_limit=0), OWN) == (10, 512), seconds

@@ -1,6 +1,6 @@
 """Programs in every language of the table whose toolchain is installed: statuses and limits."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -11,6 +11,7 @@ from shared.statuses import FinalStatus
 from tests.judge.language_programs import KINDS, LARGE, SMALL, expected, is_installed, program
 from tests.judge.pools import OpenPool
 from tests.judge.tasks import judge_code, stdio, together
+from tests.sandbox.conftest import needs_cpp
 from tests.sandbox.installations import python_for
 from tests.sandboxes import own_sandbox, rungs
 
@@ -68,3 +69,50 @@ def url_of_rung(
 async def test_every_kind_of_program_on_every_rung(url_of_rung: str) -> None:
     async with SandboxClient(OpenPool([url_of_rung]), max_attempts=2, retry_budget=30) as client:
         await check(client, tuple(KINDS))
+
+
+# Limits of the compiler, and of programs in C++
+
+
+JudgeCpp = Callable[[str], Awaitable[Verdict]]
+
+
+@pytest.fixture
+def judge_cpp(sandbox: SandboxClient) -> JudgeCpp:
+    options = ("judge.language=cpp", "sandbox.timeout=2")
+    return lambda code: judge_code(sandbox, stdio(("1", "1")), code, *options, language="cpp")
+
+
+COMPILER_BOMBS = {
+    "recursive templates": "template<int N> struct A { A<N * 2 + 1> l; A<N * 2 + 2> r; };\n"
+    "int main() { A<0> a; }",
+    "endless header": '#include "/dev/urandom"\nint main() {}',
+    "includes itself": '#include "solution.cpp"\nint main() {}',
+    "endless data": 'asm(".incbin \\"/dev/zero\\"");\nint main() {}',
+    "large program": "int a[1 << 29] = {1};\nint main() { return a[5]; }",
+    "many errors": "int main() {" + "".join(f"y{i} = 1;" for i in range(5000)) + "}",
+}
+
+
+@needs_cpp
+@pytest.mark.parametrize("name", COMPILER_BOMBS)
+async def test_a_compiler_cannot_be_made_to_take_everything(judge_cpp: JudgeCpp, name: str) -> None:
+    verdict = await judge_cpp(COMPILER_BOMBS[name])
+    assert verdict.final_status is FinalStatus.SYNTAX_ERROR
+    assert verdict.first_failed_case is not None
+    assert len(verdict.first_failed_case.stderr or "") <= 4096
+    assert not verdict.infra_failures
+    assert (await judge_cpp("#include <cstdio>\nint main() { putchar('1'); }")).accepted
+
+
+@needs_cpp
+async def test_recursion_as_deep_as_contests_allow(judge_cpp: JudgeCpp) -> None:
+    code = """\
+#include <cstdio>
+int depth(int n) {
+    volatile char local[64];
+    local[n % 64] = 0;
+    return n ? depth(n - 1) + 1 + local[n % 64] : 0;
+}
+int main() { printf("%d", depth(500000) / 500000); }"""
+    assert (await judge_cpp(code)).accepted

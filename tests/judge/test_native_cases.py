@@ -1,4 +1,4 @@
-"""The judge's choice: ``/run_cases`` where a sandbox announces it, otherwise the harness."""
+"""Calls of many cases: the choice between ``/run_cases`` and the harness, and large outputs."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.judge.requests import Attempts
-from services.judge.sandbox import RetryTimings, SandboxClient
+from services.judge.sandbox import Attempts, SandboxClient
 from services.sandbox.app import create_app
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from shared.harness.wire import (
@@ -19,6 +18,8 @@ from shared.harness.wire import (
     RunCasesRequest,
 )
 from tests.judge.pools import OpenPool
+from tests.judge.stand_ins import WithoutCases
+from tests.judge.tasks import judge_code, stdio
 
 LIMITS = CaseLimits(cpu=5, wall=10, compile=30, budget=60, memory=1 << 30, output=1 << 20)
 REQUEST = RunCasesRequest(code="print(input()[::-1])", inputs=["ab", "cd"], limits=LIMITS)
@@ -70,8 +71,9 @@ async def sandbox(stack: AsyncExitStack) -> Recorded:
 
 
 async def client_of(stack: AsyncExitStack, *urls: str) -> SandboxClient:
-    timings = RetryTimings(first_delay=0.001, connect=2)
-    client = SandboxClient(OpenPool(list(urls)), max_attempts=3, retry_budget=30, timings=timings)
+    client = SandboxClient(
+        OpenPool(list(urls)), max_attempts=3, retry_budget=30, first_delay=0.001, connect=2
+    )
     return await stack.enter_async_context(client)
 
 
@@ -127,3 +129,42 @@ async def test_all_sandboxes_of_a_pool_must_offer_cases(stack: AsyncExitStack, s
     for _ in range(2):
         assert printed(await client.run_cases(REQUEST, Attempts())) == PRINTED
     assert "POST /run_cases" not in sandbox.asked + other.asked
+
+
+# Outputs below the limit are judged whatever their sum, on both ways into a sandbox
+
+
+MIB = 1024 * 1024
+LARGE = CaseLimits(cpu=30, wall=60, compile=30, budget=300, memory=2 << 30, output=64 * MIB)
+
+
+@pytest.fixture(params=[SandboxClient, WithoutCases])
+async def client(request: pytest.FixtureRequest, sandbox_url: str) -> AsyncIterator[SandboxClient]:
+    pool = OpenPool([sandbox_url])
+    async with request.param(pool, max_attempts=2, retry_budget=30) as client:
+        yield client
+
+
+PRINT = "import os, sys\nprint(('x' * 99 + ' ') * (int(input()) * 10_000))"
+RANDOM = "import os, sys\nsys.stdout.write(os.urandom(int(input()) * 500_000).hex())"
+
+
+async def test_above_the_limit(client: SandboxClient):
+    cases = [("1", "x"), ("5", "x"), ("1", "x")]
+    verdict = await judge_code(client, stdio(*cases), PRINT, "judge.max_output_mb=4")
+    assert (verdict.case_codes, verdict.detail) == ([0, -2, 0], "output_limit")
+
+
+async def test_a_call_has_no_more_results_than_it_may(client: SandboxClient):
+    request = RunCasesRequest(code=RANDOM, inputs=["3", "3", "3"], limits=LARGE)
+    request.limits = CaseLimits(**{**vars_of(LARGE), "results": 2 * MIB})
+    result = await client.run_cases(request, Attempts())
+    assert (result.end, list(result.cases)) == ("full", [0])
+    request.limits = CaseLimits(**{**vars_of(LARGE), "results": 0})
+    result = await client.run_cases(request, Attempts())
+    assert (result.end, list(result.cases)) == ("full", [0])
+    assert len(result.cases[0].stdout) == 3_000_000
+
+
+def vars_of(limits: CaseLimits) -> dict[str, float]:
+    return {name: getattr(limits, name) for name in CaseLimits.__slots__}

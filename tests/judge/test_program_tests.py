@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
+from services.judge.methods.translated import program
 from services.judge.sandbox import SandboxClient
-from services.judge.translated import program
 from shared.extraction import Extraction
 from shared.schemas import Problem, ProgramTests, Verdict
 from shared.statuses import ExtractionReason, FinalStatus, VerdictDetail

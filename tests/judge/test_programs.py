@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.judge.programs import (
-    codes_of,
-    humaneval_program,
-    mbpp_program,
-    reported_codes,
-)
+from services.judge.methods.functions import codes_of, function_program, reported_codes
 from shared.extraction import Extraction, extract
 from shared.schemas import HumanEvalTests, MbppTests
 from shared.statuses import CaseCode, ExtractionReason
@@ -43,14 +38,14 @@ PASSED, WRONG, RUNTIME, TIMEOUT, COMPILE = (
 
 def judge_humaneval(code, reason=ExtractionReason.FENCED, timeout=10.0):
     answer = Extraction(code, reason)
-    codes, detail, stderr = run_program(humaneval_program(answer, HUMANEVAL), timeout=timeout)
+    codes, detail, stderr = run_program(function_program(answer, HUMANEVAL), timeout=timeout)
     assert len(codes) == 1
     return codes[0], detail, stderr
 
 
 def judge_mbpp(code, tests=MBPP, timeout=10.0):
     answer = Extraction(code, ExtractionReason.FENCED)
-    return run_program(mbpp_program(answer, tests), len(tests.test_list), timeout)
+    return run_program(function_program(answer, tests), len(tests.test_list), timeout)
 
 
 @pytest.mark.parametrize(
@@ -139,5 +134,5 @@ def test_future_imports_of_the_prompt_hold_for_the_answer() -> None:
         "def total(values: Missing):\n    return sum(values) + helper(values)\n",
         ExtractionReason.FENCED,
     )
-    codes, _, _ = run_program(humaneval_program(answer, tests))
+    codes, _, _ = run_program(function_program(answer, tests))
     assert codes == [CaseCode.PASSED]

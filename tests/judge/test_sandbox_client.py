@@ -8,8 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from services.judge.requests import Attempts
-from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
 from shared.harness.sandbox_api import (
     RunCodeRequest,
     RunCodeResponse,
@@ -135,7 +134,7 @@ def client(stack: AsyncExitStack, pool: OpenPool) -> Callable[..., Awaitable[San
             pool,
             max_attempts=max_attempts,
             retry_budget=retry_budget,
-            timings=RetryTimings(**{"first_delay": 0.001, **timings}),
+            **{"first_delay": 0.001, **timings},
         )
         return await stack.enter_async_context(made)
 

@@ -32,17 +32,11 @@ async def judged(
     return await judge_code(sandbox, stdio(test, **fields), code, *overrides)
 
 
-# Each in C++ costs a compilation: one problem whose checker repeats others' kinds runs nightly.
-CPP = [problem for problem in PROBLEMS if problem.cpp]
-MATCHING = [problem for problem in CPP if problem.name == "matching of maximum size"]
-
-
 @pytest.mark.parametrize(
     "problems",
     [
         pytest.param([one for one in PROBLEMS if one.python], id="Python"),
-        pytest.param([one for one in CPP if one not in MATCHING], id="C++", marks=needs_compiler),
-        pytest.param(MATCHING, id="matching", marks=[needs_compiler, pytest.mark.nightly]),
+        pytest.param([one for one in PROBLEMS if one.cpp], id="C++", marks=needs_compiler),
     ],
 )
 async def test_all_outputs_are_judged_right(

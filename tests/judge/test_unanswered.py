@@ -7,8 +7,7 @@ import pytest
 from aiohttp import web
 
 from services.judge.judging import Judge
-from services.judge.requests import Attempts
-from services.judge.sandbox import RetryTimings, SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
 from services.judge.verdict import case_results
 from shared.config import load_config
 from shared.schemas import Problem, Verdict
@@ -50,10 +49,11 @@ FAILURES = {
 
 async def judged(url: str, problem: Problem, fault: Failure, *overrides: str) -> Verdict:
     attempts = Attempts()
-    at_once = RetryTimings(first_delay=0.01)
     async with (
         faulty(url, fault) as proxy,
-        SandboxClient(OpenPool([proxy]), max_attempts=2, retry_budget=5, timings=at_once) as client,
+        SandboxClient(
+            OpenPool([proxy]), max_attempts=2, retry_budget=5, first_delay=0.01
+        ) as client,
     ):
         judge = Judge(load_config(None, overrides), client)
         return as_verdict(await judge.judge(problem, ANSWER, attempts), ANSWER, attempts)

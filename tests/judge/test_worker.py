@@ -1,10 +1,10 @@
-"""Life cycle of RQ's jobs in a judge process: leases, recovery, suspension, shutdown."""
+"""Life cycle of RQ's jobs in a judge process, and the verdicts of one worker."""
 
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -13,6 +13,7 @@ from rq import SimpleWorker
 from rq.job import JobStatus
 from rq.suspension import resume, suspend
 
+from shared.config import load_config
 from shared.ledger import Ledger
 from shared.ledger.queue import BATCH, JudgeQueue, live_workers
 from shared.schemas import Generation, SampleId, Verdict
@@ -20,6 +21,7 @@ from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.judge.worker_process import GO, WAITING
 from tests.judge.workers import Worker
+from tests.runner.generators import refused_url
 from tests.shared.ledgers import RUN, enter, generation, problem, verdict
 
 NAMES = [f"p{n:02}" for n in range(BATCH)]
@@ -299,3 +301,89 @@ def test_a_completion_that_kills_its_judge_takes_no_other_with_it(
     assert found is not None
     assert found.detail == "judge_worker_lost"
     assert {v.final_status for v in ledger.verdicts(others)} == {FinalStatus.SUCCESS}
+
+
+# Verdicts, with a real ledger and a real sandbox
+
+
+ECHO = "```python\nprint(input())\n```"
+P1 = SampleId("d1", "p1")
+
+
+@pytest.fixture
+def new_ledger(redis: Redis) -> Ledger:
+    return Ledger(redis, RUN)
+
+
+@pytest.fixture
+async def worker(redis: Redis, redis_server: RedisServer) -> AsyncIterator[Worker]:
+    async with Worker(redis_server.url, "worker-1") as worker:
+        yield worker
+
+
+def put_job(ledger: Ledger, redis: Redis, completion: str) -> None:
+    """Enqueue the job of a completion, whatever the ledger has."""
+    pipe = redis.pipeline()
+    pipe.multi()
+    sha256 = generation(completion=completion).completion_sha256
+    ledger.queue.put(pipe, ledger.run, [(P1, sha256)])
+    pipe.execute()
+
+
+def begin(ledger: Ledger, sandbox_url: str, *more: str) -> None:
+    """What a runner writes when a session begins."""
+    overrides = [f"sandbox.url={sandbox_url}/run_code", "judge.retry_budget=0", *more]
+    enter(ledger, [problem("p1"), problem("p2")], config=load_config(None, overrides))
+
+
+async def test_a_job_becomes_a_verdict(
+    new_ledger: Ledger, worker: Worker, redis: Redis, sandbox_url: str
+) -> None:
+    begin(new_ledger, sandbox_url)
+    new_ledger.record(generation(completion=ECHO))
+    await worker.judge_all()
+    found = new_ledger.verdict(P1)
+    assert found is not None
+    assert (found.final_status, found.accepted, found.attempts) == (FinalStatus.SUCCESS, True, 1)
+    assert found.completion_sha256 == generation(completion=ECHO).completion_sha256
+    assert found.worker == "worker-1"
+    assert found.judged_at is not None
+    assert redis.keys("rq:job:*") == []
+
+
+async def test_a_replaced_completion_is_not_judged(
+    new_ledger: Ledger, worker: Worker, redis: Redis
+) -> None:
+    begin(new_ledger, refused_url())
+    new_ledger.record(generation(completion="new"))
+    new_ledger.queue.empty()
+    put_job(new_ledger, redis, "old")
+    await worker.judge_all()
+    assert new_ledger.verdict(P1) is None
+    assert redis.keys("rq:job:*") == []
+    assert worker.errors == []
+
+
+async def test_a_job_of_a_deleted_run_is_passed_over(
+    new_ledger: Ledger, worker: Worker, redis: Redis
+) -> None:
+    begin(new_ledger, refused_url())
+    new_ledger.record(generation(completion=ECHO))
+    new_ledger.delete()
+    put_job(new_ledger, redis, ECHO)
+    await worker.judge_all()
+    assert worker.errors == []
+    assert new_ledger.verdict(P1) is None
+    assert new_ledger.meta() is None
+
+
+async def test_without_a_sandbox_the_sample_is_ours(new_ledger: Ledger, worker: Worker) -> None:
+    url = refused_url()
+    begin(new_ledger, url)
+    new_ledger.record(generation(completion=ECHO))
+    await worker.judge_all()
+    found = new_ledger.verdict(P1)
+    assert found is not None
+    assert found.final_status is FinalStatus.API_ERROR
+    assert (found.detail or "").startswith("sandbox: ClientConnectorError")
+    assert found.attempts == len(found.infra_failures) == 1

@@ -9,7 +9,7 @@ from typing import Self
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from services.judge.health import JudgeMetrics
+from services.judge.metrics import JudgeMetrics
 from services.judge.jobs import JudgeSettings, SampleJudge, lanes_of
 from services.judge.worker import JudgeWorker
 from shared.ledger import connect_async

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.judge.calls import single_outcome
+from services.judge.methods.fusion import single_outcome
 from services.judge.sandbox import SandboxUnavailableError
 from shared.checkers import exact
 from shared.extraction import extract_verl

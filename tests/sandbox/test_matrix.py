@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from services.judge.requests import Attempts, run_with_harness
-from services.judge.sandbox import SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import (
+    Attempts,
+    SandboxClient,
+    SandboxUnavailableError,
+    run_with_harness,
+)
 from shared.errors import ServiceError
 from shared.harness.confinement import landlock_abi
 from shared.harness.sandbox_api import RunCodeRequest

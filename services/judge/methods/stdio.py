@@ -1,27 +1,65 @@
-"""Tests with inputs and expected outputs: programs, calls of a function by name, verl's rules.
+"""Tests with inputs and expected outputs: programs, and calls of a function by name.
 
-The default method runs all cases of an answer in one call, by the harness. Limits are CPU seconds.
+The harness runs all cases of an answer in one call. Limits are CPU seconds.
 Expected outputs stay in the judge.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from services.judge import calls
 from services.judge.calls import Method, Task
-from services.judge.programs import exit_detail, failure_detail, preamble, with_preamble, wrap_call
 from services.judge.special_judge import SpecialJudge
-from services.judge.verdict import CaseOutcome, Lateness, Outcomes, apply_budget, not_run
-from shared.checkers import Checker, exact, get_checker
-from shared.extraction import extract, extract_verl
+from services.judge.verdict import (
+    CaseOutcome,
+    Lateness,
+    Outcomes,
+    apply_budget,
+    exit_detail,
+    failure_detail,
+)
+from shared.checkers import Checker, get_checker
+from shared.extraction import extract, future_imports
 from shared.harness.wire import STRETCH, CaseRun, FunctionEnd, FunctionReport, FunctionTests
 from shared.schemas import StdioTests
-from shared.statuses import CaseCode, JudgeMethod, VerdictDetail
+from shared.statuses import CaseCode, Convention, JudgeMethod, VerdictDetail
 from shared.text import shown
 
 # Bytes of an output that is kept even though it is right.
 _SHORT = 2000
 _Code = tuple[CaseCode, VerdictDetail | str | None]
+
+# The imports and recursion limit that LiveCodeBench, verl and APPS give an answer. Sources:
+# ``prime_code/utils.py`` and ``sandbox_fusion/utils.py`` of verl 0.9.1, ``import_string`` of
+# ``lcb_runner/evaluation/testing_util.py`` of LiveCodeBench, ``run_test`` of
+# ``eval/testing_util.py`` of APPS. How results compare is in ``shared.harness.function_calls``.
+
+# Modules that verl and LiveCodeBench import for the answer, in their order.
+_STAR = (
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random"),
+    *("statistics", "itertools", "functools", "operator", "io", "sys", "json"),
+    *("builtins", "typing"),
+)
+IMPORTS = "".join(
+    [f"from {module} import *\n" for module in _STAR]
+    + [f"import {module}\n" for module in _STAR[:-2]]
+)
+_APPS = """\
+import sys, time, itertools, collections, math, fractions, random, heapq
+from itertools import accumulate, product, permutations, combinations
+from collections import Counter, OrderedDict, deque, defaultdict, ChainMap
+from functools import lru_cache
+from math import sqrt, sin, cos, tan, ceil, fabs, floor, gcd, exp, log, log2
+from typing import List, Tuple
+from heapq import *
+"""
+
+_PREAMBLES = {
+    Convention.VERL: IMPORTS,
+    Convention.LIVECODEBENCH: f"{IMPORTS}sys.setrecursionlimit(50000)\n",
+    Convention.APPS: _APPS,
+}
 
 
 class BatchMethod(Method):
@@ -39,8 +77,10 @@ class BatchMethod(Method):
         self.extraction = extract(task.completion, language=language, entry_point=function)
         self._tests = tests
         self._program = self.extraction.code
-        if function is None and language == "python":
-            self._program = with_preamble(self._program, tests.convention)
+        convention = tests.convention if function is None and language == "python" else None
+        if convention and convention is not Convention.VERL:  # which sets nothing for programs
+            futures, program = future_imports(self._program)  # they must come first
+            self._program = "\n".join([*futures, _preamble(convention, program) + program])
         self._inputs: Sequence[str] = tests.inputs
         self._language = language
 
@@ -52,24 +92,18 @@ class BatchMethod(Method):
             lambda i, case: self._outcome(task, cases[i], case),
             self._language,
         )
-        if run.compile_error is not None:
-            first = run.rejected(task)
-            rest = replace(first, stderr=None, compiling=None)
-            return {
-                place: self._with_texts(place, first if place == cases[0] else rest)
-                for place in cases
-            }
-        outcomes = {
-            cases[i]: replace(outcome, compiling=run.compiling) for i, outcome in run.cases.items()
-        }
-        for i in run.lost:
-            outcomes[cases[i]] = self._with_texts(cases[i], calls.LOST)
-        skipped = {
-            place: not_run(self._tests.inputs[place], self._tests.outputs[place])
-            for place in cases
-            if place not in outcomes
-        }
-        return apply_budget(task.settings.max_timeouts, {**outcomes, **skipped})
+        lost, outcomes = set(run.lost), Outcomes()
+        for i, place in enumerate(cases):
+            if run.rejected:
+                outcome = replace(run.rejected, stderr=None, compiling=None) if i else run.rejected
+            elif i in run.cases:
+                outcome = replace(run.cases[i], compiling=run.compiling)
+            else:
+                outcome = calls.LOST if i in lost else CaseOutcome(CaseCode.NOT_RUN)
+            outcomes[place] = replace(
+                outcome, input=self._tests.inputs[place], expected=self._tests.outputs[place]
+            )
+        return apply_budget(task.settings.max_timeouts, outcomes)
 
     async def check(self, task: Task, outcomes: Outcomes) -> Outcomes:
         return outcomes if self._special is None else await self._special.check(task, outcomes)
@@ -81,7 +115,7 @@ class BatchMethod(Method):
         if detail is VerdictDetail.WALL_GUARD and not waited:
             detail = None  # the machine had no processor for it: it did not wait by itself
         actual = self._kept(run.stdout, code, recorded=task.recorded == "all")
-        return self._with_texts(place, replace(outcome, code=code, detail=detail, actual=actual))
+        return replace(outcome, code=code, detail=detail, actual=actual)
 
     def _kept(self, output: bytes, code: CaseCode, *, recorded: bool) -> str | None:
         """Return what later steps need of an output: a long one only for a special judge."""
@@ -104,11 +138,6 @@ class BatchMethod(Method):
             return CaseCode.WRONG_ANSWER, VerdictDetail.NOT_UTF8
         return (CaseCode.PASSED if passed else CaseCode.WRONG_ANSWER), None
 
-    def _with_texts(self, place: int, outcome: CaseOutcome) -> CaseOutcome:
-        return replace(
-            outcome, input=self._tests.inputs[place], expected=self._tests.outputs[place]
-        )
-
 
 class CallMethod(BatchMethod):
     """Calls of a function by name: the answer in one process, its values compared in another.
@@ -120,7 +149,7 @@ class CallMethod(BatchMethod):
         super().__init__(task, tests)
         self.checker = "values"
         self._language = "functions"
-        before, convention = preamble(tests.calls, self._program), tests.calls.value
+        before, convention = _preamble(tests.calls, self._program), tests.calls.value
         self._inputs = [
             FunctionTests(before, "", [(*texts, convention)], [f".{tests.fn_name}"]).payload
             for texts in zip(tests.inputs, tests.outputs, strict=True)
@@ -145,34 +174,7 @@ class CallMethod(BatchMethod):
         return code, exit_detail([code], exit_code, run.stderr, timed_out=False)
 
 
-class ComputeScoreMethod(Method):
-    """verl's reward scoring: one ``/run_code`` per test case by verl's rules.
-
-    The rules are those of ``verl.utils.reward_score.sandbox_fusion`` 0.9.1: code extraction, output
-    comparison (equal except for trailing newlines), result codes, and that a compile error in one
-    case applies to all later ones. verl has no syntax error for Python and reports a runtime error
-    instead; the cases keep verl's code, and the sample's final status is ``syntax_error`` if the
-    interpreter could not compile the program. Limits are wall-clock seconds.
-    """
-
-    name = JudgeMethod.COMPUTE_SCORE
-    checker = "exact"
-
-    def __init__(self, task: Task, tests: StdioTests) -> None:
-        self.extraction = extract_verl(task.completion)
-        self._tests = tests
-        # verl puts two newlines between the program and an (absent) assert statement.
-        program = self.extraction.code + "\n\n"
-        if tests.fn_name:
-            program = wrap_call(program, tests.fn_name)
-        self._program = program
-
-    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
-        tests = self._tests
-        responses = await calls.run_singles(task, self._program, tests.inputs, cases)
-        return {
-            place: calls.single_outcome(
-                response, tests.inputs[place], tests.outputs[place], exact, alone=task.alone
-            )
-            for place, response in responses.items()
-        }
+def _preamble(convention: Convention, answer: str) -> str:
+    """Return what a convention puts before an answer; numpy, which loads slowly, if it is used."""
+    numpy = convention is Convention.APPS and re.search(r"\bnp\b", answer)
+    return _PREAMBLES[convention] + ("import numpy as np\n" if numpy else "")

@@ -1,36 +1,17 @@
-"""Health check of a judge's sandboxes, and its Prometheus metrics."""
+"""Prometheus metrics of a judge process."""
 
-import http.client
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from urllib.request import Request
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
-from shared.address import Address
 from shared.canaries import CanaryReport
-from shared.process_environment import open_directly
 from shared.schemas import Verdict
 from shared.service.server import LabelValues
 
 # Runs name their sandboxes, and a judge may see any number in its life.
 _MAX_SANDBOXES = 100
-_PING_SECONDS = 2.0
-
-
-def sandbox_failure(addresses: Sequence[Address]) -> str | None:
-    """Return why no sandbox answers; None if one does, or if each run names its own."""
-    failure = None
-    for address in addresses:
-        ping = Request(f"{address.url}/v1/ping", headers=address.headers)
-        try:
-            with open_directly(ping, _PING_SECONDS):
-                return None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            tried = ", ".join(map(str, addresses))
-            failure = f"no sandbox answers, tried {tried}: {error}"
-    return failure
 
 
 class JudgeMetrics:

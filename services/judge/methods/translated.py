@@ -1,4 +1,4 @@
-"""Programs of MultiPL-E: the answer, continued by tests in its own language.
+"""Tests of MultiPL-E: programs of the answer, continued by tests in its own language.
 
 Answer and tests share a process, so an answer that ends the program early must not pass: the last
 act of the tests is to print a token that arrives on standard input. Those of Go need not:
@@ -6,12 +6,19 @@ act of the tests is to print a token that arrives on standard input. Those of Go
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from string import Template
 
-from shared.extraction import Extraction
+from services.judge import calls
+from services.judge.calls import Method, Task
+from services.judge.verdict import CaseOutcome, Lateness, Outcomes, failure_detail
+from shared.extraction import Extraction, extract
+from shared.extraction.languages import defines_function
+from shared.harness.wire import CaseRun
 from shared.schemas import ProgramTests
-from shared.statuses import ExtractionReason
+from shared.statuses import CaseCode, ExtractionReason, JudgeMethod, VerdictDetail
 
 _MAIN = "plumbline_unused_main"
 _IMPORT = re.compile(r"^[ \t]*(?:#[ \t]*include\b|import\b|use\b).*$", re.MULTILINE)
@@ -29,6 +36,56 @@ _JAVATUPLES = re.compile(r"^[ \t]*import[ \t]+org\.javatuples\..*$", re.MULTILIN
 _BRACE = re.compile(
     r"""[{}]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
 )
+
+
+class ProgramMethod(Method):
+    """One program contains the answer and its tests, and runs once."""
+
+    name = JudgeMethod.FUNCTION
+    checker = "asserts"
+    shared_process = True
+
+    def __init__(self, task: Task, tests: ProgramTests) -> None:
+        self.extraction = extract_function(task, tests)
+        self._tests = tests
+        self._token = secrets.token_hex(16)
+        self._program = program(self.extraction, tests)
+
+    async def run_cases(self, task: Task, cases: Sequence[int]) -> Outcomes:
+        outcome, run = await calls.run_once(
+            task, self._program, f"{self._token}\n", self._tests.language
+        )
+        if run is not None:
+            outcome = self._judged(outcome, run)
+        return {0: replace(outcome, expected=self._tests.program_tests)}
+
+    def _judged(self, outcome: CaseOutcome, run: CaseRun) -> CaseOutcome:
+        stdout = run.stdout.decode("utf-8", "replace")
+        ended = stdout.rstrip().rpartition("\n")[2] == self._token
+        code: CaseCode = CaseCode.PASSED
+        detail: VerdictDetail | str | None = None
+        if outcome.lateness is not Lateness.IN_TIME:
+            code = CaseCode.TIMEOUT
+        elif run.exit_code != 0 and is_assertion(stdout, run.stderr):
+            code = CaseCode.WRONG_ANSWER
+        elif run.exit_code != 0:
+            code, detail = CaseCode.RUNTIME_ERROR, failure_detail(run.exit_code, run.stderr)
+        elif self._tests.language != "go_test" and not ended:
+            code, detail = CaseCode.RUNTIME_ERROR, VerdictDetail.EARLY_EXIT
+        shown = stdout.replace(self._token, "").rstrip("\n")
+        return replace(outcome, code=code, detail=detail, actual=shown)
+
+
+def extract_function(task: Task, tests: ProgramTests) -> Extraction:
+    """Extract the function; a text without any code block continues the prompt."""
+    entry_point = tests.entry_point or None
+    extraction = extract(task.completion, language=tests.language, entry_point=entry_point)
+    bare = not extraction.found or extraction.reason is ExtractionReason.BARE_CODE
+    if not bare or "```" in task.completion:
+        return extraction
+    whole = defines_function(task.completion, tests.entry_point)
+    reason = ExtractionReason.BARE_CODE if whole else ExtractionReason.BODY_ONLY
+    return Extraction(task.completion, reason, 0)
 
 
 def program(answer: Extraction, tests: ProgramTests) -> str:
