@@ -1,56 +1,54 @@
 """Canaries: fixed programs whose verdicts show whether a sandbox judges as it must.
 
-There is one set per method and kind of tests, judged by the code that judges samples. Limits of
-time and output are scaled down, so that a set takes about a second. The memory limit is the run's
-own, and hardly a page of it is touched.
+There is one set per method and kind of tests in ``canaries.yaml``, judged by the code that judges
+samples. Limits of time and output are scaled down, so that a set takes about a second. The memory
+limit is the run's own, and hardly a page of it is touched.
 """
 
 import asyncio
 import json
 import time
-import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import resources
 from itertools import product
+from typing import Annotated
 
+import yaml
+from pydantic import BeforeValidator, TypeAdapter
 from redis.exceptions import RedisError
 
 from services.judge.judging import Judge
-from services.judge.programs import last_line
-from services.judge.requests import Attempts
-from services.judge.sandbox import SandboxClient, SandboxUnavailableError
-from services.judge.verdict import CaseOutcome
+from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
+from services.judge.verdict import CaseOutcome, last_line
 from shared.canaries import CanaryFinding, CanaryReport
 from shared.config import Config, JudgeConfig
 from shared.errors import ConfigError
-from shared.harness.languages import LANGUAGES, PROGRAMS
+from shared.harness.languages import PROGRAMS
 from shared.ledger import keys
 from shared.ledger.pipelined import PipelinedRedis
 from shared.ledger.runs import PLANNED
 from shared.schemas import Problem, StdioTests
 from shared.service.logs import get_logger
-from shared.statuses import CaseCode, FailureKind, VerdictDetail
+from shared.statuses import CaseCode, FailureKind
 from shared.text import shorten_end
 
 log = get_logger(__name__)
 
-_MIB = 1024 * 1024
 _OUTPUT_MIB = 1
 # Limits of canaries that try other limits: a run's own may be too small for any program.
 _SECONDS, _MEMORY, _PROCESSES = 10.0, 512, 16
 # Address space of an interpreter before it does anything, in MiB, generously. More than the second
 # figure some machines refuse to any program.
 _INTERPRETER, _MOST_SPACE = 160, 2048
-# A program is killed at 1.25 times the CPU limit, so work for 0.76 of it shows a limit that is
-# halved, or time that is counted twice.
-_LIMIT, _BELOW, _ABOVE, _WAIT = 0.25, 0.19, 3.0, 0.35
-# CPU seconds after which such a program was certainly not stopped at its limit.
+# CPU seconds after which a program was certainly not stopped at its limit.
 _MOST_CPU = 2.4
-# The same in wall-clock seconds, with a wide margin because load decides.
-_WALL_LIMIT, _WALL_ABOVE = 0.5, 5.0
 _SHOWN = 120
+_Code = Annotated[CaseCode, BeforeValidator(lambda name: CaseCode[name.upper()])]
+# A line of output.
+_LINE = "x" * 63 + "\n"
 # Attempts to judge a canary with a wrong time-out, of which load may be the cause.
 _ATTEMPTS = 3
 # A session that ends within these seconds has only the first round.
@@ -86,17 +84,16 @@ class CanaryProfile:
 
 @dataclass(frozen=True, slots=True)
 class CanaryCase:
-    """A case of a canary, and the outcome that it must have.
-
-    Attributes:
-        fault: What a sandbox does that judges the case otherwise; a clause without a full stop.
-        detail: The outcome's detail; None for any.
-    """
+    """A case of a canary, and the outcome that it must have; see ``canaries.yaml``."""
 
     fault: str
     stdin: str = ""
     output: str = "done\n"
-    code: CaseCode = CaseCode.PASSED
+    lines: int = 0
+    repeat: int = 1
+    code: Annotated[CaseCode, BeforeValidator(lambda name: CaseCode[name.upper()])] = (
+        CaseCode.PASSED
+    )
     detail: str | None = None
 
     def finding(self, outcome: CaseOutcome) -> str | None:
@@ -123,8 +120,10 @@ class Canary:
     name: str
     code: str
     cases: Sequence[CanaryCase]
+    strict_cases: Sequence[CanaryCase] = ()
     tests: Mapping[str, object] | None = None
     seconds: float | None = None
+    strict_seconds: float | None = None
     memory: int | None = None
     language: str = "python"
 
@@ -132,8 +131,8 @@ class Canary:
     def problem(self) -> Problem:
         tests = self.tests or {
             "checker": "exact",  # which methods with a rule of their own ignore
-            "inputs": [case.stdin for case in self.cases],
-            "outputs": [case.output for case in self.cases],
+            "inputs": [case.stdin * case.repeat for case in self.cases],
+            "outputs": [_LINE * case.lines or case.output for case in self.cases],
         }
         text = json.dumps(tests)
         return Problem(dataset="canaries", problem_id=self.name, prompt="", ground_truth=text)
@@ -169,121 +168,53 @@ class Canary:
             }
         )
 
+    def under(self, profile: CanaryProfile, memory: int) -> "Canary":
+        """Return the canary of a profile that tries a memory limit, in MiB."""
+        cases = [*self.cases, *(self.strict_cases if profile.strict else ())]
+        below = min(_MOST_SPACE, int((memory - _INTERPRETER) * 0.8))
+        if below <= 0:
+            cases = [case for case in cases if "{below}" not in case.stdin]
+        if profile.method == "submit":  # SandboxFusion's data-set API limits no memory
+            cases = [case for case in cases if "space" not in case.stdin]
+        space = {"limit": memory, "below": below, "above": memory + memory // 10 + 64}
+        cases = [
+            replace(
+                case,
+                fault=case.fault.format(**space),
+                stdin=case.stdin.format(**space),
+                detail=case.detail if profile.strict else None,
+            )
+            for case in cases
+        ]
+        seconds = self.strict_seconds if profile.strict else self.seconds
+        return replace(self, cases=cases, seconds=seconds, memory=memory)
 
-# The set of canaries
+
+_SETS = TypeAdapter(dict[str, list[Canary]]).validate_python(
+    yaml.safe_load(resources.files(__package__).joinpath("canaries.yaml").read_text("utf-8"))
+)
 
 
 def canaries(profile: CanaryProfile, config: Config, *, limits: bool = True) -> list[Canary]:
     """The canaries of a profile under a run's limits.
 
     Python programs try the limits of other languages and of functions, unless ``limits`` is false.
-    The first and the last canary of Python programs are the same program with other input. So
-    results that are remembered by the program alone, and files that it left behind, come to light.
     """
-    tried = _limits(profile, config.sandbox.memory_limit_mb)
+    together, time_limit = _SETS["limits"]
+    tried = [together.under(profile, config.sandbox.memory_limit_mb)]
+    if not profile.strict:
+        tried.append(time_limit)
     if profile.functions:
-        right = [CanaryCase("a right function is not accepted")]
-        fault = "a wrong function is not judged a wrong answer"
-        wrong = [CanaryCase(fault, code=CaseCode.WRONG_ANSWER)]
-        check = {"test": _CHECK, "entry_point": "total", "prompt": _PROMPT}
-        assertion = {"test_list": ["assert total([2, 3])['sum'] == 6"]}
-        functions = [
-            Canary("right", _FUNCTION, right, check),
-            Canary("wrong", _FUNCTION, wrong, assertion),
-        ]
-        return functions + (tried if limits and profile.strict else [])
-    if profile.language in _COMPILED:
-        title, code = LANGUAGES[profile.language].title, _COMPILED[profile.language]
-        case = CanaryCase(f"a right program in {title} is not accepted", "5\n", "35\n")
-        return [
-            Canary(title, code, [case], language=profile.language),
-            *(tried if limits else ()),
-        ]
-    fault = (
-        "a right program in Python 3.10 with Unicode text is not accepted, or finds files that "
-        "another program left"
-    )
-    right = [CanaryCase(fault, text, text) for text in ("\nžř漢🐍\n", "11\nb\n", "2 3 4\nc d\n")]
-    again = [CanaryCase(fault, text, text) for text in ("12\nx\n", "3 4 5\ny z\n")]
-    fault = "a right program with threads, processes and a shell is not accepted"
-    right.append(CanaryCase(fault, "processes 6", "7 7 11"))
-    right += _bytes() if profile.strict else ()
-    fault = "a wrong output is not judged a wrong answer"
-    wrong = [replace(case, fault=fault, code=CaseCode.WRONG_ANSWER) for case in right]
-    return [
-        Canary("right", _RIGHT, right),
-        Canary("wrong", _WRONG, wrong),
-        *tried,
-        Canary("right again", _RIGHT, again),
-    ]
-
-
-def _bytes() -> list[CanaryCase]:
-    fault = "input or output is not passed on byte by byte"
-    texts = ("žluť 漢🐍\u2028\n", "a\r\nb\rc\r\n", "no newline", "d\n\n \t\n", "a\0b\n")
-    long = "a line ž\n" * (3 * _MIB // 20)
-    size, checksum = len(long.encode()), zlib.crc32(long.encode())
-    fault_of_long = f"input is cut or changed: {size} bytes"
-    cases = [CanaryCase(fault, text, text) for text in texts]
-    return [*cases, CanaryCase(fault_of_long, long, f"{size} {checksum}")]
-
-
-def _limits(profile: CanaryProfile, memory: int) -> list[Canary]:
-    """Canaries below and above each limit; methods that are not strict have fewer limits."""
-    failed, strict = CaseCode.RUNTIME_ERROR, profile.strict
-    cases: list[CanaryCase] = []
-    below = min(_MOST_SPACE, int((memory - _INTERPRETER) * 0.8))
-    if profile.method != "submit":  # SandboxFusion's data-set API limits no memory
-        if below > 0:
-            fault = f"memory is refused: {below} MiB under a limit of {memory} MiB"
-            cases.append(CanaryCase(fault, f"space {below * _MIB}\n"))
-        above = memory + memory // 10 + 64
-        fault = f"memory limit not enforced: {above} MiB allocated under a limit of {memory} MiB"
-        refused = VerdictDetail.MEMORY_LIMIT if strict else None
-        cases.append(CanaryCase(fault, f"space {above * _MIB}\n", code=failed, detail=refused))
-    fault = "an exit code is lost: a right output with exit code 3 is not a runtime error"
-    cases.append(CanaryCase(fault, "exit 3\n", code=failed))
-    fault = "a signal is lost: the end of a program that SIGSEGV killed is another one"
-    detail = "SIGSEGV" if strict else None
-    cases.append(CanaryCase(fault, "signal 11\n", code=failed, detail=detail))
-    if not strict:
-        fault = f"time limit not enforced: {_WALL_ABOVE} s asleep under a limit of {_WALL_LIMIT} s"
-        late = CanaryCase(fault, f"wait {_WALL_ABOVE}\n", code=CaseCode.TIMEOUT)
-        return [
-            Canary("limits", _LIMITS, cases, memory=memory),
-            Canary("time limit", _LIMITS, [late], seconds=_WALL_LIMIT),
-        ]
-    limit, line = _OUTPUT_MIB * _MIB, "x" * 63 + "\n"
-    less, more = limit - 4096, limit + 65536
-    cases += [
-        CanaryCase(
-            f"output is cut or refused: {less} bytes under a limit of {limit}",
-            f"print {less}\n",
-            line * (less // 64),
-        ),
-        CanaryCase(
-            f"output limit not enforced: {more} bytes under a limit of {limit}",
-            f"print {more}\n",
-            line * (more // 64),
-            failed,
-            VerdictDetail.OUTPUT_LIMIT,
-        ),
-        CanaryCase(
-            f"waiting is counted as work: {_WAIT} s asleep under a limit of {_LIMIT} s",
-            f"wait {_WAIT}\n",
-        ),
-        CanaryCase(
-            f"time is miscounted: {_BELOW} s of work fails under a limit of {_LIMIT} s",
-            f"work {_BELOW}\n",
-        ),
-        # The last one, because a run may allow a single time-out.
-        CanaryCase(
-            f"time limit not enforced: {_ABOVE} s of work under a limit of {_LIMIT} s",
-            f"work {_ABOVE}\n",
-            code=CaseCode.TIMEOUT,
-        ),
-    ]
-    return [Canary("limits", _LIMITS, cases, seconds=_LIMIT, memory=memory)]
+        return [*_SETS["functions"], *(tried if limits and profile.strict else ())]
+    if profile.language != "python":
+        right = [canary for canary in _SETS["languages"] if canary.language == profile.language]
+        return [*right, *(tried if limits else ())]
+    first, wrong, last = _SETS["programs"]
+    if profile.strict:
+        first = replace(first, cases=[*first.cases, *first.strict_cases])
+    [failed] = wrong.cases
+    cases = [replace(case, fault=failed.fault, code=failed.code) for case in first.cases]
+    return [first, replace(wrong, cases=cases), *tried, last]
 
 
 # Judging of a set
@@ -428,114 +359,3 @@ class CanaryRounds:
                 await self._commands.send([("HSET", *claim, report.model_dump_json())])
         except RedisError as error:
             log.warning("canaries not recorded", reason=str(error))
-
-
-# Programs
-
-# Needs Python 3.10 (``match``) and UTF-8, prints what it reads, byte by byte, and writes to both
-# streams. If the input begins with a digit, it leaves files behind, which no other program may
-# find.
-_RIGHT = """\
-import os, subprocess, sys, threading, zlib
-text = sys.stdin.buffer.read()
-print("working", file=sys.stderr, flush=True)
-words = text.decode().split()
-match words:
-    case ["processes", number]:
-        results = []
-        thread = threading.Thread(target=lambda: results.append(int(number) + 1))
-        thread.start()
-        thread.join()
-        pid = os.fork()
-        if pid == 0:
-            os._exit(7)
-        results.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-        done = subprocess.run(["sh", "-c", "echo $((5 + 6))"], capture_output=True, text=True)
-        print(*results, done.stdout.strip())
-    case _ if len(text) > 9999:
-        print(len(text), zlib.crc32(text))
-    case _:
-        sys.stdout.buffer.write(text)
-for folder in ("/tmp", "/dev/shm", ".") if text[:1].isdigit() else ():
-    place = os.path.join(folder, f"plumbline-canary-{len(words)}")
-    if os.path.exists(place):
-        print("found", folder)
-    try:
-        open(place, "w").close()
-    except OSError:
-        pass
-"""
-
-_WRONG = "print('wrong')\n"
-
-# The input names the limit to try.
-_LIMITS = """\
-import os, sys, time
-kind, amount = input().split()
-if kind == "work":
-    while time.process_time() < float(amount):
-        pass
-elif kind == "wait":
-    time.sleep(float(amount))
-elif kind == "space":
-    space = bytes(int(amount))
-elif kind == "print":
-    sys.stdout.write(("x" * 63 + "\\n") * (int(amount) // 64))
-    sys.exit(0)
-print("done", flush=True)
-if kind == "exit":
-    os._exit(int(amount))
-if kind == "signal":
-    os.kill(os.getpid(), int(amount))
-    time.sleep(1)
-"""
-
-# Right programs in the other languages: they print a number times 7.
-_COMPILED = {
-    "cpp": """\
-#include <iostream>
-int main() {
-    long n;
-    std::cin >> n;
-    std::cout << n * 7;
-}
-""",
-    "java": """\
-public class Main {
-    public static void main(String[] arguments) {
-        System.out.println(new java.util.Scanner(System.in).nextLong() * 7);
-    }
-}
-""",
-    "nodejs": "console.log(require('fs').readFileSync(0, 'utf8') * 7);\n",
-    "rust": """\
-fn main() {
-    let n: i64 = std::io::stdin().lines().next().unwrap().unwrap().parse().unwrap();
-    println!("{}", n * 7);
-}
-""",
-    "go": """\
-package main
-import "fmt"
-func main() {
-	var n int
-	fmt.Scan(&n)
-	fmt.Println(n * 7)
-}
-""",
-}
-
-_PROMPT = "def total(values, step=1):\n"
-_FUNCTION = """\
-def total(values, step=1):
-    match values:
-        case []:
-            return {"sum": 0, "text": ""}
-        case [int(), *rest]:
-            return {"sum": sum(values) * step, "text": "žluť", "rest": tuple(rest)}
-"""
-_CHECK = """\
-def check(candidate):
-    assert candidate([]) == {"sum": 0, "text": ""}
-    assert candidate([4, 5, 6], step=3) == {"sum": 45, "text": "žluť", "rest": (5, 6)}
-"""

@@ -26,11 +26,6 @@ class Call:
     body: Body
     memory: dict[str, Any]
 
-    @property
-    def many(self) -> bool:
-        """Whether it runs many cases."""
-        return self.path == "/run_cases"
-
 
 @asynccontextmanager
 async def faulty(
@@ -95,95 +90,62 @@ async def faulty(
 # Faults of results
 
 
-@dataclass
-class Result:
-    """The result of a program in either API."""
-
-    stdout: bytes
-    stderr: str
-    exit_code: int
-    limit: str | None = None
-    cpu: float = 0.0
-
-
-def of_results(change: Callable[[Result], None]) -> Fault:
-    """A fault that changes the result of every program."""
+def of_results(change: Callable[[Body], None]) -> Fault:
+    """A fault that changes the result of every case."""
 
     async def fault(call: Call, send: Send) -> Body:
         answer = await send(call.body)
-        if call.many:
-            for case in answer["cases"].values():
-                _change_case(case, change)
+        for case in answer.get("cases", {}).values():
+            change(case)
         return answer
 
     return fault
 
 
-def _change_case(case: Body, change: Callable[[Result], None]) -> None:
-    stdout = base64.b64decode(case["stdout"])
-    result = Result(stdout, case["stderr"], case["exit_code"], case["limit"], case["cpu"])
-    change(result)
-    case["stdout"] = base64.b64encode(result.stdout).decode()
-    case["stderr"], case["exit_code"], case["limit"] = result.stderr, result.exit_code, result.limit
-    case["user"] *= result.cpu / case["cpu"] if case["cpu"] else 1
-    case["cpu"] = result.cpu
+def of_outputs(change: Callable[[bytes, Body], bytes]) -> Fault:
+    """A fault that changes the output of every case."""
+
+    def change_output(case: Body) -> None:
+        stdout = change(base64.b64decode(case["stdout"]), case)
+        case["stdout"] = base64.b64encode(stdout).decode()
+
+    return of_results(change_output)
 
 
 def cut_output(most: int) -> Fault:
-    def change(result: Result) -> None:
-        result.stdout = result.stdout[:most]
-
-    return of_results(change)
+    return of_outputs(lambda stdout, _: stdout[:most])
 
 
-def normalize_newlines(result: Result) -> None:
-    result.stdout = result.stdout.replace(b"\r\n", b"\n")
+NORMALIZED_NEWLINES = of_outputs(lambda stdout, _: stdout.replace(b"\r\n", b"\n"))
+REPLACED_CHARACTERS = of_outputs(lambda stdout, _: stdout.decode("ascii", "replace").encode())
+MERGED_STREAMS = of_outputs(lambda stdout, case: case["stderr"].encode() + stdout)
+LOST_EXIT_CODES = of_results(lambda case: case.update(exit_code=min(0, case["exit_code"])))
 
 
-def merge_streams(result: Result) -> None:
-    result.stdout, result.stderr = result.stderr.encode() + result.stdout, ""
-
-
-def lose_exit_code(result: Result) -> None:
-    result.exit_code = min(0, result.exit_code)
-
-
-def lose_signals(result: Result) -> None:
-    result.exit_code = 0 if result.exit_code < 0 and not result.limit else result.exit_code
-
-
-def replace_invalid(result: Result) -> None:
-    result.stdout = result.stdout.decode("ascii", "replace").encode()
-
-
-def count_twice(result: Result) -> None:
-    result.cpu *= 2
+@of_results
+def lost_signals(case: Body) -> None:
+    if case["exit_code"] < 0 and not case["limit"]:
+        case["exit_code"] = 0
 
 
 # Faults of limits
 
 
-def of_limits(cases: Callable[[Body], Body], single: Callable[[Body], Body] | None = None) -> Fault:
-    """A fault that changes the limits of every call: those of cases, and those of one program."""
+def of_limits(change: Callable[[Body], Body]) -> Fault:
+    """A fault that changes the limits of the cases of every call."""
 
     async def fault(call: Call, send: Send) -> Body:
-        body = copy.deepcopy(call.body)
-        if call.many:
-            body["limits"] |= cases(body["limits"])
-        elif single:
-            body |= single(body)
-        return await send(body)
+        if limits := call.body.get("limits"):
+            return await send({**call.body, "limits": {**limits, **change(limits)}})
+        return await send(call.body)
 
     return fault
 
 
-NO_MEMORY_LIMIT = of_limits(lambda _: {"memory": 1 << 44}, lambda _: {"memory_limit_MB": -1})
-NO_TIME_LIMIT = of_limits(lambda _: {"cpu": 500, "wall": 500}, lambda _: {"run_timeout": 60})
+NO_MEMORY_LIMIT = of_limits(lambda _: {"memory": 1 << 44})
+NO_TIME_LIMIT = of_limits(lambda _: {"cpu": 500, "wall": 500})
 NO_OUTPUT_LIMIT = of_limits(lambda _: {"output": 1 << 30})
-HALF_MEMORY = of_limits(
-    lambda limits: {"memory": limits["memory"] // 2},
-    lambda body: {"memory_limit_MB": body["memory_limit_MB"] // 2},
-)
+HALF_MEMORY = of_limits(lambda limits: {"memory": limits["memory"] // 2})
 HALF_TIME = of_limits(lambda limits: {"cpu": limits["cpu"] / 2})
 HALF_OUTPUT = of_limits(lambda limits: {"output": limits["output"] // 2})
 WALL_TIME = of_limits(lambda limits: {"wall": limits["cpu"]})
@@ -191,10 +153,10 @@ WALL_TIME = of_limits(lambda limits: {"wall": limits["cpu"]})
 
 async def slow_clock(call: Call, send: Send) -> Body:
     """CPU time is charged twice, and programs are stopped by it."""
-    body = copy.deepcopy(call.body)
-    if call.many:
-        body["limits"]["cpu"] /= 2
-    return await of_results(count_twice)(Call(call.path, body, call.memory), send)
+    answer = await HALF_TIME(call, send)
+    for case in answer["cases"].values():
+        case["cpu"], case["user"] = 2 * case["cpu"], 2 * case["user"]
+    return answer
 
 
 # Faults of programs
@@ -209,12 +171,8 @@ def of_code(change: Callable[[str], str]) -> Fault:
     return fault
 
 
-def after(prefix: str) -> Fault:
-    """A fault that runs a prefix before each program."""
-    return of_code(lambda code: f"{prefix}\n{code}")
-
-
-NO_FORK = after("import os\ndef _no(*_):\n    raise OSError('forbidden')\nos.fork = _no")
+_NO_FORK = "import os\ndef _no(*_):\n    raise OSError('forbidden')\nos.fork = _no\n"
+NO_FORK = of_code(lambda code: f"{_NO_FORK}{code}")
 OLD_PYTHON = of_code(lambda code: re.sub(r"\bmatch (\w+):", r"match \1 then:", code))
 
 
@@ -222,12 +180,8 @@ OLD_PYTHON = of_code(lambda code: re.sub(r"\bmatch (\w+):", r"match \1 then:", c
 
 
 async def cut_input(call: Call, send: Send, most: int = 65536) -> Body:
-    body = copy.deepcopy(call.body)
-    if call.many:
-        body["inputs"] = [text.encode()[:most].decode("utf-8", "ignore") for text in body["inputs"]]
-    elif body.get("stdin"):
-        body["stdin"] = body["stdin"][:most]
-    return await send(body)
+    inputs = [text.encode()[:most].decode("utf-8", "ignore") for text in call.body["inputs"]]
+    return await send({**call.body, "inputs": inputs})
 
 
 async def remember_by_code(call: Call, send: Send) -> Body:
@@ -240,7 +194,7 @@ async def remember_by_code(call: Call, send: Send) -> Body:
 
 async def remember_by_input(call: Call, send: Send) -> Body:
     """Answers are remembered by the input alone."""
-    key = json.dumps(call.body.get("inputs") or call.body.get("stdin"))
+    key = json.dumps(call.body["inputs"])
     if key not in call.memory:
         call.memory[key] = await send(call.body)
     return dict(call.memory[key])
