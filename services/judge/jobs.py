@@ -14,8 +14,8 @@ from rq.worker import BaseWorker
 
 from services.judge.calls import compute
 from services.judge.canaries import CanaryProfile, CanaryRounds
-from services.judge.metrics import JudgeMetrics
 from services.judge.judging import Judge
+from services.judge.metrics import JudgeMetrics
 from services.judge.permits import urgent
 from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError, open_client
 from services.judge.special_judge import CheckerFailedError

@@ -28,8 +28,8 @@ from rq.timeouts import TimerDeathPenalty
 from rq.worker import WorkerStatus
 from rq.worker_registration import register
 
-from services.judge.metrics import JudgeMetrics
 from services.judge.jobs import JudgeSettings, Lane, SampleJudge, lanes_of
+from services.judge.metrics import JudgeMetrics
 from shared.ledger import connect_async, fail_fast, keys
 from shared.ledger.connection import give_up
 from shared.ledger.pipelined import PipelinedRedis

@@ -9,8 +9,8 @@ from typing import Self
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from services.judge.metrics import JudgeMetrics
 from services.judge.jobs import JudgeSettings, SampleJudge, lanes_of
+from services.judge.metrics import JudgeMetrics
 from services.judge.worker import JudgeWorker
 from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
