@@ -100,8 +100,9 @@ class SandboxEnvironment(Part):
 
 
 def different(environments: Iterable[SandboxEnvironment]) -> list[SandboxEnvironment]:
-    """The first one of each fingerprint and processor."""
-    return list({(one.fingerprint, one.cpu): one for one in environments}.values())
+    """Return the first environment of each fingerprint and processor."""
+    by_key = {(env.fingerprint, env.cpu): env for env in environments}
+    return list(by_key.values())
 
 
 _LISTED_FINDINGS = 20
@@ -187,17 +188,17 @@ class CanaryRecord(Part):
     @property
     def environments(self) -> list[SandboxEnvironment]:
         """What the programs of all sandboxes ran on; each different environment once."""
-        return different(found for one in self.sandboxes for found in one.environments)
+        return different(e for sandbox in self.sandboxes for e in sandbox.environments)
 
     @property
     def distrust(self) -> list[str]:
         """One line per finding, with the sandbox; empty for a run whose verdicts can be trusted."""
         return [
-            f"sandbox {one.sandbox}: {finding.text}"
-            for one in self.sandboxes
-            for finding in one.findings
+            f"sandbox {sandbox.sandbox}: {finding.text}"
+            for sandbox in self.sandboxes
+            for finding in sandbox.findings
         ]
 
     @property
     def trusted(self) -> bool:
-        return not any(one.wrong for one in self.sandboxes)
+        return not any(sandbox.wrong for sandbox in self.sandboxes)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from services.judge.verdict import (
     wall_clock_lateness,
     was_killed,
 )
-from shared.config import JudgeConfig, SandboxConfig
+from shared.config import Config, JudgeConfig, SandboxConfig
 from shared.extraction import Extraction
 from shared.harness.wire import MAX_INPUTS, CaseLimits, CaseRun, RunCasesRequest
 from shared.schemas import InfraFailure, Problem, RecordedCases, StdioTests
@@ -29,6 +30,8 @@ Result = TypeVar("Result")
 _TOO_LARGE = "http_413"
 # An answer that kills the harness in every case must not hold the sandbox for long.
 _MOST_LOSSES = 10
+# Address space of the language's own libraries, in MiB, which a contest does not count.
+_LIBRARIES = 64
 # Characters that are processed in the event loop; more would hold up the other completions.
 _CHARACTERS_AT_ONCE = 100_000
 
@@ -55,10 +58,24 @@ class Task:
     settings: JudgeConfig
     limits: SandboxConfig
     sandbox: SandboxClient
-    attempts: Attempts
+    attempts: Attempts = field(default_factory=Attempts)
     alone: bool = False
     max_call_input: int = 16 * 1024 * 1024
     recorded: RecordedCases = "none"
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        problem: Problem,
+        completion: str,
+        sandbox: SandboxClient,
+        recorded: RecordedCases = "none",
+    ) -> Self:
+        """Return the task of a completion under a run's config."""
+        settings = config.judge.for_dataset(problem.dataset)
+        limits = limits_of(problem, settings, config.sandbox)
+        return cls(problem, completion, settings, limits, sandbox, recorded=recorded)
 
     @property
     def total(self) -> int:
@@ -72,6 +89,19 @@ class Task:
         """Return the task for exclusive use of the sandbox: load cannot cause a time-out there."""
         settings = self.settings.model_copy(update={"max_timeouts": max_timeouts})
         return replace(self, alone=True, settings=settings)
+
+
+def limits_of(problem: Problem, settings: JudgeConfig, limits: SandboxConfig) -> SandboxConfig:
+    """Return the limits of one case: with ``judge.problem_limits`` the problem's own."""
+    info = problem.info
+    if not settings.problem_limits:
+        return limits
+    own: dict[str, float] = {}
+    if info.time_limit and 0 < info.time_limit < math.inf:
+        own["timeout"] = info.time_limit
+    if info.memory_limit and info.memory_limit > 0:
+        own["memory_limit_mb"] = math.ceil(info.memory_limit / 2**20) + _LIBRARIES
+    return limits.model_copy(update=own)
 
 
 class Method(ABC):

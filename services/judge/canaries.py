@@ -20,8 +20,9 @@ import yaml
 from pydantic import BeforeValidator, TypeAdapter
 from redis.exceptions import RedisError
 
-from services.judge.judging import Judge
-from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
+from services.judge.calls import Task
+from services.judge.judging import judge_answer
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, last_line
 from shared.canaries import CanaryFinding, CanaryReport
 from shared.config import Config, JudgeConfig
@@ -127,16 +128,6 @@ class Canary:
     memory: int | None = None
     language: str = "python"
 
-    @property
-    def problem(self) -> Problem:
-        tests = self.tests or {
-            "checker": "exact",  # which methods with a rule of their own ignore
-            "inputs": [case.stdin * case.repeat for case in self.cases],
-            "outputs": [_LINE * case.lines or case.output for case in self.cases],
-        }
-        text = json.dumps(tests)
-        return Problem(dataset="canaries", problem_id=self.name, prompt="", ground_truth=text)
-
     def findings(self, outcomes: Sequence[CaseOutcome]) -> list[str]:
         """Describe how the outcomes differ from the required ones; empty if they do not."""
         if len(outcomes) != len(self.cases):
@@ -144,8 +135,8 @@ class Canary:
         texts = map(CanaryCase.finding, self.cases, outcomes)
         return list(dict.fromkeys(filter(None, texts)))
 
-    def config(self, config: Config, method: str) -> Config:
-        """Return a run's config with the canary's limits."""
+    def task(self, config: Config, method: str, client: SandboxClient) -> Task:
+        """Return the canary as a completion under a run's config, with its own limits."""
         judge: dict[str, object] = {
             "method": method,
             "language": self.language,
@@ -156,16 +147,22 @@ class Canary:
             "max_output_mb": _OUTPUT_MIB,
             "max_processes": max(_PROCESSES, config.judge.max_processes),
         }
-        limits = config.sandbox
-        sandbox = {
-            "timeout": self.seconds or max(_SECONDS, limits.timeout),
-            "memory_limit_mb": self.memory or max(_MEMORY, limits.memory_limit_mb),
+        limits = {
+            "timeout": self.seconds or max(_SECONDS, config.sandbox.timeout),
+            "memory_limit_mb": self.memory or max(_MEMORY, config.sandbox.memory_limit_mb),
         }
-        return config.model_copy(
-            update={
-                "judge": config.judge.model_copy(update=judge),
-                "sandbox": limits.model_copy(update=sandbox),
-            }
+        tests = self.tests or {
+            "checker": "exact",  # which methods with a rule of their own ignore
+            "inputs": [case.stdin * case.repeat for case in self.cases],
+            "outputs": [_LINE * case.lines or case.output for case in self.cases],
+        }
+        text = json.dumps(tests)
+        return Task(
+            Problem(dataset="canaries", problem_id=self.name, prompt="", ground_truth=text),
+            f"```{self.language}\n{self.code}```\n",
+            config.judge.model_copy(update=judge),
+            config.sandbox.model_copy(update=limits),
+            client,
         )
 
     def under(self, profile: CanaryProfile, memory: int) -> "Canary":
@@ -232,7 +229,7 @@ async def judge_canaries(
     findings: dict[str, list[CanaryFinding]] = {"wrong": [], "unjudged": [], "unable": []}
 
     async def judge(canary: Canary) -> None:
-        kind, texts = await _judged(canary, Judge(canary.config(config, profile.method), client))
+        kind, texts = await _judged(canary, canary.task(config, profile.method, client))
         findings[kind] += [CanaryFinding(canary=canary.name, text=text) for text in texts]
         if texts:
             event = "canary judged wrongly" if kind == "wrong" else "canary not judged"
@@ -259,12 +256,11 @@ async def judge_canaries(
     )
 
 
-async def _judged(canary: Canary, judge: Judge) -> tuple[str, list[str]]:
+async def _judged(canary: Canary, task: Task) -> tuple[str, list[str]]:
     """Judge a canary, again after a wrong time-out; return the kind of findings, and them."""
-    completion = f"```{canary.language}\n{canary.code}```\n"
     for _ in range(_ATTEMPTS):
         try:
-            judgement = await judge.judge(canary.problem, completion, Attempts())
+            judgement = await judge_answer(task)
         except SandboxUnavailableError as error:
             no_compiler = error.failures[-1].kind == FailureKind.COMPILER
             return "unable" if no_compiler else "unjudged", [str(error)]
@@ -302,19 +298,28 @@ class CanaryRounds:
         A sample of the profile was judged. The run ends when it has ``ending`` samples without a
         verdict.
         """
-        began = self._begun.get((run, profile))
-        if profile.language not in PROGRAMS or (began and time.monotonic() - began < _SHORT):
+        began, now = self._begun.get((run, profile)), time.monotonic()
+        if profile.language not in PROGRAMS or (began and now - began < _SHORT):
             return
-        self._begun.setdefault((run, profile), time.monotonic())
+        self._begun.setdefault((run, profile), now)
+        run_keys, profiles = keys.RunKeys(run), [profile]
         try:
-            name = await self._due(run, ending, first=began is None)
-            # The last samples may all be of one profile.
-            profiles = [profile] if began is None else [p for r, p in self._begun if r == run]
-            for canaries_of, url in product(profiles if name else (), client.pool.urls):
-                claim = keys.RunKeys(run).canaries, f"{url} {canaries_of} {name}"
+            [planned, session], judged = await self._commands.send(
+                [("HMGET", run_keys.meta, PLANNED, "sessions"), ("HLEN", run_keys.verdicts)]
+            )
+            name = f"first {int(session or 1)}"
+            if began is not None:
+                if planned is not None and int(planned) - judged > ending:
+                    return
+                # A trainer's session has no end.
+                name = f"last {int(session or 1)}" if planned else str(int(time.time() // _EVERY))
+                # The last samples may all be of one profile.
+                profiles = [other for begun, other in self._begun if begun == run]
+            for due, url in product(profiles, client.pool.urls):
+                claim = run_keys.canaries, f"{url} {due} {name}"
                 [claimed] = await self._commands.send([("HSETNX", *claim, time.time())])
                 if claimed:
-                    round_ = partial(judge_canaries, canaries_of, config, client.pinned(url), url)
+                    round_ = partial(judge_canaries, due, config, client.pinned(url), url)
                     task = asyncio.create_task(self._report(claim, round_))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
@@ -327,18 +332,6 @@ class CanaryRounds:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _due(self, run: str, ending: int, *, first: bool) -> str | None:
-        """Return the name of the round that is due now, or None."""
-        run_keys = keys.RunKeys(run)
-        [planned, session], judged = await self._commands.send(
-            [("HMGET", run_keys.meta, PLANNED, "sessions"), ("HLEN", run_keys.verdicts)]
-        )
-        if first:
-            return f"first {int(session or 1)}"
-        if planned is None:  # a trainer's
-            return str(int(time.time() // _EVERY))
-        return f"last {int(session or 1)}" if int(planned) - judged <= ending else None
 
     async def _report(
         self, claim: tuple[str, str], round_: Callable[[], Awaitable[CanaryReport]]

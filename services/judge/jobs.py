@@ -12,9 +12,9 @@ from pydantic import Field
 from redis.exceptions import RedisError
 from rq.worker import BaseWorker
 
-from services.judge.calls import compute
+from services.judge.calls import Task, compute
 from services.judge.canaries import CanaryProfile, CanaryRounds
-from services.judge.judging import Judge
+from services.judge.judging import judge_answer
 from services.judge.metrics import JudgeMetrics
 from services.judge.permits import urgent
 from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError, open_client
@@ -226,12 +226,11 @@ class SampleJudge:
             PlumblineError: The ledger lacks the run or the problem.
             ServiceError: Redis is unavailable.
         """
-        attempts = Attempts()
         try:
             config = _config_of(run, document)
             client = self._sandbox(config)
         except ConfigError as error:
-            return _unjudged(run, generation, error, attempts), None
+            return _unjudged(run, generation, error, Attempts()), None
         if problem is None:
             sample = generation.sample
             raise PlumblineError(
@@ -239,19 +238,19 @@ class SampleJudge:
             )
         # A trainer's samples are forgotten with their answers.
         recorded = "none" if keys.is_reward_run(run) else config.output.cases
+        task = Task.of(config, problem, generation.completion, client, recorded)
         try:
-            judge = Judge(config, client, recorded)
-            judgement = await judge.judge(problem, generation.completion, attempts)
+            judgement = await judge_answer(task)
         except (SandboxUnavailableError, ConfigError) as error:
-            return _unjudged(run, generation, error, attempts), None
+            return _unjudged(run, generation, error, task.attempts), None
         finally:
             # Not before the first samples, which would wait for them, and not after a verdict is
             # stored: after the last one the run waits for the rounds that were started.
             if config.judge.canaries:
-                profile = CanaryProfile.of(config.judge.for_dataset(problem.dataset), problem)
+                profile = CanaryProfile.of(task.settings, problem)
                 ending = self._settings.concurrency
                 await self._canaries.start(run, profile, config, client, ending)
-        requests, failures = attempts.requests, attempts.failures
+        requests, failures = task.attempts.requests, task.attempts.failures
         verdict = to_verdict(generation, judgement, requests, failures, self.name)
         return verdict, await _packed_cases(verdict, judgement, recorded)
 

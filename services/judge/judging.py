@@ -1,9 +1,8 @@
 """Judging of one completion: guard, method, and confirmation of doubtful outcomes."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from services.judge import verdict
 from services.judge.calls import Method, Task, compute
@@ -11,16 +10,13 @@ from services.judge.methods.functions import FunctionMethod
 from services.judge.methods.fusion import ComputeScoreMethod, SubmitMethod
 from services.judge.methods.stdio import BatchMethod, CallMethod
 from services.judge.methods.translated import ProgramMethod
-from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
+from services.judge.sandbox import Attempts, SandboxUnavailableError
 from services.judge.verdict import Judgement, Lateness, Outcomes
-from shared.config import Config, JudgeConfig, SandboxConfig
 from shared.errors import ConfigError
 from shared.harness.languages import LANGUAGES
 from shared.schemas import (
     JudgedCode,
-    Problem,
     ProgramTests,
-    RecordedCases,
     SandboxFusionTests,
     StdioTests,
     is_encodable,
@@ -42,50 +38,10 @@ _BY_AN_ANSWER = (
     "http_500",
     "http_504",
 )
-MIB = 1024 * 1024
-# Address space of the language's own libraries, which a contest does not count.
-LIBRARIES_MIB = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """Judges answers with one pool of sandboxes under one run's config.
-
-    ``recorded`` are the cases that are recorded beside the verdict.
-    """
-
-    config: Config
-    sandbox: SandboxClient
-    recorded: RecordedCases = "none"
-
-    async def judge(self, problem: Problem, completion: str, attempts: Attempts) -> Judgement:
-        """Judge one completion.
-
-        Raises:
-            SandboxUnavailableError: The sandbox gave no usable response.
-            ConfigError: The method needs something that is not installed.
-        """
-        settings = self.config.judge.for_dataset(problem.dataset)
-        limits = limits_of(problem, settings, self.config.sandbox)
-        task = Task(problem, completion, settings, limits, self.sandbox, attempts)
-        return _guard(task) or await judge_answer(replace(task, recorded=self.recorded))
-
-
-def limits_of(problem: Problem, settings: JudgeConfig, limits: SandboxConfig) -> SandboxConfig:
-    """Return the limits of one case: with ``judge.problem_limits`` the problem's own."""
-    info = problem.info
-    if not settings.problem_limits:
-        return limits
-    own: dict[str, float] = {}
-    if info.time_limit and 0 < info.time_limit < math.inf:
-        own["timeout"] = info.time_limit
-    if info.memory_limit and info.memory_limit > 0:
-        own["memory_limit_mb"] = math.ceil(info.memory_limit / MIB) + LIBRARIES_MIB
-    return limits.model_copy(update=own)
 
 
 async def judge_answer(task: Task) -> Judgement:
-    """Judge an answer by its method; doubtful outcomes are confirmed.
+    """Judge a completion by its method; doubtful outcomes are confirmed.
 
     An answer for which the sandbox gives no usable response, alone either, although it gives one
     for an answer that does nothing, has failed.
@@ -94,6 +50,8 @@ async def judge_answer(task: Task) -> Judgement:
         SandboxUnavailableError: The sandbox gave no usable response.
         ConfigError: The method needs something that is not installed.
     """
+    if rejected := _guard(task):
+        return rejected
     try:
         return await _judge(task)
     except SandboxUnavailableError as error:

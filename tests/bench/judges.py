@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from services.judge.calls import Task
-from services.judge.judging import Judge
-from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.judging import judge_answer
+from services.judge.sandbox import SandboxClient
 from shared.config import Config
 from shared.schemas import Problem, StdioTests
 from tests.bench.answers import Answer
@@ -30,22 +30,16 @@ def client(url: str, *, max_attempts: int = 2, retry_budget: float = 30) -> Sand
 
 
 def make_task(config: Config, sandbox: SandboxClient, problem: Problem, completion: str) -> Task:
-    return Task(
-        problem=problem,
-        completion=completion,
-        settings=config.judge,
-        limits=config.sandbox,
-        sandbox=sandbox,
-        attempts=Attempts(),
-    )
+    return Task.of(config, problem, completion, sandbox)
 
 
 def by_method(config: Config, sandbox: SandboxClient) -> JudgeAnswer:
     """``judge.method`` of the config."""
-    judge_one = Judge(config, sandbox)
 
     async def judge(answer: Answer) -> Judged:
-        judgement = await judge_one.judge(answer.problem, answer.completion, Attempts())
+        judgement = await judge_answer(
+            make_task(config, sandbox, answer.problem, answer.completion)
+        )
         return Judged([int(case.code) for case in judgement.cases])
 
     return judge

@@ -43,8 +43,7 @@ def stdio(*cases: tuple[str, str], **fields: object) -> Problem:
 
 
 def make_task(sandbox: SandboxClient, problem: Problem, completion: str, *overrides: str) -> Task:
-    config = load_config(None, overrides)
-    return Task(problem, completion, config.judge, config.sandbox, sandbox, Attempts())
+    return Task.of(load_config(None, overrides), problem, completion, sandbox)
 
 
 async def judge_code(

@@ -187,8 +187,13 @@ def names(redis: Redis) -> set[str]:
 
 
 async def test_every_sandbox_gets_a_round_beside_the_samples(
-    ledger: Ledger, redis: Redis, redis_server: RedisServer, sandbox_url: str
+    ledger: Ledger,
+    redis: Redis,
+    redis_server: RedisServer,
+    sandbox_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(rounds, "_SHORT", 1000.0)  # however slow the machine is
     async with faulty(sandbox_url, faults.NO_MEMORY_LIMIT) as other:
         worker = await judge_all(redis_server, sandbox_url, other)
     record = CanaryLedger(redis, RUN).record()

@@ -2,7 +2,7 @@
 
 from services.judge.judging import judge_answer
 from services.judge.sandbox import Attempts
-from shared.extraction import Extraction, extract, extract_verl
+from shared.extraction import extract, extract_verl
 from shared.harness.sandbox_api import RunCodeRequest, RunCodeResponse
 from shared.harness.wire import CallResult, RunCasesRequest
 from shared.schemas import Problem, Verdict, sha256
@@ -38,54 +38,39 @@ class Failing:
         return CallResult(end=None if request.code else "done")
 
 
-async def recorded(given: Problem, completion: str, *options: str) -> Verdict:
-    task = make_task(Failing(), given, completion, *options)  # type: ignore[arg-type]
+async def recorded(problem: Problem, completion: str, *options: str) -> Verdict:
+    task = make_task(Failing(), problem, completion, *options)  # type: ignore[arg-type]
     return as_verdict(await judge_answer(task), completion, task.attempts)
 
 
+# Configured method, problem, recorded method, extraction.
 METHODS = [
-    ("batch", STDIO, "batch"),
-    ("batch", HUMANEVAL, "function"),
-    ("batch", MBPP, "function"),
-    ("compute_score", STDIO, "compute_score"),
-]
-# Every completion with every method; all pairs of completions, methods and languages.
-CASES = [
-    (completion, method, ("python", "cpp")[(c + m) % 2])
-    for c, completion in enumerate(COMPLETIONS)
-    for m, method in enumerate(METHODS)
+    ("batch", STDIO, "batch", lambda text, language: extract(text, language=language)),
+    ("batch", HUMANEVAL, "function", lambda text, _: extract(text, entry_point="g")),
+    ("batch", MBPP, "function", lambda text, _: extract(text, entry_point="g")),
+    ("compute_score", STDIO, "compute_score", lambda text, _: extract_verl(text)),
 ]
 
 
 async def test_it_is_what_the_method_takes() -> None:
-    differing = []
-    for completion, (method, given, signs), language in CASES:
-        options = [f"judge.method={method}", f"judge.language={language}"]
-        found = await recorded(given, completion, *options)
-        expected: Extraction
-        if signs == "function":
-            expected = extract(completion, entry_point="g")
-        elif signs == "batch":
-            expected = extract(completion, language=language)
-        else:
-            expected = extract_verl(completion)
-        code = found.code
-        same = (
-            code is not None
-            and (found.method, code.reason) == (signs, expected.reason)
-            and code.sha256 == sha256(expected.code)
-            and code.read(completion) == expected.code
-            and Verdict.model_validate_json(found.model_dump_json()).code == code
-        )
-        if not same:
-            differing.append((completion, *options, code))
-    assert differing == []
+    """Every completion with every method; all pairs of completions, methods and languages."""
+    for c, completion in enumerate(COMPLETIONS):
+        for m, (method, problem, name, extract_by) in enumerate(METHODS):
+            language = ("python", "cpp")[(c + m) % 2]
+            options = [f"judge.method={method}", f"judge.language={language}"]
+            verdict = await recorded(problem, completion, *options)
+            expected, code = extract_by(completion, language), verdict.code
+            assert code is not None, (completion, *options)
+            assert (verdict.method, code.reason) == (name, expected.reason), (completion, *options)
+            assert code.sha256 == sha256(expected.code), (completion, *options)
+            assert code.read(completion) == expected.code, (completion, *options)
+            assert Verdict.model_validate_json(verdict.model_dump_json()).code == code
 
 
 async def test_what_is_put_around_the_code_is_not_part_of_it() -> None:
-    given = stdio(("1", "1"), fn_name="f")
+    problem = stdio(("1", "1"), fn_name="f")
     completion = "```python\ndef f(x):\n    return x\n```"
     for method in ("batch", "compute_score"):
-        code = (await recorded(given, completion, f"judge.method={method}")).code
+        code = (await recorded(problem, completion, f"judge.method={method}")).code
         assert code is not None
         assert code.read(completion).strip() == "def f(x):\n    return x"

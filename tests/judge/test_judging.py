@@ -1,14 +1,14 @@
 import pytest
 
-from services.judge.judging import Judge, limits_of
-from services.judge.sandbox import Attempts, SandboxClient
+from services.judge.calls import limits_of
+from services.judge.sandbox import SandboxClient
 from shared.config import load_config
 from shared.harness.wire import CallResult
 from shared.schemas import Problem, ProblemInfo, Verdict
 from shared.statuses import FinalStatus
 from tests.judge.pools import OpenPool
 from tests.judge.stand_ins import Damaged, Scripted, case
-from tests.judge.tasks import HUMANEVAL, MBPP, as_verdict, fenced, stdio
+from tests.judge.tasks import HUMANEVAL, MBPP, fenced, make_task, stdio, verdict_of
 from tests.shared.ledgers import problem
 
 STDIO = stdio(*[("1\n", "2\n")] * 3)
@@ -23,10 +23,7 @@ class NeverAsked:
 async def judged(
     problem: Problem, completion: str, sandbox: object | None = None, *overrides: str
 ) -> Verdict:
-    judge = Judge(load_config(None, overrides), sandbox or NeverAsked())  # type: ignore[arg-type]
-    attempts = Attempts()
-    judgement = await judge.judge(problem, completion, attempts)
-    return as_verdict(judgement, completion, attempts)
+    return await verdict_of(make_task(sandbox or NeverAsked(), problem, completion, *overrides))
 
 
 @pytest.mark.parametrize("completion", ["", "\n\t \r\n\u2003\u00a0"])

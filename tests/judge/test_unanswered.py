@@ -2,19 +2,28 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
-from services.judge.judging import Judge
-from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError
+from services.judge.judging import judge_answer
+from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import case_results
-from shared.config import load_config
 from shared.schemas import Problem, Verdict
 from shared.statuses import FinalStatus, VerdictDetail
 from tests.judge.faulty_sandbox import Body, Call, Send, faulty
 from tests.judge.pools import OpenPool
-from tests.judge.tasks import HUMANEVAL, as_verdict, stdio, together, with_tests
+from tests.judge.tasks import (
+    HUMANEVAL,
+    as_verdict,
+    fenced,
+    make_task,
+    stdio,
+    together,
+    verdict_of,
+    with_tests,
+)
 
 MARK = "unanswerable"
 STDIO = stdio(("1\n", "1\n"))
@@ -48,15 +57,13 @@ FAILURES = {
 
 
 async def judged(url: str, problem: Problem, fault: Failure, *overrides: str) -> Verdict:
-    attempts = Attempts()
     async with (
         faulty(url, fault) as proxy,
         SandboxClient(
             OpenPool([proxy]), max_attempts=2, retry_budget=5, first_delay=0.01
         ) as client,
     ):
-        judge = Judge(load_config(None, overrides), client)
-        return as_verdict(await judge.judge(problem, ANSWER, attempts), ANSWER, attempts)
+        return await verdict_of(make_task(client, problem, ANSWER, *overrides))
 
 
 @pytest.mark.parametrize("failure", FAILURES)
@@ -123,14 +130,13 @@ async def test_no_value_is_unjudged(sandbox: SandboxClient):
         for body in bodies
     ]
     answers += [(given, f"print({one})") for given in printed for one in PRINTS]
-    judge = Judge(load_config(None, []), sandbox, "all")
 
     async def status(answer: int) -> FinalStatus | str:
         given, code = answers[answer]
         try:
-            attempts, completion = Attempts(), f"```python\n{code}\n```"
-            judgement = await judge.judge(given, completion, attempts)
-            verdict = as_verdict(judgement, completion, attempts)
+            task = replace(make_task(sandbox, given, fenced(code)), recorded="all")
+            judgement = await judge_answer(task)
+            verdict = as_verdict(judgement, task.completion, task.attempts)
             verdict.model_dump_json()
             case_results(judgement, "all")
         except Exception as error:  # noqa: BLE001 - reported by the answer's code
