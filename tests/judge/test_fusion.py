@@ -128,8 +128,8 @@ async def test_calls_of_a_function(sandbox: SandboxClient) -> None:
     verdicts = await together(
         rows, lambda row: judge_code(sandbox, stdio(row[1:3], fn_name="f"), row[0], *SCORE)
     )
-    found = {row: verdict.case_codes for row, verdict in verdicts.items()}
-    assert found == {row: [row[3]] for row in rows}
+    codes = {row: verdict.case_codes for row, verdict in verdicts.items()}
+    assert codes == {row: [row[3]] for row in rows}
 
 
 @needs_cpp
@@ -171,7 +171,7 @@ def test_the_code_of_an_answer(answer: RunCodeResponse, code: int, detail: str |
 
 @pytest.fixture
 def judge(sandbox: SandboxClient) -> JudgeAnswer:
-    return lambda code, given: judge_code(sandbox, given, code, SUBMIT)
+    return lambda code, problem: judge_code(sandbox, problem, code, SUBMIT)
 
 
 async def test_standard_input_and_output(judge: JudgeAnswer) -> None:
@@ -191,7 +191,7 @@ async def test_the_block_is_the_one_that_sandboxfusion_takes(sandbox: SandboxCli
     assert verdict.case_codes == [1]
 
 
-@pytest.mark.parametrize(("given", "total"), [(HUMANEVAL, 1), (MBPP, 2)], ids=["he", "mbpp"])
+@pytest.mark.parametrize(("problem", "total"), [(HUMANEVAL, 1), (MBPP, 2)], ids=["he", "mbpp"])
 @pytest.mark.parametrize(
     ("code", "status"),
     [
@@ -204,10 +204,10 @@ async def test_the_block_is_the_one_that_sandboxfusion_takes(sandbox: SandboxCli
     ],
 )
 async def test_function_tests_by_submit(
-    judge: JudgeAnswer, given: Problem, total: int, code: str, status: FinalStatus
+    judge: JudgeAnswer, problem: Problem, total: int, code: str, status: FinalStatus
 ) -> None:
     """One run for all statements: they pass or fail together."""
-    verdict = await judge(code, given)
+    verdict = await judge(code, problem)
     assert verdict.final_status is status
     assert verdict.checker == "exit_code"
     assert verdict.cases_total == len(verdict.case_codes) == total
@@ -242,17 +242,17 @@ class Scripted:
         return EvalResult(accepted=all(test.passed for test in tests), tests=tests)
 
 
-async def judged(sandbox: Scripted, given: Problem, *overrides: str) -> Verdict:
-    task = make_task(sandbox, given, "text", SUBMIT, *overrides)  # type: ignore[arg-type]
+async def judged(sandbox: Scripted, problem: Problem, *overrides: str) -> Verdict:
+    task = make_task(sandbox, problem, "text", SUBMIT, *overrides)  # type: ignore[arg-type]
     return await verdict_of(task)
 
 
 TWO = stdio(("1", "a"), ("2", "b"))
 
 
-async def body_of(given: Problem, *overrides: str) -> Any:
+async def body_of(problem: Problem, *overrides: str) -> Any:
     sandbox = Scripted([[result()] * 2])
-    await judged(sandbox, given, "sandbox.timeout=7", *overrides)
+    await judged(sandbox, problem, "sandbox.timeout=7", *overrides)
     return json.loads(sandbox.asked[0].body)
 
 
@@ -321,8 +321,8 @@ async def test_results_that_are_too_few_or_too_many(
 
 
 async def test_a_problem_without_tests_is_judged_by_its_id_at_the_server() -> None:
-    given = with_tests(sandbox_dataset="humaneval", sandbox_id="HumanEval/0")
-    assert await body_of(given) == {
+    problem = with_tests(sandbox_dataset="humaneval", sandbox_id="HumanEval/0")
+    assert await body_of(problem) == {
         "dataset": "humaneval_python",
         "id": "HumanEval/0",
         "completion": "text",
@@ -335,7 +335,7 @@ async def test_a_problem_without_tests_is_judged_by_its_id_at_the_server() -> No
     }
     case = {"input": {"stdin": "1"}, "output": {"stdout": "a"}}
     wrong = result(False).model_copy(update={"test_info": case})
-    verdict = await judged(Scripted([[result(), wrong, result()]]), given)
+    verdict = await judged(Scripted([[result(), wrong, result()]]), problem)
     assert (verdict.cases_total, verdict.cases_passed, verdict.case_codes) == (3, 2, [1, 0, 1])
     failed = verdict.first_failed_case
     assert failed is not None
