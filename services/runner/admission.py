@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from shared.address import Address
 
-# Seconds without requests to a server that failed, at most.
-_LONGEST_PAUSE = 10.0
+_LONGEST_PAUSE = 10.0  # seconds without requests to a server that failed
 # Bounds of a Retry-After: 0 would be no pause, and more than the longest is a refusal.
 _SHORTEST_RETRY_AFTER, _LONGEST_RETRY_AFTER = 0.05, 600.0
 _START = 16
@@ -21,9 +20,9 @@ _SMALL_LIMITS_STEP = 4
 class Server:
     """A server, and the time until which it gets no request.
 
-    ``url`` ends in ``/v1``, ``name`` is host and port, ``headers`` carry user and password of the
-    URL. ``failures`` are consecutive ones; concurrent requests that fail together count once.
-    ``refuses``: its last answer was to come back much later, or never.
+    ``url`` ends in ``/v1``, ``headers`` carry the URL's user and password. ``failures`` are
+    consecutive ones; concurrent requests that fail together count once. ``refuses``: its last
+    answer was to come back much later, or never.
     """
 
     def __init__(self, base_url: str, backoff: float) -> None:

@@ -31,7 +31,7 @@ from shared.schemas import Generation, SampleId, sha256
 from shared.service.access import authorization
 from shared.service.processes import raise_file_limit
 
-# Bytes of an answer, and of all that are read at once. A completion of a million tokens has 4 MiB.
+# Bytes of an answer. A completion of a million tokens has 4 MiB.
 _MAX_ANSWER = 64 * 2**20
 # Open files other than connections to generators: Redis, data, logs, other clients.
 _OTHER_FILES = 256
@@ -43,10 +43,8 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 # Seconds without any answer until the servers are asked for a sign of life, and for that sign.
 _SILENCE, _SIGN_OF_LIFE = 20.0, 10.0
 _OF_REFUSAL = "see the account and the server, or name another one (generation.base_urls)"
-# Reasons that concern a prompt, not the server.
-_OF_ONE_PROMPT = ("prompt_too_long", "content_filter", "refusal")
-# Problems whose requests all failed for good, before any answer, until the run ends.
-_MOST_UNUSABLE = 20
+_OF_ONE_PROMPT = ("prompt_too_long", "content_filter", "refusal")  # not of the server
+_MOST_UNUSABLE = 20  # problems that failed for good before any answer, until the run ends
 
 
 @dataclass(slots=True, eq=False)

@@ -49,8 +49,7 @@ def load_problems(
     locked = _check_lock(config.lock, paths, allow_unlocked=allow_unlocked)
     notes = [f"warning: {difference}" for difference in locked.differences]
     problems: list[Problem] = []
-    # Counts of the excluded problems by data set and finding
-    left_out: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    left_out: defaultdict[str, Counter[str]] = defaultdict(Counter)  # counts of findings
     for problem in read_datasets(paths, config.prompt_key):
         if findings := quality_findings(problem.quality) & set(config.exclude_quality):
             left_out[problem.dataset].update(["problems", *sorted(findings)])

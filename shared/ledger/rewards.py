@@ -129,8 +129,7 @@ class RewardLedger:
     """Samples of one session, for one event loop.
 
     ``redis`` is for waiting, ``jobs`` for enqueueing by RQ in threads, ``commands`` for the rest.
-    ``run`` is the session's id, ``reward/<16 hex digits>``. An answer is remembered for
-    ``remember`` seconds.
+    The id ``run`` is ``reward/<16 hex digits>``. An answer is remembered for ``remember`` seconds.
     """
 
     def __init__(

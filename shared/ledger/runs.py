@@ -128,11 +128,7 @@ class RunLedger:
         return {text(name): json.loads(value) for name, value in pairs if value is not None}
 
     def plan(self) -> RunPlan | None:
-        """The run's plan; None if it is not stored.
-
-        Raises:
-            OutputError: As :meth:`meta`.
-        """
+        """The run's plan; None if it is not stored. Raises as :meth:`meta`."""
         stored = cast(bytes | None, self.redis.hget(self._keys.meta, _PLAN))
         try:
             return None if stored is None else RunPlan.model_validate_json(stored)

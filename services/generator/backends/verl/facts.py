@@ -14,16 +14,8 @@ from services.generator.backends.verl.model_folder import ModelFolder
 from shared.config import Config
 from shared.versions import versions_of
 
-_PACKAGES = (
-    "plumbline",
-    "verl",
-    "vllm",
-    "sglang",
-    "torch",
-    "transformers",
-    "ray",
-    "flashinfer-python",
-)
+_ENGINES = ("vllm", "sglang", "torch", "transformers", "flashinfer-python")
+_PACKAGES = ("plumbline", "verl", "ray", *_ENGINES)
 _NODE_SECONDS = 15
 
 
