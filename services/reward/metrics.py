@@ -63,16 +63,14 @@ class RewardMetrics:
         self._guarded = counter("guarded", "Completions that a guard stopped, by kind.", "kind")
         self._signs = counter("hacking_signs", "Completions with a sign of hacking.", "sign")
         self._measured = counter(
-            "hacking_measured", "Completions in which it could be found.", "sign"
+            "hacking_measured", "Completions in which a sign can show.", "sign"
         )
         self._characters = counter("characters", "Characters of judged completions.")
         limits = gauge("hacking_limit", "Share of completions with a sign that alarms.", "sign")
         self._cache_hits = counter("cache_hits", "Completions with a remembered answer.")
         self.programs = counter("programs", "Programs run for tools, by status.", "status")
         self._scores = histogram("score", "Rewards, by the rule of each request.", _SCORES)
-        self._queue = histogram(
-            "queue_seconds", "Seconds that a completion waited beside.", _SECONDS
-        )
+        self._queue = histogram("queue_seconds", "Seconds that a completion waited.", _SECONDS)
         self._judge = histogram("judge_seconds", "Seconds of all cases of a completion.", _SECONDS)
         self.pending = gauge("pending", "Completions that requests wait for.")
         # From the start, so that an increase from nothing is one: an alert would miss the first.

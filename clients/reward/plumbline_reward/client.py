@@ -14,26 +14,37 @@ from plumbline_reward.settings import load_settings
 
 
 class Client:
-    """A client of Plumbline's reward service at ``url``.
+    """A client of Plumbline's reward service.
 
     It holds settings only and may be copied, pickled, and used from any thread, event loop and
-    process; calls to one service share its connections and requests. Options that are not given
+    process; calls to one service share its connections and requests. Arguments that are not given
     come from the environment (``PLUMBLINE_REWARD_URL``, ``_TOKEN``, ``_TOKEN_FILE``, ``_TIMEOUT``,
-    ``_SCORE``, ``_ON_UNJUDGED``):
+    ``_SCORE``, ``_ON_UNJUDGED``).
 
-    - ``token``: the service's bearer token.
-    - ``timeout``: time limit of a call in seconds, with all its retries.
-    - ``score``: the rule, ``pass_ratio``, ``accepted`` or ``threshold:0.9``.
-    - ``purpose``: ``train`` or ``validation``; a data set with the role ``eval`` is refused for
-      training.
-    - ``on_unjudged``: ``raise``, or ``none`` to return None for what was not judged.
+    Args:
+        url: Address of the service.
+        token: The service's bearer token.
+        timeout: Time limit of a call in seconds, with all its retries.
+        score: The rule: ``pass_ratio``, ``accepted`` or ``threshold:0.9``.
+        purpose: ``train`` or ``validation``; a data set with the role ``eval`` is refused for
+            training.
+        on_unjudged: ``raise``, or ``none`` to return None for what was not judged.
 
     Raises:
         ValueError: A setting is invalid.
     """
 
-    def __init__(self, url: str | None = None, **options: Any) -> None:
-        self.settings = load_settings(url, **options)
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        timeout: float | None = None,
+        score: str | None = None,
+        purpose: str | None = None,
+        on_unjudged: str | None = None,
+    ) -> None:
+        self.settings = load_settings(url, token, timeout, score, purpose, on_unjudged)
 
     def score(self, items: Iterable[Mapping[str, object]]) -> list[Verdict | None]:
         """Score completions; the verdicts are in the order of the items.
