@@ -55,15 +55,10 @@ _ENDS = ("}", ";", "*/", "#endif")
 
 @dataclass(frozen=True)
 class Language:
-    """A language, and how its code is read.
+    """The labels of a language, in lower case and without a version, its strings and comments.
 
-    Attributes:
-        labels: In lower case and without a version.
-        literal: Pattern of its strings and comments.
-        main: Pattern of a whole program; None if these are not known, as in Python.
-        reads: Pattern of a program that reads its input.
-        begins: Pattern of the line that begins a program.
-        ends: Ends of the last line of a program.
+    ``main`` is the pattern of a whole program (None if it is not known), ``reads`` that of one that
+    reads its input, ``begins`` that of its first line; the last line ends with one of ``ends``.
     """
 
     labels: frozenset[str]
