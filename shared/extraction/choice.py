@@ -113,7 +113,11 @@ def choose(
 
     chosen = min(range(len(own)), key=lambda place: (tier(place), -place))
     block, code, fit = own[chosen], codes[chosen], scores[chosen] >= least
-    named = not sources or not names or not names.isdisjoint(sources[chosen].names)
+    if sources:
+        named = not names or not names.isdisjoint(sources[chosen].names)
+    else:  # of programs one without a ``main`` is only better than nothing
+        main = None if names else language.main
+        named = main is None or main.search(code) is not None
     reason = ExtractionReason.FENCED if block.label else ExtractionReason.UNLABELLED
     if not block.closed:
         reason = ExtractionReason.UNCLOSED_FENCE

@@ -113,7 +113,7 @@ class _Search:
         elif blocks[0].label or not (choice := self._begun_by_prompt(text, blocks[0])):
             choice = self._choose(text, blocks)
             if not (choice and choice.sure):
-                yield from self._elsewhere(text, blocks, choice)
+                yield from self._elsewhere(text, blocks)
         if choice:
             yield choice
 
@@ -182,9 +182,7 @@ class _Search:
         kinds = (ast.Import, ast.ImportFrom, ast.Assign)
         return int(any(isinstance(statement, kinds) for statement in source.body))
 
-    def _elsewhere(
-        self, text: str, blocks: Sequence[Block], choice: Extraction | None
-    ) -> Iterator[Extraction]:
+    def _elsewhere(self, text: str, blocks: Sequence[Block]) -> Iterator[Extraction]:
         """Look for the answer where no block can be it: behind other labels, outside of blocks."""
         others = [replace(b, label="") for b in blocks if not self.language.owns(b.label)]
         pieces, position = [], 0
@@ -192,10 +190,7 @@ class _Search:
             pieces.append(text[position : block.opening])
             position = block.end
         outside = "\n".join([*pieces, text[position:]])
-        for other in (
-            self._choose(text, others) if self.names or not choice else None,
-            self._in_prose(outside),
-        ):
+        for other in (self._choose(text, others), self._in_prose(outside)):
             if other and other.sure and self._is_answer(other.code):
                 yield other
 

@@ -23,7 +23,7 @@ Fields = TypeVar("Fields")
 class Verdict:
     """The verdict on a completion, and the score that a rule made of it.
 
-    ``status`` is Plumbline's status, such as ``accepted`` or ``wrong_answer``; ``detail`` refines
+    ``status`` is Plumbline's status, such as ``success`` or ``wrong_answer``; ``detail`` refines
     it. With ``cases_not_run`` above 0 ``pass_ratio`` is a lower bound. ``judge_seconds`` were spent
     judging, ``queue_seconds`` waiting for it. ``cached`` says that the answer was remembered.
     """
