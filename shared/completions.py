@@ -14,12 +14,14 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from shared.errors import data_error
 from shared.foreign_json import parse_record, read_lines
 from shared.schemas import describe, without_surrogates
 from shared.statuses import TokenSource
 
+_COMPLETION = ("completion", "response", "solution")
 _MBPP = re.compile(r"mbpp[_/](\d+)", re.IGNORECASE | re.ASCII)
 
 
@@ -47,7 +49,7 @@ class RecordedCompletion(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     problem_id: str = Field(min_length=1, validation_alias=AliasChoices("problem_id", "task_id"))
-    completion: str = Field(validation_alias=AliasChoices("completion", "response", "solution"))
+    completion: str = Field(validation_alias=AliasChoices(*_COMPLETION))
     completion_from: Annotated[Literal["reasoning"] | None, BeforeValidator(_source)] = None
     reasoning: Annotated[str | None, BeforeValidator(_thoughts)] = Field(
         default=None, validation_alias=AliasChoices("reasoning", "reasoning_content")
@@ -64,9 +66,14 @@ class RecordedCompletion(BaseModel):
     @classmethod
     def _without_none(cls, fields: object) -> object:
         # Arrow completes the rows of different formats to the same fields.
-        if isinstance(fields, dict) and None in fields.values():
-            return {name: value for name, value in fields.items() if value is not None}
-        return fields
+        if not isinstance(fields, dict) or None not in fields.values():
+            return fields
+        present = {name: value for name, value in fields.items() if value is not None}
+        null = [name for name in _COMPLETION if name in fields]
+        if null and not any(name in present for name in null):
+            text = '{name} is null; write "" for an empty answer, or leave the line out'
+            raise PydanticCustomError("null_completion", text, {"name": null[0]})
+        return present
 
 
 def read_completions(path: str) -> Iterator[RecordedCompletion]:

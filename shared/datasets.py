@@ -199,8 +199,7 @@ def _parquet(path: str, file: Any) -> pq.ParquetFile:  # noqa: ANN401 - fsspec's
     try:
         return pq.ParquetFile(file)
     except pa.ArrowInvalid as error:
-        remedy = "`plumb data import` makes one of a published file"
-        raise data_error(path, f"not a parquet file ({error}); {remedy}") from None
+        raise data_error(path, f"not a parquet file ({error}); write or fetch it again") from None
 
 
 def _check_table(prompt_key: str, path: str, schema: pa.Schema) -> None:

@@ -136,6 +136,7 @@ def test_completions_that_cannot_be_used(desk: Desk) -> None:
         ("", "none of its 0"),
         ('{"problem_id": "other", "completion": "x"}\n', "none of its 1"),
         ('{"problem_id": "p1"}\n', ":1: "),
+        ('{"problem_id": "p1", "solution": null}\n', ":1: not a completion: solution is null; "),
         ('{"problem_id": "p1", "completion": "x"}\n{"problem', ":2: torn"),
         ("[]\n", ":1: "),
         ('{"problem_id": "p1", "completion": "x", "sample_index": 0}\n' * 2, "two completions"),
