@@ -32,18 +32,6 @@ SCHEMAS_VARIABLE = "PLUMBLINE_K8S_SCHEMAS"
 Document = dict[str, Any]  # a Kubernetes resource, foreign YAML
 
 
-@dataclass(frozen=True, order=True)
-class Finding:
-    """A defect of a rendered resource."""
-
-    target: str
-    resource: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.target}: {self.resource}: {self.message}"
-
-
 # Rendering
 
 
@@ -106,9 +94,7 @@ _VERSIONS = ("1.31", "1.35")
 _CUSTOM_GROUPS = ("keda.sh", "monitoring.coreos.com", "ray.io")
 
 
-def check_schemas(
-    target: str, documents: Iterable[Document], folder: Path | None
-) -> Iterator[Finding]:
+def check_schemas(target: str, documents: Iterable[Document], folder: Path | None) -> Iterator[str]:
     """Validate built-in kinds with kubernetes-validate, and custom resources with JSON schemas.
 
     Args:
@@ -125,7 +111,7 @@ def check_schemas(
             messages = _custom(document, folder / group, version)
         else:
             continue
-        yield from (Finding(target, name, message) for message in messages)
+        yield from (f"{target}: {name}: {message}" for message in messages)
 
 
 def _builtin(document: Document) -> Iterator[str]:
@@ -162,7 +148,7 @@ class PolicyException(BaseModel):
     reason: str = Field(min_length=20)
 
 
-def check_policy(rendered: Mapping[str, Sequence[Document]]) -> list[Finding]:
+def check_policy(rendered: Mapping[str, Sequence[Document]]) -> list[str]:
     """Return failed checks that no exception covers, and exceptions without a failed check."""
     allowed = [
         PolicyException.model_validate(entry) for entry in yaml.safe_load(EXCEPTIONS.read_text())
@@ -179,11 +165,9 @@ def check_policy(rendered: Mapping[str, Sequence[Document]]) -> list[Finding]:
         ]
         used.update(covering)
         if not covering:
-            message = f"{failed['check_id']} {failed['check_name']}"
-            findings.append(Finding(target, resource, message))
-    stale = [entry for entry in allowed if entry not in used]
-    unused = "unused exception; remove it"
-    return findings + [Finding(EXCEPTIONS.name, entry.check, unused) for entry in stale]
+            findings.append(f"{target}: {resource}: {failed['check_id']} {failed['check_name']}")
+    stale = [entry.check for entry in allowed if entry not in used]
+    return findings + [f"{EXCEPTIONS.name}: {c}: unused exception; remove it" for c in stale]
 
 
 def _failed_checks(

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, Lt, MinLen
+from annotated_types import MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
@@ -90,36 +90,26 @@ _MAX_DEFAULT_LENGTH = 50
 
 def environment() -> str:
     """Environment variables that the services' settings read."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    services: dict[tuple[str, str, str], list[str]] = {}
     for service, settings in SETTINGS.items():
         for name, field in settings.model_fields.items():
             row = (_variable(settings, name, field), _default(field), _described(field))
-            found.setdefault(row, []).append(service)
+            services.setdefault(row, []).append(service)
     rows = sorted(
-        (variable, ", ".join(who), default, text)
-        for (variable, default, text), who in found.items()
+        (variable, ", ".join(readers), default, text)
+        for (variable, default, text), readers in services.items()
     )
-    return _table(
-        ("variable", "read by", "default", "description"),
-        [(f"`{variable}`", who, default, text) for variable, who, default, text in rows],
-    )
+    quoted = [(f"`{variable}`", *facts) for variable, *facts in rows]
+    return _table(("variable", "read by", "default", "description"), quoted)
 
 
 def config_keys() -> str:
     """All keys of a run's configuration by their full names."""
-    return _table(
-        ("key", "type", "default", "role", "description"),
-        [
-            (
-                f"`{leaf.path}`",
-                _kind(leaf.info),
-                _default(leaf.info),
-                leaf.role,
-                _described(leaf.info),
-            )
-            for leaf in leaves(Config)
-        ],
-    )
+    rows = [
+        (f"`{leaf.path}`", _kind(leaf.info), _default(leaf.info), leaf.role, _described(leaf.info))
+        for leaf in leaves(Config)
+    ]
+    return _table(("key", "type", "default", "role", "description"), rows)
 
 
 def verl_keys() -> str:
@@ -130,13 +120,11 @@ def verl_keys() -> str:
     for here, table in (("refused", REFUSED), ("recorded", RECORDED)):
         for key, text in table.items():
             grouped.setdefault((here, text), []).append(key)
-    return _table(
-        ("verl's key", "here", "what happens"),
-        [
-            (", ".join(f"`{key}`" for key in keys), here, text)
-            for (here, text), keys in grouped.items()
-        ],
-    )
+    rows = [
+        (", ".join(f"`{key}`" for key in keys), here, text)
+        for (here, text), keys in grouped.items()
+    ]
+    return _table(("verl's key", "here", "what happens"), rows)
 
 
 def metrics() -> str:
@@ -212,7 +200,7 @@ def _type_name(kind: Any) -> str:  # noqa: ANN401 - a type expression is of any 
     if origin is dict:
         return "mapping"
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _choices([one.value for one in kind])
+        return _choices([member.value for member in kind])
     return str(getattr(kind, "__name__", kind))
 
 
@@ -221,20 +209,12 @@ def _choices(values: Sequence[object]) -> str:
 
 
 def _limits(metadata: Sequence[object]) -> list[str]:
-    found = []
-    for limit in metadata:
-        match limit:
-            case Ge(bound):
-                found.append(f"≥ {bound}")
-            case Gt(bound):
-                found.append(f"> {bound}")
-            case Le(bound):
-                found.append(f"≤ {bound}")
-            case Lt(bound):
-                found.append(f"< {bound}")
-            case MinLen(1):
-                found.append("not empty")
-    return found
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    return [
+        *(f"{sign} {getattr(limit, name)}" for limit in metadata for name, sign in signs.items()
+          if hasattr(limit, name)),
+        *("not empty" for limit in metadata if limit == MinLen(1)),
+    ]  # fmt: skip
 
 
 def _described(field: FieldInfo) -> str:

@@ -53,69 +53,55 @@ _EPOCHS_PER_REPORT = 10
 # The demo
 
 
-class _Row(BaseModel):
+class DemoProblem(BaseModel):
+    """A line of ``problems/*.jsonl`` with its line of ``completions.jsonl``, the recorded answer.
+
+    ``reference_solution`` is bare Python.
+    """
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     dataset: str
     problem_id: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.dataset}/{self.problem_id}"
-
-
-class RecordedAnswer(_Row):
-    """A line of ``completions.jsonl``."""
-
+    prompt: str
+    ground_truth: dict[str, JsonValue]
+    reference_solution: str
     completion: str
     finish_reason: str
     expected_status: str
 
     @property
+    def name(self) -> str:
+        return f"{self.dataset}/{self.problem_id}"
+
+    @property
     def right(self) -> bool:
         return self.expected_status == "success"
-
-
-class DemoProblem(_Row):
-    """A line of ``problems/*.jsonl``; ``reference_solution`` is bare Python."""
-
-    prompt: str
-    ground_truth: dict[str, JsonValue]
-    reference_solution: str
-    recorded: RecordedAnswer
 
     @property
     def messages(self) -> list[dict[str, str]]:
         """The chat messages that the runner sends for this problem with default templates."""
-        problem = Problem(
-            dataset=self.dataset,
-            problem_id=self.problem_id,
-            prompt=self.prompt,
-            ground_truth=json.dumps(self.ground_truth),
-        )
+        fields = self.model_dump(include={"dataset", "problem_id", "prompt"})
+        problem = Problem(**fields, ground_truth=json.dumps(self.ground_truth))
         return chat_messages(problem, Config())
 
 
 def read_demo() -> list[DemoProblem]:
     """Read the demo's problems with their recorded answers."""
-    recorded = map(RecordedAnswer.model_validate_json, _lines(DEMO / "completions.jsonl"))
-    answers = {answer.name: answer for answer in recorded}
-    rows = [json.loads(x) for path in sorted(DEMO.glob("problems/*.jsonl")) for x in _lines(path)]
-    names = [_Row.model_validate(row).name for row in rows]
-    return [
-        DemoProblem(**row, recorded=answers[name]) for row, name in zip(rows, names, strict=True)
-    ]
+    recorded = _lines(DEMO / "completions.jsonl")
+    answers = {(line["dataset"], line["problem_id"]): line for line in recorded}
+    rows = (row for path in sorted(DEMO.glob("problems/*.jsonl")) for row in _lines(path))
+    pairs = ((row, answers[row["dataset"], row["problem_id"]]) for row in rows)
+    return [DemoProblem.model_validate(answer | row) for row, answer in pairs]
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+def _lines(path: Path) -> list[dict[str, JsonValue]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def texts(problems: Iterable[DemoProblem]) -> list[str]:
     """Collect training data for a tokenizer: prompts, solutions and answers."""
-    return [
-        text for p in problems for text in (p.prompt, p.reference_solution, p.recorded.completion)
-    ]
+    return [text for p in problems for text in (p.prompt, p.reference_solution, p.completion)]
 
 
 # Model and tokenizer
@@ -354,8 +340,7 @@ def _make(folder: Path, options: argparse.Namespace) -> None:
         model = random_model(tokenizer, options.shape)
     else:
         examples = [
-            Example(p.messages, p.recorded.completion, p.recorded.finish_reason != "length")
-            for p in problems
+            Example(p.messages, p.completion, p.finish_reason != "length") for p in problems
         ]
         model = new_model(tokenizer)
         train(model, encode(examples, tokenizer), options.epochs, _TARGET_PROBABILITY)

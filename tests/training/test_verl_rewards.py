@@ -39,7 +39,7 @@ def responses(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """The exported rows with each problem's recorded answer, as verl writes responses."""
-    rows = [{**row, "responses": [problems[name_of(row)].recorded.completion]} for row in exported]
+    rows = [{**row, "responses": [problems[name_of(row)].completion]} for row in exported]
     path = tmp_path_factory.mktemp("responses") / "responses.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     return path
@@ -65,7 +65,7 @@ def test_reward_managers_give_the_verdicts_of_the_service(
     run_program(verl_python, "verl_rewards", *arguments, url=reward_url)
     rewards = json.loads((tmp_path / "found.json").read_text())
 
-    right = [problems[name_of(row)].recorded.right for row in exported]
+    right = [problems[name_of(row)].right for row in exported]
     assert set(rewards["keys"]) >= _KEYS
     assert [acc == 1.0 for acc in rewards["acc"]] == right
     assert [score == 1.0 for score in rewards["scores"]] == right
@@ -88,7 +88,7 @@ def test_main_eval_reads_the_table_of_a_run(
     """``data.output_path``: two answers per problem, right or not, and tests inline."""
     of_data = read_datasets([str(DEMO / "data")])
     answers = [
-        (problem, problems[f"{problem.dataset}/{problem.problem_id}"].recorded)
+        (problem, problems[f"{problem.dataset}/{problem.problem_id}"])
         for problem in of_data
     ]
     folder = OutputFolder(str(tmp_path / "run"))
