@@ -20,7 +20,12 @@ def behaving(behave: Behaviour) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def do_GET(self) -> None:
+            self._answer({})
+
+        def _answer(self, body: dict[str, Any]) -> None:
             answer = behave(self.path, body)
             if answer is None:
                 return

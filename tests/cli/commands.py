@@ -8,14 +8,13 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
-from tests.cli.fork_server import READ_AT_THE_START, ROOT, fork_server
+from tests.cli.fork_server import READ_AT_THE_START, ROOT, run_forked
+from tests.sandbox_records import Answer, behaving
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def plumb(*arguments: str, folder: Path, **environment: str) -> Outcome:
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     given = {**kept, "PYTHONPATH": str(ROOT), **environment}
     if not any(name.startswith(READ_AT_THE_START) for name in environment):
-        return Outcome(*fork_server().run(list(arguments), folder, given, seconds=60))
+        return Outcome(*run_forked(arguments, folder, given, seconds=60))
     done = subprocess.run(
         [sys.executable, "-m", "services.cli", *arguments],
         cwd=folder, env=given, capture_output=True, text=True, errors="replace", timeout=180,
@@ -69,35 +68,14 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-@contextmanager
-def answering(paths: dict[str, tuple[int, str]]) -> Iterator[str]:
+def answering(paths: dict[str, tuple[int, str]]) -> AbstractContextManager[str]:
     """An HTTP server that gives fixed answers; yields its URL."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, text = paths.get(self.path, (404, '{"detail": "Not Found"}'))
-            body = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def behave(path: str, _body: dict[str, Any]) -> Answer:
+        status, text = paths.get(path, (404, '{"detail": "Not Found"}'))
+        return status, text.encode()
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.do_GET()
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return behaving(behave)
 
 
 MODELS = {"/v1/models": (200, json.dumps({"object": "list", "data": [{"id": "coder"}]}))}

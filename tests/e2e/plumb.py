@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from tests.cli.fork_server import fork_server
+from tests.cli.fork_server import run_forked
 
 REPOSITORY = Path(__file__).parents[2]
 DEMO = REPOSITORY / "demo"
@@ -32,7 +32,7 @@ def demo_run(output: Path, *overrides: str) -> list[str]:
 def plumb(arguments: list[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; ``plumb`` itself as a fork of a process with its imports."""
     if arguments[:3] == command():
-        done = fork_server().run(arguments[3:], REPOSITORY, environment(), timeout)
+        done = run_forked(arguments[3:], REPOSITORY, environment(), timeout)
         return subprocess.CompletedProcess(arguments, *done)
     return subprocess.run(
         arguments,

@@ -11,7 +11,7 @@ import s3fs
 from moto.server import ThreadedMotoServer
 
 from tests.cli.commands import Outcome
-from tests.cli.fork_server import fork_server
+from tests.cli.fork_server import run_forked
 from tests.e2e import plumb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -56,9 +56,7 @@ def command(server: str, tmp_path: Path) -> Command:
             # Nothing listens there: what is on loopback is reached without a proxy.
             "http_proxy": "http://127.0.0.1:9",
         }
-        outcome = fork_server().run(
-            list(arguments), plumb.REPOSITORY, environment | changed, seconds=240
-        )
+        outcome = run_forked(list(arguments), plumb.REPOSITORY, environment | changed, seconds=240)
         return Outcome(*outcome)
 
     return run
