@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from services.cli.embedded.services import redis_server, wait_for_redis
-from services.cli.embedded.supervisor import ChildProcess, wait_until
+from services.cli.embedded.services import ChildProcess, redis_server, wait_for_redis, wait_until
 
 
 @contextmanager

@@ -6,13 +6,12 @@ from dataclasses import asdict
 from typing import Annotated, TypeVar
 
 import fsspec
-import typer
 from pydantic import BaseModel, ConfigDict, ValidationError
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
-from services.cli.console import JsonFile, say, shown, stdout_console, write_json
+from services.cli.console import JsonFile, display, say, shown, write_json
 from services.cli.options import RunFolder
 from shared.analysis.acceptance import SIGNS, AcceptanceReport, report, silent_failures
 from shared.analysis.evidence import (
@@ -46,18 +45,13 @@ _REPORT, _OVERLAPS = "audit_report.md", "overlaps.jsonl"
 def accept(
     run: RunFolder,
     data: Annotated[
-        list[str] | None,
-        typer.Option("--data", help="The run's data or their manifests, if they have moved."),
+        list[str] | None, Option(help="The run's data or their manifests, if they have moved.")
     ] = None,
     size: Annotated[
         float | None,
-        typer.Option(
-            "--size", min=0.001, help="The model's billions of parameters, for typical ranges."
-        ),
+        Option(min=0.001, help="The model's billions of parameters, for typical ranges."),
     ] = None,
-    without: Annotated[
-        list[Check] | None, typer.Option("--without", help="Check to leave out; repeatable.")
-    ] = None,
+    without: Annotated[list[Check] | None, Option(help="Check to leave out; repeatable.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Check a run as a baseline; exit code 0: accepted, 1: not accepted, 4: with warnings."""
@@ -66,12 +60,10 @@ def accept(
         check_exists(place)
     evidence = _evidence(opened, data or [], size)
     result = report(evidence, opened.folder.shown, without or [])
-    console = stdout_console()
-    _print_report(console, opened, result)
+    _print_report(opened, result)
     for note in opened.skipped:
-        say(console, note, "yellow")
-    if json_file:
-        write_json(json_file, asdict(result))
+        say(note, "yellow")
+    write_json(json_file, asdict(result))
     checks = len({finding.check for finding in result.findings})
     named = f"{', '.join(result.deciding_checks())} (of {checks} checks)"
     if result.outcome is Mark.FAILURE:
@@ -81,7 +73,7 @@ def accept(
     print(f"accepted: all {checks} checks pass")
 
 
-def print_warnings(console: Console, run: FinishedRun) -> None:
+def print_warnings(run: FinishedRun) -> None:
     """Print the signs of silent failures in a run that has just ended; nothing without any."""
     answers, _ = _answers(run)
     evidence = Evidence(run.record, run.summary, answers)
@@ -89,7 +81,7 @@ def print_warnings(console: Console, run: FinishedRun) -> None:
     for finding in silent_failures(evidence):
         by_step.setdefault((finding.check, finding.next_step), []).append(finding)
     for (check, step), findings in by_step.items():
-        say(console, f"warning: {check}: {'; '.join(_figures(findings))}; {step}", "yellow")
+        say(f"warning: {check}: {'; '.join(_figures(findings))}; {step}", "yellow")
 
 
 # Evidence
@@ -206,11 +198,11 @@ def _lines(path: str, kind: type[LineT]) -> Iterator[LineT]:
 # The table
 
 
-def _print_report(console: Console, run: FinishedRun, result: AcceptanceReport) -> None:
+def _print_report(run: FinishedRun, result: AcceptanceReport) -> None:
     """Print a table: a row per check and mark, with the figures of its data sets and next steps."""
     model = run.record.served_model
     named = f"{run.name}, model {model}" if model else run.name
-    say(console, f"{run.folder.shown} ({named})")
+    say(f"{run.folder.shown} ({named})")
     table = Table(box=None, pad_edge=False, show_header=False)
     for _ in range(2):
         table.add_column(no_wrap=True)
@@ -228,7 +220,7 @@ def _print_report(console: Console, run: FinishedRun, result: AcceptanceReport) 
                 cell.append_text(shown(f"\n→ {step}", "dim"))
             if marked:
                 table.add_row(Text(mark, style=style), check, cell)
-    console.print(table)
+    display(table)
 
 
 def _figures(findings: Sequence[AcceptanceFinding]) -> list[str]:

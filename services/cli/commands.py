@@ -130,10 +130,10 @@ def _print_version(wanted: bool) -> None:
         # Imported here because the help needs none of it.
         from shared.versions import git_commit, versions_of
 
-        found = versions_of(["plumbline"])
+        versions = versions_of(["plumbline"])
         commit = f", commit {commit[:12]}" if (commit := git_commit()) else ""
-        version = found.get("plumbline", "of a checkout that is not installed")
-        typer.echo(f"plumb {version} (Python {found['python']}{commit})")
+        version = versions.get("plumbline", "of a checkout that is not installed")
+        typer.echo(f"plumb {version} (Python {versions['python']}{commit})")
         raise typer.Exit
 
 

@@ -6,11 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-from rich.console import Console
 from rich.text import Text
+from typer import Argument, Option
 
-from services.cli.console import JsonFile, plain_table, say, shown, stdout_console, write_json
+from services.cli.console import JsonFile, display, plain_table, say, shown, write_json
 from services.cli.options import RunFolders, run_folder
 from shared.analysis.catalogue import BY_KEY
 from shared.analysis.compare import (
@@ -36,10 +35,10 @@ _OUTCOMES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yel
 def compare(
     runs: RunFolders,
     show_flips: Annotated[
-        bool, typer.Option("--show-flips", help="List the samples accepted in only one run.")
+        bool, Option("--show-flips", help="List the samples accepted in only one run.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Warn if the protocols differ, and compare anyway.")
+        bool, Option("--force", help="Warn if the protocols differ, and compare anyway.")
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -53,32 +52,30 @@ def compare(
             require_same_protocol(comparison)
         for line in comparison.warnings:
             print(f"plumb: {line}", file=sys.stderr)
-    console = stdout_console()
-    _print_runs(console, [first, *others], comparisons)
+    _print_runs([first, *others], comparisons)
     if len(comparisons) > 1:
-        _print_overview(console, comparisons)
+        _print_overview(comparisons)
     else:
-        _print_comparison(console, comparisons[0])
+        _print_comparison(comparisons[0])
     for comparison in comparisons:
-        _print_unpaired(console, comparison)
+        _print_unpaired(comparison)
         if show_flips:
-            _print_flips(console, comparison)
-    if json_file:
-        write_json(json_file, asdict(comparison_document(comparisons)))
+            _print_flips(comparison)
+    write_json(json_file, asdict(comparison_document(comparisons)))
 
 
 def gate(
     first: Annotated[
-        str, typer.Argument(metavar="A", help="Baseline: folder or name.", callback=run_folder)
+        str, Argument(metavar="A", help="Baseline: folder or name.", callback=run_folder)
     ],
     second: Annotated[
-        str, typer.Argument(metavar="B", help="Candidate: folder or name.", callback=run_folder)
+        str, Argument(metavar="B", help="Candidate: folder or name.", callback=run_folder)
     ],
-    policy_file: Annotated[Path, typer.Option("--policy", help="YAML, as configs/gate.yaml.")],
+    policy_file: Annotated[Path, Option("--policy", help="YAML, as configs/gate.yaml.")],
     json_file: JsonFile = None,
     sequential: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--sequential",
             help="Anytime-valid intervals, for a run of --until-decided or repeated looks.",
         ),
@@ -89,11 +86,9 @@ def gate(
     runs = read_runs([first, second])
     comparison = compare_runs(*runs)
     report = evaluate(policy, comparison, sequential=sequential)
-    console = stdout_console()
-    _print_runs(console, runs, [comparison])
-    _print_findings(console, report.findings)
-    if json_file:
-        write_json(json_file, asdict(report))
+    _print_runs(runs, [comparison])
+    _print_findings(report.findings)
+    write_json(json_file, asdict(report))
     rules = f"{', '.join(report.deciding_rules())} (of {len(report.findings)} rules)"
     if report.outcome is Outcome.FAIL:
         raise FindingsError(f"no-go: {rules}")
@@ -105,26 +100,24 @@ def gate(
 # Output
 
 
-def _print_runs(
-    console: Console, runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]
-) -> None:
+def _print_runs(runs: Sequence[ComparedRun], comparisons: Sequence[Comparison]) -> None:
     """Print the legend of the runs' letters, caveats, and the settings that may differ."""
     for run in runs:
         model = run.record.model
         named = f"{run.name}, model {model}" if model else run.name
-        say(console, f"{run.label}  {run.place} ({named})")
+        say(f"{run.label}  {run.place} ({named})")
     for label, note in ((run.label, note) for run in runs for note in run.notes):
-        say(console, f"{label}: {note}", "yellow")
+        say(f"{label}: {note}", "yellow")
     for comparison in comparisons:
         for note in comparison.notes:
-            say(console, note)
+            say(note)
         for doubt in comparison.doubts:
-            say(console, f"{doubt}: it may differ", "yellow")
+            say(f"{doubt}: it may differ", "yellow")
         if comparison.remedy:
-            say(console, comparison.remedy, "yellow")
+            say(comparison.remedy, "yellow")
 
 
-def _print_comparison(console: Console, comparison: Comparison) -> None:
+def _print_comparison(comparison: Comparison) -> None:
     """Print a row for accepted@1 of each data set, and one for its pass ratio."""
     first, second = comparison.first.label, comparison.second.label
     numbers = ("problems", first, second, "difference", "95 % interval", "p", "detectable")
@@ -137,23 +130,21 @@ def _print_comparison(console: Console, comparison: Comparison) -> None:
         table.add_row(name, _ACCEPTED, problems, *_cells(accepted), flips)
         label = "pass ratio, at least" if dataset.pass_ratio_bounds else "pass ratio"
         table.add_row("", label, "", *_cells(ratio), "")
-    console.print()
-    console.print(table)
+    display("", table)
     for dataset in comparison.datasets:
         if bounds := dataset.pass_ratio_bounds:
             between = f"{_points(bounds.worst.difference)} and {_points(bounds.best.difference)}"
             say(
-                console,
                 f"{dataset.dataset}: cases of {dataset.cut} of {len(dataset)} pairs were not run "
                 "(judge.max_timeouts) and count as failed in the pass ratio; the exact difference "
                 f"is between {between}",
                 "yellow",
             )
     for line in comparison.clustering:
-        say(console, line)
+        say(line)
 
 
-def _print_overview(console: Console, comparisons: Sequence[Comparison]) -> None:
+def _print_overview(comparisons: Sequence[Comparison]) -> None:
     """Print accepted@1 of all runs, each against the first."""
     runs = [comparisons[0].first, *(comparison.second for comparison in comparisons)]
     differences = {
@@ -170,21 +161,19 @@ def _print_overview(console: Console, comparisons: Sequence[Comparison]) -> None
             paired = differences.get((run.label, name))
             changes = _cells(paired)[2:5] if paired else ["", "", ""]
             table.add_row(shown(name), run.label, _percent(own.accepted_at_1), interval, *changes)
-    console.print()
-    console.print(table)
+    display("", table)
 
 
-def _print_unpaired(console: Console, comparison: Comparison) -> None:
+def _print_unpaired(comparison: Comparison) -> None:
     """Print the data sets and samples that are not compared."""
     for unshared in comparison.unshared:
-        say(console, f"{unshared.dataset}: only in {unshared.run}, not compared", "yellow")
+        say(f"{unshared.dataset}: only in {unshared.run}, not compared", "yellow")
     first, second = comparison.first.label, comparison.second.label
     for dataset in comparison.datasets:
         unpaired = dataset.unpaired
         if unpaired.total:
             changed = f", of changed problems {unpaired.changed}" if unpaired.changed else ""
             say(
-                console,
                 f"{dataset.dataset}: {unpaired.total} samples unpaired (only in {first} "
                 f"{unpaired.only_first}, only in {second} {unpaired.only_second}, api_error "
                 f"{unpaired.api_error}{changed})",
@@ -192,7 +181,7 @@ def _print_unpaired(console: Console, comparison: Comparison) -> None:
             )
 
 
-def _print_flips(console: Console, comparison: Comparison) -> None:
+def _print_flips(comparison: Comparison) -> None:
     """Print every sample that is accepted in only one run, with both verdicts."""
     labels = [comparison.first.label, comparison.second.label]
     table = plain_table(["data set", "problem", "sample", "", *labels])
@@ -203,19 +192,17 @@ def _print_flips(console: Console, comparison: Comparison) -> None:
                 sample = (dataset.dataset, pair.problem_id, str(pair.sample_index))
                 verdicts = (_verdict(pair.first), _verdict(pair.second))
                 table.add_row(*map(shown, sample), Text(word, style), *map(shown, verdicts))
-    console.print()
-    console.print(table if table.row_count else "no sample is accepted in only one run")
+    display("", table if table.row_count else "no sample is accepted in only one run")
 
 
-def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
+def _print_findings(findings: Sequence[Finding]) -> None:
     """Print each rule of a policy, the observed value, and the reason why it passes or fails."""
     table = plain_table(["data set", "rule", "limit", "found", "outcome", "why"])
     for finding in findings:
         cells = (finding.dataset, finding.rule, finding.limit, finding.found)
         outcome = Text(finding.outcome, style=_OUTCOMES[finding.outcome])
         table.add_row(*map(shown, cells), outcome, shown(finding.why))
-    console.print()
-    console.print(table)
+    display("", table)
 
 
 def _percent(value: float | None) -> str:

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from shared.errors import OutputError
 from shared.files import write_text
 from shared.redaction import redact
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="File for the results as JSON.")]
+JsonFile = Annotated[Path | None, Option("--json", help="File for the results as JSON.")]
 
 _ENDLESS = 10**9  # columns
 
@@ -40,9 +40,15 @@ def shown(text: str, style: str = "") -> Text:
     return Text("\n".join(map(printable, redact(text).split("\n"))), style)
 
 
-def say(console: Console, text: str, style: str = "") -> None:
+def say(text: str, style: str = "", console: Console | None = None) -> None:
     """Print a text, which the terminal wraps, so that a command in it can be copied."""
-    console.print(shown(text, style), soft_wrap=True)
+    (console or stdout_console()).print(shown(text, style), soft_wrap=True)
+
+
+def display(*blocks: RenderableType) -> None:
+    """Print tables and texts, each on lines of its own; an empty text is an empty line."""
+    for block in blocks:
+        stdout_console().print(block)
 
 
 def plain_table(
@@ -62,12 +68,14 @@ def plain_table(
     return table
 
 
-def write_json(path: Path, document: Mapping[str, object]) -> None:
-    """Write results as JSON.
+def write_json(path: Path | None, document: Mapping[str, object]) -> None:
+    """Write results as JSON, unless no file is named.
 
     Raises:
         OutputError: The file cannot be written.
     """
+    if path is None:
+        return
     text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
     try:
         write_text(path, text + "\n")

@@ -8,33 +8,34 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
-import typer
-from rich.console import Console
+from typer import Argument, Option
 
-from services.cli.console import plain_table, say, shown, stdout_console
+from services.cli.console import display, plain_table, say, shown, stdout_console
 from services.cli.options import Overrides
-from services.cli.verification import SolutionJudge
+from services.cli.verification import judge_solutions
 from services.data import check as checks
 from services.data.config import PrepareConfig, families_of
-from services.data.contamination.check import check_contamination
+from services.data.contamination.check import ContaminationReport, check_contamination
 from services.data.contamination.index import Part
-from services.data.contamination.report import ContaminationReport
-from services.data.manifests import replace_text
-from services.data.overlap.pairs import Overlap
+from services.data.overlap import Overlap
 from services.data.prepare import pipeline
-from services.data.prepare.audit import describe_overlap
-from services.data.records import NO_PROBLEM, ProblemText, read_records, text_of
+from services.data.prepare.pipeline import describe_overlap
+from services.data.records import (
+    NO_PROBLEM,
+    ProblemText,
+    ReferenceSolution,
+    read_records,
+    replace_text,
+    text_of,
+)
 from shared.config_files import load_document, validate_document
 from shared.datasets import check_exists, parquet_files
 from shared.errors import ConfigError, DataError, FindingsError, data_error
 from shared.manifests import LOCK_NAME, DataRole, differences, load_lock
+from shared.schemas import Verdict
 
-DataConfigFile = Annotated[
-    str | None, typer.Option("--config", help="YAML config, such as configs/data.yaml.")
-]
-Allow = Annotated[
-    str | None, typer.Option("--allow", help="File of reviewed overlaps, each with a reason.")
-]
+DataConfigFile = Annotated[str | None, Option(help="YAML config, such as configs/data.yaml.")]
+Allow = Annotated[str | None, Option(help="File of reviewed overlaps, each with a reason.")]
 _SHOWN = 20
 _LINE_EVERY = 5.0  # seconds
 # In the working directory, as commands name them, or else in the checkout.
@@ -45,34 +46,36 @@ _CONFIGS = ("data.yaml", "data_stricter.yaml")
 def prepare(
     overrides: Overrides = None,
     config: DataConfigFile = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
+    offline: Annotated[bool, Option("--offline", help="Never use the network.")] = False,
     allow: Allow = None,
     verify_solutions: Annotated[
-        bool,
-        typer.Option("--verify-solutions", help="Also judge the reference solutions (embedded)."),
+        bool, Option("--verify-solutions", help="Also judge the reference solutions (embedded).")
     ] = False,
 ) -> None:
     """Fetch, standardize, check and write all data sets, with manifests and the audit report."""
     settings = _load(config, overrides or [], allow)
     flag = ["--verify-solutions"] if verify_solutions else []
     again = ["plumb", "data", "prepare", "--config", str(config), *flag, *(overrides or [])]
-    verifier = SolutionJudge(Path(settings.raw) / "solutions", settings.verify)
-    console = stdout_console()
-    with DataProgress(console) as progress:
+
+    def rejected(solutions: Sequence[ReferenceSolution]) -> list[Verdict]:
+        runs = judge_solutions(solutions, Path(settings.raw) / "solutions", settings.verify)
+        return [verdict for run in runs for verdict in run.verdicts() if not verdict.accepted]
+
+    with DataProgress() as progress:
         prepared = pipeline.prepare(
             settings,
             progress,
             offline=offline,
-            verifier=verifier if verify_solutions else None,
+            verifier=rejected if verify_solutions else None,
             commands=[
                 shlex.join(again), f"plumb data check --config {shlex.quote(str(config))}"
             ],  # the audit names them
         )  # fmt: skip
-    _print_audit(console, prepared)
+    _print_audit(prepared)
     overlaps = prepared.audit.overlaps
-    _print_overlaps(console, overlaps[:_SHOWN])
+    _print_overlaps(overlaps[:_SHOWN])
     if len(overlaps) > _SHOWN:
-        say(console, f"… and {len(overlaps) - _SHOWN:,} more pairs")
+        say(f"… and {len(overlaps) - _SHOWN:,} more pairs")
     if overlaps:
         raise FindingsError(
             f"{len(overlaps)} pairs of problems of different sets overlap; see {prepared.report} "
@@ -82,7 +85,7 @@ def prepare(
 
 def check(
     files: Annotated[
-        list[str] | None, typer.Argument(help="Prepared files or folders (default: the config's).")
+        list[str] | None, Argument(help="Prepared files or folders (default: the config's).")
     ] = None,
     config: DataConfigFile = None,
     allow: Allow = None,
@@ -98,14 +101,12 @@ def check(
         paths = [f"{settings.output}/{name}.parquet" for name in settings.datasets]
         families = families_of(settings.datasets)
     checked = checks.check(paths, manifests, allow, families)
-    console = stdout_console()
     for line in (*checked.differences, *checked.findings):
-        say(console, line)
-    _print_overlaps(console, checked.reviewed.open)
+        say(line)
+    _print_overlaps(checked.reviewed.open)
     for stale in checked.reviewed.stale:
-        say(console, f"reviewed, but not found: {stale.a} and {stale.b}")
+        say(f"reviewed, but not found: {stale.a} and {stale.b}")
     say(
-        console,
         f"{checked.problems:,} problems of {len(paths)} sets: {len(checked.differences)} "
         f"differences, {len(checked.reviewed.open)} overlaps, "
         f"{len(checked.reviewed.allowed)} reviewed",
@@ -115,18 +116,12 @@ def check(
 
 
 def contamination(
-    data: Annotated[list[str], typer.Option("--data", help="Prepared files or folders.")],
-    against: Annotated[list[str], typer.Option("--against", help="Training corpus; repeatable.")],
-    min_share: Annotated[
-        float, typer.Option("--min-share", help="Share of a prompt's n-grams in one document.")
-    ] = 0.3,
-    size: Annotated[int, typer.Option("--ngram", help="Words per n-gram.")] = 13,
-    processes: Annotated[
-        int | None, typer.Option("--processes", help="Worker processes (default: one per core).")
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option("--output", help="JSON file for the full report.")
-    ] = None,
+    data: Annotated[list[str], Option(help="Prepared files or folders.")],
+    against: Annotated[list[str], Option(help="Training corpus; repeatable.")],
+    min_share: Annotated[float, Option(help="Share of a prompt's n-grams in one document.")] = 0.3,
+    size: Annotated[int, Option("--ngram", help="Words per n-gram.")] = 13,
+    processes: Annotated[int | None, Option(help="Worker processes; one per core.")] = None,
+    output: Annotated[str | None, Option(help="JSON file for the full report.")] = None,
 ) -> None:
     """Find problems in a training corpus, which may be larger than memory."""
     if size < 2:
@@ -139,8 +134,7 @@ def contamination(
         if not texts:
             raise data_error(file, NO_PROBLEM)
         problems += texts
-    console = stdout_console()
-    with DataProgress(console) as progress:
+    with DataProgress() as progress:
         report = check_contamination(
             problems,
             against,
@@ -151,9 +145,8 @@ def contamination(
         )
     if output is not None:
         replace_text(output, json.dumps(report.document(), ensure_ascii=False, indent=2) + "\n")
-    _print_contamination(console, report)
-    contaminated = sum(problem.contaminated for problem in report.problems)
-    if contaminated:
+    _print_contamination(report)
+    if contaminated := len(report.contaminated):
         raise FindingsError(
             f"{contaminated} of {len(problems)} problems are in the training corpus"
         )
@@ -238,10 +231,9 @@ def _located(name: str, settings: PrepareConfig) -> KnownSet:
         if located.is_intact():
             return located
     moved = {"datasets": {name: settings.datasets[name]}, "output": beside, "manifests": manifests}
-    console = stdout_console()
-    with DataProgress(console) as progress:
+    with DataProgress() as progress:
         prepared = pipeline.prepare(settings.model_copy(update=moved), progress)
-    _print_audit(console, prepared)
+    _print_audit(prepared)
     return located
 
 
@@ -254,9 +246,9 @@ class DataProgress:
     A file gets a line every five seconds. Other output may use the terminal between steps.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._status = console.status("")  # of no effect on a file
+    def __init__(self) -> None:
+        self._console = stdout_console()
+        self._status = self._console.status("")  # of no effect on a file
         self._step = ""
         self._count = 0
         self._shown_at = 0.0
@@ -278,7 +270,7 @@ class DataProgress:
 
     def end(self, result: str) -> None:
         self._status.stop()
-        say(self._console, f"{self._step}: {result}")
+        say(f"{self._step}: {result}")
 
     def bytes_read(self, done: int, total: int) -> None:
         """Show the progress of reading a corpus, a separate step measured in bytes."""
@@ -295,10 +287,10 @@ class DataProgress:
             self._status.update(shown(f"{self._step}: {text}"))
         elif time.monotonic() - self._shown_at > _LINE_EVERY:
             self._shown_at = time.monotonic()
-            say(self._console, f"{self._step}: {text} …")
+            say(f"{self._step}: {text} …")
 
 
-def _print_audit(console: Console, prepared: pipeline.Prepared) -> None:
+def _print_audit(prepared: pipeline.Prepared) -> None:
     """Print a row per data set, and the paths of report and lock."""
     headings = ("data set", "rows", "dropped", "duplicates", "problems", "tests at fault")
     table = plain_table(headings, ["data set"])
@@ -306,22 +298,22 @@ def _print_audit(console: Console, prepared: pipeline.Prepared) -> None:
         at_fault = dataset.problems - dataset.quality.get("ok", 0)
         numbers = (dataset.rows, len(dataset.dropped), len(dataset.removed), dataset.problems)
         table.add_row(dataset.name, *(f"{number:,}" for number in (*numbers, at_fault)))
-    console.print(table)
+    display(table)
     for path in (prepared.report, prepared.lock):
-        say(console, path)
+        say(path)
 
 
-def _print_overlaps(console: Console, overlaps: Sequence[Overlap]) -> None:
+def _print_overlaps(overlaps: Sequence[Overlap]) -> None:
     """Print pairs of problems with their similarities and excerpts."""
     for overlap in overlaps:
         pair = f"{overlap.a.name}  <->  {overlap.b.name}: {describe_overlap(overlap)}"
-        say(console, pair, "red")
+        say(pair, "red")
         excerpts = dict.fromkeys(filter(None, overlap.excerpts))
         for excerpt in excerpts:
-            say(console, f"    {'both: ' if len(excerpts) == 1 else ''}{excerpt}")
+            say(f"    {'both: ' if len(excerpts) == 1 else ''}{excerpt}")
 
 
-def _print_contamination(console: Console, report: ContaminationReport) -> None:
+def _print_contamination(report: ContaminationReport) -> None:
     """Print each problem found in the corpus, the worst first, with a row per part found."""
     hits = [problem for problem in report.problems if problem.documents]
     table = plain_table(["problem", "part", "share", "best document", "documents"])
@@ -336,18 +328,17 @@ def _print_contamination(console: Console, report: ContaminationReport) -> None:
             table.add_row(*(shown(cell, style) for cell in cells))
             name = documents = ""
     if hits:
-        console.print(table)
+        display(table)
     if len(hits) > _SHOWN:
-        say(console, f"{len(hits) - _SHOWN:,} more; --output FILE has them all")
+        say(f"{len(hits) - _SHOWN:,} more; --output FILE has them all")
     for path in report.skipped:
-        say(console, f"skipped, not a corpus format: {path}", "yellow")
+        say(f"skipped, not a corpus format: {path}", "yellow")
     unchecked = sum(len(problem.unchecked) for problem in report.problems)
     if unchecked:
-        say(console, f"{unchecked:,} texts are missing or too short to check (--output FILE)")
+        say(f"{unchecked:,} texts are missing or too short to check (--output FILE)")
     counts = ", ".join(f"{report.count(part):,} by {part}" for part in Part)
-    contaminated = sum(problem.contaminated for problem in report.problems)
+    contaminated = len(report.contaminated)
     say(
-        console,
         f"{report.documents:,} documents of {report.files:,} files, {report.bytes / 1e6:,.1f} MB: "
         f"{contaminated:,} of {len(report.problems):,} problems contaminated ({counts}), "
         f"{len(hits):,} found",

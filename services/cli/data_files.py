@@ -6,9 +6,9 @@ Apart from the other commands of the group, whose libraries take seconds to impo
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from services.cli.console import say, stdout_console
+from services.cli.console import say
 from services.cli.options import AllowUnlocked, ConfigFile, Overrides
 from services.data.config import LayoutKind, parse_dates, parse_ids
 from services.data.importer import import_dataset
@@ -41,58 +41,45 @@ _NOT_FOR_TRAINING = (
 
 
 def import_(
-    kind: Annotated[LayoutKind, typer.Argument(help="Layout of the source.")],
-    source: Annotated[str, typer.Option("--source", help="Published file or folder.")],
-    output: Annotated[str, typer.Option("--output", help="Folder, or a .parquet file.")],
-    name: Annotated[str | None, typer.Option("--name", help="Name of the data set.")] = None,
-    split: Annotated[str | None, typer.Option("--split", help="train, valid or test.")] = None,
-    ids: Annotated[str | None, typer.Option("--ids", help="MBPP: task ids, e.g. 11-210.")] = None,
+    kind: Annotated[LayoutKind, Argument(help="Layout of the source.")],
+    source: Annotated[str, Option(help="Published file or folder.")],
+    output: Annotated[str, Option(help="Folder, or a .parquet file.")],
+    name: Annotated[str | None, Option(help="Name of the data set.")] = None,
+    split: Annotated[str | None, Option(help="train, valid or test.")] = None,
+    ids: Annotated[str | None, Option(help="MBPP: task ids, e.g. 11-210.")] = None,
     include_generated: Annotated[
-        bool, typer.Option("--include-generated", help="CodeContests: add the generated tests.")
+        bool, Option("--include-generated", help="CodeContests: add the generated tests.")
     ] = False,
-    since: Annotated[
-        str | None, typer.Option("--since", help="LiveCodeBench: first day of a contest.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", help="LiveCodeBench: last day, e.g. 2025-01-31.")
-    ] = None,
-    role: Annotated[
-        DataRole, typer.Option("--role", help="train: models may be trained on it.")
-    ] = DataRole.EVAL,
+    since: Annotated[str | None, Option(help="LiveCodeBench: first day of a contest.")] = None,
+    until: Annotated[str | None, Option(help="LiveCodeBench: last day, e.g. 2025-01-31.")] = None,
+    role: Annotated[DataRole, Option(help="train: models may be trained on it.")] = DataRole.EVAL,
 ) -> None:
     """Read a public file into DATASET.parquet."""
     numbers = None if ids is None else parse_ids(ids)
     dates = parse_dates(since, until)
     options = Options(name, split, numbers, dates, include_generated, _SOLUTIONS)
     result = import_dataset(kind, source, output, options, role)
-    console = stdout_console()
-    say(console, f"{result.path}: {result.problems} problems of {result.dataset}")
+    say(f"{result.path}: {result.problems} problems of {result.dataset}")
     for row in result.dropped:
-        say(console, f"{row.place}: dropped {row.problem_id}: {row.reason}")
+        say(f"{row.place}: dropped {row.problem_id}: {row.reason}")
     for line in result.findings:
-        say(console, line)
+        say(line)
 
 
 def export(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    train: Annotated[
-        list[str] | None, typer.Option("--train", help="Prepared file or folder; repeatable.")
-    ] = None,
-    validation: Annotated[
-        list[str] | None, typer.Option("--validation", help="The same for validation.")
-    ] = None,
-    output: Annotated[str, typer.Option("--output", help="Folder for the files.")] = "",
+    train: Annotated[list[str] | None, Option(help="Prepared file or folder; repeatable.")] = None,
+    validation: Annotated[list[str] | None, Option(help="The same for validation.")] = None,
+    output: Annotated[str, Option(help="Folder for the files.")] = "",
     tests: Annotated[
-        TestsForm, typer.Option("--tests", help="The service has the tests, or the file has them.")
+        TestsForm, Option(help="The service has the tests, or the file has them.")
     ] = TestsForm.REFERENCE,
-    agent_name: Annotated[
-        str | None, typer.Option("--agent-name", help="verl's agent loop, such as tool_agent.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export.")] = False,
+    agent_name: Annotated[str | None, Option(help="verl's agent loop, such as tool_agent.")] = None,
+    force: Annotated[bool, Option("--force", help="Replace an earlier export.")] = False,
     allow_unlocked: AllowUnlocked = False,
     allow_eval: Annotated[
-        bool, typer.Option("--allow-eval", help="Accept evaluation data as training data.")
+        bool, Option("--allow-eval", help="Accept evaluation data as training data.")
     ] = False,
 ) -> None:
     """Write prepared sets as a trainer's files, with the prompts of a run's config."""

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from services.cli.console import plain_table, say, shown
+from services.cli.console import display, plain_table, say, shown
 from shared import artifacts
 from shared.analysis.catalogue import MetricInfo, metrics_of
 from shared.analysis.statistics import Metrics
@@ -122,7 +122,7 @@ class ProgressDisplay:
         return RunnerReport(at=time.time(), seconds_left=left, outages=list(self._outages))
 
     def note(self, text: str) -> None:
-        say(self._console, text, "yellow")
+        say(text, "yellow", self._console)
 
     def _judged(self) -> int:
         return sum(len(tally.statuses) for tally in self._tallies.values())
@@ -169,44 +169,43 @@ class ProgressDisplay:
         ]
         text = "; ".join(parts)
         if text and text != self._last_text:
-            say(self._console, f"{text} ({self._pace()})")
+            say(f"{text} ({self._pace()})", console=self._console)
         self._last_line, self._last_text = time.monotonic(), text
 
 
-def print_summary(console: Console, run: FinishedRun) -> None:
+def print_summary(run: FinishedRun) -> None:
     """Print the main metrics, one column per data set, and the folder of the artifacts."""
-    console.print()
-    console.print(_summary_table(run))
+    display("", _summary_table(run))
     record = run.record
-    console.print()
+    display("")
     copy = os.environ.get(COPY_VARIABLE)
     where = "copy the artifacts by" if copy else f"artifacts in {record.output}"
     judged = f"{record.samples_judged} of {record.samples} samples judged"
-    say(console, f"{judged} in {record.active_seconds:.1f} s; {where}")
+    say(f"{judged} in {record.active_seconds:.1f} s; {where}")
     if copy:
-        say(console, f"  {copy.replace('FOLDER', record.output)}")
+        say(f"  {copy.replace('FOLDER', record.output)}")
     if page := os.environ.get(PAGE_VARIABLE):
-        say(console, f"page of all runs: {page}")
+        say(f"page of all runs: {page}")
     elif run.folder.exists(artifacts.REPORT):
         page = f"{run.folder.shown.rstrip('/')}/{artifacts.REPORT}"
-        say(console, f"its page: {page}; `plumb view` shows all runs")
+        say(f"its page: {page}; `plumb view` shows all runs")
     if limit := record.config.data.limit:
         part = f"a part of the data: the first {limit} problems of each set (data.limit)"
-        say(console, part, "yellow")
+        say(part, "yellow")
     if stopped := record.stopped:
-        say(console, f"{stopped.described}; no baseline", "yellow")
+        say(f"{stopped.described}; no baseline", "yellow")
     sources = record.output_tokens_from
     if counted := sources.get(TokenSource.TOKENIZER):
         name = record.tokenizer.name if record.tokenizer else "a tokenizer"
-        say(console, f"output tokens of {counted} samples counted by us, with {name}")
+        say(f"output tokens of {counted} samples counted by us, with {name}")
     if estimated := sources.get(TokenSource.ESTIMATE):
-        say(console, f"output tokens of {estimated} samples estimated from their length")
+        say(f"output tokens of {estimated} samples estimated from their length")
     for name, tests in (record.certificates or {}).items():
         if tests.why_not:
             line = f"{name}: not corrected for its tests: {tests.why_not}"
-            say(console, line, "yellow")
-    _print_canaries(console, record)
-    _print_wandb(console, record.wandb)
+            say(line, "yellow")
+    _print_canaries(record)
+    _print_wandb(record.wandb)
 
 
 def _summary_table(run: FinishedRun) -> Table:
@@ -220,26 +219,26 @@ def _summary_table(run: FinishedRun) -> Table:
         if metric.printed and (rare is None or any(metrics.get(rare) for metrics in summaries)):
             cells = (_row_cell(metrics, metric) for metrics in summaries)
             table.add_row(f"  {metric.label}" if rare else metric.label, *cells)
-        known = any(metrics.get(key) is not None for metrics in summaries)
-        if key == "accepted_at_1" or (key == "accepted_at_1_corrected" and known):
+        measured = any(metrics.get(key) is not None for metrics in summaries)
+        if key == "accepted_at_1" or (key == "accepted_at_1_corrected" and measured):
             intervals = (metrics.get(f"{key}_ci95") for metrics in summaries)
             cells = ("{:.0%}–{:.0%}".format(*i) if isinstance(i, list) else "–" for i in intervals)
             table.add_row("  95 % interval", *cells)
     return table
 
 
-def _print_wandb(console: Console, wandb: WandbRecord | None) -> None:
+def _print_wandb(wandb: WandbRecord | None) -> None:
     """Print where Weights & Biases has the results, or why it has not."""
     if wandb is None:
         return
     if where := wandb.url or wandb.sync:
         kept = "" if wandb.url else "not uploaded; to upload: "
-        say(console, f"Weights & Biases: {kept}{where}")
+        say(f"Weights & Biases: {kept}{where}")
     for error in filter(None, (wandb.online_error, wandb.offline_error)):
-        say(console, f"Weights & Biases: {error}", "yellow")
+        say(f"Weights & Biases: {error}", "yellow")
 
 
-def _print_canaries(console: Console, record: RunRecord) -> None:
+def _print_canaries(record: RunRecord) -> None:
     """Print how many canary programs got the expected verdict, and each finding."""
     if record.canaries is None:
         return
@@ -249,9 +248,9 @@ def _print_canaries(console: Console, record: RunRecord) -> None:
     parts += [f"{unjudged} not judged"] if unjudged else []
     parts += [f"{unable} that the sandbox cannot run"] if unable else []
     parts += [f"{record.canaries.lost} rounds lost"] if record.canaries.lost else []
-    say(console, ", ".join(parts))
+    say(", ".join(parts))
     for line in record.distrust:
-        say(console, f"untrusted: {line}", "bold red")
+        say(f"untrusted: {line}", "bold red")
 
 
 def _row_cell(metrics: Metrics, metric: MetricInfo) -> str:

@@ -7,20 +7,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
-from rich.console import Console
+from redis import Redis
 from rich.table import Table
 from rich.text import Text
 
 from services.cli import options
-from services.cli.console import printable, stdout_console
+from services.cli.console import display, printable, stdout_console
 from services.cli.embedded.services import redis_binary
 from services.cli.embedded.stack import open_stack
 from services.judge.canaries import CanaryProfile, judge_canaries
@@ -33,7 +32,7 @@ from shared.artifacts import OutputFolder
 from shared.canaries import CanaryReport
 from shared.config import Config, load_config
 from shared.datasets import parquet_files, read_datasets
-from shared.errors import FindingsError, PlumblineError
+from shared.errors import ConfigError, FindingsError, PlumblineError, ServiceError
 from shared.harness.languages import LANGUAGES, PROGRAMS, installation
 from shared.ledger import connect
 from shared.manifests import differences, load_lock
@@ -84,53 +83,62 @@ def doctor(
 
     Without a config, services that nobody named are noted and do not fail.
     """
-    console = stdout_console()
     keys = overrides or []
     flagged = options.server_and_data(options.named_servers(base_url, embedded), data)
     resolved = options.with_model(load_config(config, [*flagged, *keys]), model, keys)
     failed = 0
     named = config is not None or bool(keys)
     for line in _checks(resolved, embedded=embedded, named=named):
-        _print(console, line)
+        _print(line)
         failed += line.mark is Mark.FAILED
     if failed:
         raise FindingsError(f"{failed} of the checks failed; see what each line says")
 
 
-def _print(console: Console, line: CheckLine) -> None:
+def _print(line: CheckLine) -> None:
     words = f"{line.subject}: {line.text}".split()
     text = printable(redact(" ".join(words)))
-    if not console.is_terminal:
-        print(f"{line.mark:<6} {text}", file=console.file)  # one line, for scripts
+    if not stdout_console().is_terminal:
+        print(f"{line.mark:<6} {text}")  # one line, for scripts
         return
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=6)
     grid.add_column(overflow="fold")
     grid.add_row(Text(line.mark, style=_STYLES[line.mark]), Text(text))
-    console.print(grid)
+    display(grid)
 
 
 def _checks(config: Config, *, embedded: bool, named: bool) -> Iterator[CheckLine]:
     for notice in notices(config.run.verl_keys):
         subject, _, text = notice.partition(": ")
         yield CheckLine(Mark.NOTE, subject, text)
-    yield from _machine(config, Mark.FAILED if embedded else Mark.NOTE)
+    # An embedded run cannot do without the parts that this machine lacks.
+    lacking = Mark.FAILED if embedded else Mark.NOTE
+    versions = versions_of(["plumbline"])
+    version = f"Python {versions['python']}, plumbline {versions.get('plumbline', 'not installed')}"
+    yield CheckLine(Mark.OK, "interpreter", f"{version}, {sys.executable}")
+    yield from _isolation(lacking)
+    yield from _checked("redis-server", _redis_server(), lacking)
+    own = config.generation.backend == "verl"
+    yield from _checked("verl", _verl(config), lacking if own else Mark.NOTE)
     yield from _disk(config)
-    yield from _data(config)
-    yield from _generator(config)
-    if not embedded:
-        yield from _unless(named, "REDIS_URL", _redis())
+    yield from _checked("data", _data(config))
+    yield from _checked("generator", _generator(config))
+    if embedded:
+        yield from _checked("services", _embedded(config))
+    else:
+        yield from _unless(named, "REDIS_URL", _checked("Redis", _redis()))
         yield from _unless(named, "SANDBOX_URLS", _sandboxes(config, _urls(config)))
-        return
+
+
+def _checked(
+    subject: str, lines: Iterator[CheckLine], mark: Mark = Mark.FAILED
+) -> Iterator[CheckLine]:
+    """Yield the lines of a check; an error that ends it is a line with this mark."""
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="plumb-doctor-") as folder,
-            open_stack(config, OutputFolder(folder), force=False, generator=False) as stack,
-        ):
-            yield CheckLine(Mark.OK, "services", "Redis, sandbox, judge and aggregator start")
-            yield from _sandboxes(config, stack.sandbox_urls)
+        yield from lines
     except PlumblineError as error:
-        yield CheckLine(Mark.FAILED, "services", str(error))
+        yield CheckLine(mark, subject, str(error))
 
 
 def _unless(named: bool, variable: str, lines: Iterator[CheckLine]) -> Iterator[CheckLine]:
@@ -158,30 +166,19 @@ class _Isolation(BaseModel):
     lacking: list[str]
 
 
-def _machine(config: Config, lacking: Mark) -> Iterator[CheckLine]:
-    """Check interpreter, isolation, languages, Redis and verl.
-
-    ``lacking`` is the outcome for a missing part, which an embedded run cannot do without.
-    """
-    versions = versions_of(["plumbline"])
-    version = f"Python {versions['python']}, plumbline {versions.get('plumbline', 'not installed')}"
-    yield CheckLine(Mark.OK, "interpreter", f"{version}, {sys.executable}")
-    yield from _isolation(lacking)
-    yield _redis_server(lacking)
-    yield _verl(config, lacking if config.generation.backend == "verl" else Mark.NOTE)
-
-
 def _isolation(lacking: Mark) -> Iterator[CheckLine]:
+    """Check isolation, languages and modules of an embedded sandbox."""
     if importlib.util.find_spec("services.sandbox") is None:
         text = "no sandbox in this installation; SANDBOX_URLS or sandbox.url name one elsewhere"
         yield CheckLine(Mark.NOTE, "isolation", text)
         return
-    _, lines = _output([sys.executable, "-m", "services.sandbox.probe"])
     try:
-        probe = _Isolation.model_validate_json(lines[-1])
-    except ValidationError:
+        report = _output([sys.executable, "-m", "services.sandbox.probe"])
+        probe = _Isolation.model_validate_json(report)
+    except (ServiceError, ValidationError) as error:
+        cause = error if isinstance(error, ServiceError) else report
         remedy = "install bubblewrap, or allow user namespaces (docs/troubleshooting.md)"
-        yield CheckLine(lacking, "isolation", f"none works here: {lines[-1]}; {remedy}")
+        yield CheckLine(lacking, "isolation", f"none works here: {cause}; {remedy}")
         return
     text = f"{probe.kind}, programs run as {probe.identity}"
     if probe.missing:
@@ -192,8 +189,7 @@ def _isolation(lacking: Mark) -> Iterator[CheckLine]:
     )
     missing = f"; packages of others: {absent}" if absent else ""
     text = f"{', '.join(probe.languages)}{missing}; Python is {probe.python}"
-    mark = Mark.OK if "cpp" in probe.languages else Mark.NOTE
-    yield CheckLine(mark, "languages", text)
+    yield CheckLine(Mark.OK if "cpp" in probe.languages else Mark.NOTE, "languages", text)
     if not probe.lacking:
         text = "programs can import what docs/judging.md promises"
         yield CheckLine(Mark.OK, "modules", text)
@@ -203,33 +199,32 @@ def _isolation(lacking: Mark) -> Iterator[CheckLine]:
     yield CheckLine(Mark.FAILED if "numpy" in probe.lacking else Mark.NOTE, "modules", text)
 
 
-def _redis_server(lacking: Mark) -> CheckLine:
+def _redis_server() -> Iterator[CheckLine]:
     try:
         binary = redis_binary()
-    except PlumblineError as error:
-        return CheckLine(lacking, "redis-server", f"{error}; --embedded needs it")
-    succeeded, lines = _output([binary, "--version"])
-    if not succeeded:
-        return CheckLine(lacking, "redis-server", f"{binary} does not run: {lines[-1]}")
-    version = lines[-1].partition(" sha=")[0]
-    return CheckLine(Mark.OK, "redis-server", f"{version}, {binary}")
+    except ServiceError as error:
+        raise ServiceError(f"{error}; --embedded needs it") from None
+    version = _output([binary, "--version"]).partition(" sha=")[0]
+    yield CheckLine(Mark.OK, "redis-server", f"{version}, {binary}")
 
 
-def _verl(config: Config, lacking: Mark) -> CheckLine:
+def _verl(config: Config) -> Iterator[CheckLine]:
     configured = config.generation.verl.python
     python = configured or (str(_VERL_VENV) if _VERL_VENV.exists() else sys.executable)
-    succeeded, lines = _output([python, "-c", _VERSIONS])
-    if succeeded:
-        return CheckLine(Mark.OK, "verl", f"{lines[-1]}, {python}")
-    remedy = "make install-verl (CPU), or the generator's image; generation.verl.python names it"
-    return CheckLine(lacking, "verl", f"not installed for {python}; {remedy}")
+    try:
+        yield CheckLine(Mark.OK, "verl", f"{_output([python, '-c', _VERSIONS])}, {python}")
+    except ServiceError:
+        remedy = (
+            "make install-verl (CPU), or the generator's image; generation.verl.python names it"
+        )
+        raise ServiceError(f"not installed for {python}; {remedy}") from None
 
 
-def _output(command: Sequence[str]) -> tuple[bool, list[str]]:
-    """Run a program with a time limit.
+def _output(command: Sequence[str]) -> str:
+    """The last line that a program prints.
 
-    Returns whether it succeeded, and the lines that it printed; of a failure those on stderr, if
-    there are any. There is at least one line.
+    Raises:
+        ServiceError: It cannot be executed, fails, or takes too long; with its last line.
     """
     try:
         done = subprocess.run(
@@ -241,22 +236,15 @@ def _output(command: Sequence[str]) -> tuple[bool, list[str]]:
             timeout=_PROGRAM_SECONDS,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        return False, [str(error)]
-    succeeded = done.returncode == 0
-    text = done.stdout if succeeded else done.stderr.strip() or done.stdout
-    lines = [line.strip()[:300] for line in text.splitlines() if line.strip()]
-    return succeeded, lines or [f"exit code {done.returncode}, no output"]
+        raise ServiceError(f"{command[0]} does not run: {error}") from None
+    text = done.stdout if done.returncode == 0 else done.stderr.strip() or done.stdout
+    line = (text.strip().splitlines() or [f"exit code {done.returncode}, no output"])[-1][:300]
+    if done.returncode:
+        raise ServiceError(f"{command[0]} fails: {line}")
+    return line
 
 
 # Services and data
-
-
-def _attempt(subject: str, good: str, check: Callable[[], object]) -> CheckLine:
-    try:
-        check()
-    except PlumblineError as error:
-        return CheckLine(Mark.FAILED, subject, str(error))
-    return CheckLine(Mark.OK, subject, good)
 
 
 def _disk(config: Config) -> Iterator[CheckLine]:
@@ -277,20 +265,16 @@ def _disk(config: Config) -> Iterator[CheckLine]:
 def _data(config: Config) -> Iterator[CheckLine]:
     try:
         places = config.data.eval_files or options.default_data()
-    except PlumblineError as error:
+    except ConfigError as error:
         yield CheckLine(Mark.NOTE, "data", str(error))
         return
-    try:
-        paths = [file for path in places for file in parquet_files(path)]
-        problems = len(read_datasets(places, config.data.prompt_key))
-        if config.data.lock is None:
-            text = f"{problems} problems, not checked against a lock (data.lock)"
-            yield CheckLine(Mark.NOTE, "data", text)
-            return
-        changes = differences(load_lock(config.data.lock), paths)
-    except PlumblineError as error:
-        yield CheckLine(Mark.FAILED, "data", str(error))
+    paths = [file for path in places for file in parquet_files(path)]
+    problems = len(read_datasets(places, config.data.prompt_key))
+    if config.data.lock is None:
+        text = f"{problems} problems, not checked against a lock (data.lock)"
+        yield CheckLine(Mark.NOTE, "data", text)
         return
+    changes = differences(load_lock(config.data.lock), paths)
     for line in changes:
         yield CheckLine(Mark.FAILED, "data", f"{line}; prepare the data again or change data.lock")
     if not changes:
@@ -299,8 +283,7 @@ def _data(config: Config) -> Iterator[CheckLine]:
 
 def _generator(config: Config) -> Iterator[CheckLine]:
     generation = config.generation
-    urls = generation.base_urls
-    if not urls:
+    if not (urls := generation.base_urls):
         text = "no servers configured (generation.base_urls)"
         if generation.backend != "openai":
             text = f"plumb run --embedded starts the backend {generation.backend}"
@@ -309,36 +292,45 @@ def _generator(config: Config) -> Iterator[CheckLine]:
     # Imported here because aiohttp takes long, and runs over recorded completions need none.
     from services.cli.execute import check_generator
 
-    good = f"{', '.join(map(redact_address, urls))} offers a model"
-    yield _attempt("generator", good, lambda: asyncio.run(check_generator(config, urls)))
+    asyncio.run(check_generator(config, urls))
+    text = f"{', '.join(map(redact_address, urls))} offers a model"
+    yield CheckLine(Mark.OK, "generator", text)
 
 
 def _redis() -> Iterator[CheckLine]:
-    try:
-        redis = connect(load_settings(RedisSettings).redis_url)
-    except PlumblineError as error:
-        yield CheckLine(Mark.FAILED, "Redis", str(error))
-        return
-    with redis:
+    with connect(load_settings(RedisSettings).redis_url) as redis:
         yield CheckLine(Mark.OK, "Redis", "answers")
-        yield _attempt("judges", "at least one worker is registered", lambda: check_judges(redis))
+        yield from _checked("judges", _judges(redis))
+
+
+def _judges(redis: Redis) -> Iterator[CheckLine]:
+    check_judges(redis)
+    yield CheckLine(Mark.OK, "judges", "at least one worker is registered")
+
+
+def _embedded(config: Config) -> Iterator[CheckLine]:
+    with (
+        tempfile.TemporaryDirectory(prefix="plumb-doctor-") as folder,
+        open_stack(config, OutputFolder(folder), force=False, generator=False) as stack,
+    ):
+        yield CheckLine(Mark.OK, "services", "Redis, sandbox, judge and aggregator start")
+        yield from _sandboxes(config, stack.sandbox_urls)
 
 
 def _sandboxes(config: Config, urls: Sequence[str]) -> Iterator[CheckLine]:
-    headers = load_settings(SandboxClientSettings).sandbox_headers
     for url in urls:
         subject = f"sandbox {redact_address(url)}"
-        reached = _attempt(subject, "answers", partial(_reach, url, headers))
-        yield reached
-        if reached.mark is Mark.OK:
-            reports = asyncio.run(_judge(config, url, headers))
-            yield from _modules(f"{subject}, modules", reports[0])
-            for report in reports:
-                yield from _of_report(subject, report)
+        yield from _checked(subject, _sandbox(subject, config, url))
 
 
-def _reach(url: str, headers: dict[str, str]) -> None:
+def _sandbox(subject: str, config: Config, url: str) -> Iterator[CheckLine]:
+    headers = load_settings(SandboxClientSettings).sandbox_headers
     asyncio.run(check_sandboxes([url], headers=headers))
+    yield CheckLine(Mark.OK, subject, "answers")
+    reports = asyncio.run(_judge(config, url, headers))
+    yield from _modules(f"{subject}, modules", reports[0])
+    for report in reports:
+        yield from _of_report(subject, report)
 
 
 async def _judge(config: Config, url: str, headers: dict[str, str]) -> list[CanaryReport]:

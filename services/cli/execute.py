@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from redis import Redis
 from redis.exceptions import OutOfMemoryError, RedisError
-from rich.console import Console
 
 from services.cli.console import say, stdout_console
 from services.cli.display import ProgressDisplay, print_summary
@@ -104,12 +103,12 @@ def execute(request: RunRequest) -> None:
             but some samples have no verdict.
     """
     try:
-        _execute(request, stdout_console())
+        _execute(request)
     except KeyboardInterrupt:
         raise InterruptedRunError("interrupted; repeat the command to resume") from None
 
 
-def _execute(request: RunRequest, console: Console) -> None:
+def _execute(request: RunRequest) -> None:
     config = request.config
     counter, responses = open_counter(config), _responses_file(request)
     folder = OutputFolder(config.output_dir)
@@ -117,11 +116,11 @@ def _execute(request: RunRequest, console: Console) -> None:
     identity = claim_output(folder, identity, force=request.force)
     if _is_stopped(folder, force=request.force):
         finished = open_run(folder.url)
-        print_summary(console, finished)
-        say(console, "finished: it stopped early; --force starts over")
+        print_summary(finished)
+        say("finished: it stopped early; --force starts over")
         return
     made = "generated" if request.completions is None else "loaded"
-    with ProgressDisplay(console, made) as progress:
+    with ProgressDisplay(stdout_console(), made) as progress:
         progress.planned(request.plan)
         for note in request.notes:
             progress.note(note)
@@ -149,10 +148,10 @@ def _execute(request: RunRequest, console: Console) -> None:
 
     finished = open_run(folder.url)
     if not request.quiet:
-        print_summary(console, finished)
-        print_warnings(console, finished)
+        print_summary(finished)
+        print_warnings(finished)
     if responses is not None:
-        say(console, responses.write(finished, request.problems))
+        say(responses.write(finished, request.problems))
     record = finished.record
     if record.distrust:
         raise UntrustedRunError(
@@ -253,7 +252,7 @@ def _services(
         force=request.force,
         generator=request.own_generator,
         sandboxes=sandboxes,
-        meanwhile=_client_class if request.completions is None else (lambda: None),
+        meanwhile=() if request.completions is not None else ("services.runner.client",),
     ) as stack:
         progress.page_at(stack.page_port)
         for warning in stack.sandbox.warnings if stack.sandbox else ():
@@ -305,7 +304,7 @@ async def check_generator(config: Config, urls: Sequence[str]) -> None:
     Raises:
         ServiceError: They do not.
     """
-    async with _client(config, urls, _api_key(config)) as client:
+    async with _client(config, urls) as client:
         await client.check()
 
 
@@ -384,9 +383,9 @@ async def _open_source(
     if request.completions is not None:
         yield request.completions, provenance, None
         return
-    own = stack and stack.generator_url  # which requires no key
+    own = stack and stack.generator_url
     urls = [own] if own else config.generation.base_urls
-    async with _client(config, urls, None if own else _api_key(config)) as client:
+    async with _client(config, urls, own=bool(own)) as client:
         prompts = prompt_facts(request.problems, config)
         model = await (while_restarted(client.check) if own else client.check)()
         info = await client.info()
@@ -408,24 +407,16 @@ async def _open_source(
         yield source, provenance.model_copy(update=generator), client
 
 
-def _client_class() -> "type[GeneratorClient]":
+def _client(config: Config, urls: Sequence[str], *, own: bool = False) -> "GeneratorClient":
+    """The client of servers; one of the run's own requires no key."""
     # Imported here because `plumb judge` makes no requests, and aiohttp takes long.
     from services.runner.client import GeneratorClient
 
-    return GeneratorClient
-
-
-def _api_key(config: Config) -> str | None:
-    """Read the key that the servers require, from a variable or from the file that one names."""
-    name = config.generation.api_key_env
     try:
-        return token_from(os.environ, name)
+        key = None if own else token_from(os.environ, config.generation.api_key_env)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-
-
-def _client(config: Config, urls: Sequence[str], api_key: str | None) -> "GeneratorClient":
-    return _client_class()(urls, config.generation, api_key)
+    return GeneratorClient(urls, config.generation, key)
 
 
 async def _watched(stack: EmbeddedStack | None, work: Callable[[], Awaitable[T]]) -> T:

@@ -2,16 +2,16 @@
 
 import difflib
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-from rich.console import Console
+from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
+from typer import Option
 
-from services.cli.console import plain_table, printable, say, shown, stdout_console
+from services.cli.console import display, plain_table, printable, say, shown, stdout_console
 from services.cli.display import print_summary
 from services.cli.options import RunFolder
 from services.exports import ExportFormat, export_samples, load_samples
@@ -43,57 +43,47 @@ class ShownCases(StrEnum):
 def show(
     run: RunFolder,
     sample: Annotated[
-        str | None,
-        typer.Option("--sample", help="Print this sample: DATASET/PROBLEM/INDEX, or PROBLEM."),
+        str | None, Option(help="Print this sample: DATASET/PROBLEM/INDEX, or PROBLEM.")
     ] = None,
     cases: Annotated[
-        ShownCases | None,
-        typer.Option("--cases", help="With --sample: the first failing case (default), or all."),
+        ShownCases | None, Option(help="With --sample: the first failing case (default), or all.")
     ] = None,
-    status: Annotated[
-        FinalStatus | None, typer.Option("--status", help="List the samples with this status.")
-    ] = None,
+    status: Annotated[FinalStatus | None, Option(help="List the samples with this status.")] = None,
 ) -> None:
     """Print a run's results and settings, or a sample."""
     if cases and sample is None:
         raise ConfigError("--cases needs --sample: it is about the cases of a sample")
     if sample is not None and status:
         raise ConfigError("--sample and --status: give one of them")
-    console = stdout_console()
     finished = open_run(run)
     if sample is not None:
-        _print_sample(console, finished, sample, cases or ShownCases.FIRST)
+        verdict = _find_sample(finished, sample)
+        display(*_sample(finished, verdict, cases or ShownCases.FIRST))
     elif status:
-        _print_samples(console, finished, status)
+        _print_samples(finished, status)
     else:
-        _print_run(console, finished)
+        _print_run(finished)
     for torn in finished.skipped:
-        say(console, torn, "yellow")
+        say(torn, "yellow")
 
 
-def _print_run(console: Console, finished: FinishedRun) -> None:
-    print_summary(console, finished)
-    table = plain_table(["", ""], header=False)
-    for name, value in _facts(finished.record).items():
-        table.add_row(name, shown(str(value)))
-    console.print(table)
+def _print_run(finished: FinishedRun) -> None:
+    print_summary(finished)
+    display(_facts_table(_facts(finished.record).items()))
     for dataset in finished.record.datasets:
-        sha256 = dataset.sha256 if not console.is_terminal else f"{dataset.sha256[:16]}…"
-        line = f"{dataset.dataset}: {dataset.problems} problems, SHA-256 {sha256}"
-        say(console, line)
+        sha256 = dataset.sha256 if not stdout_console().is_terminal else f"{dataset.sha256[:16]}…"
+        say(f"{dataset.dataset}: {dataset.problems} problems, SHA-256 {sha256}")
     if finished.record.distrust:
-        text = "untrusted: fix the sandbox and judge the completions again with plumb rejudge"
-        say(console, text, "yellow")
+        remedy = "fix the sandbox and judge the completions again with plumb rejudge"
+        say(f"untrusted: {remedy}", "yellow")
     if not finished.record.complete:
-        text = "incomplete: repeat the command to judge the rest"
-        say(console, text, "yellow")
+        say("incomplete: repeat the command to judge the rest", "yellow")
 
 
 def report(
     run: RunFolder,
     out: Annotated[
-        str | None,
-        typer.Option("--out", help="File to write; by default report.html in the run's folder."),
+        str | None, Option(help="File to write; by default report.html in the run's folder.")
     ] = None,
 ) -> None:
     """Write a run's page as one self-contained file, from its folder alone."""
@@ -109,8 +99,8 @@ def report(
 
 def export(
     run: RunFolder,
-    kind: Annotated[ExportFormat, typer.Option("--format", help="Format of the files.")],
-    output: Annotated[str, typer.Option("--output", help="Folder for the files.")],
+    kind: Annotated[ExportFormat, Option("--format", help="Format of the files.")],
+    output: Annotated[str, Option(help="Folder for the files.")],
 ) -> None:
     """Write a run's samples in another project's format."""
     samples, folder = load_samples(open_run(run)), OutputFolder(output)
@@ -123,6 +113,13 @@ def _print_files(folder: OutputFolder, names: Sequence[str], notes: Sequence[str
         print(f"note: {redact(note)}", file=sys.stderr)
     for name in names:
         print(f"{folder.shown.rstrip('/')}/{name}")
+
+
+def _facts_table(facts: Iterable[tuple[str, object]]) -> Table:
+    table = plain_table(["", ""], header=False)
+    for label, value in facts:
+        table.add_row(label, shown(str(value)))
+    return table
 
 
 def _facts(run: RunRecord) -> dict[str, object]:
@@ -178,42 +175,36 @@ def _names(sample: SampleId) -> set[str]:
     return {sample.key, whole, f"{whole}/{index}", problem, f"{problem}/{index}"}
 
 
-def _print_sample(console: Console, run: FinishedRun, name: str, cases: ShownCases) -> None:
-    """Print facts, messages, code and failing cases of a sample."""
-    verdict = _find_sample(run, name)
+def _sample(run: FinishedRun, verdict: Verdict, cases: ShownCases) -> Iterator[RenderableType]:
+    """Yield facts, messages, code and failing cases of a sample."""
     sample, problem = verdict.sample, (verdict.dataset, verdict.problem_id)
     generation = next((record for record in run.generations() if record.sample == sample), None)
     outlines = read_outlines(run.folder)
     outline = next((o for o in outlines if (o.dataset, o.problem_id) == problem), None)
     style = _STYLES.get(verdict.final_status, "red")
     status = Text(f" {verdict.final_status} ", f"{style} reverse")
-    _print_heading(console, Text.assemble(printable(sample.key), "  ", status))
-    table = plain_table(["", ""], header=False)
-    for label, value in _facts_of_sample(verdict, generation, outline):
-        table.add_row(label, shown(value))
-    console.print(table)
+    yield from _heading(Text.assemble(printable(sample.key), "  ", status))
+    yield _facts_table(_facts_of_sample(verdict, generation, outline))
     if outline:
         if not outline.messages:
-            _print_heading(console, "prompt, without the template, which the run did not record")
-            _print_text(console, outline.prompt)
+            yield from _heading("prompt, without the template, which the run did not record")
+            yield _text(outline.prompt)
         for message in outline.messages or ():
-            _print_heading(console, f"sent as {printable(message.role)}")
-            _print_text(console, message.content)
+            yield from (*_heading(f"sent as {printable(message.role)}"), _text(message.content))
     language = run.record.config.judge.for_dataset(verdict.dataset).language
     completion = generation.completion if generation else ""
     if verdict.code is None:
-        _print_heading(console, "completion" if completion else "no completion")
-        _print_text(console, completion)
+        yield from _heading("completion" if completion else "no completion")
+        yield _text(completion)
     else:
         code = verdict.code.read(completion)
         around = len(completion) - len(code)
         note = f", without {around} characters of the completion" if around > 0 else ""
-        _print_heading(console, f"judged code{note}")
-        _print_code(console, code, language)
-    _print_cases(console, run, verdict, cases, language)
+        yield from (*_heading(f"judged code{note}"), _code(code, language))
+    yield from _cases(run, verdict, cases, language)
 
 
-def _print_samples(console: Console, run: FinishedRun, status: FinalStatus) -> None:
+def _print_samples(run: FinishedRun, status: FinalStatus) -> None:
     """Print the ids of the samples with a status, and the reasons."""
     table = plain_table(["sample", "cases passed", "reason"])
     for verdict in run.verdicts():
@@ -223,9 +214,9 @@ def _print_samples(console: Console, run: FinishedRun, status: FinalStatus) -> N
             reason = verdict.detail or (errors[-1] if errors else "")
             table.add_row(*map(shown, (verdict.sample.key, _passed(verdict), reason)))
     if table.row_count:
-        console.print(table)
+        display(table)
     else:
-        say(console, f"no sample is {status}")
+        say(f"no sample is {status}")
 
 
 def _facts_of_sample(
@@ -267,10 +258,10 @@ def _passed(verdict: Verdict) -> str:
     return f"{total}{not_run_note(verdict.cases_not_run)}"
 
 
-def _print_cases(
-    console: Console, run: FinishedRun, verdict: Verdict, cases: ShownCases, language: str
-) -> None:
-    """Print the first failing case, or all that were recorded."""
+def _cases(
+    run: FinishedRun, verdict: Verdict, cases: ShownCases, language: str
+) -> Iterator[RenderableType]:
+    """Yield the first failing case, or all that were recorded."""
     first = verdict.first_failed_case
     chosen: list[FailedCase | CaseRecord] = [] if first is None else [first]
     if cases is ShownCases.ALL:
@@ -278,8 +269,8 @@ def _print_cases(
         chosen = [*recorded] or chosen
     for case in chosen:
         number = f"case {case.case_index + 1} of {verdict.cases_total}"
-        _print_heading(console, f"{number} (case_index {case.case_index}): {case.status}")
-        _print_case(console, case, language)
+        yield from _heading(f"{number} (case_index {case.case_index}): {case.status}")
+        yield from _case(case, language)
     more = verdict.cases_total - verdict.cases_passed - verdict.cases_not_run - len(chosen)
     if not chosen or more <= 0:
         return
@@ -288,26 +279,26 @@ def _print_cases(
         text += "; --cases all prints every recorded case"
     elif len(chosen) == 1:
         text += "; a run with output.cases=failed records them"
-    console.print()
-    console.print(Text(text))
+    yield from ("", Text(text))
 
 
-def _print_case(console: Console, case: FailedCase | CaseRecord, language: str) -> None:
+def _case(case: FailedCase | CaseRecord, language: str) -> Iterator[RenderableType]:
     if case.input is not None:
-        _print_label(console, "input")
-        _print_text(console, case.input)
-        _print_label(console, "expected (-) and actual output (+)")
-        for line in _diff(case.expected or "", case.actual or ""):
-            console.print(line)
+        yield from (_label("input"), _text(case.input))
+        yield _label("expected (-) and actual output (+)")
+        yield from _diff(case.expected or "", case.actual or "")
         if not case.actual:
-            _print_label(console, "(no output)")
+            yield _label("(no output)")
     else:  # what function tests expect is a program
-        _print_label(console, "test")
-        _print_code(console, case.expected or "", language)
-        _print_labelled(console, "output", case.actual)
-    _print_labelled(console, "standard error", case.stderr)
-    if isinstance(case, CaseRecord):
-        _print_labelled(console, "compiler", case.compile_stderr)
+        yield from (_label("test"), _code(case.expected or "", language))
+    labelled = {
+        "output": case.actual if case.input is None else None,
+        "standard error": case.stderr,
+        "compiler": case.compile_stderr if isinstance(case, CaseRecord) else None,
+    }
+    for label, text in labelled.items():
+        if text:
+            yield from (_label(label), _text(text))
 
 
 def _diff(expected: str, actual: str) -> Iterator[Text]:
@@ -324,40 +315,28 @@ def _diff(expected: str, actual: str) -> Iterator[Text]:
                 yield Text(f"{sign} {_visible(bare)}{'·' * (len(line) - len(bare))}", style)
 
 
-def _print_code(console: Console, code: str, language: str) -> None:
-    """Print code with colours and line numbers, or in a file as it is."""
+def _code(code: str, language: str) -> RenderableType:
+    """Code with colours and line numbers, or for a file as it is."""
     text = _visible(code)
-    if console.is_terminal and len(text) <= _MOST_COLOURED:
-        # Imported here because Pygments takes long to import.
-        from rich.syntax import Syntax
+    if not stdout_console().is_terminal or len(text) > _MOST_COLOURED:
+        return _text(code)
+    # Imported here because Pygments takes long to import.
+    from rich.syntax import Syntax
 
-        highlighted = Syntax(text, language, theme="ansi_dark", line_numbers=True, word_wrap=True,
-                             background_color="default")  # fmt: skip
-        # The runner's image has Python's lexer only.
-        with suppress(ModuleNotFoundError):
-            console.print(highlighted)
-            return
-    _print_text(console, text)
+    return Syntax(text, language, theme="ansi_dark", line_numbers=True, word_wrap=True,
+                  background_color="default")  # fmt: skip
 
 
-def _print_heading(console: Console, text: Text | str) -> None:
-    console.print()
-    console.print(Text.assemble(text, style="bold"))
+def _heading(text: Text | str) -> tuple[RenderableType, RenderableType]:
+    return "", Text.assemble(text, style="bold")
 
 
-def _print_label(console: Console, text: str) -> None:
-    console.print(Text(text, style="italic"))
+def _label(text: str) -> Text:
+    return Text(text, style="italic")
 
 
-def _print_labelled(console: Console, label: str, text: str | None) -> None:
-    """Print a text, unless it is empty, under its label."""
-    if text:
-        _print_label(console, label)
-        _print_text(console, text)
-
-
-def _print_text(console: Console, text: str) -> None:
-    console.print(Text(_visible(text.rstrip("\n"))))
+def _text(text: str) -> Text:
+    return Text(_visible(text.rstrip("\n")))
 
 
 def _visible(text: str) -> str:

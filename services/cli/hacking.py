@@ -5,11 +5,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from pydantic import BaseModel, ConfigDict, ValidationError
-from rich.console import Console
+from typer import Argument, Option
 
-from services.cli.console import JsonFile, plain_table, say, shown, stdout_console, write_json
+from services.cli.console import (
+    JsonFile,
+    display,
+    plain_table,
+    say,
+    shown,
+    write_json,
+)
 from services.cli.options import run_folder
 from services.runner.preflight import load_problems
 from shared.analysis.hacking import (
@@ -47,36 +53,29 @@ class _Line(BaseModel):
 
 def hacking(
     places: Annotated[
-        list[str],
-        typer.Argument(metavar="LOG|RUN...", help="Logs or their folders; or runs in order."),
+        list[str], Argument(metavar="LOG|RUN...", help="Logs or their folders; or runs in order.")
     ],
-    limit: Annotated[
-        list[str] | None, typer.Option("--limit", help="SIGN=SHARE, another limit; repeatable.")
-    ] = None,
-    data: Annotated[
-        list[str] | None, typer.Option("--data", help="The runs' data, if they have moved.")
-    ] = None,
+    limit: Annotated[list[str] | None, Option(help="Another limit, SIGN=SHARE; repeat.")] = None,
+    data: Annotated[list[str] | None, Option(help="The runs' data, if they have moved.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Find signs of reward hacking per step or run; exit code 0: none, 1: above a limit."""
     limits = dict(LIMITS) | _limits(limit or [])
-    console = stdout_console()
     logs = [_logs(place) for place in places]
     if any(logs) and not all(logs):
         raise ConfigError("give logs of rewards or folders of runs, not both")
     if all(logs):
         answers = _read_logs([path for files in logs for path in files])
     else:
-        answers = [answer for place in places for answer in _of_run(place, data or [], console)]
+        answers = [answer for place in places for answer in _of_run(place, data or [])]
     steps = step_figures(answers, limits)
     if not steps:
         raise DataError(f"{places[0]}: no answer to measure")
-    _print_steps(console, steps)
-    if json_file:
-        write_json(json_file, {"limits": limits, "steps": [asdict(step) for step in steps]})
+    _print_steps(steps)
+    write_json(json_file, {"limits": limits, "steps": [asdict(step) for step in steps]})
     alarms = [step for step in steps if step.alarms]
     if not alarms:
-        say(console, f"no sign above its limit in {len(steps)} steps")
+        say(f"no sign above its limit in {len(steps)} steps")
         return
     first = alarms[0]
     seen = sum(step.answers for step in steps[: steps.index(first) + 1])
@@ -138,16 +137,16 @@ def _lines(path: str) -> list[_Line]:
         raise damaged[0]
     if damaged:
         note = f"damaged lines left out: {len(damaged)}, the first: {damaged[0]}"
-        say(stdout_console(), note, "yellow")
+        say(note, "yellow")
     return parsed
 
 
 # Runs
 
 
-def _of_run(place: str, data: Sequence[str], console: Console) -> Iterator[MeasuredAnswer]:
+def _of_run(place: str, data: Sequence[str]) -> Iterator[MeasuredAnswer]:
     run = open_run(run_folder(place))
-    traits = _traits(run, data, console)
+    traits = _traits(run, data)
     meter = SignMeter()
     for verdict, generation in run.judged_samples():
         if verdict.judged and generation is not None:
@@ -165,23 +164,21 @@ def _of_run(place: str, data: Sequence[str], console: Console) -> Iterator[Measu
             yield MeasuredAnswer(run.folder.shown, signs, len(generation.completion))
 
 
-def _traits(
-    run: FinishedRun, data: Sequence[str], console: Console
-) -> dict[tuple[str, str], ProblemTraits]:
+def _traits(run: FinishedRun, data: Sequence[str]) -> dict[tuple[str, str], ProblemTraits]:
     """The traits of the run's problems; without its data none, so two signs are not measured."""
     paths = data or run.record.data_files or run.record.config.data.eval_files
     try:
         problems = load_problems(run.record.config.data, paths, allow_unlocked=True).problems
     except DataError as error:
         text = f"public tests and expected outputs are not known: {error}; name them with --data"
-        say(console, text, "yellow")
+        say(text, "yellow")
         return {}
     return {
         (problem.dataset, problem.problem_id): ProblemTraits.of(problem) for problem in problems
     }
 
 
-def _print_steps(console: Console, steps: Sequence[StepFigures]) -> None:
+def _print_steps(steps: Sequence[StepFigures]) -> None:
     """Print the last steps, and those with an alarm."""
     table = plain_table(["step", "answers", *Sign, "characters", "above"], ["step", "above"])
     for place, step in enumerate(steps):
@@ -189,4 +186,4 @@ def _print_steps(console: Console, steps: Sequence[StepFigures]) -> None:
             rates = ["–" if rate is None else f"{rate:.0%}" for rate in step.rates.values()]
             cells = (str(step.step), str(step.answers), *rates, f"{step.characters:.0f}")
             table.add_row(*map(shown, cells), shown("; ".join(step.alarms), "bold red"))
-    console.print(table)
+    display(table)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from services.cli import options
 from services.cli.execute import RunRequest, execute
@@ -27,26 +27,20 @@ def judge(
     data: options.DataPaths = None,
     completions: Annotated[
         str,
-        typer.Option(
-            "--completions",
-            help="JSONL with problem_id, completion (or task_id, solution); or verl's parquet.",
-        ),
+        Option(help="JSONL with problem_id, completion (or task_id, solution); or verl's parquet."),
     ] = "",
     config: options.ConfigFile = None,
     embedded: options.Embedded = False,
     force: options.Force = False,
-    method: options.MethodName = None,
-    use_submit_api: options.UseSubmit = False,
-    use_compute_score: options.UseComputeScore = False,
     allow_unlocked: options.AllowUnlocked = False,
     flags: Sequence[str] = (),
+    method: str | None = None,
 ) -> None:
     """Judge recorded completions; the artifacts are those of a run."""
     chosen = [*flags, *(overrides or [])]
     folder = ["output.dir=outputs/judge"] if config is None else []
     resolved = options.with_name(load_config(config, [*folder, *chosen]), overridden_keys(chosen))
-    methods = (method, use_submit_api, use_compute_score)
-    resolved = options.with_method(resolved, *methods, overrides or [])
+    resolved = options.with_method(resolved, method, overrides or [])
     completions = completions or resolved.data.completions
     if not completions:
         raise ConfigError("no completions: give --completions FILE")
@@ -76,24 +70,20 @@ def judge(
 def rejudge(
     run: options.RunFolder,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Keys that change.")
+        list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Keys that change.")
     ] = None,
-    data: Annotated[
-        list[str] | None, typer.Option("--data", help="Where the data files are now.")
-    ] = None,
+    data: Annotated[list[str] | None, Option(help="Where the data files are now.")] = None,
     embedded: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--embedded/--no-embedded",
             help="Start Redis, sandbox, judges and aggregator for this run (the default).",
         ),
     ] = True,
     force: options.Force = False,
-    method: options.MethodName = None,
-    use_submit_api: options.UseSubmit = False,
-    use_compute_score: options.UseComputeScore = False,
     allow_unlocked: options.AllowUnlocked = False,
     flags: Sequence[str] = (),
+    method: str | None = None,
 ) -> None:
     """Judge the completions of a run again, with another method or other limits."""
     parent = open_run(run)
@@ -103,7 +93,7 @@ def rejudge(
             f"{parent.folder.shown} {record.stopped.described}; rejudge a run of all problems"
         )
     config = _config(parent, f"{run.rstrip('/')}_rejudged", [*flags, *(overrides or [])])
-    config = options.with_method(config, method, use_submit_api, use_compute_score, overrides or [])
+    config = options.with_method(config, method, overrides or [])
     paths = data or record.data_files or config.data.eval_files
     loaded = load_problems(config.data, paths, allow_unlocked=allow_unlocked)
     names: set[tuple[str, str]] = set()

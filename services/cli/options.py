@@ -5,10 +5,10 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast, get_args
 
-import typer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from typer import Argument, Option
 
 from shared.artifacts import RUN
 from shared.config import Config, Method
@@ -23,15 +23,15 @@ from shared.verl_keys import canonical
 if TYPE_CHECKING:
     from shared.finished_run import FinishedRun
 
+SectionT = TypeVar("SectionT", bound=BaseModel)
 # Folder in which runs are looked for by name.
 _OUTPUTS = "outputs"
 
 Embedded = Annotated[
-    bool,
-    typer.Option("--embedded", help="Start Redis, sandbox, judges and aggregator for this run."),
+    bool, Option("--embedded", help="Start Redis, sandbox, judges and aggregator for this run.")
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Discard the contents of the output folder and start over.")
+    bool, Option("--force", help="Discard the contents of the output folder and start over.")
 ]
 
 
@@ -65,26 +65,21 @@ def _named_runs(named: str, *, unpublished: bool = False) -> "list[FinishedRun]"
 
 
 RunFolder = Annotated[
-    str, typer.Argument(help="Folder of a run, also in outputs/, or its name.", callback=run_folder)
+    str, Argument(help="Folder of a run, also in outputs/, or its name.", callback=run_folder)
 ]
 RunFolders = Annotated[
     list[str],
-    typer.Argument(
+    Argument(
         help="Folders or names of two or more finished runs.",
         callback=lambda named: [*map(run_folder, named)],
     ),
 ]
 BaseUrl = Annotated[
-    list[str] | None,
-    typer.Option("--base-url", help="OpenAI-compatible server; may be given several times."),
+    list[str] | None, Option(help="OpenAI-compatible server; may be given several times.")
 ]
-Model = Annotated[
-    str | None, typer.Option("--model", help="Model to ask for, or for verl to load.")
-]
-DataPaths = Annotated[
-    list[str] | None, typer.Option("--data", help="Parquet file or folder of them.")
-]
-ConfigFile = Annotated[str | None, typer.Option("--config", help="YAML file of the run.")]
+Model = Annotated[str | None, Option(help="Model to ask for, or for verl to load.")]
+DataPaths = Annotated[list[str] | None, Option(help="Parquet file or folder of them.")]
+ConfigFile = Annotated[str | None, Option(help="YAML file of the run.")]
 
 
 def _complete_keys(incomplete: str) -> list[str]:
@@ -95,7 +90,7 @@ def _complete_keys(incomplete: str) -> list[str]:
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="[KEY=VALUE]...",
         help="Keys of the config to change.",
         autocompletion=_complete_keys,
@@ -136,31 +131,58 @@ _KEY_OPTIONS = {
         "generation.concurrency", int, "Requests to the generator in flight.", _SCRIPTS
     ),
 }
+_METHOD_OPTIONS = {
+    "method": Annotated[
+        str | None,
+        Option(
+            help="batch (default), submit or compute_score.",
+            autocompletion=lambda: list(get_args(Method)),
+        ),
+    ],
+    "use_submit_api": Annotated[
+        bool, Option("--use-submit-api", help="Judge by SandboxFusion's /submit.")
+    ],
+    "use_compute_score": Annotated[
+        bool, Option("--use-compute-score", help="Judge by verl's rules.")
+    ],
+}
+_METHOD_FLAGS = {"use_submit_api": "submit", "use_compute_score": "compute_score"}
 Command = Callable[..., None]
 
 
 def key_options(*names: str) -> Callable[[Command], Command]:
-    """Add options that are short for config keys to a command, by default all.
+    """Add options that are short for config keys to a command, by default all, and for its method.
 
-    The command gets them as overrides, in the parameter ``flags``.
+    The command gets them as overrides, in the parameter ``flags``, and the name of the method.
     """
 
     names = names or tuple(_KEY_OPTIONS)
 
     def decorate(command: Command) -> Command:
         signature = inspect.signature(command)
-        own = [
-            parameter for parameter in signature.parameters.values() if parameter.name != "flags"
+        own = [p for p in signature.parameters.values() if p.name not in ("flags", "method")]
+        annotations = {name: _annotation(name) for name in names} | _METHOD_OPTIONS
+        added = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if name in _METHOD_FLAGS else None,
+                annotation=annotation,
+            )
+            for name, annotation in annotations.items()
         ]
-        added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None,
-                                   annotation=_annotation(name)) for name in names]  # fmt: skip
 
         @wraps(command)
         def wrapped(*arguments: object, **values: Any) -> None:  # noqa: ANN401 - any option's value
             flags = {_flag(name): (_KEY_OPTIONS[name].key, values.pop(name, None))
                      for name in names}  # fmt: skip
             overrides = flags_as_overrides(flags, values.get("overrides") or [])
-            command(*arguments, flags=overrides, **values)
+            method = values.pop("method", None)
+            methods = {method} if method else set()
+            methods |= {name for flag, name in _METHOD_FLAGS.items() if values.pop(flag, False)}
+            if len(methods) > 1:
+                raise ConfigError(f"give one method, not {' and '.join(sorted(methods))}")
+            command(*arguments, flags=overrides, method=next(iter(methods), None), **values)
 
         parameters = [*own, *added]
         wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -176,27 +198,12 @@ def _flag(name: str) -> str:
 
 def _annotation(name: str) -> object:
     option = _KEY_OPTIONS[name]
-    declared = typer.Option(_flag(name), help=option.help, rich_help_panel=option.panel)
+    declared = Option(_flag(name), help=option.help, rich_help_panel=option.panel)
     return Annotated[option.kind | None, declared]
 
 
-MethodName = Annotated[
-    str | None,
-    typer.Option(
-        "--method",
-        help="batch (default), submit or compute_score.",
-        autocompletion=lambda: list(get_args(Method)),
-    ),
-]
-UseSubmit = Annotated[
-    bool, typer.Option("--use-submit-api", help="Judge by SandboxFusion's /submit.")
-]
-UseComputeScore = Annotated[
-    bool, typer.Option("--use-compute-score", help="Judge by verl's rules.")
-]
 AllowUnlocked = Annotated[
-    bool,
-    typer.Option("--allow-unlocked", help="Accept data that differs from data.lock and record it."),
+    bool, Option("--allow-unlocked", help="Accept data that differs from data.lock and record it.")
 ]
 
 
@@ -241,44 +248,37 @@ def server_and_data(base_url: list[str] | None, data: list[str] | None) -> list[
     return [f"{key}={value}" for key, value in values.items() if value]
 
 
+def with_value(model: SectionT, key: str, value: object) -> SectionT:
+    """A copy of a config, or a section of it, with another value of a key; it is not validated."""
+    name, _, rest = key.partition(".")
+    changed = with_value(getattr(model, name), rest, value) if rest else value
+    return model.model_copy(update={name: changed})
+
+
 def with_name(config: Config, overridden: Collection[str]) -> Config:
     """A name or folder of the command line replaces both of the file."""
-    run, output = config.run, config.output
-    if "output.dir" in overridden and "run.name" not in overridden:
-        run = run.model_copy(update={"name": ""})
-    if "run.name" in overridden and "output.dir" not in overridden:
-        output = output.model_copy(update={"dir": ""})
-    return config.model_copy(update={"run": run, "output": output})
+    named = {"run.name", "output.dir"} & {*overridden}
+    if len(named) == 1:
+        return with_value(config, "run.name" if "output.dir" in named else "output.dir", "")
+    return config
 
 
-def with_method(
-    config: Config,
-    name: str | None,
-    submit: bool,
-    compute_score: bool,
-    overrides: Sequence[str] = (),
-) -> Config:
-    """Apply the flags that choose a method.
+def with_method(config: Config, method: str | None, overrides: Sequence[str] = ()) -> Config:
+    """Apply the options that choose a method.
 
     Raises:
-        ConfigError: Unknown method, more than one, or one that contradicts other judge settings.
+        ConfigError: Unknown method, or one that contradicts other judge settings.
     """
-    flags = {"submit": submit, "compute_score": compute_score}
-    chosen = {*([name] if name else []), *(method for method, given in flags.items() if given)}
-    if len(chosen) > 1:
-        raise ConfigError(f"give one method, not {' and '.join(sorted(chosen))}")
-    if not chosen:
+    if method is None:
         return config
-    (method,) = chosen
     if method not in get_args(Method):
         choices = ", ".join(get_args(Method))
         raise ConfigError(f"unknown method {method!r}; choose one of {choices}")
     flags_as_overrides({"method": ("judge.method", method)}, overrides)
     try:
-        judge = config.judge.with_method(cast(Method, method))
+        return with_value(config, "judge", config.judge.with_method(cast(Method, method)))
     except ValidationError as error:
         raise ConfigError(f"method {method}: judge.{describe(error)}") from None
-    return config.model_copy(update={"judge": judge})
 
 
 def own_sandboxes(config: Config, overrides: Sequence[str]) -> list[str]:
@@ -323,19 +323,13 @@ def with_model(config: Config, name: str | None, overrides: Sequence[str]) -> Co
     if name is None:
         return config
     remember_address(name)
-    if config.generation.backend != "verl":
-        flags_as_overrides({"--model": ("generation.model", name)}, overrides)
-        generation = config.generation.model_copy(update={"model": name})
-        return config.model_copy(update={"generation": generation})
-    flags_as_overrides({"--model": ("actor_rollout_ref.model.path", name)}, overrides)
-    weights = config.actor_rollout_ref.model.model_copy(update={"path": name})
-    engines = config.actor_rollout_ref.model_copy(update={"model": weights})
-    config = config.model_copy(update={"actor_rollout_ref": engines})
-    if "generation.model" in overridden_keys(overrides):
-        return config
-    # The name of the config's own model would be wrong.
-    generation = config.generation.model_copy(update={"model": ""})
-    return config.model_copy(update={"generation": generation})
+    loaded = config.generation.backend == "verl"
+    key = "actor_rollout_ref.model.path" if loaded else "generation.model"
+    flags_as_overrides({"--model": (key, name)}, overrides)
+    if loaded and "generation.model" not in overridden_keys(overrides):
+        # The name of the config's own model would be wrong.
+        config = with_value(config, "generation.model", "")
+    return with_value(config, key, name)
 
 
 def yaml_string(value: str) -> str:

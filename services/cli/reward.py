@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from services.cli.console import say, stdout_console
+from services.cli.console import say
 from services.cli.embedded.services import reward_service
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.options import ConfigFile, DataPaths, Overrides
@@ -27,18 +27,12 @@ def reward(
     overrides: Overrides = None,
     data: DataPaths = None,
     config: ConfigFile = None,
-    output: Annotated[
-        str, typer.Option("--output", help="Folder of Redis' data and the logs.")
-    ] = "outputs/reward",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port of the service, 0 for any.")
-    ] = _PORT,
+    output: Annotated[str, Option(help="Folder of Redis' data and the logs.")] = "outputs/reward",
+    port: Annotated[int, Option(min=0, max=65535, help="Port of the service, 0 for any.")] = _PORT,
     embedded: Annotated[
-        bool, typer.Option("--embedded", help="Start Redis, sandbox, judges and the service.")
+        bool, Option("--embedded", help="Start Redis, sandbox, judges and the service.")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Forget the answers of earlier starts.")
-    ] = False,
+    force: Annotated[bool, Option("--force", help="Forget the answers of earlier starts.")] = False,
 ) -> None:
     """Serve rewards for training: completions judged as in a run, over HTTP."""
     if not embedded:
@@ -73,14 +67,13 @@ def _announce(stack: EmbeddedStack, data: Sequence[str], notes: Sequence[str]) -
     """Print the address, then its data and its logs."""
     # Not wrapped by the console: scripts read it.
     print(f"reward service at {stack.reward_url}", flush=True)
-    console = stdout_console()
     for warning in stack.sandbox.warnings if stack.sandbox else ():
-        say(console, f"warning: {warning}")
+        say(f"warning: {warning}")
     for note in notes:
-        say(console, note)
+        say(note)
     files = ", ".join(data) or "none, so only inline tests are judged (--data)"
     for line in (f"data: {files}", f"logs: {stack.folder / 'logs'}", "Ctrl-C stops it"):
-        say(console, line)
+        say(line)
 
 
 def _listens(port: int) -> bool:

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from services.cli import options
 from services.cli.execute import RunRequest, execute
@@ -36,29 +36,18 @@ def run(
     data: options.DataPaths = None,
     dataset: Annotated[
         list[str] | None,
-        typer.Option(
-            "--dataset",
-            help="Public data set, such as humaneval; fetched and prepared if it is not there.",
-        ),
+        Option(help="Public data set, such as humaneval; fetched and prepared if it is not there."),
     ] = None,
     data_config: Annotated[
-        str | None,
-        typer.Option("--data-config", help="Data sets of --dataset, as for plumb data prepare."),
+        str | None, Option(help="Data sets of --dataset, as for plumb data prepare.")
     ] = None,
     embedded: options.Embedded = False,
     force: options.Force = False,
-    method: options.MethodName = None,
-    use_submit_api: options.UseSubmit = False,
-    use_compute_score: options.UseComputeScore = False,
     allow_unlocked: options.AllowUnlocked = False,
-    until_decided: Annotated[
-        Path | None,
-        typer.Option("--until-decided", help="Stop when this policy is decided (YAML)."),
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Run that --until-decided compares with.")
-    ] = None,
+    until_decided: Annotated[Path | None, Option(help="Stop when this policy is decided.")] = None,
+    baseline: Annotated[str | None, Option(help="Run that --until-decided compares with.")] = None,
     flags: Sequence[str] = (),
+    method: str | None = None,
 ) -> None:
     """Generate completions for every problem, judge them and write the artifacts."""
     base_url = options.named_servers(base_url, embedded)
@@ -71,19 +60,18 @@ def run(
         and resolved.generation.backend == "openai"
         and not (resolved.generation.base_urls or "generation.backend" in overridden_keys(keys))
     ):
-        resolved, embedded = _with_verl(resolved), True
+        resolved, embedded = options.with_value(resolved, "generation.backend", "verl"), True
     resolved = options.with_model(resolved, model, keys)
     overridden = overridden_keys([*flags, *keys])
     resolved = _named_as_part(options.with_name(resolved, overridden), overridden)
-    resolved = options.with_method(resolved, method, use_submit_api, use_compute_score, keys)
+    resolved = options.with_method(resolved, method, keys)
     if resolved.data.completions:
         raise ConfigError(
             f"data.completions names completions to judge ({resolved.data.completions}), and plumb "
             "run generates its own; give the config to plumb judge"
         )
     if not resolved.data.eval_files:
-        prepared = resolved.data.model_copy(update={"eval_files": options.default_data()})
-        resolved = resolved.model_copy(update={"data": prepared})
+        resolved = options.with_value(resolved, "data.eval_files", options.default_data())
     _check_generation(resolved, embedded=embedded)
     check_templates(resolved.data)
     loaded = load_problems(resolved.data, resolved.data.eval_files, allow_unlocked=allow_unlocked)
@@ -154,14 +142,10 @@ def _named_as_part(config: Config, overridden: Sequence[str]) -> Config:
     if config.data.limit is None or "data.limit" not in overridden or named:
         return config
     part = f"_first{config.data.limit}"
-    run = config.run.model_copy(update={"name": config.name + part})
-    output = config.output.model_copy(update={"dir": config.output_dir.rstrip("/") + part})
-    return config.model_copy(update={"run": run, "output": output})
-
-
-def _with_verl(config: Config) -> Config:
-    generation = config.generation.model_copy(update={"backend": "verl"})
-    return config.model_copy(update={"generation": generation})
+    folder = config.output_dir.rstrip("/") + part
+    return options.with_value(
+        options.with_value(config, "run.name", config.name + part), "output.dir", folder
+    )
 
 
 def _check_generation(config: Config, *, embedded: bool) -> None:

@@ -8,11 +8,10 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-from rich.console import Console
 from rich.text import Text
+from typer import Argument, Option
 
-from services.cli.console import plain_table, printable, say, stdout_console
+from services.cli.console import display, plain_table, printable, say, stdout_console
 from shared.analysis import differences
 from shared.errors import OutputError
 from shared.finished_run import FinishedRun, open_runs
@@ -80,11 +79,9 @@ Scores = Mapping[str, _Score]
 
 
 def runs(
-    folder: Annotated[str, typer.Argument(help="Folder that contains the runs' folders.")] = (
-        "outputs"
-    ),
+    folder: Annotated[str, Argument(help="Folder that contains the runs' folders.")] = ("outputs"),
     kind: Annotated[
-        RunsFormat, typer.Option("--format", help="For a paper: Markdown, LaTeX (booktabs), CSV.")
+        RunsFormat, Option("--format", help="For a paper: Markdown, LaTeX (booktabs), CSV.")
     ] = RunsFormat.TEXT,
 ) -> None:
     """List the runs below a folder, the latest first."""
@@ -97,9 +94,8 @@ def runs(
     changed = _changes(ordered)
     listed = [(run, _scores(run, changed)) for run in ordered]
     names = list(dict.fromkeys(name for _, scores in listed for name in scores))
-    console = stdout_console()
     if kind is RunsFormat.TEXT:
-        _print_text(console, listed, names)
+        _print_text(listed, names)
     elif kind is RunsFormat.CSV:
         _write_csv(listed)
     else:
@@ -110,16 +106,14 @@ def runs(
         print("\n".join(_markdown(rows) if kind is RunsFormat.MARKDOWN else _latex(rows)))
     for line in broken:
         if kind is RunsFormat.TEXT:
-            say(console, line, "yellow")
+            say(line, "yellow")
         else:
             print(printable(line), file=sys.stderr)
 
 
-def _print_text(
-    console: Console, listed: Sequence[tuple[FinishedRun, Scores]], names: Sequence[str]
-) -> None:
+def _print_text(listed: Sequence[tuple[FinishedRun, Scores]], names: Sequence[str]) -> None:
     table = plain_table(["run", "finished", *map(printable, names)])
-    between = "\n" if console.is_terminal else "  "  # a row is one line of a file
+    between = "\n" if stdout_console().is_terminal else "  "  # a row is one line of a file
     for run, scores in listed:
         record = run.record
         style = "" if record.complete and not record.distrust else "yellow"
@@ -134,7 +128,7 @@ def _print_text(
             change = Text(last, score.style() if score and score.change else style)
             cells.append(Text(between).join([*(Text(line, style) for line in share), change]))
         table.add_row(*cells)
-    console.print(table)
+    display(table)
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -7,13 +7,12 @@ from typing import Annotated
 from urllib.error import HTTPError
 from urllib.request import Request
 
-import typer
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
-from services.cli.console import JsonFile, printable, stdout_console, write_json
+from services.cli.console import JsonFile, display, printable, write_json
 from services.cli.options import run_folder
 from services.training.comparison import (
     compare,
@@ -50,22 +49,15 @@ class _ServiceInfo(BaseModel):
 def train_check(
     trainer: Annotated[
         str,
-        typer.Argument(
-            help="verl's config: outputs/…/.hydra/config.yaml, or the output of `--cfg job`."
-        ),
+        Argument(help="verl's config: outputs/…/.hydra/config.yaml, or the output of `--cfg job`."),
     ],
-    run: Annotated[
-        str, typer.Argument(help="Folder of the baseline's run, or its name.", callback=run_folder)
-    ],
+    run: Annotated[str, Argument(help="Baseline: its folder or name.", callback=run_folder)],
     data: Annotated[
-        list[str] | None,
-        typer.Option("--data", help="Prepared files or folders, to check references with."),
+        list[str] | None, Option(help="Prepared files or folders, to check references with.")
     ] = None,
-    reward: Annotated[
-        str | None, typer.Option("--reward", help="Address of the reward service, to compare it.")
-    ] = None,
+    reward: Annotated[str | None, Option(help="Address of a reward service to compare.")] = None,
     no_files: Annotated[
-        bool, typer.Option("--no-files", help="Leave out the data files, which are elsewhere.")
+        bool, Option("--no-files", help="Leave out the data files, which are elsewhere.")
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -74,10 +66,8 @@ def train_check(
     record = open_run(run).record
     problems = read_datasets(data) if data else []
     findings = list(_findings(config, record, problems, reward, files=not no_files))
-    console = stdout_console()
-    _print(console, findings)
-    if json_file:
-        write_json(json_file, {"findings": [asdict(finding) for finding in findings]})
+    _print(findings)
+    write_json(json_file, {"findings": [asdict(finding) for finding in findings]})
     counts = {kind: sum(finding.kind is kind for finding in findings) for kind in Kind}
     if counts[Kind.MISTAKE] or counts[Kind.DIFFERENCE]:
         raise FindingsError(
@@ -134,9 +124,9 @@ def _info_of(address: str) -> _ServiceInfo:
         ) from None
 
 
-def _print(console: Console, findings: list[Finding]) -> None:
+def _print(findings: list[Finding]) -> None:
     if not findings:
-        console.print("no difference")
+        display("no difference")
         return
     # Keys are long, and a terminal may have 60 columns: a finding takes lines, not columns.
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -147,7 +137,7 @@ def _print(console: Console, findings: list[Finding]) -> None:
         lines = [finding.subject, *_values(finding), finding.text]
         text = Text("\n".join(printable(line) for line in lines))
         table.add_row(Text(finding.kind), text, style=_STYLES[finding.kind])
-    console.print(table)
+    display(table)
 
 
 def _values(finding: Finding) -> list[str]:

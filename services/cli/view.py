@@ -9,7 +9,7 @@ import webbrowser
 from contextlib import suppress
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from services.cli.console import printable
 from shared.redaction import redact_address
@@ -20,18 +20,16 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def view(
     folder: Annotated[
-        str, typer.Argument(help="Folder that contains the runs' folders, or any fsspec URL.")
+        str, Argument(help="Folder that contains the runs' folders, or any fsspec URL.")
     ] = "outputs",
     port: Annotated[
         int | None,
-        typer.Option(
-            "--port", min=0, max=65535, help=f"Port of the page; {_PORT} or a free one by default."
-        ),
+        Option(min=0, max=65535, help=f"Port of the page; {_PORT} or a free one by default."),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     browser: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--browser/--no-browser",
             help="Open a browser; by default from a terminal on a desktop.",
         ),

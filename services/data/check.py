@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from services.data.overlap.find import find_overlaps
-from services.data.overlap.pairs import Reviewed, load_allowlist, review
+from services.data.overlap import Reviewed, find_overlaps, load_allowlist, review
 from services.data.quality import audit_lines
 from services.data.records import NO_PROBLEM, ProblemText, read_records, text_of
 from shared.datasets import CANONICAL_VERSION, canonicalize

@@ -12,9 +12,8 @@ import fsspec
 from services.data.config import LayoutKind, check_name
 from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Dropped, Options, Record
-from services.data.manifests import manifest_line, write_manifest
 from services.data.quality import audit_lines
-from services.data.records import writing_dataset
+from services.data.records import manifest_line, write_manifest, writing_dataset
 from services.data.rows import local
 from shared.errors import data_error
 from shared.files import storage_errors

@@ -91,15 +91,15 @@ class Overlap:
         return len({families.get(dataset, dataset) for dataset in self.datasets}) > 1
 
 
-def check_number(pairs: int, max_pairs: int) -> None:
+def _check_number(pairs: int) -> None:
     """Limit the number of pairs; it explodes if most problems are copies of one another.
 
     Raises:
-        DataError: There are more than ``max_pairs``.
+        DataError: There are more than ``MAX_PAIRS``.
     """
-    if pairs > max_pairs:
+    if pairs > MAX_PAIRS:
         raise DataError(
-            f"more than {max_pairs:,} pairs of problems are alike; check whether a data set "
+            f"more than {MAX_PAIRS:,} pairs of problems are alike; check whether a data set "
             "repeats its prompts, and remove duplicates within each set"
         )
 
@@ -118,7 +118,7 @@ _MAX_PROBLEMS = 10
 _EXCERPT_CHARACTERS, _COMPARED_WORDS = 160, 1000
 
 
-def find_overlaps(texts: Sequence[ProblemText], max_pairs: int = MAX_PAIRS) -> list[Overlap]:
+def find_overlaps(texts: Sequence[ProblemText]) -> list[Overlap]:
     """Find all pairs of problems that are duplicates or similar.
 
     The result does not depend on the order of the texts or on the machine.
@@ -127,15 +127,15 @@ def find_overlaps(texts: Sequence[ProblemText], max_pairs: int = MAX_PAIRS) -> l
         One entry per pair, sorted by the names of the problems.
 
     Raises:
-        DataError: There are more than ``max_pairs``, too many to review.
+        DataError: There are more than ``MAX_PAIRS``, too many to review.
     """
     problems = sorted(texts, key=_order)
     views = [_views_of(problem.statement) for problem in problems]
     similarities = {
-        OverlapKind.EXACT: _exact(problems, max_pairs),
-        OverlapKind.NEAR: _near(views, max_pairs),
-        OverlapKind.PROMPT_NGRAMS: _prompt_ngrams(views, max_pairs),
-        OverlapKind.SOLUTION_NGRAMS: _solution_ngrams(problems, max_pairs),
+        OverlapKind.EXACT: _exact(problems),
+        OverlapKind.NEAR: _near(views),
+        OverlapKind.PROMPT_NGRAMS: _prompt_ngrams(views),
+        OverlapKind.SOLUTION_NGRAMS: _solution_ngrams(problems),
     }
     pairs: dict[tuple[int, int], dict[OverlapKind, float]] = defaultdict(dict)
     for kind, of_kind in similarities.items():
@@ -148,11 +148,11 @@ def _order(text: ProblemText) -> tuple[str, ...]:
     return text.dataset, text.split, text.problem_id, text.prompt_sha256, text.statement
 
 
-def _exact(problems: Sequence[ProblemText], max_pairs: int) -> Similarities:
+def _exact(problems: Sequence[ProblemText]) -> Similarities:
     groups: dict[str, list[int]] = defaultdict(list)
     for position, problem in enumerate(problems):
         groups[problem.prompt_sha256].append(position)
-    check_number(sum(len(group) * (len(group) - 1) // 2 for group in groups.values()), max_pairs)
+    _check_number(sum(len(group) * (len(group) - 1) // 2 for group in groups.values()))
     return {pair: 1.0 for group in groups.values() for pair in combinations(group, 2)}
 
 
@@ -234,7 +234,7 @@ _LOW_BITS = np.uint64(0xFFFFFFFF)
 _ShingleSets = tuple[Hashes, ...]
 
 
-def _near(texts: Sequence[_Views], max_pairs: int) -> Similarities:
+def _near(texts: Sequence[_Views]) -> Similarities:
     """Find the pairs that are near duplicates by at least one criterion."""
     similarities: Similarities = {}
     for criterion in (_by_prose, _by_named):
@@ -243,7 +243,7 @@ def _near(texts: Sequence[_Views], max_pairs: int) -> Similarities:
             similarity = _similarity(sets[pair[0]], sets[pair[1]])
             if similarity >= THRESHOLD:
                 similarities[pair] = max(similarity, similarities.get(pair, 0.0))
-                check_number(len(similarities), max_pairs)
+                _check_number(len(similarities))
     return similarities
 
 
@@ -293,28 +293,28 @@ def _candidates(sets: Sequence[_ShingleSets]) -> Iterator[tuple[int, int]]:
 # Shared n-grams
 
 
-def _prompt_ngrams(prompts: Sequence[_Views], max_pairs: int) -> Similarities:
+def _prompt_ngrams(prompts: Sequence[_Views]) -> Similarities:
     owners = np.arange(len(prompts))
     parts = [_ngrams(prompt.prose, _MIN_NGRAMS) for prompt in prompts]
-    shares = common_shares(parts, owners, _MAX_PROBLEMS, MIN_SHARE, max_pairs)
+    shares = common_shares(parts, owners, _MAX_PROBLEMS, MIN_SHARE)
     # Sample data may be half of a short prompt, and different questions about the same data may
     # differ in one word. So a short prompt must be almost completely contained in the other one.
     for wholes in ([prompt.words for prompt in prompts], [prompt.named for prompt in prompts]):
         ngrams = [_ngrams(whole) for whole in wholes]
-        contained = common_shares(ngrams, owners, _MAX_PROBLEMS, _MIN_WHOLE_SHARE, max_pairs)
+        contained = common_shares(ngrams, owners, _MAX_PROBLEMS, _MIN_WHOLE_SHARE)
         for pair, share in contained.items():
             shares[pair] = max(share, shares.get(pair, 0.0))
     return shares
 
 
-def _solution_ngrams(problems: Sequence[ProblemText], max_pairs: int) -> Similarities:
+def _solution_ngrams(problems: Sequence[ProblemText]) -> Similarities:
     owners = np.repeat(np.arange(len(problems)), [len(problem.solutions) for problem in problems])
     texts = [
         _ngrams(_code_items(solution), _MIN_NGRAMS)
         for problem in problems
         for solution in problem.solutions
     ]
-    return common_shares(texts, owners, _MAX_PROBLEMS, MIN_SOLUTION_SHARE, max_pairs)
+    return common_shares(texts, owners, _MAX_PROBLEMS, MIN_SOLUTION_SHARE)
 
 
 def _code_items(code: str) -> Hashes:
@@ -335,7 +335,6 @@ def common_shares(
     problems: npt.NDArray[np.int64],
     max_problems: int,
     min_share: float,
-    max_pairs: int = MAX_PAIRS,
 ) -> Similarities:
     """Find pairs of problems whose texts share many n-grams.
 
@@ -344,13 +343,12 @@ def common_shares(
         problems: For each text, the position of its problem; ascending.
         max_problems: N-grams of more problems than this never count as common.
         min_share: Minimum number of common n-grams, as a share of the shorter text's.
-        max_pairs: Limit of the result.
 
     Returns:
         For each pair the largest share of any two of its texts.
 
     Raises:
-        DataError: There are more than ``max_pairs``.
+        DataError: There are more than ``MAX_PAIRS``.
     """
     sizes = np.array([len(text) for text in texts], np.int64)
     if not sizes.sum():
@@ -371,7 +369,7 @@ def common_shares(
     common = common[common["share"] >= min_share]
     first, second = problems[common["text_x"]], problems[common["text_y"]]
     shares = common.groupby([first, second])["share"].max()
-    check_number(len(shares), max_pairs)
+    _check_number(len(shares))
     return {(int(a), int(b)): float(share) for (a, b), share in shares.items()}
 
 

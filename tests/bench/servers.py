@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from services.cli.embedded.supervisor import ChildProcess, wait_until
+from services.cli.embedded.services import ChildProcess, wait_until
 from tests.e2e import plumb
 from tests.sandboxes import own_sandbox
 

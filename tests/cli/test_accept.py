@@ -1,20 +1,18 @@
 """`plumb accept` on folders of runs, and the warnings at a run's end."""
 
-import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from services.cli.accept import print_warnings
 from shared.analysis.evidence import BASELINE_SETS
 from shared.config import QUOTAS
 from shared.finished_run import open_run
 from shared.manifests import LOCK_NAME, hash_file
-from tests.cli.commands import ROOT, plumb
+from tests.cli.commands import plumb
 from tests.shared.baselines import figures, record, sandbox
 from tests.shared.finished_runs import write_run
 
@@ -120,27 +118,6 @@ def test_warnings_alone_are_exit_code_2(copied):
     assert plumb("accept", "run", "--without", "wandb", folder=copied).code == 0
 
 
-def test_what_the_demo_lacks(baseline, tmp_path):
-    """The data of the demo, and answers as its recordings."""
-    answers = dict.fromkeys(BASELINE_SETS, "+-te")
-    folder = tmp_path / "demo"
-    write_run(folder, answers, summary=figures(), change={
-        "model": "replay",
-        "config.generation.backend": "replay",
-        "config.sandbox.timeout": 2.0,
-        "data_lock": {"path": f"{ROOT}/demo/data_manifests/{LOCK_NAME}"},
-    })  # fmt: skip
-    done = plumb("accept", str(folder), folder=tmp_path)
-    assert done.code == 1
-    assert done.line == "plumb: not accepted: sets, manifests, qa-logs, wandb (of 19 checks)"
-    found = rows(done.stdout)
-    assert found["sets"] == ["failure"]
-    assert found["audit"] == ["warning", "pass"]
-    assert (found["protocol"], found["model"]) == (["warning"], ["pass"])
-    assert "codecontests_valid: 4 of 117 problems" in done.stdout
-    assert "sandbox.timeout is 2.0, the baseline's 10.0" in done.stdout
-
-
 def test_an_untrusted_run_with_files_that_were_changed(copied):
     change(copied, state="untrusted", canaries={"sandboxes": [
         sandbox(right=7, wrong=1, findings=[{"canary": "x", "text": "memory limit not enforced"}])
@@ -184,13 +161,11 @@ def test_data_elsewhere_are_named(copied):
     assert plumb("accept", "run", "--data", "elsewhere", folder=copied).code == 0
 
 
-def warned(folder: str) -> list[str]:
-    text = io.StringIO()
-    print_warnings(Console(file=text, width=100), open_run(folder))
-    return text.getvalue().splitlines()
+def test_warnings_at_the_end_of_a_run(tmp_path, capsys):
+    def warned(folder: str) -> list[str]:
+        print_warnings(open_run(folder))
+        return capsys.readouterr().out.splitlines()
 
-
-def test_warnings_at_the_end_of_a_run(tmp_path):
     few = write_run(tmp_path / "few", {"one": "----", "two": "t---"})
     assert warned(few) == []
     right = write_run(tmp_path / "right", {"one": "+" * 40})

@@ -93,24 +93,16 @@ def test_a_certificate_after_a_kill_and_a_score_corrected_by_it(tmp_path):
 
 
 class _Accepted:
-    """In place of a judge: accepts all programs; sample n of a problem takes n seconds."""
+    """A run in place of a judge: accepts all programs; sample n takes n + 1 seconds."""
 
-    asked: dict[str, list[ReferenceSolution]]
-
-    def __init__(self, *_: object, name: str, quiet: bool) -> None:
-        self._name, self._solutions = name, []
-
-    def runs(self, solutions):
-        self.asked[self._name] = list(solutions)
+    def __init__(self, solutions):
         self._solutions = solutions
-        return [self] if solutions else []
 
     def verdicts(self):
         for solution in self._solutions:
-            sample = SampleId(
-                solution.problem.dataset, solution.problem.problem_id, solution.number - 1
-            )
-            yield verdict(generation(sample), cpu_time=float(solution.number))
+            name = solution.problem.problem_id
+            sample = SampleId(solution.problem.dataset, name, solution.number)
+            yield verdict(generation(sample), cpu_time=float(solution.number + 1))
 
     def cases(self):
         return []
@@ -122,10 +114,15 @@ def test_mutants_have_time_by_the_slowest_of_their_originals(tmp_path, monkeypat
     right = [Solution("python", f"n = int(input())\nprint(n * {n})") for n in (3, 1)]
     with writing_dataset(str(file)) as writer:
         writer.add(Record(problem("p", "small", ground_truth=truth), tuple(right[::-1])))
-    monkeypatch.setattr(certify, "SolutionJudge", _Accepted)
-    monkeypatch.setattr(_Accepted, "asked", {}, raising=False)
+    asked: dict[str, list[ReferenceSolution]] = {}
+
+    def judged(solutions, *_, name, quiet):
+        asked[name] = list(solutions)
+        return [_Accepted(solutions)] if solutions else []
+
+    monkeypatch.setattr(certify, "judge_solutions", judged)
     certify.certify(str(file), mutants=10, inputs=10, output=str(tmp_path))
-    limits = {mutant.problem.extra_info for mutant in _Accepted.asked["mutants"]}
+    limits = {mutant.problem.extra_info for mutant in asked["mutants"]}
     assert [json.loads(limit)["time_limit"] for limit in limits] == [4.0]
 
 
@@ -146,17 +143,17 @@ def test_programs_with_other_numbers_tests_or_limits_are_another_run(tmp_path, m
         verification, "execute", lambda request: folders.append(request.config.output_dir)
     )
     python = Solution("python", "print(input())")
-    first = ReferenceSolution(problem("p"), 1, python)
+    first = ReferenceSolution(problem("p"), 0, python)
     limited = problem("p", extra_info=json.dumps({"time_limit": 3}))
     for one, overrides in (
         (first, ()),
-        (ReferenceSolution(problem("p"), 2, python), ()),
-        (ReferenceSolution(limited, 1, python), ()),
-        (ReferenceSolution(problem("q"), 1, python), ()),
+        (ReferenceSolution(problem("p"), 1, python), ()),
+        (ReferenceSolution(limited, 0, python), ()),
+        (ReferenceSolution(problem("q"), 0, python), ()),
         (first, ("sandbox.timeout=3",)),
         (first, ()),
     ):
-        list(verification.SolutionJudge(tmp_path, overrides).runs([one]))
+        list(verification.judge_solutions([one], tmp_path, overrides))
     *different, again = folders
     assert len(set(different)) == 5
     assert again == different[0]

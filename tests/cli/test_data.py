@@ -25,7 +25,7 @@ def data(desk, command, *arguments):
 
 
 def test_prepare_and_check(desk):
-    done = data(desk, "prepare")
+    done = data(desk, "prepare", "--offline")
     assert done.code == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()

@@ -6,8 +6,7 @@ from rich.console import Console
 
 from services.cli.display import ProgressDisplay, print_summary
 from services.cli.options import flags_as_overrides, with_method, with_model, with_name
-from services.data.manifests import ManifestLine
-from services.data.records import write_dataset
+from services.data.records import ManifestLine, write_dataset
 from shared.artifacts import OutputFolder
 from shared.config import load_config
 from shared.config_files import overridden_keys
@@ -23,7 +22,7 @@ from tests.shared.ledgers import problem
 def test_a_method_that_does_not_go_with_the_rest_is_refused() -> None:
     overrides = ["judge.method=submit", "judge.language=php"]
     with pytest.raises(ConfigError, match="method batch: judge") as caught:
-        with_method(load_config(None, overrides), "batch", False, False)
+        with_method(load_config(None, overrides), "batch")
     assert "\n" not in str(caught.value)
 
 
@@ -64,14 +63,13 @@ def test_a_resumed_run_says_so_and_does_not_count_old_verdicts_as_speed() -> Non
     assert "samples/s" not in lines[-1]
 
 
-def test_the_summary_says_where_weights_and_biases_has_the_run(tmp_path: Path) -> None:
-    out = io.StringIO()
+def test_the_summary_says_where_weights_and_biases_has_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wandb = WandbRecord(mode="offline", sync="wandb sync /o", online_error="HTTP 500")
     record = RunRecord(run="r", name="n", output="o", wandb=wandb)
-    print_summary(
-        Console(file=out, width=40), FinishedRun(OutputFolder(str(tmp_path)), record, {"d": {}})
-    )
-    assert [line for line in out.getvalue().splitlines() if "Biases" in line] == [
+    print_summary(FinishedRun(OutputFolder(str(tmp_path)), record, {"d": {}}))
+    assert [line for line in capsys.readouterr().out.splitlines() if "Biases" in line] == [
         "Weights & Biases: not uploaded; to upload: wandb sync /o",
         "Weights & Biases: HTTP 500",
     ]

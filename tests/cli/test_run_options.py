@@ -52,6 +52,10 @@ def test_a_public_set_is_fetched_prepared_and_run_and_the_next_time_it_is_there(
     assert record["data_files"] == ["data/sets/mbpp_reg/mbpp_reg.parquet"]
     assert record["data_lock"]["path"] == "data/sets/mbpp_reg/manifests/manifest.lock.json"
     assert not (tmp_path / "data" / "sets" / "learned").exists()
+    manifest = tmp_path / "data" / "sets" / "mbpp_reg" / "manifests" / "mbpp_reg.jsonl"
+    line = json.loads(manifest.read_text())
+    assert line["revision"] == line["version"] == COMMIT
+    assert line["source_url"] == "https://huggingface.co/datasets/own/set"
     hub.asked.clear()
     file = tmp_path / record["data_files"][0]
     written = file.stat().st_mtime_ns

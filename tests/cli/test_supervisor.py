@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.embedded.stack import file_lock
-from services.cli.embedded.supervisor import ChildProcess, Supervisor, wait_until
+from services.cli.embedded.services import ChildProcess, wait_until
+from services.cli.embedded.stack import EmbeddedStack, file_lock
 from shared.errors import ServiceError
 
 SLEEP = "import time; time.sleep(60)"
@@ -21,8 +21,8 @@ IGNORES_SIGTERM = (
 
 
 @pytest.fixture
-def supervisor() -> Iterator[Supervisor]:
-    supervisor = Supervisor()
+def supervisor(tmp_path: Path) -> Iterator[EmbeddedStack]:
+    supervisor = EmbeddedStack(tmp_path)
     yield supervisor
     for child in supervisor.children:
         child.stop(0)
@@ -35,7 +35,7 @@ def child(folder: Path, code: str, *arguments: str, max_restarts: int = 10) -> C
     )
 
 
-def test_a_killed_child_is_restarted(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_a_killed_child_is_restarted(supervisor: EmbeddedStack, tmp_path: Path) -> None:
     worker = supervisor.start(child(tmp_path, SLEEP))
     killed = worker.process.pid
     os.kill(killed, signal.SIGKILL)
@@ -48,7 +48,7 @@ def test_a_killed_child_is_restarted(supervisor: Supervisor, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("code", "restarts"), [(1, 2), (2, 0)])
 def test_a_child_that_crashes_too_often_or_refuses_its_settings_is_an_error(
-    supervisor: Supervisor, tmp_path: Path, code: int, restarts: int
+    supervisor: EmbeddedStack, tmp_path: Path, code: int, restarts: int
 ) -> None:
     program = f"import sys; print('the reason'); sys.exit({code})"
     supervisor.start(child(tmp_path, program, max_restarts=2))
@@ -64,7 +64,7 @@ def test_a_child_that_crashes_too_often_or_refuses_its_settings_is_an_error(
 
 
 def test_a_child_that_dies_before_it_is_ready_is_an_error(
-    supervisor: Supervisor, tmp_path: Path
+    supervisor: EmbeddedStack, tmp_path: Path
 ) -> None:
     worker = supervisor.start(child(tmp_path, "print('no port')"))
     with pytest.raises(ServiceError, match=r"ended with exit code 0 .*: no port"):
@@ -72,7 +72,7 @@ def test_a_child_that_dies_before_it_is_ready_is_an_error(
 
 
 def test_shutdown_kills_a_child_that_ignores_sigterm(
-    supervisor: Supervisor, tmp_path: Path
+    supervisor: EmbeddedStack, tmp_path: Path
 ) -> None:
     ready = tmp_path / "ready"
     stubborn = child(tmp_path, IGNORES_SIGTERM, str(ready))

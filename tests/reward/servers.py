@@ -10,7 +10,7 @@ from pathlib import Path
 from aiohttp import ClientSession, ClientTimeout
 from redis import Redis
 
-from services.cli.embedded.supervisor import ChildProcess
+from services.cli.embedded.services import ChildProcess
 from services.reward.app import make_app
 from services.reward.service import RewardService
 from services.reward.settings import RewardSettings

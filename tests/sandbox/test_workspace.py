@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.embedded.supervisor import ChildProcess
+from services.cli.embedded.services import ChildProcess
 from services.sandbox.workspace import PREFIX, Workspace, claim, remove_trees
 from tests.processes import service_process
 

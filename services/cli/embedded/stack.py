@@ -13,6 +13,7 @@ import shlex
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from tenacity import Retrying, retry, retry_if_exception_type, stop_after_delay,
 
 from services.cli.embedded import services
 from services.cli.embedded.environment import base_environment
-from services.cli.embedded.supervisor import GRACE_SECONDS, ChildProcess, Supervisor
+from services.cli.embedded.services import GRACE_SECONDS, ChildProcess
 from shared.artifacts import OutputFolder
 from shared.config import Config
 from shared.errors import OutputError, PlumblineError, ServiceError, UnavailableError
@@ -58,7 +59,7 @@ class EmbeddedStack:
         folder: State folder with Redis' data, the aggregator's index and the logs.
         sandbox_urls: External sandboxes, or the embedded one.
         sandbox: The embedded sandbox's own report at /readyz; None for external ones.
-        supervisor: The child processes, Redis first.
+        children: The child processes, Redis first.
         background: The services in this process.
     """
 
@@ -68,7 +69,7 @@ class EmbeddedStack:
     generator_url: str | None = None
     reward_url: str | None = None
     sandbox: SandboxFacts | None = None
-    supervisor: Supervisor = field(default_factory=Supervisor)
+    children: list[ChildProcess] = field(default_factory=list)
     background: "Background | None" = None
 
     @property
@@ -82,6 +83,17 @@ class EmbeddedStack:
         urls = ",".join(self.sandbox_urls)
         return {"REDIS_URL": self.redis_url, "SANDBOX_URLS": urls, **own}
 
+    def start(self, child: ChildProcess) -> ChildProcess:
+        """Start a child and supervise it; a ServiceError if it cannot be executed."""
+        child.start()
+        self.children.append(child)
+        return child
+
+    def restart_dead(self) -> None:
+        """Restart children that have died; a ServiceError if one cannot be kept alive."""
+        for child in self.children:
+            child.restart_if_dead()
+
     async def watch(self) -> None:
         """Restart child processes that die, until cancelled.
 
@@ -89,16 +101,22 @@ class EmbeddedStack:
             PlumblineError: A child cannot be kept alive, or a service of this process has failed.
         """
         while True:
-            self.supervisor.restart_dead()
+            self.restart_dead()
             if self.background is not None:
                 self.background.check()
             await asyncio.sleep(_POLL)
 
     def stop(self) -> None:
-        """Shut all services down gracefully, Redis last."""
+        """Shut all services down gracefully, the children in parallel, Redis last."""
         if self.background is not None:
             self.background.stop()
-        self.supervisor.stop()
+        for child in self.children[1:]:
+            if child.running and child.process is not None:
+                child.process.terminate()
+        began = time.monotonic()
+        for child in reversed(self.children):
+            first = child is self.children[0]
+            child.stop(child.grace if first else max(0.1, began + child.grace - time.monotonic()))
 
 
 @contextmanager
@@ -109,7 +127,7 @@ def open_stack(
     force: bool,
     generator: bool,
     sandboxes: Sequence[str] | None = None,
-    meanwhile: Callable[[], object] = lambda: None,
+    meanwhile: Sequence[str] = (),
     reward: RewardService | None = None,
 ) -> Iterator[EmbeddedStack]:
     """Start the services of a run, and shut them down when the block ends.
@@ -121,7 +139,7 @@ def open_stack(
         generator: Whether to start the config's generator backend.
         sandboxes: URLs of sandboxes that take the place of an embedded one; None for those in
             SANDBOX_URLS.
-        meanwhile: Work of the command that is done while the services start.
+        meanwhile: Modules of the command that are imported while the services start.
         reward: Makes the reward service, which is started in place of the aggregator, because there
             is no run to publish.
 
@@ -153,7 +171,7 @@ def _start(
     stack: EmbeddedStack,
     config: Config,
     lock: int,
-    meanwhile: Callable[[], object],
+    meanwhile: Sequence[str],
     *,
     generator: bool,
     reward: RewardService | None,
@@ -162,15 +180,15 @@ def _start(
 
     Nobody waits for the last two: jobs wait in the queue until the first judge takes one.
     """
-    folder, start = stack.folder, stack.supervisor.start
+    folder, start = stack.folder, stack.start
     data = folder / "redis"
     redis_log = folder / "logs" / "redis.log"
     redis, stack.redis_url = services.redis_server(data, redis_log, base_environment(), lock)
     start(redis)
     sandbox = None if stack.sandbox_urls else start(services.sandbox(folder))
     engine = start(services.generator(folder, config)) if generator else None
-    meanwhile()
-    import_module("services.judge.worker")
+    for module in (*meanwhile, "services.judge.worker"):
+        import_module(module)
     try:
         services.wait_for_redis(redis, stack.redis_url)
     except ServiceError as error:
@@ -219,8 +237,7 @@ def _start_judges(stack: EmbeddedStack, config: Config, *, aggregate: bool) -> N
         "PLUMBLINE_JUDGE_DRAIN_SECONDS": str(GRACE_SECONDS / 2),  # killed, the jobs would be lost
     }
     for number in range(2, workers + 1):
-        judge = services.service(stack.folder, "judge", settings, name=f"judge-{number}")
-        stack.supervisor.start(judge)
+        stack.start(services.service(stack.folder, "judge", settings, name=f"judge-{number}"))
     tasks: list[BackgroundService] = [partial(_run_judge, settings)]
     if aggregate:
         stack.page_port.unlink(missing_ok=True)

@@ -234,7 +234,7 @@ class _Changes:
         self._seeds = seeds
         self._stdin = isinstance(seeds[0], list)
         self._numbers = [*sorted(_numbers(seeds)), 0, 1, 2]
-        texts = {letter for one in seeds for _, text in _by_path(one, str) for letter in text}
+        texts = {letter for value in seeds for _, text in _by_path(value, str) for letter in text}
         self._letters = sorted(texts) or ["a"]
         self._chance = random.Random(seed)
 
@@ -256,9 +256,9 @@ class _Changes:
         if isinstance(value, bool):
             return not value
         if isinstance(value, int):
-            known = int(self._chance.choice(self._numbers))
+            number = int(self._chance.choice(self._numbers))
             step = self._chance.randint(-10, 10)
-            near = (value + 1, value - 1, value + step, value * 2, value // 2, -value, known)
+            near = (value + 1, value - 1, value + step, value * 2, value // 2, -value, number)
             return self._chance.choice(near)
         if isinstance(value, float):
             other = float(self._chance.choice(self._numbers))
@@ -269,9 +269,9 @@ class _Changes:
         if isinstance(value, dict):
             return dict(self._items(list(value.items()), self._pair))
         if isinstance(value, list | tuple | set | frozenset):
-            found = self._items(list(value), self._value)
-            hashable = not isinstance(value, set | frozenset) or all(map(_is_hashable, found))
-            return type(value)(found) if hashable else value
+            items = self._items(list(value), self._value)
+            hashable = not isinstance(value, set | frozenset) or all(map(_is_hashable, items))
+            return type(value)(items) if hashable else value
         return value
 
     def _pair(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -306,7 +306,7 @@ class _Changes:
             return [*items[:place], items[other], *items[place:]]
         if kind == 8:
             return items[: place + 1] if self._chance.random() < 0.8 else []
-        return [*items, *(change(one) for one in items[place : place + 3])]
+        return [*items, *(change(item) for item in items[place : place + 3])]
 
 
 def _is_hashable(value: object) -> bool:

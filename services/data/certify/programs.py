@@ -1,8 +1,10 @@
-"""Labelled programs of a problem, and the problems by which they are judged on generated inputs."""
+"""Labelled programs of a problem, their judging on generated inputs, and what the verdicts show."""
 
+import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,6 +14,7 @@ from services.data.certify.inputs import generated_inputs, inputs_of, text_of
 from services.data.certify.mutants import NO_PYTHON, mutants, normalized
 from services.data.layouts.base import Record, Solution
 from services.data.records import ReferenceSolution
+from shared.certificates import BadLabel, ProblemCertificate, Survivor
 from shared.completions import RecordedCompletion
 from shared.errors import data_error
 from shared.extraction import extract, future_imports
@@ -19,6 +22,7 @@ from shared.foreign_json import parse_record, read_lines
 from shared.function_plan import prelude_of, with_prompt
 from shared.harness.languages import PROGRAMS
 from shared.outlines import entry_point
+from shared.reference import problem_digest
 from shared.schemas import (
     GroundTruth,
     HumanEvalTests,
@@ -26,9 +30,15 @@ from shared.schemas import (
     Problem,
     ProgramTests,
     StdioTests,
+    Verdict,
     describe,
 )
-from shared.statuses import Convention
+from shared.statuses import Convention, FinalStatus
+from shared.text import shorten_end, shorten_middle
+
+_SHOWN, _CHARACTERS, _DIFFERENCE = 3, 300, 2000
+# A program without code, or that does not compile, says nothing of the tests.
+_NO_PROGRAM = (FinalStatus.SYNTAX_ERROR, FinalStatus.EMPTY_OUTPUT)
 
 # Right programs of a problem that mutants are made of, and that must agree on a generated input.
 ORIGINALS = 3
@@ -81,28 +91,16 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A program with a label, judged as sample ``number`` of its problem.
+class Program(ReferenceSolution):
+    """A program with a label, to judge by its problem's tests.
 
     A mutant has the number of its original as ``parent``, and the kind of its mistake.
     """
 
-    problem: Problem
-    number: int
     kind: Kind
-    solution: Solution
     source: str
     parent: int | None = None
     change: str = ""
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.problem.problem_id, self.number
-
-    @property
-    def judged(self) -> ReferenceSolution:
-        """The program as a completion to judge by the problem's own tests."""
-        return ReferenceSolution(self.problem, self.number + 1, self.solution)
 
 
 def _judged_language(name: str) -> str:
@@ -159,7 +157,7 @@ def programs_of(
     programs: dict[str, Program] = {}
     for kind, solution, source in solutions:
         if solution.code.strip():
-            program = Program(problem, len(programs), kind, solution, source)
+            program = Program(problem, len(programs), solution, kind, source)
             programs.setdefault(_canonical(solution), program)
     right = (program for program in programs.values() if program.kind is Kind.RIGHT)
     originals = [program for program in right if program.solution.language == "python"][:ORIGINALS]
@@ -169,7 +167,7 @@ def programs_of(
         source = f"mutant of {original.source}"
         for mutant in mutants(original.solution.code, most=share, seed=name):
             solution, number = Solution("python", mutant.code), len(programs)
-            program = Program(problem, number, Kind.MUTANT, solution, source, original.number,
+            program = Program(problem, number, solution, Kind.MUTANT, source, original.number,
                               mutant.change)  # fmt: skip
             programs.setdefault(_canonical(solution), program)
     return list(programs.values())
@@ -265,8 +263,8 @@ def _with_tests(problem: Problem, tests: StdioTests) -> Problem:
     return Problem(**{**problem.model_dump(), "ground_truth": tests.model_dump_json()})
 
 
-def on_inputs(program: Program, problem: Problem) -> ReferenceSolution:
-    """The program as a completion to judge by generated inputs, which ``problem`` has."""
+def on_inputs(program: Program, problem: Problem) -> Program:
+    """The program in a form to judge by generated inputs, which ``problem`` has."""
     own, solution = program.problem, program.solution
     if name := _called(own):
         method = isinstance(own.tests, StdioTests) and "class Solution" in solution.code
@@ -279,7 +277,7 @@ def on_inputs(program: Program, problem: Problem) -> ReferenceSolution:
         source = "\n".join([*futures, rest])
         code = _DRIVER.format(function=function, sequence=sequence, setup=setup, source=source)
         solution = Solution("python", code)
-    return ReferenceSolution(problem, program.number + 1, solution)
+    return replace(program, problem=problem, solution=solution)
 
 
 def agreed_outputs(outputs: Iterable[Mapping[str, str]], *, one_answer: bool) -> Mapping[str, str]:
@@ -298,3 +296,122 @@ def agreed_outputs(outputs: Iterable[Mapping[str, str]], *, one_answer: bool) ->
             for other in others
         )
     }
+
+
+# Certificates from the verdicts
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Verdicts on the programs of one problem, by their numbers.
+
+    Attributes:
+        problem: The problem.
+        programs: Its labelled programs.
+        own: Verdicts of the problem's tests.
+        generated: Verdicts of generated inputs, of the programs that were judged by them.
+        originals: Accepted programs that agreed on these inputs.
+        inputs: The number of the inputs.
+    """
+
+    problem: Problem
+    programs: Sequence[Program]
+    own: dict[int, Verdict] = field(default_factory=dict)
+    generated: dict[int, Verdict] = field(default_factory=dict)
+    originals: int = 0
+    inputs: int = 0
+
+    def accepted(self) -> list[Program]:
+        """The programs that the problem's tests accept."""
+        verdicts = ((program, self.own.get(program.number)) for program in self.programs)
+        return [program for program, verdict in verdicts if verdict and verdict.accepted]
+
+    def is_open(self, program: Program) -> bool:
+        """Whether the problem's own tests leave open if a program is right.
+
+        They accept a wrong one or reject a right one; their verdict on other programs is believed.
+        """
+        verdict = self.own.get(program.number)
+        if verdict is None or not verdict.judged:
+            return False
+        return program.kind is Kind.ANSWER or verdict.accepted is not (program.kind is Kind.RIGHT)
+
+
+def certify_problem(evidence: Evidence) -> ProblemCertificate:
+    """Count the programs, and list the wrong ones that the tests accept."""
+    counts: Counter[str] = Counter()
+    survivors: list[Survivor] = []
+    bad: list[BadLabel] = []
+    by_number = {program.number: program for program in evidence.programs}
+    for program in evidence.programs:
+        verdict = evidence.own.get(program.number)
+        if verdict is None or not verdict.judged:
+            continue
+        end = "accepted" if verdict.accepted else "rejected"
+        generated = evidence.generated.get(program.number)
+        if program.kind is Kind.RIGHT:
+            # A program that does on generated inputs what accepted programs do is right.
+            if verdict.accepted or (generated is not None and generated.accepted):
+                counts[f"right_{end}"] += 1
+            else:
+                passed = f"{verdict.cases_passed} of {verdict.cases_total} tests passed"
+                reason = f"{verdict.final_status}, {passed}"
+                bad.append(BadLabel(source=program.source, reason=reason))
+        elif verdict.final_status in _NO_PROGRAM or not _is_known(program, evidence):
+            continue
+        elif not _is_wrong(program, verdict, generated):
+            counts["unknown"] += 1
+        else:
+            if verdict.accepted:
+                survivors.append(_survivor(program, by_number, generated))
+            counts[f"wrong_{end}"] += 1
+            counts[f"submitted_{end}"] += program.kind is not Kind.MUTANT
+    return ProblemCertificate(
+        problem_id=evidence.problem.problem_id,
+        digest=problem_digest(evidence.problem),
+        originals=evidence.originals,
+        inputs=evidence.inputs,
+        survivors=survivors[:_SHOWN],
+        bad_labels=bad,
+        **counts,
+    )
+
+
+def _is_known(program: Program, evidence: Evidence) -> bool:
+    """Whether a program has a label: a mutant has one if its original is accepted."""
+    if program.parent is None:
+        return True
+    original = evidence.own.get(program.parent)
+    return original is not None and original.accepted
+
+
+def _is_wrong(program: Program, own: Verdict, generated: Verdict | None) -> bool:
+    """Whether a program is known to be wrong: by its label, or by a test that shows it.
+
+    The problem's own tests show it of a mutant, but not of an answer: they may reject a right one.
+    """
+    shown = generated is not None and not generated.accepted
+    rejected = program.kind is Kind.MUTANT and not own.accepted
+    return program.kind is Kind.WRONG or shown or rejected
+
+
+def _survivor(program: Program, programs: Mapping[int, Program], shown: Verdict | None) -> Survivor:
+    case = None if shown is None else shown.first_failed_case
+    difference = ""
+    if program.parent is not None:
+        before = normalized(programs[program.parent].solution.code).split("\n")
+        after = program.solution.code.split("\n")
+        lines = list(difflib.unified_diff(before, after, n=1, lineterm=""))[2:]
+        difference = shorten_middle("\n".join(lines), _DIFFERENCE)
+    return Survivor(
+        source=program.source,
+        change=program.change,
+        difference=difference,
+        input=_shown(case.input) if case else None,
+        expected=_shown(case.expected) if case else None,
+        actual=_shown(case.actual or case.stderr or case.status) if case else None,
+    )
+
+
+def _shown(text: str | None) -> str | None:
+    return None if text is None else shorten_end(text.strip(), _CHARACTERS)

@@ -8,7 +8,6 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
-from io import IOBase
 from pathlib import PurePosixPath
 from typing import BinaryIO, Literal, NamedTuple, cast
 
@@ -23,21 +22,11 @@ Compression = Literal["gzip", "zstd", "bz2"]
 _COMPRESSIONS: Mapping[str, Compression] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
-class BufferSizes(NamedTuple):
-    """Sizes that bound memory; results do not depend on them.
-
-    ``chunk``, ``line`` and ``passage`` are in bytes: of JSONL that a worker takes at once, of the
-    longest line, and of a passage of plain text. Neighboring passages share ``overlap`` characters;
-    a long problem with its solution should fit completely into one of them.
-    """
-
-    chunk: int = 1 << 22
-    line: int = 1 << 23
-    passage: int = 1 << 19
-    overlap: int = 1 << 16
-
-
-DEFAULT_SIZES = BufferSizes()
+# Sizes in bytes that bound memory: JSONL that a worker takes at once, the longest line, a passage
+# of plain text. Results do not depend on them.
+CHUNK, LINE, PASSAGE = 1 << 22, 1 << 23, 1 << 19
+# Characters that neighboring passages share. A long problem with its solution should fit into them.
+OVERLAP = 1 << 16
 
 
 class Format(StrEnum):
@@ -144,7 +133,7 @@ def _corpus_file(path: str) -> CorpusFile | None:
 # Chunks
 
 
-def read_chunks(file: CorpusFile, sizes: BufferSizes = DEFAULT_SIZES) -> Iterator[Chunk]:
+def read_chunks(file: CorpusFile) -> Iterator[Chunk]:
     """Yield the chunks of a file, in order.
 
     Raises:
@@ -154,9 +143,9 @@ def read_chunks(file: CorpusFile, sizes: BufferSizes = DEFAULT_SIZES) -> Iterato
         if file.format is Format.PARQUET:
             yield from _row_groups(file)
         elif file.format is Format.TEXT:
-            yield from _passages(file, sizes)
+            yield from _passages(file)
         else:
-            yield from _line_blocks(file, sizes)
+            yield from _line_blocks(file)
 
 
 @contextmanager
@@ -166,8 +155,7 @@ def _opened(file: CorpusFile) -> Iterator[tuple[BinaryIO, BinaryIO]]:
         if file.compression is None:
             yield stored, stored
             return
-        raw = pa.PythonFile(cast(IOBase, stored), mode="r")
-        with pa.CompressedInputStream(raw, file.compression) as stream:
+        with pa.input_stream(stored, file.compression) as stream:
             yield stored, cast(BinaryIO, stream)
 
 
@@ -178,40 +166,42 @@ def _damaged(file: CorpusFile, line: int, error: OSError) -> DataError | OSError
     return data_error(f"{file.path}:{line}", f"{cause}; fetch the file again")
 
 
-def _line_blocks(file: CorpusFile, sizes: BufferSizes) -> Iterator[Chunk]:
+def _line_blocks(file: CorpusFile) -> Iterator[Chunk]:
     line, rest = 1, b""
     with _opened(file) as (stored, stream):
         while True:
             try:
-                block = stream.read(sizes.chunk)
+                block = stream.read(CHUNK)
             except OSError as error:
                 raise _damaged(file, line, error) from None
             whole, newline, tail = (rest + block).rpartition(b"\n")
             if not block:
                 break
+            if len(whole.partition(b"\n")[0]) > LINE:  # it began in an earlier block
+                raise _too_long(file.path, line)
             if newline:
                 yield Chunk(file, line, whole, stored.tell() / max(1, file.size))
                 line += whole.count(b"\n") + 1
             rest = tail
-            if len(rest) > sizes.line:
-                raise _too_long(file.path, line, sizes.line)
+            if len(rest) > LINE:
+                raise _too_long(file.path, line)
     if rest:
         yield Chunk(file, line, rest, 1.0)
 
 
-def _too_long(path: str, line: int, longest: int) -> DataError:
-    cause = f"a line over {longest >> 20} MiB; split the document, or pass it as a .txt file"
+def _too_long(path: str, line: int) -> DataError:
+    cause = f"a line over {LINE >> 20} MiB; split the document, or pass it as a .txt file"
     return data_error(f"{path}:{line}", cause)
 
 
-def _passages(file: CorpusFile, sizes: BufferSizes) -> Iterator[Chunk]:
+def _passages(file: CorpusFile) -> Iterator[Chunk]:
     """Yield overlapping passages, since a file may be larger than memory."""
     line, held = 1, ""
     decoder = getincrementaldecoder("utf-8")()
     with _opened(file) as (stored, stream):
         while True:
             try:
-                block = stream.read(sizes.passage)
+                block = stream.read(PASSAGE)
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
                 line += held.count("\n") + error.object.count(b"\n", 0, error.start)
@@ -220,8 +210,8 @@ def _passages(file: CorpusFile, sizes: BufferSizes) -> Iterator[Chunk]:
                 raise _damaged(file, line + held.count("\n"), error) from None
             if not block:
                 return
-            line += held.count("\n", 0, -sizes.overlap)
-            held = held[-sizes.overlap :] + text
+            line += held.count("\n", 0, -OVERLAP)
+            held = held[-OVERLAP:] + text
             yield Chunk(file, line, held, stored.tell() / max(1, file.size))
 
 
@@ -237,7 +227,7 @@ def _row_groups(file: CorpusFile) -> Iterator[Chunk]:
 # Documents
 
 
-def read_documents(chunk: Chunk, sizes: BufferSizes = DEFAULT_SIZES) -> Iterator[Document]:
+def read_documents(chunk: Chunk) -> Iterator[Document]:
     """Yield the documents of a chunk; of JSONL and parquet every string is read, at any depth.
 
     Raises:
@@ -249,8 +239,6 @@ def read_documents(chunk: Chunk, sizes: BufferSizes = DEFAULT_SIZES) -> Iterator
         yield from _rows(chunk.file.path, chunk.row, chunk.content)
     else:
         for number, line in enumerate(chunk.content.split(b"\n"), start=chunk.row):
-            if len(line) > sizes.line:
-                raise _too_long(chunk.file.path, number, sizes.line)
             if line.strip():
                 yield Document(number, list(_strings(_parse(chunk.file.path, number, line))))
 

@@ -1,5 +1,7 @@
 """N-gram index of evaluation problems, and the search of documents for its n-grams."""
 
+import html
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,17 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from services.data.contamination.corpus import Document
-from services.data.contamination.texts import (
-    may_have_code,
-    token_bits,
-    unescape,
-    word_bits,
-    words_of,
-)
 from services.data.records import ProblemText
 from services.data.tokens import (
+    BUILTINS,
+    KEYWORDS,
     CodeTokens,
     Hashes,
+    fold,
+    is_name,
     ngram_hashes,
     own_names,
     plain_code,
@@ -184,6 +183,97 @@ def _headers(words: Sequence[str]) -> set[int]:
     return positions
 
 
+# Normalization of texts, and estimates of how specific they are
+
+_UNICODE_ESCAPE = re.compile(r"(?<!\\)\\++u([0-9a-fA-F]{4})")
+_ESCAPED = re.compile(r"(?<!\\)\\++(?=[\"'\n])")
+_TAG = re.compile(
+    r"</?(?:p|br|hr|li|ul|ol|dl|dd|dt|div|span|pre|code|b|i|u|em|strong|tt|sub|sup|blockquote|h[1-6]"
+    r"|table|tr|td|th)(?:\s+[\w-]{1,30}=(?:\"[^\"<>]{0,200}\"|'[^'<>]{0,200}'))*\s*/?>"
+)
+_NESTED_ESCAPES = 3
+# Both sides of a comparison lose the numbers of a list, because a copy may have other bullets.
+_BULLET = re.compile(r"\n[ \t]*\d{1,2}[.)][ \t]")
+
+
+def unescape(text: str) -> str:
+    """Undo the escapes of JSON and HTML, also nested ones, and remove tags of formatting.
+
+    Backslashes that remain do not matter, because neither words nor tokens have any.
+    """
+    if "\\" in text:
+        text = text.replace("\\n", "\n").replace("\\r", " ").replace("\\t", " ")
+        text = _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+        text = _ESCAPED.sub("", text)
+    for _ in range(_NESTED_ESCAPES):
+        if "&" not in text:
+            break
+        text = html.unescape(text)
+    return _TAG.sub(" ", text) if "<" in text else text
+
+
+def words_of(text: str) -> list[bytes]:
+    """Split an unescaped text into lower-case words."""
+    return fold(_BULLET.sub("\n", f"\n{text}")).split()
+
+
+def may_have_code(text: str) -> bool:
+    """Whether a text has any sign of a program that is worth searching."""
+    return any(sign in text for sign in ("=", "return", "print", "def "))
+
+
+# Words that are in most statements and in most documentation.
+_COMMON = frozenset(
+    b"""
+    a all an and any are as assert at be by can check class count create data def do
+    each elements else every example false file find first following for from
+    function get given has have if implement import in input int integer integers
+    into is it its last len length list lists many may more most must name new no
+    none not number numbers of on one only or order other output print program
+    python range return returns same self set should so str string strings take than
+    that the their then there these they this to true tuple two type use using value
+    values was we whether which will with write you your
+    """.split()
+)
+
+
+def word_bits(words: Sequence[bytes]) -> float:
+    """Estimate how specific words are, in bits: few for common words, letters and short numbers."""
+    return sum(map(_word_bits, words))
+
+
+def _word_bits(word: bytes) -> float:
+    if len(word) == 1 or (len(word) == 2 and word.isdigit()):
+        return 2.0
+    return 4.0 if word in _COMMON else 8.0
+
+
+_COMMON_METHODS = frozenset(
+    b"""
+    .add .append .clear .copy .count .decode .encode .endswith .extend .find .format .get .index
+    .insert .items .join .keys .lower .pop .remove .replace .setdefault .sort .split .startswith
+    .strip .update .upper .values
+    """.decode().split()
+)
+
+
+def token_bits(tokens: Sequence[str]) -> float:
+    """Estimate how specific tokens are, in bits: rough logarithms of their frequencies in code."""
+    return sum(map(_token_bits, tokens))
+
+
+def _token_bits(token: str) -> float:
+    if is_name(token) or token == ":":
+        return 0.5
+    if token in KEYWORDS or not (token[-1].isalnum() or token[-1] == "_"):
+        return 2.0
+    if token.isdigit() and len(token) == 1:
+        return 3.0
+    if token in BUILTINS:
+        return 4.0
+    return 7.0 if token in _COMMON_METHODS or token[0].isdigit() else 10.0
+
+
 # Index
 
 
@@ -242,8 +332,8 @@ class Tally:
 
     def add(self, match: Match) -> None:
         """Keep the match with the highest share; on a tie, the first one."""
-        known = self.best.get(match.text)
-        if known is None or match.share > known.share:
+        best = self.best.get(match.text)
+        if best is None or match.share > best.share:
             self.best[match.text] = match
 
 
@@ -252,6 +342,7 @@ class Index:
 
     Attributes:
         texts: The texts of all problems.
+        of_problem: Positions of a problem's texts.
         counts: The number of searchable n-grams of each text.
     """
 
@@ -261,6 +352,9 @@ class Index:
             for number, problem in enumerate(problems)
             for text in _eval_texts(number, problem, size)
         ]
+        self.of_problem: dict[int, list[int]] = defaultdict(list)
+        for number, text in enumerate(self.texts):
+            self.of_problem[text.problem].append(number)
         self._positions = [{key: at for at, (key, _) in text.ngrams.items()} for text in self.texts]
         holders: dict[tuple[View, int, bytes], dict[int, int]] = defaultdict(dict)
         for number, text in enumerate(self.texts):

@@ -1,10 +1,10 @@
 """Layouts of public data sets: how a row becomes a problem."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import ClassVar, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
 
@@ -71,18 +71,13 @@ class Dropped:
     reason: str
 
 
-class LayoutRow(BaseModel):
-    """Base schema of a layout's rows: required fields with exact types; others are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """The problem of a row, with the layout's own name of data set and split.
 
-    ``solutions`` are right programs, as pairs of language and code, best language first; ``wrong``
-    are programs known to be wrong. ``dropped`` is the reason why the row is no problem.
+    ``sandbox_id`` is by default the problem's own id. ``solutions`` are right programs, as pairs of
+    language and code, best language first; ``wrong`` are programs known to be wrong. ``dropped`` is
+    the reason why the row is no problem.
     """
 
     dataset: str
@@ -90,8 +85,8 @@ class Draft:
     prompt: str
     data_source: str
     sandbox_dataset: str
-    sandbox_id: str
     ground_truth: dict[str, object] | str
+    sandbox_id: str = ""
     split: str = "test"
     difficulty: str = "unknown"
     info: ProblemInfo | str = ""
@@ -101,7 +96,6 @@ class Draft:
     dropped: str = ""
 
 
-RowT = TypeVar("RowT", bound=LayoutRow)
 # Flags of the options that only some layouts accept.
 _FLAGS = {
     "ids": "--ids",
@@ -110,14 +104,17 @@ _FLAGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Layout(Generic[RowT]):
-    """Interprets the rows of one public data set.
+class StrictPart(BaseModel):
+    """Required fields with exact types; others are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class LayoutRow(StrictPart):
+    """A row of one public data set.
 
     Attributes:
-        title: Name of the data set in messages.
-        row: Schema of its rows.
-        draft: Makes the problem of a row; None for a row that the options do not select.
+        set_name: Name of the data set in messages.
         accepts: The option that it accepts beside ``name``, ``split`` and ``solutions``.
         on_request: Large fields, and the option that needs them.
         splits: Allowed splits; empty for any.
@@ -125,35 +122,39 @@ class Layout(Generic[RowT]):
             apart.
     """
 
-    title: str
-    row: type[RowT]
-    draft: Callable[[str, RowT, Options], Draft | None]
-    accepts: str = ""
-    on_request: Mapping[str, str] = field(default_factory=dict)
-    splits: tuple[str, ...] = ()
-    repeats_names: bool = False
+    set_name: ClassVar[str]
+    accepts: ClassVar[str] = ""
+    on_request: ClassVar[Mapping[str, str]] = {}
+    splits: ClassVar[tuple[str, ...]] = ()
+    repeats_names: ClassVar[bool] = False
 
-    def columns(self, options: Options) -> tuple[str, ...]:
+    def draft(self, place: str, options: Options) -> Draft | None:
+        """Make the row's problem; None if the options do not select it."""
+        raise NotImplementedError
+
+    @classmethod
+    def columns(cls, options: Options) -> tuple[str, ...]:
         """Name the fields that are read, so that a source can skip the others."""
         names: list[str] = []
-        for name, info in self.row.model_fields.items():
-            if getattr(options, self.on_request.get(name, ""), True):
+        for name, info in cls.model_fields.items():
+            if getattr(options, cls.on_request.get(name, ""), True):
                 alias = info.validation_alias
                 names += map(str, alias.choices) if isinstance(alias, AliasChoices) else [name]
         return tuple(names)
 
-    def read(self, rows: Rows, options: Options) -> Iterator[Record | Dropped]:
+    @classmethod
+    def read(cls, rows: Rows, options: Options) -> Iterator[Record | Dropped]:
         """Convert rows into problems, in order.
 
         Raises:
             DataError: While iterating: an option or a row is invalid, no row is selected, or the
                 rows are of several data sets.
         """
-        self._check(options)
+        cls._check(options)
         dataset = ""
         digests: dict[str, str] = {}
         for place, fields in rows:
-            draft = self.draft(place, self._parse(place, fields), options)
+            draft = cls._parse(place, fields).draft(place, options)
             if draft is None:
                 continue
             if dataset not in ("", draft.dataset) and not options.name:
@@ -161,7 +162,7 @@ class Layout(Generic[RowT]):
                 raise data_error(place, f"{cause}; split the file or set one name with --name")
             dataset = draft.dataset
             problem_id = draft.problem_id
-            if self.repeats_names:
+            if cls.repeats_names:
                 problem_id = _unique_id(place, draft, digests)
             if draft.dropped:
                 yield Dropped(place, problem_id, draft.dropped)
@@ -171,21 +172,23 @@ class Layout(Generic[RowT]):
             ids = options.ids
             chosen = f"--ids {ids[0]}-{ids[-1]}" if ids else f"the days {options.contest_dates}"
             cause = f"no problem is in {chosen}; choose another range"
-            raise data_error(options.source or self.title, cause)
+            raise data_error(options.source or cls.set_name, cause)
 
-    def _check(self, options: Options) -> None:
+    @classmethod
+    def _check(cls, options: Options) -> None:
         for name, flag in _FLAGS.items():
-            if getattr(options, name) and name != self.accepts:
-                raise DataError(f"{flag} does not apply to {self.title}; remove the option")
-        if self.splits and options.split and options.split not in self.splits:
-            cause = f"--split {options.split!r} is not a split of {self.title}"
-            raise DataError(f"{cause}; choose one of {', '.join(self.splits)}")
+            if getattr(options, name) and name != cls.accepts:
+                raise DataError(f"{flag} does not apply to {cls.set_name}; remove the option")
+        if cls.splits and options.split and options.split not in cls.splits:
+            cause = f"--split {options.split!r} is not a split of {cls.set_name}"
+            raise DataError(f"{cause}; choose one of {', '.join(cls.splits)}")
 
-    def _parse(self, place: str, fields: Fields) -> RowT:
+    @classmethod
+    def _parse(cls, place: str, fields: Fields) -> Self:
         """Validate a row, in which None is an absent field."""
         try:
             present = {name: value for name, value in fields.items() if value is not None}
-            return self.row.model_validate(present)
+            return cls.model_validate(present)
         except ValidationError as error:
             cause = f"{describe(error)}; check that the file has this layout"
             raise data_error(place, cause) from None
@@ -216,7 +219,9 @@ def _record(place: str, draft: Draft, problem_id: str, options: Options) -> Reco
         "difficulty": draft.difficulty,
         "sandbox_dataset": draft.sandbox_dataset,
         # An id of the sandbox that is the problem's own is as unique.
-        "sandbox_id": problem_id if draft.sandbox_id == draft.problem_id else draft.sandbox_id,
+        "sandbox_id": problem_id
+        if draft.sandbox_id in ("", draft.problem_id)
+        else draft.sandbox_id,
         "extra_info": info,
     }
     if not fields["split"]:

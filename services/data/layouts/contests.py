@@ -6,18 +6,18 @@ the configurations ``1x`` to ``5x``, ``test_cases``.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from services.data.layouts.base import Draft, Layout, LayoutRow, Options
+from services.data.layouts.base import Draft, LayoutRow, Options, StrictPart
 from shared.errors import data_error
 from shared.schemas import ProblemInfo
 
 _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Columns(LayoutRow):
+class _Columns(StrictPart):
     """A struct of lists of one length, or a list of structs: libraries write either form."""
 
     @model_validator(mode="before")
@@ -48,7 +48,7 @@ class _Solutions(_Columns):
     solution: list[str]
 
 
-class _Duration(LayoutRow):
+class _Duration(StrictPart):
     seconds: int | None = Field(default=None, ge=0)
     nanos: int | None = Field(default=None, ge=0)
 
@@ -59,6 +59,16 @@ class ContestRow(LayoutRow):
     ``time_limit`` is a struct of seconds and nanoseconds, or a number of seconds. A limit of zero
     means unknown; blank tags are skipped.
     """
+
+    set_name = "CodeContests"
+    accepts = "include_generated"
+    on_request: ClassVar = {
+        "solutions": "solutions",
+        "incorrect_solutions": "solutions",
+        "generated_tests": "include_generated",
+    }
+    splits = ("valid", "test", "train")
+    repeats_names = True
 
     name: str
     description: str
@@ -79,6 +89,45 @@ class ContestRow(LayoutRow):
             limit = (limit.seconds or 0) + (limit.nanos or 0) / 1e9
         return limit or None
 
+    def draft(self, place: str, options: Options) -> Draft:
+        """The tests are the public, then the private, then (on request) the generated ones."""
+        generated = self.generated_tests if options.include_generated else None
+        if options.include_generated and generated is None:
+            raise data_error(place, "generated_tests is missing; check that the file has them")
+        parts = [self.public_tests, self.private_tests, *([generated] if generated else [])]
+        inputs = [text for part in parts for text in part.input]
+        dropped = ""
+        if not inputs:
+            dropped = "no public or private test; --include-generated adds the generated ones"
+            if options.include_generated:
+                dropped = "no public, private or generated test"
+        split = options.split or "test"
+        name = " ".join(self.name.split())
+        return Draft(
+            dataset=f"codecontests_{split}",
+            split=split,
+            problem_id=name,
+            prompt=self.description,
+            data_source="codecontests",
+            ground_truth={
+                "inputs": inputs,
+                "outputs": [text for part in parts for text in part.output],
+            },
+            difficulty=_difficulty(self.difficulty),
+            sandbox_dataset="code_contests",
+            info=ProblemInfo(
+                tags=tuple(tag for tag in self.cf_tags if tag.strip()),
+                time_limit=self.seconds,
+                memory_limit=self.memory_limit_bytes or None,
+                public_tests=len(self.public_tests.input),
+                private_tests=len(self.private_tests.input),
+                generated_tests=len(generated.input) if generated else 0,
+            ),
+            solutions=_by_language(self.solutions),
+            wrong=_by_language(self.incorrect_solutions),
+            dropped=dropped,
+        )
+
 
 def _by_language(solutions: _Solutions | None) -> Iterator[tuple[str, str]]:
     """Yield (language, code): Python 3, then C++; Python 2 (1) and Java (4) are skipped."""
@@ -93,66 +142,11 @@ _WORDS = ("unknown", "easy", "medium", "hard", "harder", "hardest", "external")
 _DIFFICULTIES: tuple[str, ...] = (*_WORDS, *"ABCDEFGHIJKLMNOPQRSTUV")
 
 
-def _code_contests(place: str, row: ContestRow, options: Options) -> Draft:
-    """The tests are the public, then the private, then (on request) the generated ones."""
-    generated = row.generated_tests if options.include_generated else None
-    if options.include_generated and generated is None:
-        raise data_error(place, "generated_tests is missing; check that the file has them")
-    parts = [row.public_tests, row.private_tests, *([generated] if generated else [])]
-    inputs = [text for part in parts for text in part.input]
-    dropped = ""
-    if not inputs:
-        dropped = "no public or private test; --include-generated adds the generated ones"
-        if options.include_generated:
-            dropped = "no public, private or generated test"
-    split = options.split or "test"
-    name = " ".join(row.name.split())
-    return Draft(
-        dataset=f"codecontests_{split}",
-        split=split,
-        problem_id=name,
-        prompt=row.description,
-        data_source="codecontests",
-        ground_truth={
-            "inputs": inputs,
-            "outputs": [text for part in parts for text in part.output],
-        },
-        difficulty=_difficulty(row.difficulty),
-        sandbox_dataset="code_contests",
-        sandbox_id=name,
-        info=ProblemInfo(
-            tags=tuple(tag for tag in row.cf_tags if tag.strip()),
-            time_limit=row.seconds,
-            memory_limit=row.memory_limit_bytes or None,
-            public_tests=len(row.public_tests.input),
-            private_tests=len(row.private_tests.input),
-            generated_tests=len(generated.input) if generated else 0,
-        ),
-        solutions=_by_language(row.solutions),
-        wrong=_by_language(row.incorrect_solutions),
-        dropped=dropped,
-    )
-
-
 def _difficulty(value: int | str | None) -> str:
     if isinstance(value, int) and 0 <= value < len(_DIFFICULTIES):
         return _DIFFICULTIES[value]
     return _DIFFICULTIES[0] if value in (None, "") else str(value)
 
-
-CODE_CONTESTS = Layout(
-    "CodeContests",
-    ContestRow,
-    _code_contests,
-    accepts="include_generated",
-    on_request={
-        "solutions": "solutions",
-        "incorrect_solutions": "solutions",
-        "generated_tests": "include_generated",
-    },
-    splits=("valid", "test", "train"),
-    repeats_names=True,
-)
 
 # CodeContests+
 
@@ -162,12 +156,12 @@ _MIB = 1024 * 1024
 _LANGUAGES = {"py3": "python", "python3": "python", "python": "python", "cpp": "cpp", "c++": "cpp"}
 
 
-class _Test(LayoutRow):
+class _Test(StrictPart):
     input: str
     output: str
 
 
-class _Submission(LayoutRow):
+class _Submission(StrictPart):
     code: str
     language: str
 
@@ -179,6 +173,13 @@ class ContestPlusRow(LayoutRow):
     1 MiB on in bytes. Zero means unknown.
     """
 
+    set_name = "CodeContests+"
+    on_request: ClassVar = {
+        "correct_submissions": "solutions",
+        "incorrect_submissions": "solutions",
+    }
+    repeats_names = True
+
     id: str
     title: str = ""
     description: str
@@ -189,38 +190,38 @@ class ContestPlusRow(LayoutRow):
     correct_submissions: list[_Submission] = Field(default_factory=list)
     incorrect_submissions: list[_Submission] = Field(default_factory=list)
 
-
-def _code_contests_plus(_place: str, row: ContestPlusRow, _options: Options) -> Draft:
-    # The name is the one that the problem has in CodeContests.
-    name = " ".join((f"{row.id}. {row.title}" if row.title.strip() else row.id).split())
-    seconds, memory = row.time_limit or None, row.memory_limit or None
-    if seconds and seconds > _MAX_SECONDS:
-        seconds /= 1000
-    if memory and memory < _MIB:
-        memory *= _MIB
-    checker = {"checker_source": row.checker, "checker_language": "cpp"}
-    return Draft(
-        dataset="codecontests_plus",
-        split="train",
-        problem_id=name,
-        prompt=row.description,
-        data_source="codecontests_plus",
-        ground_truth={
-            "inputs": [test.input for test in row.test_cases],
-            "outputs": [test.output for test in row.test_cases],
-            **(checker if row.checker.strip() else {}),
-        },
-        sandbox_dataset="code_contests",
-        sandbox_id=name,
-        info=ProblemInfo(
-            time_limit=seconds,
-            memory_limit=int(memory) if memory else None,
-            generated_tests=len(row.test_cases),
-        ),
-        solutions=_submitted(row.correct_submissions),
-        wrong=_submitted(row.incorrect_submissions),
-        dropped="" if row.test_cases else "no test cases; the configurations 1x to 5x have them",
-    )
+    def draft(self, place: str, options: Options) -> Draft:
+        # The name is the one that the problem has in CodeContests.
+        name = " ".join((f"{self.id}. {self.title}" if self.title.strip() else self.id).split())
+        seconds, memory = self.time_limit or None, self.memory_limit or None
+        if seconds and seconds > _MAX_SECONDS:
+            seconds /= 1000
+        if memory and memory < _MIB:
+            memory *= _MIB
+        checker = {"checker_source": self.checker, "checker_language": "cpp"}
+        return Draft(
+            dataset="codecontests_plus",
+            split="train",
+            problem_id=name,
+            prompt=self.description,
+            data_source="codecontests_plus",
+            ground_truth={
+                "inputs": [test.input for test in self.test_cases],
+                "outputs": [test.output for test in self.test_cases],
+                **(checker if self.checker.strip() else {}),
+            },
+            sandbox_dataset="code_contests",
+            info=ProblemInfo(
+                time_limit=seconds,
+                memory_limit=int(memory) if memory else None,
+                generated_tests=len(self.test_cases),
+            ),
+            solutions=_submitted(self.correct_submissions),
+            wrong=_submitted(self.incorrect_submissions),
+            dropped=""
+            if self.test_cases
+            else "no test cases; the configurations 1x to 5x have them",
+        )
 
 
 def _submitted(submissions: Sequence[_Submission]) -> list[tuple[str, str]]:
@@ -230,12 +231,3 @@ def _submitted(submissions: Sequence[_Submission]) -> list[tuple[str, str]]:
         for submission in submissions
         if submission.language.lower() == name
     ]
-
-
-CODE_CONTESTS_PLUS = Layout(
-    "CodeContests+",
-    ContestPlusRow,
-    _code_contests_plus,
-    on_request={"correct_submissions": "solutions", "incorrect_submissions": "solutions"},
-    repeats_names=True,
-)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from services.data.layouts.base import Draft, Layout, LayoutRow, Options
+from services.data.layouts.base import Draft, LayoutRow, Options, StrictPart
 from shared.errors import data_error
 from shared.schemas import ProblemInfo, describe
 from shared.statuses import Convention
@@ -19,13 +19,13 @@ from shared.statuses import Convention
 _PLAIN = "livecodebench/code_generation"
 
 
-class _Test(LayoutRow):
+class _Test(StrictPart):
     input: str
     output: str
     testtype: Literal["stdin", "functional"]
 
 
-class _Metadata(LayoutRow):
+class _Metadata(StrictPart):
     func_name: str | None = None
 
 
@@ -34,6 +34,9 @@ _TESTS = TypeAdapter(list[_Test])
 
 class LiveCodeBenchRow(LayoutRow):
     """Tests are JSON text, or lists in copies of the data; ``contest_date`` is ISO 8601."""
+
+    set_name = "LiveCodeBench"
+    accepts = "contest_dates"
 
     question_content: str
     question_id: str
@@ -52,29 +55,27 @@ class LiveCodeBenchRow(LayoutRow):
         code = f"```python\n{self.starter_code}\n```"
         return f"{self.question_content}\n\nThe code begins with:\n{code}"
 
-
-def _livecodebench(place: str, row: LiveCodeBenchRow, options: Options) -> Draft | None:
-    day = _contest_date(place, row)
-    if options.contest_dates is not None and day not in options.contest_dates:
-        return None
-    public = _tests(place, row, "public_test_cases")
-    private = _tests(place, row, "private_test_cases")
-    return Draft(
-        dataset="livecodebench",
-        problem_id=row.question_id,
-        prompt=row.prompt,
-        data_source="livecodebench",
-        ground_truth=_ground_truth(place, row, [*public, *private]),
-        difficulty=row.difficulty or "unknown",
-        sandbox_dataset="live_code_bench",
-        sandbox_id=row.question_id,
-        info=ProblemInfo(
-            tags=(row.platform,) if row.platform else (),
-            public_tests=len(public),
-            private_tests=len(private),
-            contest_date=day.isoformat(),
-        ),
-    )
+    def draft(self, place: str, options: Options) -> Draft | None:
+        day = _contest_date(place, self)
+        if options.contest_dates is not None and day not in options.contest_dates:
+            return None
+        public = _tests(place, self, "public_test_cases")
+        private = _tests(place, self, "private_test_cases")
+        return Draft(
+            dataset="livecodebench",
+            problem_id=self.question_id,
+            prompt=self.prompt,
+            data_source="livecodebench",
+            ground_truth=_ground_truth(place, self, [*public, *private]),
+            difficulty=self.difficulty or "unknown",
+            sandbox_dataset="live_code_bench",
+            info=ProblemInfo(
+                tags=(self.platform,) if self.platform else (),
+                public_tests=len(public),
+                private_tests=len(private),
+                contest_date=day.isoformat(),
+            ),
+        )
 
 
 def _ground_truth(place: str, row: LiveCodeBenchRow, tests: list[_Test]) -> dict[str, object]:
@@ -127,6 +128,3 @@ def _contest_date(place: str, row: LiveCodeBenchRow) -> date:
         except ValueError:
             raise data_error(place, f"contest_date {value!r} is not a date; fix the row") from None
     return value.date() if isinstance(value, datetime) else value
-
-
-LIVECODEBENCH = Layout("LiveCodeBench", LiveCodeBenchRow, _livecodebench, accepts="contest_dates")

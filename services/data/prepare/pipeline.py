@@ -1,22 +1,330 @@
-"""Preparation pipeline: stage, check, publish, report, and write the lock last."""
+"""Preparation of data sets: stage, check, publish, report, and write the lock last."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Protocol
 
-from services.data.config import PrepareConfig, families_of
-from services.data.manifests import Duplicate, write_list, write_lock
-from services.data.overlap.find import find_overlaps
-from services.data.overlap.pairs import Overlap, load_allowlist, review
-from services.data.prepare.audit import Audit, write_report
-from services.data.prepare.stages import Stage, publish, stage_dataset
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from services.data import overlap as find
+from services.data.config import (
+    DatasetConfig,
+    HubSource,
+    LocalSource,
+    PrepareConfig,
+    SandboxSource,
+    families_of,
+)
+from services.data.layouts import LAYOUTS
+from services.data.layouts.base import Dropped, Options, Record
+from services.data.overlap import Overlap, Reviewed, find_overlaps, load_allowlist, review
 from services.data.prepare.verification import verify
-from services.data.records import Verifier, read_records, text_of
+from services.data.quality import audit_problem
+from services.data.records import (
+    Duplicate,
+    ManifestLine,
+    QualityEntry,
+    Verifier,
+    manifest_line,
+    read_records,
+    replace_text,
+    text_of,
+    write_list,
+    write_lock,
+    write_manifest,
+    writing_dataset,
+)
+from services.data.rows import Rows, hub, local, sandbox_fusion
 from shared.datasets import CANONICAL_VERSION
+from shared.errors import data_error
+from shared.manifests import DataRole
+from shared.redaction import redact_address
+from shared.schemas import Problem, QualityFinding, quality_text
 from shared.versions import release
 
-OVERLAPS = "overlaps.jsonl"
+OVERLAPS, REPORT = "overlaps.jsonl", "audit_report.md"
+# Entries shown per list; the list files have all of them.
+SHOWN = 50
+
+
+@dataclass(slots=True)
+class Stage:
+    """A standardized data set, and what the checks found in it.
+
+    ``data`` is its parquet file before publication, ``revision`` the version of the source: hub
+    commit, hash of local files, or empty. ``rows`` counts the source's rows. ``lines`` are the
+    manifest of what was published; ``verified`` means that its reference solutions were judged.
+    """
+
+    name: str
+    dataset: DatasetConfig
+    data: str
+    revision: str
+    rows: int = 0
+    dropped: list[Dropped] = field(default_factory=list)
+    duplicates: list[Duplicate] = field(default_factory=list)
+    findings: list[QualityEntry] = field(default_factory=list)
+    verified: bool = False
+    lines: list[ManifestLine] = field(default_factory=list)
+
+    @property
+    def split(self) -> str:
+        return ", ".join(sorted({line.split for line in self.lines}))
+
+    @property
+    def source(self) -> str:
+        """Kind and name of the source, and the days that are selected."""
+        source, dates = self.dataset.source, self.dataset.contest_dates
+        name = source.dataset if isinstance(source, SandboxSource) else source.path
+        return f"{source.kind}: {name}" + (f", contests {dates}" if dates else "")
+
+    @property
+    def problem_ids(self) -> tuple[str, ...]:
+        return tuple(line.problem_id for line in self.lines)
+
+    @property
+    def problems(self) -> int:
+        return len(self.lines)
+
+    @property
+    def removed(self) -> tuple[Duplicate, ...]:
+        return tuple(entry for entry in self.duplicates if entry.removed)
+
+    @property
+    def quality(self) -> dict[str, int]:
+        """Number of problems by finding."""
+        counts = Counter(word for line in self.lines for word in line.quality.split(","))
+        return {word: counts[word] for word in ("ok", *QualityFinding) if counts[word]}
+
+
+def stage_dataset(
+    name: str, dataset: DatasetConfig, raw: Path, advance: Callable[[], None], *, offline: bool
+) -> Stage:
+    """Read a data set and write its stage.
+
+    Of exact duplicates, by the hash of the canonical prompt, only the first is kept.
+
+    Args:
+        name: Name of the data set.
+        dataset: Its source and options.
+        raw: Folder of the stages.
+        advance: Called for every row.
+        offline: Never use the network.
+
+    Raises:
+        DataError: The source cannot be used, or different problems have one id.
+    """
+    options = Options(
+        name=name,
+        split=dataset.split,
+        ids=dataset.numbers,
+        contest_dates=dataset.contest_dates,
+        include_generated=dataset.generated_tests,
+        solutions=dataset.solutions,
+        source=name,
+    )
+    layout = LAYOUTS[dataset.layout]
+    columns = layout.columns(options)
+    source, revision = dataset.source, ""
+    rows: Rows
+    if isinstance(source, SandboxSource):
+        rows = sandbox_fusion.rows(source, dataset.layout, offline=offline)
+    elif isinstance(source, HubSource):
+        # A branch may move before its rows are read.
+        revision = hub.resolve_revision(source, offline=offline)
+        pinned = source.model_copy(update={"revision": revision})
+        rows = hub.rows(pinned, columns, offline=offline)
+    else:
+        revision = local.revision(source.path)
+        rows = local.rows(source.path, columns)
+    stage = Stage(name, dataset, str(raw / f"{name}.parquet"), revision)
+    with writing_dataset(stage.data) as writer:
+        places: dict[str, tuple[str, str]] = {}
+        first: dict[str, str] = {}
+        for row in layout.read(rows, options):
+            stage.rows += 1
+            advance()
+            digest = row.problem.prompt_sha256 if isinstance(row, Record) else ""
+            place, other = places.setdefault(row.problem_id, (row.place, digest))
+            # A repeated problem is listed as a duplicate; different problems need different ids.
+            if place != row.place and (digest != other or not digest):
+                cause = f"another problem {row.problem_id!r} is at {place}"
+                raise data_error(row.place, f"{cause}; give one of them another id")
+            if isinstance(row, Dropped):
+                stage.dropped.append(row)
+            elif digest in first:
+                duplicate = (name, row.problem_id, row.place, first[digest], "exact", 1.0, True)
+                stage.duplicates.append(Duplicate(*duplicate))
+            else:
+                first[digest] = row.problem_id
+                findings = audit_problem(row.problem).items()
+                stage.findings += [QualityEntry(row.problem_id, *entry) for entry in findings]
+                writer.add(row)
+    return stage
+
+
+# Publication
+
+
+def publish(config: PrepareConfig, stage: Stage) -> list[str]:
+    """Write a data set's files, each atomically: parquet, manifest and lists.
+
+    Returns:
+        Their paths, which the lock covers.
+
+    Raises:
+        DataError: A file cannot be written.
+    """
+    name, folder, dataset = stage.name, config.manifests, stage.dataset
+    data, manifest = f"{config.output}/{name}.parquet", f"{folder}/{name}.jsonl"
+    source = {
+        "version": dataset.version or stage.revision,
+        "source_url": _source_url(dataset),
+        "revision": stage.revision,
+        "licence": dataset.licence,
+        "role": dataset.role,
+    }
+    stage.lines = [manifest_line(problem, **source) for problem in _write_data(data, stage)]
+    write_manifest(manifest, stage.lines)
+    lists = {
+        f"{folder}/duplicates_{name}.jsonl": map(asdict, stage.duplicates),
+        f"{folder}/dropped_{name}.jsonl": map(asdict, stage.dropped),
+        f"{folder}/quality_{name}.jsonl": map(asdict, stage.findings),
+    }
+    for path, entries in lists.items():
+        write_list(path, entries)
+    return [data, manifest, *lists]
+
+
+def _source_url(dataset: DatasetConfig) -> str:
+    """Return the configured URL of the source, or derive it from the source."""
+    source = dataset.source
+    if dataset.source_url:
+        return redact_address(dataset.source_url)
+    if isinstance(source, HubSource):
+        return f"https://huggingface.co/datasets/{source.path}"
+    return source.path if isinstance(source, LocalSource) else redact_address(source.url)
+
+
+def _write_data(path: str, stage: Stage) -> Iterator[Problem]:
+    """Write the parquet file with all findings, and yield its problems as written."""
+    findings: defaultdict[str, set[QualityFinding]] = defaultdict(set)
+    for entry in stage.findings:
+        findings[entry.problem_id].add(entry.finding)
+    with writing_dataset(path) as writer:
+        for record in read_records(stage.data):
+            problem = record.problem
+            quality = quality_text(findings[problem.problem_id])
+            problem = problem.model_copy(update={"quality": quality})
+            writer.add(replace(record, problem=problem))
+            yield problem
+
+
+# Audit report, as Markdown
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetPair:
+    """Overlaps between two data sets: number of problem pairs by kind, and by review status."""
+
+    first: str
+    second: str
+    kinds: Mapping[str, int]
+    open: int
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Content of the report: the overlaps between data sets have to be resolved or reviewed."""
+
+    datasets: tuple[Stage, ...]
+    reviewed: Reviewed
+    versions: Mapping[str, str]
+    commands: tuple[str, ...]
+
+    @property
+    def overlaps(self) -> tuple[Overlap, ...]:
+        """The overlaps that nobody reviewed."""
+        return self.reviewed.open
+
+    @property
+    def pairs(self) -> list[DatasetPair]:
+        """Every pair of data sets, including pairs without an overlap."""
+        names = [dataset.name for dataset in self.datasets]
+        return [self._pair(first, second) for first, second in combinations(names, 2)]
+
+    @property
+    def leaks(self) -> list[DatasetPair]:
+        """Pairs of a training set and an evaluation set."""
+        roles = {stage.name: stage.dataset.role for stage in self.datasets}
+        return [
+            pair for pair in self.pairs if {roles[pair.first], roles[pair.second]} == set(DataRole)
+        ]
+
+    def _pair(self, first: str, second: str) -> DatasetPair:
+        unreviewed, allowed = (
+            [overlap for overlap in overlaps if overlap.datasets == {first, second}]
+            for overlaps in (self.reviewed.open, self.reviewed.allowed)
+        )
+        between = unreviewed + allowed
+        kinds = Counter(kind.value for overlap in between for kind in overlap.findings)
+        return DatasetPair(first, second, kinds, len(unreviewed), len(allowed))
+
+
+def write_report(folder: str, audit: Audit) -> str:
+    """Write ``audit_report.md``; the same audit gives the same bytes.
+
+    Returns:
+        Its path.
+
+    Raises:
+        DataError: The report cannot be written.
+    """
+    environment = Environment(
+        loader=PackageLoader("services.data.prepare"),
+        autoescape=False,  # Markdown; see the filters
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "cell": _cell,
+        "code": _code,
+        "described": describe_overlap,
+        "digits": lambda number: f"{number:,}",
+    }
+    text = environment.get_template(f"{REPORT}.j2").render(audit=audit, shown=SHOWN, find=find)
+    path = f"{folder}/{REPORT}"
+    replace_text(path, text)
+    return path
+
+
+def describe_overlap(overlap: Overlap) -> str:
+    """List the findings about a pair with their similarities."""
+    return ", ".join(f"{kind.value} {share:.2f}" for kind, share in overlap.findings.items())
+
+
+def _cell(value: object) -> str:
+    """Escape text for a Markdown table: it can neither end the cell nor start markup."""
+    text = " ".join(str(value).split())
+    return re.sub(r"([\\`*\[\]<>|#~]|(?<!\w)_|_(?!\w))", r"\\\1", text)
+
+
+def _code(value: object) -> str:
+    """Format text as Markdown's inline code, also within a table."""
+    text = " ".join(str(value).split()).replace("|", "¦")
+    runs = [len(run) for run in re.findall("`+", text)]
+    fence = "`" * (max(runs, default=0) + 1)
+    return f"{fence} {text} {fence}" if text else ""
+
+
+# Pipeline
 
 
 class PrepareProgress(Protocol):

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from services.data.layouts.base import Record
-from services.data.manifests import QualityEntry
-from services.data.records import ReferenceSolution, Verifier
+from services.data.records import QualityEntry, ReferenceSolution, Verifier
 from shared.schemas import QualityFinding, StdioTests, Verdict
 from shared.statuses import FinalStatus
 from shared.text import not_run_note, shorten_end
@@ -19,7 +18,7 @@ def verify(records: Sequence[Record], verifier: Verifier) -> list[QualityEntry]:
     solutions = [
         ReferenceSolution(record.problem, number, solution)
         for record in records
-        for number, solution in enumerate(record.solutions, start=1)
+        for number, solution in enumerate(record.solutions)
     ]
     rejected = verifier(solutions) if solutions else []
     return [*map(_entry, rejected), *disagreements(solutions, rejected)]
@@ -50,7 +49,7 @@ def disagreements(
         of_problem = list(group)
         tests = of_problem[0].problem.tests
         failures = {
-            verdict.sample_index + 1: verdict
+            verdict.sample_index: verdict
             for verdict in rejected
             if verdict.problem_id == problem_id
         }
@@ -61,7 +60,7 @@ def disagreements(
         ]
         if not wrong or not isinstance(tests, StdioTests) or tests.has_checker:
             continue
-        accepted = [entry.number for entry in of_problem if entry.number not in failures]
+        accepted = [entry.number + 1 for entry in of_problem if entry.number not in failures]
         if (reason := _disagreement(wrong, accepted)) is not None:
             yield QualityEntry(problem_id, QualityFinding.MANY_ANSWERS, reason)
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from services.data.certify.evidence import Evidence, certify_problem
 from services.data.certify.programs import (
+    Evidence,
     Kind,
     agreed_outputs,
+    certify_problem,
     on_inputs,
     probe,
     programs_of,
@@ -81,9 +82,9 @@ def test_a_line_without_a_label_is_named(tmp_path, line):
 def test_verdicts_are_counted_by_label():
     found = programs()
     right, wrong, *mutants = found
-    other = right.__class__(right.problem, 90, Kind.RIGHT, right.solution, "slow")
-    bad = right.__class__(right.problem, 91, Kind.RIGHT, right.solution, "bad")
-    broken = right.__class__(right.problem, 92, Kind.WRONG, wrong.solution, "no program")
+    other = replace(right, number=90, source="slow")
+    bad = replace(right, number=91, source="bad")
+    broken = replace(wrong, number=92, source="no program")
     killed, survivor, unknown, unseen, lost, *_ = mutants
     ok, no = judged(FinalStatus.SUCCESS), judged(FinalStatus.WRONG_ANSWER)
     certificate = certify_problem(

@@ -9,8 +9,8 @@ import random
 import pyarrow as pa
 import pytest
 
+from services.data.contamination import corpus
 from services.data.contamination.check import check_contamination
-from services.data.contamination.corpus import BufferSizes
 from shared.errors import DataError
 from tests.data.contamination.support import (
     PROMPT,
@@ -34,12 +34,13 @@ BROKEN = {
 }
 
 
-def test_a_broken_line_is_named(tmp_path):
+def test_a_broken_line_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "CHUNK", 1000)
     for line, cause in BROKEN.items():
         content = GOOD * 2 + b"\n" + GOOD * 20 + line
         for name, packed in (("c.jsonl", content), ("c.jsonl.gz", gzip.compress(content))):
             (tmp_path / name).write_bytes(packed)
-            message = failure(tmp_path / name, sizes=BufferSizes(chunk=1000))
+            message = failure(tmp_path / name)
             assert message.startswith(f"{tmp_path / name}:24: {cause}"), message
 
 

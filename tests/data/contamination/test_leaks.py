@@ -1,6 +1,6 @@
 """Detection of leaks in every disguise that word n-grams can detect, and their location."""
 
-from services.data.contamination.corpus import BufferSizes
+from services.data.contamination import corpus
 from tests.data.contamination.support import (
     PROMPT,
     SOLUTION,
@@ -12,7 +12,6 @@ from tests.data.contamination.support import (
     write_parquet,
 )
 
-PASSAGES = BufferSizes(passage=3000, overlap=1000)
 DISGUISES = {
     "exact": PROMPT,
     "indented": PROMPT.replace("\n", "\n        "),
@@ -72,11 +71,13 @@ def test_ngrams_do_not_reach_over_the_seam_of_two_texts(tmp_path):
     assert one(report).documents == 0
 
 
-def test_no_seam_of_a_text_file_hides_a_leak(tmp_path):
+def test_no_seam_of_a_text_file_hides_a_leak(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "PASSAGE", 3000)
+    monkeypatch.setattr(corpus, "OVERLAP", 1000)
     for before in range(2900, 3100, 7):
         text = clean_text(1500)[:before]
         (tmp_path / "corpus.txt").write_text(f"{text} {PROMPT} {clean_text(1500)} {PROMPT}")
-        report = check(tmp_path, sizes=PASSAGES)
+        report = check(tmp_path)
         assert one(report).statement.hit.share == 1, before
         assert report.documents == one(report).documents == 1
 
@@ -102,11 +103,12 @@ def test_the_report_does_not_depend_on_processes(tmp_path):
     assert one(together).documents == 15
 
 
-def test_a_file_is_read_in_chunks_of_lines(tmp_path):
+def test_a_file_is_read_in_chunks_of_lines(tmp_path, monkeypatch):
     rows = clean_rows(200)
     rows[150]["text"] = PROMPT
     path = write_jsonl(tmp_path / "corpus.jsonl", rows)
     whole = check(path)
     for size in (97, 777, 5000):
-        assert check(path, sizes=BufferSizes(chunk=size)) == whole
+        monkeypatch.setattr(corpus, "CHUNK", size)
+        assert check(path) == whole
     assert one(whole).statement.hit.row == 151

@@ -1,14 +1,24 @@
+"""Overlap detection, its shares against all pairs, and the allowlist."""
+
 import re
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.data.overlap.find import find_overlaps
-from services.data.overlap.pairs import OverlapKind
+from services.data import overlap as overlap_module
+from services.data.overlap import (
+    Overlap,
+    OverlapKind,
+    common_shares,
+    find_overlaps,
+    load_allowlist,
+    review,
+)
 from shared.errors import DataError
 from tests.data.overlap.corpus import generated_problems, program
 from tests.data.overlap.support import problem
@@ -90,13 +100,14 @@ def test_excerpts_are_one_line_around_what_is_alike():
         assert len(excerpt) <= 160
 
 
-def test_more_pairs_than_anybody_can_look_at_are_refused():
+def test_more_pairs_than_anybody_can_look_at_are_refused(monkeypatch):
+    monkeypatch.setattr(overlap_module, "MAX_PAIRS", 100)
     exact = [problem("a", str(n), STATEMENT) for n in range(20)]
     near = [problem("a", str(n), f"{STATEMENT} {n}") for n in range(20)]
     empty = [problem("a", str(n), "") for n in range(20)]
     for copies in (exact, near, empty):
         with pytest.raises(DataError, match="more than 100 pairs") as caught:
-            find_overlaps(copies, max_pairs=100)
+            find_overlaps(copies)
         assert len(str(caught.value).splitlines()) == 1
 
 
@@ -184,3 +195,101 @@ def test_unrelated_problems_do_not_overlap(number):
     prompts = [" ".join(random.choices(words, k=250)) for _ in range(number)]
     problems = [problem("train", str(n), one, program(random)) for n, one in enumerate(prompts)]
     assert find_overlaps(problems) == []
+
+
+def shares(texts, problems, max_problems=10, min_share=0.01):
+    ngrams = [np.array(sorted(text), dtype=np.uint64) for text in texts]
+    return common_shares(ngrams, np.array(problems, dtype=np.int64), max_problems, min_share)
+
+
+def by_comparing(texts, problems, max_problems, min_share):
+    """All pairs, one by one."""
+    found = {}
+    for left, one in enumerate(texts):
+        for right, other in enumerate(texts[:left]):
+            common = {
+                ngram
+                for ngram in one & other
+                if len({p for text, p in zip(texts, problems, strict=True) if ngram in text})
+                <= max_problems
+            }
+            pair = problems[right], problems[left]
+            share = len(common) / max(1, min(len(one), len(other)))
+            if pair[0] != pair[1] and share >= min_share:
+                found[pair] = max(share, found.get(pair, 0))
+    return found
+
+
+texts_of_problems = st.lists(
+    st.lists(st.sets(st.integers(0, 12), max_size=8), max_size=3), max_size=6
+)
+
+
+@given(texts_of_problems, st.integers(2, 5), st.sampled_from([0.1, 0.5, 1]))
+def test_the_index_finds_what_comparing_all_pairs_finds(problems, max_problems, min_share):
+    texts = [text for solutions in problems for text in solutions]
+    owners = [number for number, solutions in enumerate(problems) for _ in solutions]
+    expected = by_comparing(texts, owners, max_problems, min_share)
+    assert shares(texts, owners, max_problems, min_share) == pytest.approx(expected)
+
+
+YAML = """\
+- a: humaneval/HumanEval/56
+  b: humaneval/HumanEval/61
+  reason: the same question about other brackets
+- {b: "codecontests/1582_F1. Easy version", a: mbpp/mbpp_1, reason: " seen "}
+"""
+
+
+def overlap(a, b):
+    sides = [problem(*name.split("/", 1), "") for name in (a, b)]
+    return Overlap(*sides, {OverlapKind.NEAR: 0.9}, ("", ""))
+
+
+def written(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def failure(path):
+    with pytest.raises(DataError) as caught:
+        load_allowlist(path)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert message.startswith(path)
+    return message.removeprefix(path)
+
+
+def test_split(tmp_path):
+    allowed = load_allowlist(written(tmp_path / "allow.yaml", YAML))
+    known = overlap("humaneval/HumanEval/61", "humaneval/HumanEval/56")
+    new = overlap("humaneval/HumanEval/56", "mbpp/mbpp_1")
+    reviewed = review([new, known], allowed)
+    assert reviewed.open == (new,)
+    (accepted,) = reviewed.allowed
+    assert accepted.pair == known.pair
+    assert accepted.reviewed == "the same question about other brackets"
+    assert reviewed.stale == tuple(allowed[1:])
+
+
+ENTRY = "{a: x/1, b: y/1, reason: %s}"
+
+
+def test_a_bad_file_is_refused(tmp_path):
+    for content, told in (
+        ("a: x/1", "not a list"),
+        ("- {a: [", "not YAML"),
+        ("- !!python/object:os.system {}", "not YAML"),
+        ("[" * 1500, "not YAML"),
+        (b"- \xff\xfe\x00", "not YAML"),
+        ("- just text", "entry 1: "),
+        (f"- {ENTRY % 'fine'}\n- {{a: x/1, b: y/2}}", "entry 2: reason: "),
+        (f"- {ENTRY % 'null'}", "entry 1: reason: "),
+        (f"- {ENTRY % '5'}", "entry 1: reason: "),
+        ("- {a: x/1, b: y/1, reason: '  '}", "entry 1: reason: "),
+        ("- {a: x, b: y/1, reason: seen}", "entry 1: a: "),
+        ("- {a: x/1, b: 'y/ ', reason: seen}", "entry 1: b: "),
+        ("- {a: x/1, b: y/1, reason: seen, by: me}", "entry 1: by: "),
+        (f"- {ENTRY % 'one'}\n- {{b: x/1, a: y/1, reason: two}}", "entry 2: the same pair"),
+    ):
+        assert told in failure(written(tmp_path / "allow.yaml", content)), content

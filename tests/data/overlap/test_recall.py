@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from services.data.overlap.find import find_overlaps
-from services.data.overlap.pairs import OverlapKind
+from services.data.overlap import OverlapKind, find_overlaps
 from tests.data.overlap.corpus import demo_problems, generated_problems
 from tests.data.overlap.disguises import DISGUISES, disguised, renamed
 from tests.data.overlap.support import problem

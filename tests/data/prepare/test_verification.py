@@ -25,7 +25,7 @@ def wrong(number, printed, *, case=0, passed=0, status=FinalStatus.WRONG_ANSWER)
 def solutions(count, **truth):
     ground_truth = {"inputs": ["1", "2"], "outputs": ["1 2", "3"], **truth}
     one = problem(ground_truth=json.dumps(ground_truth))
-    return [ReferenceSolution(one, n, Solution("python", "x")) for n in range(1, count + 1)]
+    return [ReferenceSolution(one, n, Solution("python", "x")) for n in range(count)]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Options
 from services.data.rows import sandbox_fusion
 from services.data.rows.sandbox_fusion import rows
+from shared.datasets import read_dataset
 from shared.errors import DataError
+from tests.data.prepare.support import Desk
 from tests.sandbox_records import Answer, behaving, forward, with_records
 from tests.sandboxes import own_sandbox
 
@@ -61,7 +64,14 @@ CONTESTS = [
         "test": [{"input": {"stdin": "ä\0"}, "output": {"stdout": ""}}],
     },
 ]
+SUM = {
+    "id": 5,
+    "content": "Print the sum of two integers that stand on one line.",
+    "labels": {"name": "A. Sum", "difficulty": "EASY"},
+    "test": [{"input": {"stdin": "1 2\n"}, "output": {"stdout": "3\n"}}],
+}
 TABLES = {
+    "sums": [SUM],
     "humaneval_python": HUMANEVAL,
     "mbpp": MBPP,
     "code_contests": CONTESTS,
@@ -228,3 +238,14 @@ def test_a_server_that_shows_not_all_of_the_cases(server: str, flag: str):
     with standing_before(server, older) as url:
         message = failure(source(url, "code_contests"), "code_contests")
     assert "use a newer SandboxFusion" in message
+
+
+def test_a_set_of_a_sandbox_is_prepared(server: str, tmp_path: Path):
+    desk = Desk(tmp_path)
+    where = {"kind": "sandbox_fusion", "url": server, "dataset": "sums"}
+    desk.sets["contests"] = {"layout": "code_contests", "split": "test", "source": where}
+    desk.prepare()
+    (contest,) = read_dataset(str(desk.data("contests")))
+    assert (contest.prompt, contest.tests.outputs) == (SUM["content"], ["3\n"])
+    with pytest.raises(DataError, match="offline, and rows of a server are not cached"):
+        desk.prepare(offline=True)
