@@ -11,7 +11,7 @@ from services.cli.execute import RunRequest, execute
 from services.runner.preflight import LoadedProblems, check_judging, load_problems
 from services.runner.sources import RecordedSource, has_tests, match_completions
 from shared.completions import RecordedCompletion
-from shared.config import RULES, Config, load_config
+from shared.config import RULES, Config, Method, load_config
 from shared.config_files import load_document, overridden_keys, validate_document
 from shared.errors import ConfigError, DataError
 from shared.finished_run import FinishedRun, open_run
@@ -34,7 +34,7 @@ def judge(
     force: options.Force = False,
     allow_unlocked: options.AllowUnlocked = False,
     flags: Sequence[str] = (),
-    method: str | None = None,
+    method: Method | None = None,
 ) -> None:
     """Judge recorded completions; the artifacts are those of a run."""
     chosen = [*flags, *(overrides or [])]
@@ -83,7 +83,7 @@ def rejudge(
     force: options.Force = False,
     allow_unlocked: options.AllowUnlocked = False,
     flags: Sequence[str] = (),
-    method: str | None = None,
+    method: Method | None = None,
 ) -> None:
     """Judge the completions of a run again, with another method or other limits."""
     parent = open_run(run)

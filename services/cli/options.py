@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from typer import Argument, Option
@@ -132,13 +132,7 @@ _KEY_OPTIONS = {
     ),
 }
 _METHOD_OPTIONS = {
-    "method": Annotated[
-        str | None,
-        Option(
-            help="batch (default), submit or compute_score.",
-            autocompletion=lambda: list(get_args(Method)),
-        ),
-    ],
+    "method": Annotated[Method | None, Option(help="How to judge; batch by default.")],
     "use_submit_api": Annotated[
         bool, Option("--use-submit-api", help="Judge by SandboxFusion's /submit.")
     ],
@@ -146,7 +140,10 @@ _METHOD_OPTIONS = {
         bool, Option("--use-compute-score", help="Judge by verl's rules.")
     ],
 }
-_METHOD_FLAGS = {"use_submit_api": "submit", "use_compute_score": "compute_score"}
+_METHOD_FLAGS: Mapping[str, Method] = {
+    "use_submit_api": "submit",
+    "use_compute_score": "compute_score",
+}
 Command = Callable[..., None]
 
 
@@ -263,20 +260,17 @@ def with_name(config: Config, overridden: Collection[str]) -> Config:
     return config
 
 
-def with_method(config: Config, method: str | None, overrides: Sequence[str] = ()) -> Config:
+def with_method(config: Config, method: Method | None, overrides: Sequence[str] = ()) -> Config:
     """Apply the options that choose a method.
 
     Raises:
-        ConfigError: Unknown method, or one that contradicts other judge settings.
+        ConfigError: The method contradicts other judge settings.
     """
     if method is None:
         return config
-    if method not in get_args(Method):
-        choices = ", ".join(get_args(Method))
-        raise ConfigError(f"unknown method {method!r}; choose one of {choices}")
     flags_as_overrides({"method": ("judge.method", method)}, overrides)
     try:
-        return with_value(config, "judge", config.judge.with_method(cast(Method, method)))
+        return with_value(config, "judge", config.judge.with_method(method))
     except ValidationError as error:
         raise ConfigError(f"method {method}: judge.{describe(error)}") from None
 

@@ -12,7 +12,7 @@ from typer import Option
 from services.cli import options
 from services.cli.execute import RunRequest, execute
 from services.runner.preflight import check_judging, load_problems
-from shared.config import Config, load_config
+from shared.config import Config, Method, load_config
 from shared.config_files import overridden_keys
 from shared.errors import ConfigError, DataError
 from shared.manifests import hash_file
@@ -47,7 +47,7 @@ def run(
     until_decided: Annotated[Path | None, Option(help="Stop when this policy is decided.")] = None,
     baseline: Annotated[str | None, Option(help="Run that --until-decided compares with.")] = None,
     flags: Sequence[str] = (),
-    method: str | None = None,
+    method: Method | None = None,
 ) -> None:
     """Generate completions for every problem, judge them and write the artifacts."""
     base_url = options.named_servers(base_url, embedded)

@@ -1,36 +1,23 @@
 """`plumb data export`: the files are those that verl reads, with the prompts of a run."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from services.cli.commands import data_app
 from services.data.records import write_dataset
 from shared.config import load_config
 from shared.datasets import read_dataset
-from shared.errors import PlumblineError
 from shared.prompts import chat_messages
 from shared.reference import reference_of
 from shared.schemas import StdioTests
-from tests.cli.commands import ROOT
+from tests.cli.commands import ROOT, Outcome, plumb
 
 CONFIG = "configs/demo.yaml"
 DEMO = Path("demo/data")
 TRAIN, VALIDATION = DEMO / "codecontests_valid.parquet", DEMO / "humaneval.parquet"
-
-
-@dataclass(frozen=True)
-class Done:
-    """Result of the command: the code that `plumb` would exit with, its output, its error."""
-
-    code: int
-    stdout: str
-    line: str
 
 
 @pytest.fixture(autouse=True)
@@ -38,17 +25,12 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def export(output: Path, *options: str) -> Done:
-    arguments = ["export", "--config", CONFIG, "--output", str(output), *options]
-    result = CliRunner().invoke(data_app, arguments)
-    error = result.exception
-    if isinstance(error, PlumblineError):
-        return Done(error.exit_code, result.stdout, str(error))
-    assert error is None, result.stderr
-    return Done(result.exit_code, result.stdout, result.stderr)
+def export(output: Path, *options: str) -> Outcome:
+    arguments = ("export", "--config", CONFIG, "--output", str(output))
+    return plumb("data", *arguments, *options, folder=ROOT)
 
 
-def both(output: Path, *options: str) -> Done:
+def both(output: Path, *options: str) -> Outcome:
     files = ("--train", str(TRAIN), "--validation", str(VALIDATION))
     return export(output, *files, "--allow-eval", *options)
 
@@ -56,7 +38,7 @@ def both(output: Path, *options: str) -> Done:
 def test_rows_are_the_problems_with_the_runs_prompts(tmp_path: Path) -> None:
     system = "data.system_prompt=Think first."
     done = both(tmp_path / "out", system)
-    assert done.code == 0, done.line
+    assert done.code == 0, done.stderr
     assert done.stdout.splitlines() == [
         f"{tmp_path}/out/train.parquet: 14 problems of codecontests_valid",
         f"{tmp_path}/out/validation.parquet: 15 problems of humaneval",
@@ -175,10 +157,9 @@ def test_one_prompt_under_two_names(tmp_path: Path) -> None:
 def imported(folder: Path, *options: str) -> str:
     """A set of the demo's problems that was imported with the given role."""
     source = ROOT / "demo/problems/codecontests_valid.jsonl"
-    done = CliRunner().invoke(
-        data_app, ["import", "jsonl", "--source", str(source), "--output", str(folder), *options]
-    )
-    assert done.exit_code == 0, done.exception
+    files = ("--source", str(source), "--output", str(folder))
+    done = plumb("data", "import", "jsonl", *files, *options, folder=ROOT)
+    assert done.code == 0, done.stderr
     (file,) = folder.glob("*.parquet")
     return str(file)
 

@@ -9,31 +9,16 @@ import pytest
 from services.data.records import write_dataset
 from shared.analysis.paired import discordant_interval
 from tests.cli.commands import in_terminal, plumb
-from tests.shared.finished_runs import as_recorded
 from tests.shared.finished_runs import write_run as write_judged
 from tests.shared.ledgers import problem
 
 
-def write_run(folder, name="mine", finished_at=0, accepted=0.5, **fields):
-    folder.mkdir(parents=True)
-    judge, rollout = {"method": "batch"}, {"temperature": 0.0, "n": 1, "response_length": 9}
-    config = {"judge": judge, "actor_rollout_ref": {"rollout": rollout}}
-    run = {
-        "run": f"{folder.name}-0123",
-        "name": name,
-        "model": "m",
-        "config": config,
-        "output": str(folder),
-        "finished_at": finished_at,
-        "complete": True,
-        "samples": 2,
-        "samples_judged": 2,
-        "datasets": [{"dataset": "d1", "problems": 2, "samples": 2, "sha256": "ab"}],
-        **fields,
-    }
-    (folder / "run.json").write_text(json.dumps(as_recorded(run)))
-    summary = {"d1": {"total_problems": 2, "accepted_at_1": accepted}}
-    (folder / "phase0_summary.json").write_text(json.dumps(summary))
+def write_run(folder, name="mine", finished_at=0, **fields):
+    """A run without verdicts."""
+    facts = {"name": name, "model": "m", "finished_at": finished_at, "samples": 2}
+    change = {**facts, "samples_judged": 2, **fields}
+    write_judged(folder, {"d1": "+-"}, summary={"accepted_at_1": 0.5}, change=change)
+    (folder / "verdicts.jsonl").unlink()
 
 
 def test_runs_are_listed_the_latest_first(tmp_path):

@@ -88,8 +88,7 @@ def test_main_eval_reads_the_table_of_a_run(
     """``data.output_path``: two answers per problem, right or not, and tests inline."""
     of_data = read_datasets([str(DEMO / "data")])
     answers = [
-        (problem, problems[f"{problem.dataset}/{problem.problem_id}"])
-        for problem in of_data
+        (problem, problems[f"{problem.dataset}/{problem.problem_id}"]) for problem in of_data
     ]
     folder = OutputFolder(str(tmp_path / "run"))
     generations = [
