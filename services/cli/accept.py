@@ -48,8 +48,7 @@ def accept(
         list[str] | None, Option(help="The run's data or their manifests, if they have moved.")
     ] = None,
     size: Annotated[
-        float | None,
-        Option(min=0.001, help="The model's billions of parameters, for typical ranges."),
+        float | None, Option(min=0.001, help="Billions of parameters, for typical ranges.")
     ] = None,
     without: Annotated[list[Check] | None, Option(help="Check to leave out; repeatable.")] = None,
     json_file: JsonFile = None,

@@ -74,11 +74,7 @@ def gate(
     policy_file: Annotated[Path, Option("--policy", help="YAML, as configs/gate.yaml.")],
     json_file: JsonFile = None,
     sequential: Annotated[
-        bool,
-        Option(
-            "--sequential",
-            help="Anytime-valid intervals, for a run of --until-decided or repeated looks.",
-        ),
+        bool, Option("--sequential", help="Anytime-valid, for --until-decided or repeated looks.")
     ] = False,
 ) -> None:
     """Check a run against rules; exit code 0: go, 1: no-go, 4: inconclusive."""

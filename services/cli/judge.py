@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from services.cli import options
 from services.cli.execute import RunRequest, execute
@@ -69,16 +69,10 @@ def judge(
 @options.key_options("output")
 def rejudge(
     run: options.RunFolder,
-    overrides: Annotated[
-        list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Keys that change.")
-    ] = None,
-    data: Annotated[list[str] | None, Option(help="Where the data files are now.")] = None,
+    overrides: options.Overrides = None,
+    data: options.DataPaths = None,
     embedded: Annotated[
-        bool,
-        Option(
-            "--embedded/--no-embedded",
-            help="Start Redis, sandbox, judges and aggregator for this run (the default).",
-        ),
+        bool, Option("--embedded/--no-embedded", help="Start all services; the default here.")
     ] = True,
     force: options.Force = False,
     allow_unlocked: options.AllowUnlocked = False,

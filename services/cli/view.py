@@ -23,16 +23,11 @@ def view(
         str, Argument(help="Folder that contains the runs' folders, or any fsspec URL.")
     ] = "outputs",
     port: Annotated[
-        int | None,
-        Option(min=0, max=65535, help=f"Port of the page; {_PORT} or a free one by default."),
+        int | None, Option(min=0, max=65535, help=f"Port of the page; {_PORT} or a free one.")
     ] = None,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     browser: Annotated[
-        bool | None,
-        Option(
-            "--browser/--no-browser",
-            help="Open a browser; by default from a terminal on a desktop.",
-        ),
+        bool | None, Option("--browser/--no-browser", help="Open a browser; default on a desktop.")
     ] = None,
 ) -> None:
     """Show the finished runs below a folder in a browser, without any other service."""

@@ -15,8 +15,8 @@ from tests.shared.ledgers import problem
 
 def write_run(folder, name="mine", finished_at=0, **fields):
     """A run without verdicts."""
-    facts = {"name": name, "model": "m", "finished_at": finished_at, "samples": 2}
-    change = {**facts, "samples_judged": 2, **fields}
+    facts = {"name": name, "model": "m", "output": str(folder), "finished_at": finished_at}
+    change = {**facts, "samples": 2, "samples_judged": 2, **fields}
     write_judged(folder, {"d1": "+-"}, summary={"accepted_at_1": 0.5}, change=change)
     (folder / "verdicts.jsonl").unlink()
 
