@@ -14,7 +14,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from shared.errors import data_error
 from shared.foreign_json import parse_record, read_lines
@@ -71,8 +70,7 @@ class RecordedCompletion(BaseModel):
         present = {name: value for name, value in fields.items() if value is not None}
         null = [name for name in _COMPLETION if name in fields]
         if null and not any(name in present for name in null):
-            text = '{name} is null; write "" for an empty answer, or leave the line out'
-            raise PydanticCustomError("null_completion", text, {"name": null[0]})
+            raise ValueError(f'{null[0]} is null; write "" for an empty answer, or drop the line')
         return present
 
 
