@@ -113,25 +113,32 @@ def text_of(value: Any) -> str:  # noqa: ANN401 - any input
 # Properties
 
 
-def _kinds(value: Any, path: Path = ()) -> Iterator[Path]:  # noqa: ANN401
-    """Yield what may be somewhere in an input if it is there in one of the known inputs."""
-    yield (*path, type(value).__name__)
-    if _is_number(value):
-        yield from ((*path, "below", bound) for bound in (0, 1) if value < bound)
-    if isinstance(value, str):
-        yield from ((*path, _letter(letter)) for letter in value)
-    elif isinstance(value, dict):
+def _parts(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:  # noqa: ANN401
+    """Yield an input and its parts with their paths; below the top, items of a list share one."""
+    yield path, value
+    if isinstance(value, dict):
         for key, item in value.items():
-            yield from _kinds(key, (*path, "key"))
-            yield from _kinds(item, (*path, "item"))
+            yield from _parts(key, (*path, "key"))
+            yield from _parts(item, (*path, "item"))
     elif isinstance(value, list | tuple | set | frozenset):
-        items = list(value)
-        if path and not (_comparable(items) and items == sorted(items)):
-            yield *path, "unsorted"
-        if len(set(map(_size, items))) > 1:
-            yield *path, "lengths"
-        for place, item in enumerate(items):
-            yield from _kinds(item, (*path, place if not path and place < _LONG else "item"))
+        for place, item in enumerate(value):
+            yield from _parts(item, (*path, place if not path and place < _LONG else "item"))
+
+
+def _kinds(value: Any) -> Iterator[Path]:  # noqa: ANN401 - any input
+    """Yield what may be somewhere in an input if it is there in one of the known inputs."""
+    for path, part in _parts(value):
+        yield (*path, type(part).__name__)
+        if _is_number(part):
+            yield from ((*path, "below", bound) for bound in (0, 1) if part < bound)
+        if isinstance(part, str):
+            yield from ((*path, _letter(letter)) for letter in part)
+        elif isinstance(part, list | tuple | set | frozenset):
+            items = list(part)
+            if path and not (_comparable(items) and items == sorted(items)):
+                yield *path, "unsorted"
+            if len(set(map(_size, items))) > 1:
+                yield *path, "lengths"
 
 
 def _size(value: Any) -> int | None:  # noqa: ANN401 - any part of an input
@@ -171,22 +178,10 @@ def _properties(value: Any) -> Iterator[Path]:  # noqa: ANN401 - any input
 def _coincidences(seeds: Sequence[Any]) -> Facts:
     """Orders that too few inputs show."""
     shown: Counter[Path] = Counter()
-    for path, items in (entry for value in seeds for entry in _by_path(value, list | tuple)):
-        shown[path] += len(items) >= _LONG
+    for path, part in (entry for value in seeds for entry in _parts(value)):
+        if isinstance(part, list | tuple):
+            shown[path] += len(part) >= _LONG
     return {(*path, "unsorted") for path, count in shown.items() if count < _SEVERAL}
-
-
-def _by_path(value: Any, kind: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:  # noqa: ANN401
-    """Yield parts of an input with their paths; items of a list have one path below the top."""
-    if isinstance(value, kind) and not isinstance(value, bool):
-        yield path, value
-    if isinstance(value, list | tuple | set | frozenset):
-        for place, item in enumerate(value):
-            name = place if not path and place < _LONG else "item"
-            yield from _by_path(item, kind, (*path, name))
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _by_path(item, kind, (*path, "value"))
 
 
 def _comparable(items: Sequence[Any]) -> bool:
@@ -198,7 +193,7 @@ def _is_number(value: object) -> bool:
 
 
 def _numbers(seeds: Sequence[Any]) -> set[float]:
-    numbers = {number for value in seeds for _, number in _by_path(value, int | float)}
+    numbers = (part for value in seeds for _, part in _parts(value) if _is_number(part))
     # Integers of an input may be too large for a float.
     return {number for number in numbers if abs(number) <= sys.float_info.max}
 
@@ -234,8 +229,8 @@ class _Changes:
         self._seeds = seeds
         self._stdin = isinstance(seeds[0], list)
         self._numbers = [*sorted(_numbers(seeds)), 0, 1, 2]
-        texts = {letter for value in seeds for _, text in _by_path(value, str) for letter in text}
-        self._letters = sorted(texts) or ["a"]
+        texts = (part for value in seeds for _, part in _parts(value) if isinstance(part, str))
+        self._letters = sorted({letter for text in texts for letter in text}) or ["a"]
         self._chance = random.Random(seed)
 
     def input(self) -> Any:  # noqa: ANN401 - any input
