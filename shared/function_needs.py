@@ -46,6 +46,8 @@ _CONSTANTS = _words(
     "ascii_lowercase ascii_uppercase digits hexdigits octdigits punctuation printable whitespace "
     "sep MINYEAR MAXYEAR"
 )
+# Attributes of the modules os and sys that are no state.
+_OF_SYSTEM = _CONSTANTS | {"path", "getsizeof", "version_info", "byteorder"}
 # Calls that keep a function which they are given in what they return, but are no function.
 _HOLDERS = _words("dict defaultdict deque OrderedDict SimpleNamespace setattr")
 _FACTORIES = _words("namedtuple NamedTuple Enum IntEnum StrEnum make_dataclass type")
@@ -62,8 +64,6 @@ _STATE = _words(
     "redirect_stdout redirect_stderr set_printoptions printoptions seterr errstate"
 )
 _STATE_BUILTINS = _words("open input globals locals exec eval compile __import__ breakpoint")
-# Attributes of the modules os and sys that are values, besides constants.
-_OF_SYSTEM = _words("path getsizeof version_info byteorder")
 _TYPES = (str, bytes, int, float, complex, list, tuple, dict, set, range, slice)
 _LIBRARY_TYPES = (Counter, deque, Fraction, Decimal, datetime, timedelta)
 _ARRAY = _words(
@@ -251,9 +251,7 @@ class _Check:
         of = self.imported.get(node.value.id) if isinstance(node.value, ast.Name) else None
         if self._is_answer(node.value):
             yield f"the tests use an attribute of a function: {_shown(node)}"
-        elif node.attr in _STATE or (
-            of in ("os", "sys") and node.attr not in _CONSTANTS | _OF_SYSTEM
-        ):
+        elif node.attr in _STATE or (of in ("os", "sys") and node.attr not in _OF_SYSTEM):
             yield f"the tests use the state of the process: {_shown(node)}"
         elif _stores(node) and (root in self.own or (module and root not in self.no_values)):
             yield f"the tests change {_shown(node)}"

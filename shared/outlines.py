@@ -49,13 +49,11 @@ class ProblemOutline(Part):
     @classmethod
     def of(cls, problem: Problem, run: Provenance) -> Self:
         tests = readable_tests(problem)
-        sent = recorded_messages(problem, run) or ()
-        texts = ((message.role, without_surrogates(message.content)) for message in sent)
         return cls(
             dataset=problem.dataset,
             problem_id=problem.problem_id,
             prompt=without_surrogates(problem.prompt),
-            messages=tuple(ChatMessage(role=role, content=text) for role, text in texts) or None,
+            messages=recorded_messages(problem, run),
             difficulty=problem.difficulty,
             tags=problem.info.tags,
             num_tests=tests and tests.cases,

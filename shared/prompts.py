@@ -16,6 +16,7 @@ from shared.schemas import (
     SandboxFusionTests,
     StdioTests,
     sha256,
+    without_surrogates,
 )
 
 _PLACEHOLDER = "{prompt}"
@@ -71,10 +72,11 @@ def chat_messages(problem: Problem, config: Config) -> list[dict[str, str]]:
     return [*system, {"role": "user", "content": content}]
 
 
-def recorded_messages(problem: Problem, run: Provenance) -> list[ChatMessage] | None:
+def recorded_messages(problem: Problem, run: Provenance) -> tuple[ChatMessage, ...] | None:
     """The messages that a run sent, from the templates that it recorded; None if it recorded none.
 
-    Unlike :func:`chat_messages` it does not depend on the defaults of this version.
+    Unlike :func:`chat_messages` it does not depend on the defaults of this version. Lone surrogates
+    are replaced.
     """
     prompts = run.prompts or {}
     try:
@@ -84,12 +86,10 @@ def recorded_messages(problem: Problem, run: Provenance) -> list[ChatMessage] | 
         return None
     if recorded is None:
         return None
-    system = run.system_prompt
-    content = recorded.template.replace(_PLACEHOLDER, problem.prompt)
-    return [
-        *([ChatMessage(role="system", content=system.text)] if system else []),
-        ChatMessage(role="user", content=content),
-    ]
+    texts = [("user", recorded.template.replace(_PLACEHOLDER, problem.prompt))]
+    if run.system_prompt:
+        texts.insert(0, ("system", run.system_prompt.text))
+    return tuple(ChatMessage(role=role, content=without_surrogates(text)) for role, text in texts)
 
 
 def prompt_facts(problems: Iterable[Problem], config: Config) -> Provenance:

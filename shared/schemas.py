@@ -15,7 +15,6 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    field_validator,
     model_serializer,
     model_validator,
 )
@@ -54,6 +53,11 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+def _known_checker(name: str) -> str:
+    get_checker(name)
+    return name
+
+
 class StdioTests(_Record):
     """Standard input and output, or calls of ``fn_name``.
 
@@ -71,7 +75,7 @@ class StdioTests(_Record):
     outputs: list[str]
     fn_name: str | None = None
     convention: Convention | None = None
-    checker: str | None = None
+    checker: Annotated[str, AfterValidator(_known_checker)] | None = None
     checker_source: str | None = None
     checker_language: Literal["python", "cpp"] = "python"
 
@@ -106,27 +110,17 @@ class StdioTests(_Record):
     @classmethod
     def _lists_as_lines(cls, fields: object) -> object:
         """Write lists of values as JSON."""
-        match fields:
-            case {"fn_name": str(name), "inputs": [*inputs], "outputs": [*outputs], **rest} if name:
-                pass
-            case _:
-                return fields
-        if not (inputs and all(isinstance(arguments, list) for arguments in inputs)):
+        if not (isinstance(fields, dict) and fields.get("fn_name")):
             return fields
-        try:
-            lines = ["\n".join(map(json.dumps, arguments)) for arguments in inputs]
-            results = [json.dumps(output) for output in outputs]
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"arguments or results are not JSON: {error}") from None
-        calls: dict[object, object] = {"convention": Convention.APPS, **rest}
-        return calls | {"fn_name": name, "inputs": lines, "outputs": results}
-
-    @field_validator("checker")
-    @classmethod
-    def _known_checker(cls, checker: str | None) -> str | None:
-        if checker is not None:
-            get_checker(checker)
-        return checker
+        inputs, outputs = fields.get("inputs"), fields.get("outputs")
+        if not (inputs and isinstance(inputs, list) and isinstance(outputs, list)):
+            return fields
+        if not all(isinstance(arguments, list) for arguments in inputs):
+            return fields
+        lines = ["\n".join(map(json.dumps, arguments)) for arguments in inputs]
+        results = [json.dumps(output) for output in outputs]
+        own = {"convention": Convention.APPS, **fields}
+        return own | {"inputs": lines, "outputs": results}
 
     @model_validator(mode="after")
     def _usable(self) -> Self:

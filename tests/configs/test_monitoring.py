@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,7 @@ def names_of(registry):
     }
 
 
+@cache
 def rules():
     groups = yaml.safe_load(RULES.read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]

@@ -16,9 +16,13 @@ from shared.schemas import (
     sha256,
 )
 from shared.statuses import (
+    CASE_STATUS,
+    CaseCode,
     Convention,
     ExtractionReason,
     FailureKind,
+    FinalStatus,
+    aggregate_cases,
 )
 from tests.shared.ledgers import generation, verdict
 
@@ -130,3 +134,25 @@ def test_calls_have_no_checker(fields: dict[str, str], said: str) -> None:
     given = {"fn_name": "f", "inputs": ["1"], "outputs": ["1"], **fields}
     with pytest.raises(ValueError, match=said):
         parse_ground_truth(json.dumps(given))
+
+
+# Statuses
+
+
+PASSED, WRONG = CaseCode.PASSED, CaseCode.WRONG_ANSWER
+RUNTIME, LATE = CaseCode.RUNTIME_ERROR, CaseCode.TIMEOUT
+COMPILE, OURS = CaseCode.COMPILE_ERROR, CaseCode.API_ERROR
+RAN = [code for code in CaseCode if code is not CaseCode.NOT_RUN]
+
+
+@given(st.lists(st.sampled_from(RAN), min_size=1))
+def test_the_status_is_that_of_a_case_and_the_worst_of_all(codes: list[CaseCode]) -> None:
+    severity = [OURS, COMPILE, RUNTIME, LATE, WRONG, PASSED]
+    worst = min(codes, key=severity.index)
+    assert aggregate_cases(codes) is CASE_STATUS[worst]
+
+
+@given(st.lists(st.sampled_from(RAN)), st.integers(1, 3))
+def test_cases_that_were_not_run_decide_nothing(codes: list[CaseCode], left: int) -> None:
+    found = aggregate_cases([*codes, *[CaseCode.NOT_RUN] * left])
+    assert found is (aggregate_cases(codes) if LATE in codes else FinalStatus.API_ERROR)
