@@ -12,7 +12,7 @@ from redis import Redis
 
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
-from tests.page.watch import Watch
+from tests.page.quiet import Watch
 
 _EXECUTABLES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _PATIENCE_MS = 60_000  # a machine at work on other things is slow

@@ -12,9 +12,8 @@ from redis import Redis
 from tests.cli.commands import plumb
 from tests.page import compared
 from tests.page.conftest import Visit
-from tests.page.keyboard import assert_reached_by_keyboard
 from tests.page.quiet import assert_quiet
-from tests.page.readable import Looks, assert_readable_in
+from tests.page.views import Looks, assert_reached_by_keyboard, assert_readable_in
 
 pytestmark = pytest.mark.browser
 

@@ -13,9 +13,9 @@ from shared.run_record import RunState
 from shared.statuses import FinalStatus
 from tests.aggregator.reports import DATA, data_of
 from tests.page import plain
-from tests.page.choices import choose
 from tests.page.compared import wait
 from tests.page.conftest import Visit, new_page
+from tests.page.views import choose
 
 pytestmark = pytest.mark.browser
 

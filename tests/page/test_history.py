@@ -13,7 +13,7 @@ from tests.page import trained
 from tests.page.compared import wait
 from tests.page.conftest import Visit
 from tests.page.quiet import assert_quiet
-from tests.page.readable import assert_readable
+from tests.page.views import assert_readable
 
 pytestmark = pytest.mark.browser
 
@@ -169,12 +169,7 @@ def test_a_baseline_that_is_not_there_is_named(address: str, page: Page) -> None
     ],
 )
 def test_performance_is_drawn_when_it_is_opened(
-    place: str,
-    address: str,
-    report: str,
-    visit: Visit,
-    width: int,
-    theme: Literal["light", "dark"],
+    place: str, address: str, report: str, visit: Visit, width: int, theme: Literal["light", "dark"]
 ) -> None:
     page, watch = visit(width, theme)
     page.goto(f"{address}/#/run/ckpt-1" if place == "live" else report)

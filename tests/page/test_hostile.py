@@ -16,12 +16,11 @@ from shared.extraction import extract
 from shared.ledger import Ledger
 from shared.run_record import RunState
 from tests.page import hostile
-from tests.page.choices import choose
 from tests.page.compared import until_known, wait
 from tests.page.conftest import Visit, new_page
 from tests.page.hostile import LARGE, RUN, TEXTS
-from tests.page.quiet import MOST, assert_quiet, path, shown
-from tests.page.watch import Watch
+from tests.page.quiet import MOST, Watch, assert_quiet, path, shown
+from tests.page.views import choose
 
 pytestmark = pytest.mark.browser
 

@@ -23,11 +23,9 @@ from tests.aggregator import runs
 from tests.aggregator.process import Aggregator
 from tests.conftest import RedisServer
 from tests.page import plain
-from tests.page.choices import choose
 from tests.page.compared import until_known
 from tests.page.conftest import Visit
-from tests.page.keyboard import assert_reached_by_keyboard
-from tests.page.readable import Looks, assert_readable_in
+from tests.page.views import Looks, assert_reached_by_keyboard, assert_readable_in, choose
 from tests.shared.ledgers import problem
 
 pytestmark = pytest.mark.browser
