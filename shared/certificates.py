@@ -11,8 +11,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, ValidationError, computed_field
 
-from shared.analysis.corrected import LEAST_POWER, MeanRate, SuiteRates
-from shared.analysis.statistics import wilson_interval
+from shared.analysis.statistics import LEAST_POWER, MeanRate, SuiteRates, wilson_interval
 from shared.config import JudgeConfig
 from shared.errors import data_error, reading
 from shared.reference import problem_digest

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
+from pydantic import ValidationError
 from redis import Redis
 
 from services.aggregator.app import make_app, repeat
@@ -12,9 +13,10 @@ from services.aggregator.folders import RunFolders
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
 from services.aggregator.settings import AggregatorSettings, OutputRoots
-from shared.analysis.gate_policy import default_policy
+from shared.analysis.gate import default_policy
 from shared.errors import OutputError
 from shared.ledger import list_runs, wait_for_redis
+from shared.schemas import describe
 from shared.service.access import Access
 from shared.service.logs import get_logger
 from shared.service.processes import run_service, with_watch
@@ -80,9 +82,10 @@ def publish_due(ingester: Ingester, roots: OutputRoots | None = None) -> bool:
             ledger.fail(str(error))
         except ValueError as error:
             log.exception("cannot publish", run=ledger.run)
+            reason = describe(error) if isinstance(error, ValidationError) else str(error)[:500]
             ledger.fail(
-                f"the run's records in Redis cannot be read ({str(error)[:500]}); restore Redis' "
-                "data, or start the run over with --force"
+                f"a record of run {ledger.run} in Redis cannot be read ({reason}); restore Redis' "
+                "data, resume with the version of Plumbline that wrote it, or start over (--force)"
             )
     return bool(due)
 

@@ -18,7 +18,7 @@ from services.aggregator.index.overview import IndexedRun
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
 from services.aggregator.routes import add_api
-from shared.analysis.gate_policy import NamedPolicy
+from shared.analysis.gate import NamedPolicy
 from shared.errors import ServiceError
 from shared.ledger import Ledger, fail_fast, ping_error
 from shared.schemas import SampleId

@@ -60,9 +60,9 @@ def ledger_cases(ledger: Ledger, sample: SampleId) -> Cases:
     stored = next((packed for _, packed in ledger.cases([sample])), None)
     if stored is None:
         return None, []
-    found = SampleCases.unpacked(stored)
+    cases = SampleCases.unpacked(stored)
     tests = readable_tests(ledger.problem(sample.dataset, sample.problem_id))
-    return found.recorded, list(found.of(sample, tests))
+    return cases.recorded, list(cases.of(sample, tests))
 
 
 def folder_cases(run: IndexedRun, sample: SampleId) -> Cases:
@@ -79,15 +79,10 @@ def folder_cases(run: IndexedRun, sample: SampleId) -> Cases:
     # A run that was resumed with another setting has several.
     recorded: RecordedCases | None = next(iter(kinds), None) if len(kinds) < 2 else "failed"
     path = f"{run.folder.rstrip('/')}/{artifacts.CASES}"
-    key = {
-        "dataset": sample.dataset,
-        "problem_id": sample.problem_id,
-        "sample_index": sample.sample_index,
-    }
-    begin, found = to_json(key).removesuffix(b"}") + b",", list[CaseRecord]()
+    begin, cases = to_json(sample).removesuffix(b"}") + b",", list[CaseRecord]()
     for number, line in read_lines(path):
         if line.startswith(begin):
-            found.append(record_of(CaseRecord, f"{path}:{number}", line))
-        elif found:  # a sample's cases follow each other
+            cases.append(record_of(CaseRecord, f"{path}:{number}", line))
+        elif cases:  # a sample's cases follow each other
             break
-    return recorded, found
+    return recorded, cases

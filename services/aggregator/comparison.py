@@ -12,14 +12,8 @@ from services.aggregator.index.overview import IndexedRun, RunCache, published_m
 from services.aggregator.index.queries import FlipsQuery
 from services.aggregator.index.rows import read_problems
 from shared.analysis.bootstrap import Ints
-from shared.analysis.compare import (
-    Comparison,
-    DatasetComparison,
-    Pair,
-    compare_runs,
-)
-from shared.analysis.gate import Finding, GateReport, Outcome, evaluate
-from shared.analysis.gate_policy import NamedPolicy
+from shared.analysis.compare import Comparison, DatasetComparison, Pair, compare_runs
+from shared.analysis.gate import Finding, GateReport, NamedPolicy, Outcome, evaluate
 from shared.analysis.runs import (
     STATUSES,
     VERDICT_COLUMNS,

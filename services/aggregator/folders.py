@@ -4,11 +4,10 @@ A run that is in the ledger, too, is shown from there. Lines that cannot be read
 skipped, so that the others can be shown. Memory holds one batch of samples.
 """
 
-import hashlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +26,7 @@ from shared.ledger import RunProgress
 from shared.outlines import read_outlines
 from shared.redaction import redact, redact_address
 from shared.run_record import JsonObject, PublishedResults
-from shared.schemas import describe, is_encodable
+from shared.schemas import describe, is_encodable, sha256
 from shared.text import shorten_end
 
 # Samples in one transaction: each writes most pages of the run's indexes; more take memory.
@@ -130,14 +129,12 @@ class RunFolders:
         self._in_ledger = in_ledger
         self._searched = searched
         self._stopping = threading.Event()
-        self._opened: dict[str, _Opened] = {}
+        # Of folders that were opened: the id of the run, or the reason why it cannot be shown.
+        self._names: dict[FoundRun, str] = {}
+        self._broken: dict[FoundRun, str] = {}
         self._search_at = 0.0
-        self._status = FoldersStatus([WatchedFolder(redact_address(url)) for url in self._urls])
-
-    @property
-    def status(self) -> FoldersStatus:
-        """The result of the last search; thread-safe."""
-        return self._status
+        self.status = FoldersStatus([WatchedFolder(redact_address(url)) for url in self._urls])
+        """The result of the last search."""
 
     def stop(self) -> None:
         """End ``refresh`` after the current batch."""
@@ -151,19 +148,21 @@ class RunFolders:
         began = time.monotonic()
         if began < self._search_at:
             return False
-        folders, found, lost = self._search()
+        first = not all(folder.searched for folder in self.status.folders)
+        folders, runs = self._search()
         self._search_at = time.monotonic() + (time.monotonic() - began) / _SEARCHING
-        for known in self._writer.runs().values():
-            place = known.folder and f"{known.folder}/"
-            if place and known.folder not in found and not place.startswith(tuple(lost)):
-                self._writer.drop_run(known)
-        self._opened = {folder: one for folder, one in self._opened.items() if folder in found}
         in_ledger = set(self._in_ledger())
-        due = self._due(found, in_ledger)
-        first = not all(folder.searched for folder in self._status.folders)
+        read = {run.folder: run.incarnation for run in self._writer.runs().values()}
+        due = [
+            run
+            for run in sorted(runs, key=lambda run: run.changed_at, reverse=True)
+            if run not in self._broken
+            and self._names.get(run) not in in_ledger
+            and read.get(run.folder) != run.stamp
+        ]
         self._show(folders, len(due))
         if first:
-            self._searched(self._status)
+            self._searched(self.status)
         # All of them are listed before the samples of the first one are read.
         announced = [(run, *parts) for run in due if (parts := self._announce(run, in_ledger))]
         for number, announcement in enumerate(announced):
@@ -174,38 +173,32 @@ class RunFolders:
         self._show(folders, 0)
         return bool(due)
 
-    def _search(self) -> tuple[list[WatchedFolder], dict[str, FoundRun], list[str]]:
-        """Search all folders; also returns those that cannot be searched at the moment."""
+    def _search(self) -> tuple[list[WatchedFolder], set[FoundRun]]:
+        """Search all folders, and drop the runs that are gone."""
         folders: list[WatchedFolder] = []
-        found: dict[str, FoundRun] = {}
-        lost: list[str] = []
+        runs: set[FoundRun] = set()
+        lost: list[str] = []  # cannot be searched at the moment, so what was in them stays
         for url in self._urls:
-            runs, error = list[FoundRun](), None
+            below, error = list[FoundRun](), None
             try:
-                runs = list(find_runs(url))
+                below = list(find_runs(url))
             except PlumblineError as raised:
                 error = _line(raised)
                 lost += [] if isinstance(raised, NoFolderError) else [f"{url.rstrip('/')}/"]
-            found |= {run.folder: run for run in runs}
-            folders.append(WatchedFolder(redact_address(url), True, len(runs), error))
-        return folders, found, lost
-
-    def _due(self, found: Mapping[str, FoundRun], in_ledger: Collection[str]) -> list[FoundRun]:
-        """The runs that are to be read, the latest first."""
-        known = {run.folder: run.incarnation for run in self._writer.runs().values()}
-
-        def done(run: FoundRun) -> bool:
-            opened = self._opened.get(run.folder)
-            if opened is None or opened.stamp != run.stamp:
-                return known.get(run.folder) == run.stamp
-            shown = opened.run in in_ledger or known.get(run.folder) == run.stamp
-            return shown or opened.error is not None
-
-        due = [run for run in found.values() if not done(run)]
-        return sorted(due, key=lambda run: run.changed_at, reverse=True)
+            runs.update(below)
+            folders.append(WatchedFolder(redact_address(url), True, len(below), error))
+        present = {run.folder for run in runs}
+        for shown in self._writer.runs().values():
+            place = shown.folder and f"{shown.folder}/"
+            if place and shown.folder not in present and not place.startswith(tuple(lost)):
+                self._writer.drop_run(shown)
+        for opened in (self._names, self._broken):
+            for run in opened.keys() - runs:
+                del opened[run]
+        return folders, runs
 
     def _announce(
-        self, found: FoundRun, in_ledger: Collection[str]
+        self, place: FoundRun, in_ledger: Collection[str]
     ) -> tuple[FinishedRun, KnownRun, list[str]] | None:
         """Put a run into the index, still without samples, in the place of its earlier state.
 
@@ -214,33 +207,32 @@ class RunFolders:
         """
         notes: list[str] = []
         for before in self._writer.runs().values():
-            if before.folder == found.folder:
+            if before.folder == place.folder:
                 self._writer.drop_run(before)
         try:
-            run = open_run(found.folder, unpublished=True)
-            self._opened[found.folder] = _Opened(found.stamp, run.record.run)
+            run = open_run(place.folder, unpublished=True)
+            self._names[place] = run.record.run
             if run.record.run in in_ledger:
                 return None
-            name, report = self._name(run, found.folder), partial(_note, notes)
-            known = add_run(run, self._writer, name, report, found.folder)
+            name, report = self._name(run, place.folder), partial(_note, notes)
+            return run, add_run(run, self._writer, name, report, place.folder), notes
         except _UNREADABLE as error:
-            self._opened[found.folder] = _Opened(found.stamp, error=_line(error))
+            self._broken[place] = _line(error)
             return None
-        return run, known, notes
 
-    def _read(self, found: FoundRun, run: FinishedRun, known: KnownRun, notes: list[str]) -> None:
+    def _read(self, place: FoundRun, run: FinishedRun, indexed: KnownRun, notes: list[str]) -> None:
         report = partial(_note, notes)
         try:
             if not run.folder.exists(artifacts.SUMMARY):
                 report(_unfinished(run))
             if run.folder.exists(artifacts.VERDICTS) or run.record.state.published:
-                load_samples(run, self._writer, known, report, self._go_on)
+                load_samples(run, self._writer, indexed, report, self._go_on)
         except (DroppedRunError, _StoppedError):
             return
         except _UNREADABLE as error:
             report(error)
         with suppress(DroppedRunError):
-            self._writer.finish_reading(known, found.stamp, notes)
+            self._writer.finish_reading(indexed, place.stamp, notes)
 
     def _go_on(self, _batch: object) -> None:
         if self._stopping.is_set():
@@ -254,21 +246,10 @@ class RunFolders:
         return f"{wanted} ({shown})" if wanted in self._writer.runs() else wanted
 
     def _show(self, folders: Sequence[WatchedFolder], waiting: int) -> None:
-        unreadable = [
-            *((folder, one.error) for folder, one in self._opened.items() if one.error),
-            *((folder, note) for folder, notes in self._writer.notes().items() for note in notes),
-        ]
+        unreadable = [(run.folder, reason) for run, reason in self._broken.items()]
+        unreadable += self._writer.notes()
         listed = [Unreadable(redact_address(folder), why) for folder, why in unreadable[:_LISTED]]
-        self._status = FoldersStatus(folders, waiting, listed, len(unreadable))
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A folder as it was opened last: the id of its run, or why it cannot be shown."""
-
-    stamp: str
-    run: str | None = None
-    error: str | None = None
+        self.status = FoldersStatus(folders, waiting, listed, len(unreadable))
 
 
 def _unfinished(run: FinishedRun) -> PlumblineError:
@@ -319,38 +300,26 @@ def find_runs(url: str) -> Iterator[FoundRun]:
         if not fs.isdir(root):
             raise NoFolderError(f"{redact_address(url)}: no such folder")
         fs.ls(root)  # the walk leaves out what cannot be listed
-        found = fs.walk(root, detail=True)
-        for path, folders, files in found:
+        for path, folders, files in fs.walk(root, detail=True):
+            without_runs = set()
             if artifacts.RUN in files:
+                without_runs = _WITHOUT_RUNS
                 below = str(path)[len(str(root)) :].strip("/")
                 yield _found(f"{url.rstrip('/')}/{below}" if below else url, files)
-            for name in _left_out(root, folders, in_run=artifacts.RUN in files):
-                del folders[name]
+            for name, info in list(folders.items()):
+                back = info.get("islink") and _leads_back(root, str(info["name"]))
+                if name.startswith(".") or name in without_runs or back:
+                    del folders[name]
 
 
 def _found(folder: str, files: Mapping[str, Mapping[str, object]]) -> FoundRun:
-    infos = [(name, files[name]) for name in _READ if name in files]
+    infos = {name: files[name] for name in _READ if name in files}
     versions = [
-        (name, info.get("size"), *(str(info.get(key)) for key in _VERSION)) for name, info in infos
+        (name, info.get("size"), *(str(info.get(key)) for key in _VERSION))
+        for name, info in infos.items()
     ]
-    times = [info.get("mtime") for _, info in infos]
-    return FoundRun(
-        folder,
-        hashlib.sha256(repr(versions).encode()).hexdigest(),
-        max((one for one in times if isinstance(one, float)), default=0.0),
-    )
-
-
-def _left_out(
-    root: str, folders: Mapping[str, Mapping[str, object]], *, in_run: bool
-) -> Iterable[str]:
-    return [
-        name
-        for name, info in folders.items()
-        if name.startswith(".")
-        or (in_run and name in _WITHOUT_RUNS)
-        or (info.get("islink") and _leads_back(root, str(info["name"])))
-    ]
+    times = [time for info in infos.values() if isinstance(time := info.get("mtime"), float)]
+    return FoundRun(folder, sha256(repr(versions)), max(times, default=0.0))
 
 
 def _leads_back(root: str, link: str) -> bool:

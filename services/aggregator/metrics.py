@@ -3,9 +3,8 @@
 import re
 import sqlite3
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -67,30 +66,21 @@ class IngestMetrics:
     def __init__(self) -> None:
         self._datasets = LabelValues(_MAX_DATASETS)
         self._reasons = LabelValues(_MAX_REASONS)
-        self._registry = CollectorRegistry()
-        counter = partial(Counter, registry=self._registry)
-        self._verdicts = counter(
+        registry = self._registry = CollectorRegistry()
+        self._verdicts = Counter(
             "plumbline_verdicts",
             "Verdicts written; a sample judged again counts again.",
             ["dataset", "status"],
+            registry=registry,
         )
-        self._infra_failures = counter(
+        self._infra_failures = Counter(
             "plumbline_infra_failures",
             "Failed requests and other infrastructure failures, by class.",
             ["reason"],
-        )
-        self._tokens = counter(
-            "plumbline_generated_tokens", "Tokens of all completions.", ["dataset"]
-        )
-        self._cut = counter(
-            BY_KEY["samples_cut"].prometheus,
-            "Verdicts on an answer some of whose cases were not run, after too many time-outs.",
-            ["dataset"],
+            registry=registry,
         )
         self._pass_ratio, self._judge_seconds, self._generation_seconds, self._output_tokens = (
-            Histogram(
-                BY_KEY[metric].prometheus, text, ["dataset"], buckets=ends, registry=self._registry
-            )
+            Histogram(BY_KEY[metric].prometheus, text, ["dataset"], buckets=ends, registry=registry)
             for metric, text, ends in _DISTRIBUTIONS
         )
         for reason in _USUAL_REASONS:
@@ -129,14 +119,12 @@ class IngestMetrics:
                 self._infra_failures.labels(self._reasons.admit(reason)).inc()
             if row.final_status is not FinalStatus.API_ERROR:
                 self._pass_ratio.labels(dataset).observe(row.pass_ratio)
-                self._cut.labels(dataset).inc(row.cases_not_run > 0)
                 self._judge_seconds.labels(dataset).observe(row.total_judge_time)
         if change.new_generation:
             if row.gen_time is not None:
                 self._generation_seconds.labels(dataset).observe(row.gen_time)
             if row.output_tokens is not None:
                 self._output_tokens.labels(dataset).observe(row.output_tokens)
-                self._tokens.labels(dataset).inc(row.output_tokens)
 
 
 class IndexCollector(Collector):
@@ -171,20 +159,14 @@ class IndexCollector(Collector):
                 states[label, "api_error"] += verdicts - judged
                 states[label, "open"] += max(0, run.samples_planned_of(dataset) - verdicts)
                 accepted[label] += run.accepted.get(dataset, 0)
-        samples = GaugeMetricFamily(
-            "plumbline_samples", "Samples of all runs by state.", labels=["dataset", "state"]
+        text = "Samples of all runs by state."
+        yield _gauges("samples", text, ("dataset", "state"), sorted(states.items()))
+        shares = (
+            ([label], number / states[label, "judged"])
+            for label, number in sorted(accepted.items())
+            if states[label, "judged"]
         )
-        share = GaugeMetricFamily(
-            BY_KEY["accepted_at_1"].prometheus,
-            "Share of judged samples accepted.",
-            labels=["dataset"],
-        )
-        for (label, state), count in sorted(states.items()):
-            samples.add_metric([label, state], count)
-            if state == "judged" and count:
-                share.add_metric([label], accepted[label] / count)
-        yield samples
-        yield share
+        yield _gauges("accepted_ratio", "Share of judged samples accepted.", ("dataset",), shares)
 
 
 class RedisCollector(Collector):
@@ -198,7 +180,12 @@ class RedisCollector(Collector):
         try:
             with closing(fail_fast(self._redis)) as redis:
                 queues = [JudgeQueue(name, redis) for name in (keys.REWARD_QUEUE, keys.JUDGE_QUEUE)]
-                yield from _queues(queues)
+                text = "Jobs waiting to be judged, each of up to 16 completions, by queue."
+                jobs = [([queue.name], queue.count) for queue in queues]
+                yield _gauges("judge_queue_jobs", text, ("queue",), jobs)
+                text = "Age of the job at the head of a queue; 0 when it is empty."
+                ages = [([queue.name], queue.oldest_wait()) for queue in queues]
+                yield _gauges("judge_queue_oldest_seconds", text, ("queue",), ages)
                 text = "RQ workers that send heartbeats; a judge process has several."
                 yield _gauge("judge_workers", text, len(live_workers(redis)))
                 yield from _streams(redis, self._database)
@@ -226,22 +213,14 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(f"plumbline_{name}", text, value=value)
 
 
-def _queues(queues: Iterable[JudgeQueue]) -> Iterator[Metric]:
-    jobs = GaugeMetricFamily(
-        "plumbline_judge_queue_jobs",
-        "Jobs waiting to be judged, each of up to 16 completions, by queue.",
-        labels=["queue"],
-    )
-    oldest = GaugeMetricFamily(
-        "plumbline_judge_queue_oldest_seconds",
-        "Age of the job at the head of a queue; 0 when it is empty.",
-        labels=["queue"],
-    )
-    for queue in queues:
-        jobs.add_metric([queue.name], queue.count)
-        oldest.add_metric([queue.name], queue.oldest_wait())
-    yield jobs
-    yield oldest
+def _gauges(
+    name: str, text: str, labels: tuple[str, ...], values: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    """A gauge with a value for each combination of its labels' values."""
+    gauge = GaugeMetricFamily(f"plumbline_{name}", text, labels=labels)
+    for combination, value in values:
+        gauge.add_metric(combination, value)
+    return gauge
 
 
 def _streams(redis: Redis, database: Database) -> Iterator[Metric]:

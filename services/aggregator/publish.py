@@ -2,12 +2,10 @@
 
 import gzip
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-
-from pydantic import ValidationError
 
 from services.aggregator.index.database import Database
 from services.aggregator.qa_logs import SampleChoice, choose, write_qa_logs
@@ -39,12 +37,10 @@ from shared.run_record import (
 from shared.schemas import (
     Generation,
     GroundTruth,
-    Problem,
     ProblemFacts,
     RecordedCases,
     SampleId,
     Verdict,
-    describe,
     readable_tests,
 )
 from shared.statuses import FinalStatus, TokenSource, VerdictDetail
@@ -73,25 +69,14 @@ def publish(
         The new state of the run: complete, incomplete or untrusted.
 
     Raises:
-        OutputError: The output folder cannot be written, or a record in Redis cannot be read.
+        OutputError: The output folder cannot be written.
+        ValueError: A record in Redis cannot be read.
     """
     meta, plan = ledger.meta(), ledger.plan()
     if meta is None or plan is None:
         raise OutputError(f"run {ledger.run} has no plan in Redis; run its command again")
     if roots is not None:
         roots.check(meta.output)
-    try:
-        return _publish(ledger, meta, plan, index_of)
-    except ValidationError as error:
-        raise OutputError(
-            f"a record of run {ledger.run} in Redis cannot be read ({describe(error)}); another "
-            "version of Plumbline wrote it: resume the run with that version"
-        ) from None
-
-
-def _publish(
-    ledger: Ledger, meta: RunMeta, plan: RunPlan, index_of: Callable[[Ledger], Database | None]
-) -> RunState:
     folder = OutputFolder(meta.output)
     folder.remove_abandoned()
     samples = _write_samples(folder, ledger, plan)
@@ -104,7 +89,7 @@ def _publish(
     for name, results in samples.results.items():
         facts_of = facts.get(name, {})
         many_answers = {
-            problem_id for problem_id, problem in facts_of.items() if problem.many_answers
+            problem for problem, its_facts in facts_of.items() if its_facts.many_answers
         }
         metrics[name] = {
             **summarize(results, meta.active_seconds, many_answers),
@@ -117,24 +102,20 @@ def _publish(
             for result in results
         )
         choices[name] = choose(statuses, meta.config.qa_logs.quota(name), meta.seed)
-    published = PublishedResults(metrics=metrics, slices=slices)
-    folder.write_json(artifacts.SUMMARY, published.metrics)
-    folder.write_json(artifacts.SLICES, published.slices)
+    folder.write_json(artifacts.SUMMARY, metrics)
+    folder.write_json(artifacts.SLICES, slices)
     canaries = CanaryLedger.of(ledger).record()
     record = samples.record(ledger.run, meta, plan.datasets, canaries).without_secrets()
     logs = write_qa_logs(folder, ledger, record, meta, choices)
     record = record.model_copy(update={"qa_logs": logs, "cases": cases})
-    _write_record(folder, record)
+    folder.write_json(artifacts.RUN, record.document())
     write_report(open_run(folder.url), folder, artifacts.REPORT, database=index_of(ledger))
     if meta.config.wandb.enabled:
-        wandb = log_results(folder, record)
-        _write_record(folder, record.model_copy(update={"wandb": wandb}))
+        logged = record.model_copy(update={"wandb": log_results(folder, record)})
+        folder.write_json(artifacts.RUN, logged.document())
+    published = PublishedResults(metrics=metrics, slices=slices)
     ledger.publish(record.state, published, record.canaries)
     return record.state
-
-
-def _write_record(folder: OutputFolder, record: RunRecord) -> None:
-    folder.write_json(artifacts.RUN, record.document())
 
 
 @dataclass
@@ -177,11 +158,7 @@ class PublishedSamples:
         return self.statuses.total() - self.statuses[FinalStatus.API_ERROR]
 
     def record(
-        self,
-        run: str,
-        meta: RunMeta,
-        datasets: Sequence[PlannedDataset],
-        canaries: CanaryRecord,
+        self, run: str, meta: RunMeta, datasets: Sequence[PlannedDataset], canaries: CanaryRecord
     ) -> RunRecord:
         """Build the content of ``run.json``: provenance, totals and completeness of the run."""
         samples = sum(map(len, self.results.values()))
@@ -213,24 +190,17 @@ def _write_samples(folder: OutputFolder, ledger: Ledger, plan: RunPlan) -> Publi
         folder.replacing(artifacts.VERDICTS) as verdicts,
         folder.replacing(artifacts.GENERATIONS) as generations,  # errors name this one
     ):
-        for sample, generation, verdict in _samples(ledger, plan.each_sample()):
-            if generation is not None:
-                generations.write(generation.model_dump_json() + "\n")
-            if verdict is not None:
-                verdicts.write(verdict.model_dump_json() + "\n")
-            published.add(sample, generation, verdict)
+        left = iter(plan.each_sample())
+        while chunk := list(islice(left, _AT_ONCE)):
+            made = {generation.sample: generation for generation in ledger.completions(chunk)}
+            judged = {verdict.sample: verdict for verdict in ledger.verdicts(chunk)}
+            for sample in chunk:
+                if generation := made.get(sample):
+                    generations.write(generation.model_dump_json() + "\n")
+                if verdict := judged.get(sample):
+                    verdicts.write(verdict.model_dump_json() + "\n")
+                published.add(sample, generation, verdict)
     return published
-
-
-def _samples(
-    ledger: Ledger, samples: Iterable[SampleId]
-) -> Iterator[tuple[SampleId, Generation | None, Verdict | None]]:
-    left = iter(samples)
-    while chunk := list(islice(left, _AT_ONCE)):
-        generations = {generation.sample: generation for generation in ledger.completions(chunk)}
-        verdicts = {verdict.sample: verdict for verdict in ledger.verdicts(chunk)}
-        for sample in chunk:
-            yield sample, generations.get(sample), verdicts.get(sample)
 
 
 def _write_problems(
@@ -243,11 +213,13 @@ def _write_problems(
     facts: FactsByProblem = {}
 
     def outlines() -> Iterator[ProblemOutline]:
-        for problem in _problems(ledger, plan):
-            outline = ProblemOutline.of(problem, meta)
-            if outline.num_tests is not None:
-                facts.setdefault(outline.dataset, {})[outline.problem_id] = outline.facts
-            yield outline
+        for dataset in plan.datasets:
+            names = dict.fromkeys(problem_id for problem_id, _ in dataset.owed)
+            for problem in ledger.problems([SampleId(dataset.name, name, 0) for name in names]):
+                outline = ProblemOutline.of(problem, meta)
+                if outline.num_tests is not None:
+                    facts.setdefault(outline.dataset, {})[outline.problem_id] = outline.facts
+                yield outline
 
     folder.write_jsonl(artifacts.PROBLEMS, outlines())
     return facts
@@ -286,11 +258,3 @@ def _write_cases(
         samples=dict(samples),
         samples_without=judged - samples.total(),
     )
-
-
-def _problems(ledger: Ledger, plan: RunPlan) -> Iterator[Problem]:
-    for dataset in plan.datasets:
-        problems = dict.fromkeys(problem_id for problem_id, _ in dataset.owed)
-        yield from ledger.problems(
-            [SampleId(dataset.name, problem_id, 0) for problem_id in problems]
-        )

@@ -284,7 +284,7 @@ def _notes(
             f"Prompt, completion and failed case are included for {with_texts} samples, taken in "
             "turn from each data set and status; generations.jsonl and verdicts.jsonl have all."
         )
-    outlines = "SELECT count(outline) FROM problems WHERE run_id = ?"
+    outlines = "SELECT count(*) FROM problems WHERE run_id = ?"
     if samples and not connection.execute(outlines, (indexed.id,)).fetchone()[0]:
         notes.append(
             "The run's folder has no problems.jsonl, so prompts, difficulty and tags are missing."

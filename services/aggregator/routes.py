@@ -14,15 +14,8 @@ from pydantic_core import to_json
 from redis.exceptions import RedisError
 
 from services.aggregator.cases import CasePage, ReadCases
-from services.aggregator.comparison import (
-    Comparisons,
-    FlipPage,
-    GateAnswer,
-    flip_page,
-    run_names,
-)
+from services.aggregator.comparison import Comparisons, FlipPage, GateAnswer, flip_page, run_names
 from services.aggregator.folders import FoldersStatus, RunFolders
-from services.aggregator.index.across import Grid, ProblemAnswers, grid, problem_answers
 from services.aggregator.index.database import Database
 from services.aggregator.index.history import (
     HistoryAnswer,
@@ -55,14 +48,18 @@ from services.aggregator.index.rows import read_sample
 from services.aggregator.index.samples import (
     Facets,
     FailureGroups,
+    Grid,
+    ProblemAnswers,
     SamplePage,
     facets,
     failure_groups,
+    grid,
+    problem_answers,
     samples_page,
 )
 from services.aggregator.run_answers import RunDetail, RunSummary, SampleDetail
 from shared.analysis.compare import ComparisonDocument, comparison_document
-from shared.analysis.gate_policy import NamedPolicy
+from shared.analysis.gate import NamedPolicy
 from shared.errors import DataError
 from shared.schemas import SampleId, describe, is_encodable
 from shared.service import openapi

@@ -5,27 +5,23 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Self, cast
+from typing import Any, Self
 
-from services.aggregator.index.history import RunScore
-from services.aggregator.index.overview import (
-    DatasetFigures,
-    IndexedRun,
-    notes,
-    unjudged_reasons,
-)
+from services.aggregator.index.history import DatasetTrend
+from services.aggregator.index.overview import DatasetFigures, IndexedRun, notes, unjudged_reasons
 from services.aggregator.index.rows import SampleRow, read_answers, read_outline, read_sample
 from services.aggregator.marks import SampleMarks
 from services.aggregator.qa_logs import shorten_case
 from shared.analysis.catalogue import MetricInfo, metrics_of
-from shared.analysis.statistics import MetricValue, ratio
+from shared.analysis.statistics import Metrics, ratio
+from shared.outlines import ProblemOutline
 from shared.redaction import redact_address
 from shared.run_record import JsonObject, OutageReport, RunState
-from shared.schemas import ChatMessage, Generation, SampleId, Verdict
+from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import ExtractionReason, FinalStatus
 from shared.text import shorten_middle
 
-_SHOWN = ("config", "versions", "state", "runner", "locked")
+_IN_SUMMARY = ("state", "runner", "locked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +66,7 @@ class RunSummary:
     finished_at: float | None
     verdicts: int
     datasets: dict[str, dict[FinalStatus, int]]
-    scores: Mapping[str, RunScore]
+    scores: Mapping[str, DatasetTrend]
     progress: Progress
     seconds_left: float | None
     stopped_at: float | None
@@ -79,7 +75,7 @@ class RunSummary:
     reading: bool
 
     @classmethod
-    def of(cls, run: IndexedRun, scores: Mapping[str, RunScore] | None = None) -> Self:
+    def of(cls, run: IndexedRun, scores: Mapping[str, DatasetTrend] | None = None) -> Self:
         meta, locked = run.meta, run.facts.get("locked")
         report = meta.runner if run.state is RunState.RUNNING else None
         rollout = meta.config.actor_rollout_ref.rollout
@@ -106,22 +102,21 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunDetail:
-    """A run with its config, versions, other metadata, and live figures.
+    """A run with its metadata and live figures.
 
-    ``metrics`` and ``slices`` are the contents of ``phase0_summary.json`` (metrics by data set) and
-    ``slices.json`` (by data set, dimension and bucket); None before the run is published.
-    ``catalogue`` declares the metrics in their order. ``unjudged`` counts the samples that could
-    not be judged by reason. ``notes`` say what of the run's folder cannot be read.
+    ``facts`` has config, versions and provenance. ``metrics`` and ``slices`` are the contents of
+    ``phase0_summary.json`` (metrics by data set) and ``slices.json`` (by data set, dimension and
+    bucket); None before the run is published. ``catalogue`` declares the metrics in their order.
+    ``unjudged`` counts the samples that could not be judged by reason. ``notes`` say what of the
+    run's folder cannot be read.
     """
 
     summary: RunSummary
-    config: JsonObject | None
-    versions: JsonObject | None
     facts: JsonObject
     datasets: Mapping[str, DatasetFigures]
-    metrics: dict[str, dict[str, MetricValue]] | None
+    metrics: dict[str, Metrics] | None
     catalogue: list[MetricInfo]
-    slices: dict[str, dict[str, dict[str, dict[str, MetricValue]]]] | None
+    slices: dict[str, dict[str, dict[str, Metrics]]] | None
     unjudged: dict[str, int]
     notes: list[str]
 
@@ -131,24 +126,17 @@ class RunDetail:
         connection: sqlite3.Connection,
         run: IndexedRun,
         figures: Mapping[str, DatasetFigures],
-        published: JsonObject,
+        results: Mapping[str, Any],
     ) -> Self:
-        """``published`` are its ``metrics`` and ``slices``, if there are any."""
-        facts = run.facts
-        metrics = cast("dict[str, dict[str, MetricValue]] | None", published.get("metrics"))
-        config, versions = facts.get("config"), facts.get("versions")
+        """``results`` are its published ``metrics`` and ``slices``, if there are any."""
+        metrics = results.get("metrics")
         return cls(
             summary=RunSummary.of(run),
-            config=config if isinstance(config, dict) else None,
-            versions=versions if isinstance(versions, dict) else None,
-            facts={name: value for name, value in facts.items() if name not in _SHOWN},
+            facts={name: value for name, value in run.facts.items() if name not in _IN_SUMMARY},
             datasets=figures,
             metrics=metrics,
-            catalogue=metrics_of(name for one in (metrics or {}).values() for name in one),
-            slices=cast(
-                "dict[str, dict[str, dict[str, dict[str, MetricValue]]]] | None",
-                published.get("slices"),
-            ),
+            catalogue=metrics_of(name for values in (metrics or {}).values() for name in values),
+            slices=results.get("slices"),
             unjudged=unjudged_reasons(connection, run),
             notes=notes(connection, run),
         )
@@ -164,23 +152,14 @@ class ExtractedCode:
 
 @dataclass(frozen=True, slots=True)
 class SampleDetail:
-    """A sample with prompt, completion, code and verdict; missing parts are None.
+    """A sample with its problem, completion, code and verdict; missing parts are None.
 
-    ``messages`` are what the model was sent, as far as the run recorded it. ``quality`` has the
-    findings of the data's audit. ``code`` is also None if nothing was run, if
-    SandboxFusion extracted it (``submit``), or if an older version wrote the verdict and did not
-    record it. ``answers`` are the run's to the same problem, this one included.
+    ``code`` is also None if nothing was run, if SandboxFusion extracted it (``submit``), or if an
+    older version wrote the verdict and did not record it. ``answers`` are the run's to the same
+    problem, this one included.
     """
 
-    run: str
-    dataset: str
-    problem_id: str
-    sample_index: int
-    difficulty: str | None
-    tags: list[str]
-    quality: str | None
-    prompt: str | None
-    messages: list[ChatMessage] | None
+    outline: ProblemOutline | None
     generation: Generation | None
     code: ExtractedCode | None
     verdict: Verdict
@@ -207,32 +186,28 @@ class SampleDetail:
             return None
         shorten = partial(shorten_middle, limit=most)
         problem = (sample.dataset, sample.problem_id)
-        outline = read_outline(connection, run.id, problem)
+        if outline := read_outline(connection, run.id, problem):
+            sent = outline.messages and tuple(
+                message.model_copy(update={"content": shorten(message.content)})
+                for message in outline.messages
+            )
+            texts = {"prompt": shorten(outline.prompt), "messages": sent}
+            outline = outline.model_copy(update=texts)
         generation, verdict = record.generation, record.verdict
         case = verdict.first_failed_case and shorten_case(verdict.first_failed_case, most)
-        text = shorten(generation.completion) if generation else ""
-        code = None
-        if generation and verdict.code:
-            source = verdict.code.read(generation.completion)
-            code = ExtractedCode(shorten(source), verdict.code.reason)
-        messages = outline.messages if outline else None
+        completion, code = "", None
+        if generation:
+            completion = shorten(generation.completion)
+            if verdict.code:
+                source = shorten(verdict.code.read(generation.completion))
+                code = ExtractedCode(source, verdict.code.reason)
+            generation = generation.model_copy(update={"completion": completion})
         language = run.language(sample.dataset) if highlighted else None
         return cls(
-            run=run.run,
-            dataset=sample.dataset,
-            problem_id=sample.problem_id,
-            sample_index=sample.sample_index,
-            difficulty=outline.difficulty if outline else None,
-            tags=list(outline.tags) if outline else [],
-            quality=outline.quality if outline else None,
-            prompt=shorten(outline.prompt) if outline else None,
-            messages=[
-                one.model_copy(update={"content": shorten(one.content)}) for one in messages or ()
-            ]
-            or None,
-            generation=generation and generation.model_copy(update={"completion": text}),
+            outline=outline,
+            generation=generation,
             code=code,
             verdict=verdict.model_copy(update={"first_failed_case": case}),
-            marks=SampleMarks.of(text, code.text if code else "", case, language),
+            marks=SampleMarks.of(completion, code.text if code else "", case, language),
             answers=read_answers(connection, run.id, problem) if answers else [],
         )

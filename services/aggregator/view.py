@@ -14,7 +14,7 @@ from services.aggregator.app import make_folders_app, repeat
 from services.aggregator.folders import FoldersStatus, RunFolders
 from services.aggregator.index.database import Database, IndexInUseError, open_database
 from services.aggregator.settings import PageSettings
-from shared.analysis.gate_policy import default_policy
+from shared.analysis.gate import default_policy
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.files import cache_folder
@@ -91,12 +91,8 @@ def open_index(index_dir: Path | None, folder: str) -> Database:
         log.warning("the index is not kept for the next time", reason=str(error))
         return open_database()
     os.utime(kept)
-    _remove_unused(place, kept)
-    return database
-
-
-def _remove_unused(place: Path, kept: Path) -> None:
     for other in place.iterdir():
         with suppress(OSError):
             if other != kept and time.time() - other.stat().st_mtime > 86400 * _UNUSED_DAYS:
                 shutil.rmtree(other)
+    return database

@@ -19,8 +19,7 @@ from shared.analysis.compare import (
     dataset_score,
     require_same_protocol,
 )
-from shared.analysis.gate import Finding, Outcome, evaluate
-from shared.analysis.gate_policy import read_policy
+from shared.analysis.gate import Finding, Outcome, evaluate, read_policy
 from shared.analysis.paired import PairedDifference
 from shared.analysis.runs import ComparedRun, SampleVerdict, read_runs
 from shared.errors import ConfigError, FindingsError, UndecidedError
@@ -131,9 +130,9 @@ def _print_comparison(comparison: Comparison) -> None:
         if bounds := dataset.pass_ratio_bounds:
             between = f"{_points(bounds.worst.difference)} and {_points(bounds.best.difference)}"
             say(
-                f"{dataset.dataset}: cases of {dataset.cut} of {len(dataset)} pairs were not run "
-                "(judge.max_timeouts) and count as failed in the pass ratio; the exact difference "
-                f"is between {between}",
+                f"{dataset.dataset}: cases of {dataset.samples_cut} of {len(dataset)} pairs were "
+                "not run (judge.max_timeouts) and count as failed in the pass ratio; the exact "
+                f"difference is between {between}",
                 "yellow",
             )
     for line in comparison.clustering:
@@ -166,7 +165,7 @@ def _print_unpaired(comparison: Comparison) -> None:
         say(f"{unshared.dataset}: only in {unshared.run}, not compared", "yellow")
     first, second = comparison.first.label, comparison.second.label
     for dataset in comparison.datasets:
-        unpaired = dataset.unpaired
+        unpaired = dataset.left_out
         if unpaired.total:
             changed = f", of changed problems {unpaired.changed}" if unpaired.changed else ""
             say(

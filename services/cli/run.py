@@ -113,7 +113,7 @@ def _early_stop(
         return None
     # Imported here because numpy takes long to import.
     from services.runner.until_decided import UntilDecided
-    from shared.analysis.gate_policy import NamedPolicy, read_policy
+    from shared.analysis.gate import NamedPolicy, read_policy
     from shared.analysis.runs import read_runs
 
     (compared,) = read_runs([options.run_folder(baseline)])

@@ -265,7 +265,7 @@ def _interval(
         return None
     if dataset not in first.verdicts or dataset not in second.verdicts:
         return None
-    from shared.analysis.compare import pair_up
+    from shared.analysis.compare import DatasetComparison
 
-    paired = pair_up(dataset, first, second)
+    paired = DatasetComparison(dataset, first, second)
     return paired.difference(lambda verdicts: verdicts.accepted.astype(float)).ci95

@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from shared.analysis.compare import compare_runs
-from shared.analysis.gate import GateReport, Outcome, evaluate, undecidable_early
-from shared.analysis.gate_policy import NamedPolicy
+from shared.analysis.gate import GateReport, NamedPolicy, Outcome, evaluate, undecidable_early
 from shared.analysis.runs import Columns, ComparedRun, ProblemNote
 from shared.analysis.sequential import order_key
 from shared.errors import ConfigError

@@ -18,37 +18,29 @@ from shared.analysis.evidence import (
     Evidence,
     Mark,
 )
-from shared.analysis.statistics import Metrics, ratio, wilson_interval
+from shared.analysis.statistics import ratio, wilson_interval
 from shared.canaries import REJUDGE
 from shared.config import QUOTAS, RULES, Config
 from shared.protocol import shown
 from shared.run_record import RunState
 from shared.statuses import FinalStatus
 
-
-class Result(NamedTuple):
-    """An outcome of a rule, as in :class:`AcceptanceFinding`."""
-
-    mark: Mark
-    found: str
-    next_step: str = ""
-    dataset: str = ""
-
-
+Result = tuple[Mark, str, str, str]
+"""An outcome of a rule: mark, figure, next step and data set, as in :class:`AcceptanceFinding`."""
 Rule = Callable[[Evidence], Iterator[Result]]
 """A check: yields its results, for each data set or for the run."""
 
 
-def passed(found: str, dataset: str = "") -> Result:
-    return Result(Mark.PASS, found, dataset=dataset)
+def passed(figure: str, dataset: str = "") -> Result:
+    return Mark.PASS, figure, "", dataset
 
 
-def warning(found: str, next_step: str, dataset: str = "") -> Result:
-    return Result(Mark.WARNING, found, next_step, dataset)
+def warning(figure: str, next_step: str, dataset: str = "") -> Result:
+    return Mark.WARNING, figure, next_step, dataset
 
 
-def failure(found: str, next_step: str, dataset: str = "") -> Result:
-    return Result(Mark.FAILURE, found, next_step, dataset)
+def failure(figure: str, next_step: str, dataset: str = "") -> Result:
+    return Mark.FAILURE, figure, next_step, dataset
 
 
 # Signs of silent failures: a run that ended well, but whose figures may not be the model's. Random
@@ -69,9 +61,6 @@ class TypicalRange(NamedTuple):
     low: float
     high: float
     of: str
-
-    def is_for(self, dataset: str, size: float) -> bool:
-        return dataset in self.datasets and self.smallest <= size < self.below
 
 
 _CODE_CONTESTS, _GREEDY = ("codecontests_valid", "codecontests_test"), "7B base models, greedy"
@@ -137,27 +126,32 @@ def _zero(evidence: Evidence) -> Iterator[Result]:
     enough = sum(counts.judged for counts in judged.values()) >= _FEW
     for name, counts in judged.items():
         accepted = counts.statuses[FinalStatus.SUCCESS]
-        found = f"{accepted} of {counts.judged} accepted"
+        figure = f"{accepted} of {counts.judged} accepted"
         fails = not solved and enough
         if accepted or not (fails or counts.judged >= _FEW):
-            yield passed(found, name)
+            yield passed(figure, name)
             continue
         if evidence.summary.get(name, {}).get("pass_ratio_mean") == 0:
-            found += ", and no test passed"
+            figure += ", and no test passed"
         step = "read answers in qa_logs: extraction, format of the tests, load_format"
-        yield (failure if fails else warning)(found, step, name)
+        yield (failure if fails else warning)(figure, step, name)
 
 
 def _one_status(evidence: Evidence) -> Iterator[Result]:
     for name, counts in _judged(evidence):
         status = _most_common(counts)
         share = ratio(counts.statuses[status], counts.judged) or 0.0
-        found = f"{status} {share:.1%}"
+        figure = f"{status} {share:.1%}"
         few = share <= _ONE_STATUS or counts.judged < _FEW_STATUSES
-        if few or _expected(evidence, name, status):
-            yield passed(found, name)
+        # Of some sets almost all answers are right because that is typical of the model's size.
+        typical = status is FinalStatus.SUCCESS and any(
+            usual.metric == "accepted_at_1" and usual.high > _ONE_STATUS
+            for usual in _usual(evidence, name)
+        )
+        if few or typical:
+            yield passed(figure, name)
         else:
-            yield warning(found, _STEPS[status], name)
+            yield warning(figure, _STEPS[status], name)
 
 
 _STEPS: Mapping[FinalStatus, str] = {
@@ -170,22 +164,22 @@ _STEPS: Mapping[FinalStatus, str] = {
 }
 
 
-def _expected(evidence: Evidence, name: str, status: FinalStatus) -> bool:
-    """Whether almost all answers are right because that is typical of the model's size."""
-    if status is not FinalStatus.SUCCESS or evidence.size is None:
-        return False
-    return any(
-        one.metric == "accepted_at_1" and one.high > _ONE_STATUS and one.is_for(name, evidence.size)
-        for one in _TYPICAL
-    )
+def _usual(evidence: Evidence, dataset: str) -> list[TypicalRange]:
+    """The ranges for the model's size; none if that is not known."""
+    size = evidence.size
+    return [
+        usual
+        for usual in _TYPICAL
+        if size is not None and dataset in usual.datasets and usual.smallest <= size < usual.below
+    ]
 
 
 def _truncated(evidence: Evidence) -> Iterator[Result]:
     length = evidence.config.actor_rollout_ref.rollout.response_length
     step = f"raise actor_rollout_ref.rollout.response_length ({length}), or set generation.stop"
-    for name, one in _judged(evidence):
-        if one.finished:
-            yield _share(name, one.truncated, one.finished, _TRUNCATED, step)
+    for name, counts in _judged(evidence):
+        if counts.finished:
+            yield _share(name, counts.truncated, counts.finished, _TRUNCATED, step)
         else:
             yield passed("not recorded why answers end", name)
 
@@ -213,31 +207,25 @@ def _modules(evidence: Evidence) -> Iterator[Result]:
 
 
 def _typical(evidence: Evidence) -> Iterator[Result]:
-    if (size := evidence.size) is None:
-        return
-    for name in evidence.datasets:
+    for name in evidence.datasets if evidence.size is not None else ():
         metrics = evidence.summary.get(name, {})
-        unusual, compared = [], 0
-        for typical in (entry for entry in _TYPICAL if entry.is_for(name, size)):
-            value, interval = metrics.get(typical.metric), metrics.get(f"{typical.metric}_ci95")
-            if isinstance(interval, list) and not isinstance(value, list | None):
-                compared += 1
-                if interval[1] < typical.low or interval[0] > typical.high:
-                    unusual.append(_unusual(name, value, typical))
-        yield from unusual
-        if not compared:
-            yield passed("no range is known", name)
-        elif within := compared - len(unusual):
-            yield passed(f"{within} of {compared} figures within", name)
-
-
-def _unusual(dataset: str, value: float, typical: TypicalRange) -> Result:
-    usual = f"{100 * typical.low:.0f}-{100 * typical.high:.0f} %"
-    low = (value < typical.low) == bool(BY_KEY[typical.metric].higher_is_better)
-    step = "read answers in qa_logs: the chat template, extraction, load_format"
-    if not low:
-        step = "look for the set in the training data: plumb data contamination"
-    return warning(f"{typical.metric} {value:.1%}; {typical.of}: {usual}", step, dataset)
+        within = compared = 0
+        for metric, *_, low, high, of in _usual(evidence, name):
+            value, interval = metrics.get(metric), metrics.get(f"{metric}_ci95")
+            if not isinstance(interval, list) or isinstance(value, list | None):
+                continue
+            compared += 1
+            if interval[0] <= high and interval[1] >= low:
+                within += 1
+                continue
+            step = "look for the set in the training data: plumb data contamination"
+            if (value < low) == bool(BY_KEY[metric].higher_is_better):
+                step = "read answers in qa_logs: the chat template, extraction, load_format"
+            usual = f"{of}: {100 * low:.0f}-{100 * high:.0f} %"
+            yield warning(f"{metric} {value:.1%}; {usual}", step, name)
+        if within or not compared:
+            figures = f"{within} of {compared} figures within"
+            yield passed(figures if compared else "no range is known", name)
 
 
 def _judged(evidence: Evidence) -> Iterator[tuple[str, AnswerCounts]]:
@@ -256,10 +244,10 @@ def _share(dataset: str, part: int, whole: int, limit: float, step: str) -> Resu
     share = ratio(part, whole) or 0.0
     # Of few answers only a share that is hardly chance tells something.
     least, _ = wilson_interval(share, whole) or (0.0, 1.0)
-    found = f"{part} of {whole}" + (f" ({share:.1%})" if part else "")
+    figure = f"{part} of {whole}" + (f" ({share:.1%})" if part else "")
     if share > limit and (whole >= _FEW or least > limit):
-        return warning(f"{found}, above {limit:.0%}", step, dataset)
-    return passed(found, dataset)
+        return warning(f"{figure}, above {limit:.0%}", step, dataset)
+    return passed(figure, dataset)
 
 
 SIGNS: Mapping[Check, Rule] = {
@@ -292,7 +280,6 @@ _UNJUDGED = 0.01
 """Share of samples without a verdict from which infrastructure failed systematically."""
 _GROUPS = (Group.QUALITY, Group.COST, Group.ERROR)
 _PLANNED = [key for group in _GROUPS for key in keys(group, planned=True)]
-_PER_SOLVED = "cost_per_solved_"
 _PREPARE_DATA = "plumb data prepare --config configs/data.yaml"
 _PREPARE = f"{_PREPARE_DATA}, and run on its files"
 _PROTOCOL = (
@@ -316,8 +303,8 @@ class AcceptanceReport:
 
     def deciding_checks(self) -> list[Check]:
         """The checks with a finding that has the outcome's mark."""
-        found = (finding.check for finding in self.findings if finding.mark is self.outcome)
-        return list(dict.fromkeys(found))
+        figure = (finding.check for finding in self.findings if finding.mark is self.outcome)
+        return list(dict.fromkeys(figure))
 
 
 def report(evidence: Evidence, folder: str, without: Sequence[Check] = ()) -> AcceptanceReport:
@@ -346,38 +333,37 @@ def _state(evidence: Evidence) -> Iterator[Result]:
 
 
 def _sets(evidence: Evidence) -> Iterator[Result]:
-    planned = {one.dataset: one.problems for one in evidence.record.datasets}
+    planned = {recorded.dataset: recorded.problems for recorded in evidence.record.datasets}
     limit = evidence.config.data.limit
     for name, wanted in BASELINE_SETS.items():
         if name not in planned:
             step = f"add {name}.parquet to data.eval_files (plumb data prepare makes it)"
             yield failure("not in the run", step, name)
             continue
-        found, lacks = f"{planned[name]} of {wanted} problems", wanted - planned[name]
-        few = 0 < lacks <= _LEFT_OUT * wanted
-        step = _PREPARE
+        figure, lacks = f"{planned[name]} of {wanted} problems", wanted - planned[name]
+        if not lacks:
+            yield passed(figure, name)
+            continue
+        few, step = 0 < lacks <= _LEFT_OUT * wanted, _PREPARE
         if few:
             step = f"see dropped_{name}.jsonl and data.exclude_quality for those left out"
-        if lacks and limit is not None and limit <= planned[name]:
-            found, step = f"{found} (data.limit={limit})", "run with data.limit=null"
-        if lacks:
-            yield (warning if few else failure)(found, step, name)
-        else:
-            yield passed(found, name)
+        if limit is not None and limit <= planned[name]:
+            figure, step = f"{figure} (data.limit={limit})", "run with data.limit=null"
+        yield (warning if few else failure)(figure, step, name)
 
 
 def _verdicts(evidence: Evidence) -> Iterator[Result]:
-    samples = {one.dataset: one.samples for one in evidence.record.datasets}
+    samples = {recorded.dataset: recorded.samples for recorded in evidence.record.datasets}
     step = "repeat the run's command to retry them; unjudged in run.json has the reasons"
     for name in evidence.datasets:
         judged = evidence.answers.get(name, AnswerCounts()).judged
         share = ratio(samples[name] - judged, samples[name]) or 0.0
-        found = f"{judged} of {samples[name]} judged"
+        figure = f"{judged} of {samples[name]} judged"
         if share > 0:
             mark = failure if share > _UNJUDGED else warning
-            yield mark(f"{found} ({share:.1%} api_error)", step, name)
+            yield mark(f"{figure} ({share:.1%} api_error)", step, name)
         else:
-            yield passed(found, name)
+            yield passed(figure, name)
 
 
 def _canaries(evidence: Evidence) -> Iterator[Result]:
@@ -388,64 +374,60 @@ def _canaries(evidence: Evidence) -> Iterator[Result]:
         return
     sent = sum(sandbox.sent for sandbox in canaries.sandboxes)
     right = sum(sandbox.right for sandbox in canaries.sandboxes)
-    found = f"{right} of {sent} got the expected verdict"
+    figure = f"{right} of {sent} got the expected verdict"
     if canaries.distrust:
         step = "fix the sandbox, check it with plumb doctor, then plumb rejudge RUN"
-        yield failure(f"{found}: {canaries.distrust[0]}", step)
+        yield failure(f"{figure}: {canaries.distrust[0]}", step)
     elif canaries.lost or any(sandbox.unjudged for sandbox in canaries.sandboxes):
-        lost = f"{found}, {canaries.lost} rounds lost"
+        lost = f"{figure}, {canaries.lost} rounds lost"
         yield warning(lost, "check the sandboxes with plumb doctor")
     else:
-        yield passed(found)
+        yield passed(figure)
 
 
 def _judge(evidence: Evidence) -> Iterator[Result]:
     """What the verdicts follow: rules, interpreter, packages, processor."""
     record, rules = evidence.record, evidence.config.judge.rules
     stale = f"judged by rules {rules}, the present ones are {RULES}"
-    found = [stale] if rules != RULES else []
+    doubts = [stale] if rules != RULES else []
     first = next(iter(record.environments), None)
     for other in record.environments[1:]:
         differences = record.environments[0].deciding(other)
-        found += [f"{what} is {one} and {two}" for what, one, two in differences]
-    if found:
-        yield warning("; ".join(found), REJUDGE)
+        doubts += [f"{what} is {here} and {there}" for what, here, there in differences]
+    if doubts:
+        yield warning("; ".join(doubts), REJUDGE)
     if record.sandbox is not None and record.sandbox.lacking:
         lacking = f"programs cannot import {', '.join(record.sandbox.lacking)}"
         yield warning(lacking, "judge again without PLUMBLINE_SANDBOX_PYTHON")
-    elif not found:
+    elif not doubts:
         yield passed(f"rules {rules}, {first.describe()}" if first else f"rules {rules}")
 
 
 def _metrics(evidence: Evidence) -> Iterator[Result]:
     for name in evidence.datasets:
-        metrics = evidence.summary.get(name)
-        if metrics is None:
+        metrics = evidence.summary.get(name, {})
+        none_solved = not metrics.get("accepted_at_1")
+        unknown = [
+            key
+            for key in _PLANNED
+            if metrics.get(key) is None and not (none_solved and key.startswith("cost_per_solved_"))
+        ]
+        if not metrics:
             yield failure("no summary", "repeat the run's command: it publishes the summary", name)
+        elif absent := [key for key in _PLANNED if key not in metrics]:
+            step = "publish the run with this version: repeat its command"
+            yield failure(f"missing: {', '.join(absent)}", step, name)
+        elif unknown:
+            step = "repeat the run's command if samples have no verdict"
+            if any("token" in key or "time" in key for key in unknown):
+                step = (
+                    "recorded completions need output_tokens (or data.tokenizer) and gen_time; a "
+                    "server must report usage"
+                )
+            yield warning(f"unknown: {', '.join(unknown)}", step, name)
         else:
-            yield _of_metrics(name, metrics)
-
-
-def _of_metrics(name: str, metrics: Metrics) -> Result:
-    if absent := [key for key in _PLANNED if key not in metrics]:
-        step = "publish the run with this version: repeat its command"
-        return failure(f"missing: {', '.join(absent)}", step, name)
-    none_solved = not metrics.get("accepted_at_1")
-    unknown = [
-        key
-        for key in _PLANNED
-        if metrics[key] is None and not (none_solved and key.startswith(_PER_SOLVED))
-    ]
-    if unknown:
-        step = "repeat the run's command if samples have no verdict"
-        if any("token" in key or "time" in key for key in unknown):
-            step = (
-                "recorded completions need output_tokens (or data.tokenizer) and gen_time; a "
-                "server must report usage"
-            )
-        return warning(f"unknown: {', '.join(unknown)}", step, name)
-    found = f"{', '.join(_GROUPS)}: all {len(_PLANNED)}"
-    return passed(found + (", none per solved" if none_solved else ""), name)
+            none = ", none per solved" if none_solved else ""
+            yield passed(f"{', '.join(_GROUPS)}: all {len(_PLANNED)}{none}", name)
 
 
 def _data(evidence: Evidence) -> Iterator[Result]:
@@ -475,8 +457,8 @@ def _manifests(evidence: Evidence) -> Iterator[Result]:
             continue
         unlisted = sorted(evidence.answers.get(name, AnswerCounts()).problems - listed)
         if unlisted:
-            found = f"{len(unlisted)} problems of the run are not listed ({unlisted[0]}, …)"
-            yield failure(found, _PREPARE, name)
+            figure = f"{len(unlisted)} problems of the run are not listed ({unlisted[0]}, …)"
+            yield failure(figure, _PREPARE, name)
         else:
             yield passed(f"{len(listed)} problems listed", name)
 
@@ -487,15 +469,15 @@ def _audit(evidence: Evidence) -> Iterator[Result]:
         yield warning(f"not at hand: {data}", "name the data files with --data")
         return
     if overlaps := data.open_overlaps:
-        found = f"{len(overlaps)} unreviewed overlaps between sets ({overlaps[0]}, …)"
+        figure = f"{len(overlaps)} unreviewed overlaps between sets ({overlaps[0]}, …)"
         step = "remove them, or list them in a file for --allow, then plumb data prepare"
-        yield failure(found, step)
+        yield failure(figure, step)
     if not data.has_report:
         yield failure(f"no audit_report.md in {data.folder}", _PREPARE_DATA)
     if not data.training:
-        found = "no training set among the manifests: leakage from training data was not checked"
+        figure = "no training set among the manifests: leakage from training data was not checked"
         step = "prepare one with role: train, or plumb data contamination --against CORPUS"
-        yield warning(found, step)
+        yield warning(figure, step)
     if data.has_report and not data.open_overlaps:
         yield passed(f"no unreviewed overlap between sets, {data.reviewed_overlaps} reviewed")
 
@@ -510,17 +492,17 @@ def _qa_logs(evidence: Evidence) -> Iterator[Result]:
             yield failure(f"0 of {wanted}", step, name)
             continue
         records, filled = evidence.qa_records.get(log.file, 0), sum(log.filled.values())
-        found = f"{records} of {wanted}"
-        found += f" ({filled} in place of rarer statuses)" if filled else ""
+        figure = f"{records} of {wanted}"
+        figure += f" ({filled} in place of rarer statuses)" if filled else ""
         if records >= wanted:
-            yield passed(found, name)
+            yield passed(figure, name)
             continue
         step = "run all problems of the set"
         if sum(log.wanted.values()) < wanted:
             step = f"raise qa_logs.quotas.{name} to {wanted}, and repeat the run's command"
         elif records < sum(log.chosen.values()):
             step = f"repeat the run's command: it writes {log.file} again"
-        yield failure(found, step, name)
+        yield failure(figure, step, name)
 
 
 def _wandb(evidence: Evidence) -> Iterator[Result]:
@@ -544,8 +526,8 @@ def _protocol(evidence: Evidence) -> Iterator[Result]:
     differing = [path for path in _PROTOCOL if ours.get(path) != baseline.get(path)]
     for path in differing:
         value = shown(baseline.get(path))
-        found = f"{path} is {shown(ours.get(path))}, the baseline's {value}"
-        yield warning(found, f"run with {path}={value}")
+        figure = f"{path} is {shown(ours.get(path))}, the baseline's {value}"
+        yield warning(figure, f"run with {path}={value}")
     record = evidence.record
     recorded = record.completions is not None or evidence.config.generation.backend == "replay"
     if recorded and record.parent is None:

@@ -12,11 +12,9 @@ from shared.analysis.paired import PairedDifference, contest_clusters, paired_di
 from shared.analysis.runs import (
     STATUSES,
     ComparedRun,
-    DatasetVerdicts,
     SampleVerdict,
     Value,
     accepted,
-    common_datasets,
     pass_ratio,
     pass_ratio_high,
 )
@@ -24,7 +22,6 @@ from shared.analysis.slices import SliceDifference, problem_buckets, slice_diffe
 from shared.analysis.statistics import share_over_problems
 from shared.canaries import REJUDGE
 from shared.errors import DataError
-from shared.schemas import ProblemFacts
 from shared.statuses import FinalStatus
 
 _SHOWN = 5
@@ -71,40 +68,58 @@ class PassRatioBounds:
     best: PairedDifference
 
 
-@dataclass(frozen=True, eq=False)
 class DatasetComparison:
     """The samples of one data set in two runs, paired; differences are computed when read.
+
+    If the runs' data differ, for example because one run has a part of the problems, only samples
+    of problems whose recorded content is the same are paired.
 
     Attributes:
         dataset: Its name.
         runs: The two runs.
+        verdicts: Theirs on the data set.
         rows: The rows of each pair in both runs' verdicts: two columns, by problem and index.
-        unpaired: What is in no pair.
-        same_data: Whether both runs have the same problems. Otherwise only problems with the same
-            content are paired.
+        left_out: What is in no pair.
+        same_data: Whether both runs have the same problems.
+        problem_ids: The problems of the pairs, sorted.
+        problem: The place of each pair's problem in ``problem_ids``.
+        flipped: Per pair: 1 if only the second run was accepted, -1 if only the first, else 0.
     """
 
-    dataset: str
-    runs: tuple[ComparedRun, ComparedRun]
-    rows: Ints
-    unpaired: Unpaired
-    same_data: bool
+    def __init__(self, dataset: str, first: ComparedRun, second: ComparedRun) -> None:
+        self.dataset, self.runs = dataset, (first, second)
+        self.verdicts = ours, theirs = first.verdicts[dataset], second.verdicts[dataset]
+        rows = dict(zip(theirs.keys(), range(len(theirs)), strict=True))
+        pairs = [(row, rows[key]) for row, key in enumerate(ours.keys()) if key in rows]
+        same = both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        self.same_data = first.data_sha256(dataset) == second.data_sha256(dataset)
+        if not self.same_data:
+            digests = (
+                [run.note(dataset, name).digest for run in self.runs] for name in ours.problem_ids
+            )
+            unchanged = np.array([bool(here) and here == there for here, there in digests], bool)
+            same = both[unchanged[ours.problem[both[:, 0]]]]
+        self.rows = same[ours.judged[same[:, 0]] & theirs.judged[same[:, 1]]]
+        self.left_out = Unpaired(
+            only_first=len(ours) - len(both),
+            only_second=len(theirs) - len(both),
+            api_error=len(same) - len(self.rows),
+            changed=len(both) - len(same),
+        )
+        places, problem = np.unique(ours.problem[self.rows[:, 0]], return_inverse=True)
+        self.problem_ids = [ours.problem_ids[place] for place in places]
+        self.problem: Ints = np.asarray(problem, dtype=np.int64)
+        before, after = self.columns(accepted)
+        self.flipped: Ints = np.asarray(after - before, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def verdicts(self) -> tuple[DatasetVerdicts, DatasetVerdicts]:
-        first, second = self.runs
-        return first.verdicts[self.dataset], second.verdicts[self.dataset]
-
     def pair(self, place: int) -> Pair:
         first, second = (int(row) for row in self.rows[place])
         ours, theirs = self.verdicts
-        sample = ours.sample(self.dataset, first)
-        return Pair(
-            sample.problem_id, sample.sample_index, ours.verdict(first), theirs.verdict(second)
-        )
+        problem_id, index = self.problem_ids[self.problem[place]], int(ours.sample_index[first])
+        return Pair(problem_id, index, ours.verdict(first), theirs.verdict(second))
 
     @property
     def gained(self) -> list[Pair]:
@@ -116,41 +131,22 @@ class DatasetComparison:
         """Accepted only in the first run."""
         return [self.pair(int(place)) for place in np.flatnonzero(self.flipped < 0)]
 
-    @cached_property
-    def flipped(self) -> Ints:
-        """Per pair: 1 if it was gained, -1 if it was lost, else 0."""
-        first, second = self.columns(accepted)
-        return np.asarray(second - first, dtype=np.int64)
-
     @property
-    def cut(self) -> int:
+    def samples_cut(self) -> int:
         """The number of pairs with a verdict that left cases out (`judge.max_timeouts`)."""
         first, second = self.columns(lambda verdicts: verdicts.cases[:, 2] > 0)
         return int(np.count_nonzero(first + second))
 
-    @cached_property
+    @property
     def statuses(self) -> dict[FinalStatus, dict[FinalStatus, int]]:
         """The number of pairs by the first run's status, then by the second's."""
-        first, second = (
-            each.astype(np.int64) for each in self.columns(lambda verdicts: verdicts.status)
-        )
-        numbers = np.bincount(first * len(STATUSES) + second)
+        first, second = self.columns(lambda verdicts: verdicts.status)
+        numbers = np.bincount((first * len(STATUSES) + second).astype(np.int64))
         counts: dict[FinalStatus, dict[FinalStatus, int]] = {}
         for place in np.flatnonzero(numbers):
             row, column = divmod(int(place), len(STATUSES))
             counts.setdefault(STATUSES[row], {})[STATUSES[column]] = int(numbers[place])
         return counts
-
-    @cached_property
-    def problem_ids(self) -> list[str]:
-        """The problems of the pairs, sorted."""
-        names = self.verdicts[0].problem_ids
-        return [names[place] for place in self._problems[0]]
-
-    @property
-    def problem(self) -> Ints:
-        """The place of each pair's problem in ``problem_ids``."""
-        return self._problems[1]
 
     @cached_property
     def clusters(self) -> Ints | None:
@@ -199,7 +195,7 @@ class DatasetComparison:
     def _differences(self) -> list[PairedDifference]:
         low = self.columns(pass_ratio)
         values = [self.columns(accepted), low]
-        if self.cut:
+        if self.samples_cut:
             high = self.columns(pass_ratio_high)
             values += [(high[0], low[1]), (low[0], high[1])]
         return self._compare(values)
@@ -207,23 +203,17 @@ class DatasetComparison:
     @cached_property
     def buckets(self) -> dict[str, dict[str, Ints]]:
         """Places in ``problem_ids`` by dimension and bucket."""
-        return problem_buckets([self._facts(problem_id) for problem_id in self.problem_ids])
+        facts = []
+        for name in self.problem_ids:  # a run may not know them
+            first, second = (run.note(self.dataset, name).facts for run in self.runs)
+            facts.append(second if first.prompt_length is None else first)
+        return problem_buckets(facts)
 
     @cached_property
     def slices(self) -> dict[str, dict[str, SliceDifference]]:
         """Differences of accepted@1 by dimension and bucket."""
         first, second = map(self.problem_means, self.columns(accepted))
         return slice_differences(self.buckets, first, second, self.clusters)
-
-    def _facts(self, problem_id: str) -> ProblemFacts:
-        """The facts of a problem, by the run that knows them."""
-        first, second = (run.note(self.dataset, problem_id).facts for run in self.runs)
-        return second if first.prompt_length is None else first
-
-    @cached_property
-    def _problems(self) -> tuple[Ints, Ints]:
-        places, inverse = np.unique(self.verdicts[0].problem[self.rows[:, 0]], return_inverse=True)
-        return places, np.asarray(inverse, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,10 +293,16 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     Raises:
         DataError: The runs have no data set in common.
     """
-    datasets = [pair_up(name, first, second) for name in common_datasets(first, second)]
+    names = [name for name in first.verdicts if name in second.verdicts]
+    if not names:
+        ours, theirs = (", ".join(run.verdicts) or "none" for run in (first, second))
+        raise DataError(
+            f"{first.label} and {second.label} have no data set in common: {ours} in "
+            f"{first.label}, {theirs} in {second.label}; compare runs over the same data"
+        )
+    datasets = [DatasetComparison(name, first, second) for name in names]
     # Where no problem is known to be the same, it is the whole data that differ.
     matched = [data.dataset for data in datasets if data.same_data or len(data)]
-    names = [data.dataset for data in datasets]
     settings = run_differences(first.record, second.record, names, matched)
     return Comparison(first, second, datasets, settings)
 
@@ -337,43 +333,6 @@ def dataset_score(run: ComparedRun, dataset: str) -> DatasetScore:
     problems = len(np.unique(verdicts.problem[judged]))
     accepted = int(verdicts.accepted[judged].sum())
     return DatasetScore(samples, *share_over_problems(accepted, samples, problems))
-
-
-# Pairing
-
-
-def pair_up(dataset: str, first: ComparedRun, second: ComparedRun) -> DatasetComparison:
-    """Pair the samples of a data set by problem and index.
-
-    If the runs' data differ, for one because one run has a part of the problems, only samples of
-    problems whose recorded content is the same are paired.
-    """
-    ours, theirs = first.verdicts[dataset], second.verdicts[dataset]
-    both = _common_rows(ours, theirs)
-    same_data = first.data_sha256(dataset) == second.data_sha256(dataset)
-    same = both
-    if not same_data:
-        digests = (
-            [run.note(dataset, problem_id).digest for run in (first, second)]
-            for problem_id in ours.problem_ids
-        )
-        unchanged = np.array([bool(our) and our == their for our, their in digests], dtype=bool)
-        same = both[unchanged[ours.problem[both[:, 0]]]]
-    paired = same[ours.judged[same[:, 0]] & theirs.judged[same[:, 1]]]
-    unpaired = Unpaired(
-        only_first=len(ours) - len(both),
-        only_second=len(theirs) - len(both),
-        api_error=len(same) - len(paired),
-        changed=len(both) - len(same),
-    )
-    return DatasetComparison(dataset, (first, second), paired, unpaired, same_data)
-
-
-def _common_rows(ours: DatasetVerdicts, theirs: DatasetVerdicts) -> Ints:
-    """The rows of the samples that both have, as two columns in their order."""
-    rows = dict(zip(theirs.keys(), range(len(theirs)), strict=True))
-    both = [(row, rows[key]) for row, key in enumerate(ours.keys()) if key in rows]
-    return np.array(both, dtype=np.int64).reshape(-1, 2)
 
 
 # The JSON document
@@ -461,19 +420,19 @@ def comparison_document(
     )
 
 
-def _document(compared: DatasetComparison, *, flips: bool) -> DatasetDocument:
+def _document(data: DatasetComparison, *, flips: bool) -> DatasetDocument:
     return DatasetDocument(
-        samples=len(compared),
-        same_data=compared.same_data,
-        samples_cut=compared.cut,
-        left_out=compared.unpaired,
-        accepted_at_1=compared.accepted_at_1,
-        pass_ratio_mean=compared.pass_ratio_mean,
-        pass_ratio_bounds=compared.pass_ratio_bounds,
-        statuses=compared.statuses,
-        slices=compared.slices,
-        samples_gained=int((compared.flipped > 0).sum()),
-        samples_lost=int((compared.flipped < 0).sum()),
-        gained=compared.gained if flips else [],
-        lost=compared.lost if flips else [],
+        samples=len(data),
+        same_data=data.same_data,
+        samples_cut=data.samples_cut,
+        left_out=data.left_out,
+        accepted_at_1=data.accepted_at_1,
+        pass_ratio_mean=data.pass_ratio_mean,
+        pass_ratio_bounds=data.pass_ratio_bounds,
+        statuses=data.statuses,
+        slices=data.slices,
+        samples_gained=int((data.flipped > 0).sum()),
+        samples_lost=int((data.flipped < 0).sum()),
+        gained=data.gained if flips else [],
+        lost=data.lost if flips else [],
     )

@@ -134,35 +134,22 @@ def run_differences(
             unknown.append(_setting(leaf, *recorded))
         else:
             protocol.append(_setting(leaf))
-    deciding, timing = _environment_differences(first, second)
+    deciding, timing = [], []  # of what the verdicts ran on: what decides them, and speed
+    if first.environments and second.environments:
+        ours, theirs = first.environments[0], second.environments[0]
+        deciding = [Mismatch(*change, rejudge=True) for change in ours.deciding(theirs)]
+        timing = [Mismatch(*change) for change in ours.timing(theirs)]
     prompts, doubtful = _prompt_differences(first, second, datasets, templates)
-    unmatched = [name for name in datasets if name not in matched]
+    unmatched = {*datasets} - {*matched}
     data = (
-        {
-            dataset.dataset: dataset.sha256
-            for dataset in run.datasets
-            if dataset.dataset in unmatched
-        }
-        for run in (first, second)
+        {recorded.dataset: recorded.sha256 for recorded in run.datasets} for run in (first, second)
     )
+    data = ({name: run[name] for name in run if name in unmatched} for run in data)
     varied = (*settings[Role.SUBJECT], *settings[Role.NUMERICS], *selecting)
     return RunDifferences(
         protocol=[*protocol, *deciding, *prompts, *_hashes("data", *data)],
         unknown=[*unknown, *doubtful],
         noted=[*map(_setting, varied), *timing],
-    )
-
-
-def _environment_differences(
-    first: RunRecord, second: RunRecord
-) -> tuple[list[Mismatch], list[Mismatch]]:
-    """What the runs' verdicts ran on: differences that decide verdicts, and those of speed."""
-    if not first.environments or not second.environments:
-        return [], []
-    ours, theirs = first.environments[0], second.environments[0]
-    return (
-        [Mismatch(*difference, rejudge=True) for difference in ours.deciding(theirs)],
-        [Mismatch(*difference) for difference in ours.timing(theirs)],
     )
 
 
@@ -202,7 +189,7 @@ def prompt_hashes(run: RunRecord, datasets: Iterable[str]) -> dict[str, str]:
 def _setting(leaf: LeafDifference, *recorded: bool) -> Mismatch:
     """A setting that differs; ``recorded`` tells for each run whether it is known."""
     sides = zip((leaf.first, leaf.second), recorded or (True, True), strict=True)
-    first, second = [shown(value) if known else _NOT_RECORDED for value, known in sides]
+    first, second = [shown(value) if is_recorded else _NOT_RECORDED for value, is_recorded in sides]
     return Mismatch(leaf.path, first, second, rejudge=leaf.path == "judge.rules")
 
 

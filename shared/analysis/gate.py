@@ -1,21 +1,17 @@
-"""Release gate: checks a policy's rules against the comparison of two runs."""
+"""Release gate: the rules of a policy, a YAML file, checked against the comparison of two runs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import Annotated, ClassVar, NamedTuple
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from shared.analysis.catalogue import METRICS, Group, keys
 from shared.analysis.compare import Comparison, DatasetComparison
-from shared.analysis.gate_policy import (
-    Confidence,
-    CostRule,
-    DatasetRules,
-    DifferenceRule,
-    IncreaseRule,
-    Policy,
-)
-from shared.analysis.paired import PairedDifference, discordant_interval
+from shared.analysis.paired import discordant_interval
 from shared.analysis.runs import (
     ComparedRun,
     DatasetVerdicts,
@@ -26,11 +22,146 @@ from shared.analysis.runs import (
 )
 from shared.analysis.sequential import order_key, sequential_mean
 from shared.analysis.statistics import ratio
+from shared.config_files import load_document, validate_document
 from shared.errors import ConfigError
 from shared.statuses import FinalStatus
 
 # Tolerance for the rounding of sums, so that a value equal to the limit passes.
 _TOLERANCE = 1e-9
+# Of a checkout; an image may have it, too.
+_SHIPPED = Path(__file__).parents[2] / "configs" / "gate.yaml"
+
+
+def _one_of(names: Sequence[str]) -> AfterValidator:
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"is not one of {', '.join(names)}")
+        return name
+
+    return AfterValidator(check)
+
+
+_COSTS = [
+    metric.key
+    for metric in METRICS
+    if metric.group is Group.COST and metric.higher_is_better is False
+]
+CostMetric = Annotated[str, _one_of(_COSTS)]
+ErrorRate = Annotated[str, _one_of(keys(Group.ERROR, planned=True))]
+
+
+class Confidence(StrEnum):
+    """The value that must be within the limit."""
+
+    INTERVAL = "interval"
+    """The whole 95 % interval; if only part of it is, the rule is undecided."""
+    POINT = "point"
+    """The observed difference."""
+
+
+class _Rules(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class DifferenceRule(_Rules):
+    """Lower limit of second - first, as a share: -0.01 is one percentage point."""
+
+    min_difference: float = Field(ge=-1, le=1)
+    confidence: Confidence = Confidence.INTERVAL
+    sign: ClassVar[int] = 1
+
+    @property
+    def limit(self) -> float:
+        return self.min_difference
+
+
+class IncreaseRule(_Rules):
+    """Upper limit of second - first of an error rate."""
+
+    max_increase: float = Field(ge=-1, le=1)
+    confidence: Confidence = Confidence.INTERVAL
+    sign: ClassVar[int] = -1
+
+    @property
+    def limit(self) -> float:
+        return self.max_increase
+
+
+class CostRule(_Rules):
+    """Upper limits: ``max_ratio`` of second / first, ``max_value`` of the second itself."""
+
+    max_ratio: float | None = Field(default=None, gt=0)
+    max_value: float | None = Field(default=None, ge=0)
+
+
+class DatasetRules(_Rules):
+    """The rules for one data set; a rule that is not set is not checked.
+
+    ``min_coverage``: judged samples / samples, in both runs. ``min_problems``: problems in pairs.
+    Below either, the gate is inconclusive. ``max_new_failures``: samples accepted only in the
+    first run.
+    """
+
+    min_coverage: float = Field(default=1.0, ge=0, le=1)
+    min_problems: int = Field(default=1, ge=1)
+    max_new_failures: int | None = Field(default=None, ge=0)
+    accepted_at_1: DifferenceRule | None = None
+    pass_ratio_mean: DifferenceRule | None = None
+    error_rates: dict[ErrorRate, IncreaseRule] = Field(default_factory=dict)
+    costs: dict[CostMetric, CostRule] = Field(default_factory=dict)
+
+
+class Policy(_Rules):
+    """``default`` applies to every data set; ``datasets`` overrides single rules of it."""
+
+    default: DatasetRules = DatasetRules()
+    datasets: dict[str, DatasetRules] = Field(default_factory=dict)
+
+    def rules(self, dataset: str) -> DatasetRules:
+        own = self.datasets.get(dataset)
+        if own is None:
+            return self.default
+        rules = {name: getattr(own, name) for name in own.model_fields_set}
+        return self.default.model_copy(update=rules)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy with the name of its file, for those who show a gate's verdict."""
+
+    name: str
+    policy: Policy
+
+
+def read_policy(path: Path) -> Policy:
+    """Read and validate a policy.
+
+    Raises:
+        ConfigError: The file cannot be read, a key or value is invalid, or there are no rules.
+    """
+    document = load_document(path)
+    try:
+        policy = validate_document(Policy, document)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if policy == Policy():
+        raise ConfigError(f"{path}: no rules; add some under 'default' or 'datasets'")
+    return policy
+
+
+def default_policy(path: Path | None = None) -> NamedPolicy | None:
+    """Read a policy that may be left out; then it is the shipped one, where that is installed.
+
+    Raises:
+        ConfigError: As :func:`read_policy`.
+    """
+    if path is None and not _SHIPPED.exists():
+        return None
+    path = path or _SHIPPED
+    return NamedPolicy(path.name, read_policy(path))
+
+
+# Verdict
 
 
 class Outcome(StrEnum):
@@ -84,7 +215,12 @@ def evaluate(policy: Policy, comparison: Comparison, *, sequential: bool = False
     Raises:
         ConfigError: The policy names a data set that neither run has.
     """
-    _check_names(policy, comparison)
+    names = {*comparison.first.verdicts, *comparison.second.verdicts}
+    if unknown := [name for name in policy.datasets if name not in names]:
+        raise ConfigError(
+            f"the policy has rules for {unknown[0]!r}, which neither run has; "
+            f"the runs have {', '.join(sorted(names))}"
+        )
     findings = list(_incomparable(comparison, sequential=sequential)) or [
         finding
         for data in comparison.datasets
@@ -92,47 +228,30 @@ def evaluate(policy: Policy, comparison: Comparison, *, sequential: bool = False
             policy.rules(data.dataset), comparison, data, sequential=sequential
         )
     ]
-    return GateReport(_overall(findings), findings)
+    outcomes = {finding.outcome for finding in findings}
+    if any(finding.premise and finding.outcome is not Outcome.PASS for finding in findings):
+        outcomes = {Outcome.UNDECIDED}
+    order = (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
+    worst = next((outcome for outcome in order if outcome in outcomes), Outcome.PASS)
+    return GateReport(worst, findings)
 
 
 def undecidable_early(policy: Policy, datasets: Sequence[str]) -> list[str]:
     """The rules that let no run stop early with "go", each with its data set."""
-    return [
-        f"{name} {rule}" for name in datasets for rule in _needing_all_problems(policy.rules(name))
-    ]
-
-
-def _needing_all_problems(rules: DatasetRules) -> Iterator[str]:
-    if rules.max_new_failures is not None:
-        yield "new failures"
-    differences = {"accepted_at_1": rules.accepted_at_1, "pass_ratio_mean": rules.pass_ratio_mean}
-    for name, rule in {**differences, **rules.error_rates}.items():
-        if rule is not None and rule.confidence is Confidence.POINT:
-            yield name
-    yield from rules.costs
-
-
-def _overall(findings: Sequence[Finding]) -> Outcome:
-    """In this order: a premise that does not hold, a failed rule, an undecided rule."""
-    if any(finding.premise and finding.outcome is not Outcome.PASS for finding in findings):
-        return Outcome.UNDECIDED
-    outcomes = {finding.outcome for finding in findings}
-    for outcome in (Outcome.FAIL, Outcome.UNDECIDED):
-        if outcome in outcomes:
-            return outcome
-    return Outcome.PASS
+    late: list[str] = []
+    for dataset in datasets:
+        rules = policy.rules(dataset)
+        names = ["new failures"] if rules.max_new_failures is not None else []
+        names += [
+            metric
+            for metric, rule, *_ in _differences(rules)
+            if rule.confidence is Confidence.POINT
+        ]
+        late += [f"{dataset} {name}" for name in (*names, *rules.costs)]
+    return late
 
 
 # Premises
-
-
-def _check_names(policy: Policy, comparison: Comparison) -> None:
-    known = {*comparison.first.verdicts, *comparison.second.verdicts}
-    if unknown := [name for name in policy.datasets if name not in known]:
-        raise ConfigError(
-            f"the policy has rules for {unknown[0]!r}, which neither run has; "
-            f"the runs have {', '.join(sorted(known))}"
-        )
 
 
 def _incomparable(comparison: Comparison, *, sequential: bool) -> Iterator[Finding]:
@@ -212,19 +331,19 @@ def _of_dataset(
     for metric, rule, least, most in _differences(rules):
         if rule.confidence is Confidence.POINT and ongoing:
             observed = _Range(None, None, "", "–")
-        elif rule.confidence is Confidence.POINT:
-            observed = _fixed_range(data, metric, least, point=True)
-        elif sequential:
-            observed = _anytime_range(data, least, most, _limit(rule), rules.min_problems)
+        elif rule.confidence is Confidence.POINT or not sequential:
+            point = rule.confidence is Confidence.POINT
+            observed = _fixed_range(data, metric, least, point=point)
         else:
-            observed = _fixed_range(data, metric, least)
-        finding = _within(name, metric, rule, observed)
-        undecided = finding.outcome is Outcome.UNDECIDED and not sequential
+            observed = _anytime_range(data, least, most, rule.limit, rules.min_problems)
+        outcome, why = _within(rule, observed)
+        undecided = outcome is Outcome.UNDECIDED and not sequential
         if metric == "accepted_at_1" and undecided and (n := data.accepted_at_1.problems):
             # The narrowest interval that so many problems can give is that of two equal runs.
-            reach = f"{n} problems reach ±{100 * discordant_interval(0, 0, n)[1]:.2f} at best"
-            finding = replace(finding, why=f"{finding.why} ({reach})")
-        yield finding
+            reach = 100 * discordant_interval(0, 0, n)[1]
+            why += f" ({n} problems reach ±{reach:.2f} at best)"
+        limit = f"B - A {'≥' if rule.sign > 0 else '≤'} {100 * rule.limit:+.2f}"
+        yield Finding(name, metric, limit, observed.shown, outcome, why)
     for cost, limits in rules.costs.items():
         for finding in _cost(name, cost, limits, comparison):
             yield _of_a_part(finding) if ongoing else finding
@@ -249,10 +368,6 @@ def _differences(
         status = FinalStatus(rate.removesuffix("_rate"))
         has_status = partial(DatasetVerdicts.has_status, status=status)
         yield rate, rule, has_status, has_status
-
-
-def _limit(rule: DifferenceRule | IncreaseRule) -> float:
-    return rule.max_increase if isinstance(rule, IncreaseRule) else rule.min_difference
 
 
 def _cost(dataset: str, metric: str, limits: CostRule, comparison: Comparison) -> Iterator[Finding]:
@@ -289,10 +404,8 @@ class _Range(NamedTuple):
     shown: str
 
 
-def _fixed_range(
-    data: DatasetComparison, metric: str, value: Value, *, point: bool = False
-) -> _Range:
-    """The difference over all problems, or its interval."""
+def _fixed_range(data: DatasetComparison, metric: str, value: Value, *, point: bool) -> _Range:
+    """The difference over all problems (``point``), or its interval."""
     if metric == "accepted_at_1":
         fixed = [data.accepted_at_1]
     elif metric == "pass_ratio_mean":
@@ -302,10 +415,10 @@ def _fixed_range(
         fixed = [data.difference(value)]
     ends = [(paired.difference,) * 2 if point else paired.ci95 or (None, None) for paired in fixed]
     low, high = ends[0][0], ends[-1][1]
+    texts = [_shown(paired.difference, paired.ci95) for paired in fixed]
     if len(fixed) == 1:
-        return _Range(low, high, "difference" if point else "whole interval", _shown(fixed[0]))
-    shown = f"{_shown(fixed[0])} to {_shown(fixed[-1])}, {data.cut} cut"
-    return _Range(low, high, "whole range", shown)
+        return _Range(low, high, "difference" if point else "whole interval", texts[0])
+    return _Range(low, high, "whole range", f"{' to '.join(texts)}, {data.samples_cut} cut")
 
 
 def _anytime_range(
@@ -315,49 +428,34 @@ def _anytime_range(
 
     Nothing is decided before the ``first`` problems.
     """
-    seed = data.runs[1].record.seed
-    order = sorted(
-        range(len(data.problem_ids)),
-        key=lambda place: order_key(seed, data.dataset, data.problem_ids[place]),
-    )
+    seed, names = data.runs[1].record.seed, data.problem_ids
+    order = sorted(range(len(names)), key=lambda at: order_key(seed, data.dataset, names[at]))
     low, high = (
         data.problem_means(data.columns(ours)[1] - data.columns(theirs)[0])[order]
         for ours, theirs in ((least, most), (most, least))
     )
     sequence = sequential_mean(low, high, limit, first)
-    shown = _shown(
-        PairedDifference(
-            sequence.problems, difference=sequence.mean, ci95=[sequence.low, sequence.high]
-        )
-    )
+    shown = _shown(sequence.mean, [sequence.low, sequence.high])
     shown += f" after {sequence.problems} of {len(order)}"
     return _Range(sequence.low, sequence.high, "whole anytime-valid interval", shown)
 
 
-def _within(
-    dataset: str, metric: str, rule: DifferenceRule | IncreaseRule, observed: _Range
-) -> Finding:
-    """A lower, or upper, limit of a difference of shares; shown in percentage points."""
-    limit, low, high = _limit(rule), observed.low, observed.high
-    text = f"B - A {'≤' if isinstance(rule, IncreaseRule) else '≥'} {100 * limit:+.2f}"
-    if low is None or high is None:
-        outcome, why = Outcome.UNDECIDED, "too few problems"
-        return Finding(dataset, metric, text, observed.shown, outcome, why)
-    if isinstance(rule, IncreaseRule):
-        limit, low, high = -limit, -high, -low
-    if low >= limit - _TOLERANCE:
-        outcome, why = Outcome.PASS, f"{observed.whole} within"
-    elif high < limit - _TOLERANCE:
-        outcome, why = Outcome.FAIL, f"{observed.whole} beyond"
-    else:
-        outcome, why = Outcome.UNDECIDED, f"{observed.whole.removeprefix('whole ')} too wide"
-    return Finding(dataset, metric, text, observed.shown, outcome, why)
+def _within(rule: DifferenceRule | IncreaseRule, observed: _Range) -> tuple[Outcome, str]:
+    """Whether a difference of shares keeps a lower, or upper, limit, and why."""
+    if observed.low is None or observed.high is None:
+        return Outcome.UNDECIDED, "too few problems"
+    low, high = sorted((rule.sign * observed.low, rule.sign * observed.high))
+    least = rule.sign * rule.limit - _TOLERANCE
+    if low >= least:
+        return Outcome.PASS, f"{observed.whole} within"
+    if high < least:
+        return Outcome.FAIL, f"{observed.whole} beyond"
+    return Outcome.UNDECIDED, f"{observed.whole.removeprefix('whole ')} too wide"
 
 
-def _shown(paired: PairedDifference) -> str:
-    if paired.difference is None:
+def _shown(difference: float | None, ci95: Sequence[float] | None) -> str:
+    """A difference of shares with its interval, in percentage points."""
+    if difference is None:
         return "no pairs"
-    difference = f"{100 * paired.difference:+.2f}"
-    if paired.ci95 is None:
-        return difference
-    return f"{difference} ({100 * paired.ci95[0]:+.2f} … {100 * paired.ci95[1]:+.2f})"
+    interval = f" ({100 * ci95[0]:+.2f} … {100 * ci95[1]:+.2f})" if ci95 else ""
+    return f"{100 * difference:+.2f}{interval}"

@@ -9,9 +9,9 @@ from operator import attrgetter
 from typing import Self
 
 from shared.analysis.bootstrap import ClusteredMean, bootstrap_intervals
-from shared.analysis.corrected import corrected_share
 from shared.analysis.statistics import (
     MetricValue,
+    corrected_share,
     mean,
     pass_at_k,
     percentile,
@@ -143,14 +143,18 @@ def summarize(
     metrics: dict[str, MetricValue] = {
         "total_problems": len(planned),
         "total_samples": len(results),
-        **_share("accepted_at_1", judged),
-        **_share("exec_success_rate", judged, lambda sample: sample.final_status.executed),
-        **_error_rates(judged),
-        **_share(
+        **share_of("accepted_at_1", judged),
+        **share_of("exec_success_rate", judged, lambda sample: sample.final_status.executed),
+        **{
+            name: value
+            for status in ERROR_STATUSES
+            for name, value in share_of(f"{status}_rate", judged, partial(_has, status)).items()
+        },
+        **share_of(
             "accepted_at_1_single_answer",
             [sample for sample in judged if sample.problem_id not in many_answers],
         ),
-        **_share(
+        **share_of(
             "accepted_at_1_untruncated", [sample for sample in judged if not sample.truncated]
         ),
         "truncated": sum(sample.truncated for sample in judged),
@@ -158,7 +162,7 @@ def summarize(
         **pass_ratio_means(judged),
         "pass_ratio_p50": percentile([sample.pass_ratio for sample in judged], 50),
         "pass_ratio_p90": percentile([sample.pass_ratio for sample in judged], 90),
-        **{name: one.value for name, one in means.items()},
+        **{name: average.value for name, average in means.items()},
         "p95_total_judge_time": percentile(means["avg_total_judge_time"].totals, 95),
         "throughput": _per_second(len(problems), seconds),
         "work_seconds": seconds,
@@ -173,7 +177,7 @@ def summarize(
     means["pass_ratio_mean"] = ClusteredMean(ratios, list(map(len, problems)), bounded=True)
     values = [value for name in means if not isinstance(value := metrics[name], list)]
     intervals = bootstrap_intervals(list(means.values()), values)
-    return metrics | {f"{name}_ci95": one for name, one in zip(means, intervals, strict=True)}
+    return metrics | {f"{name}_ci95": ends for name, ends in zip(means, intervals, strict=True)}
 
 
 def certified_metrics(results: Samples, tests: CertifiedTests | None) -> dict[str, MetricValue]:
@@ -184,13 +188,13 @@ def certified_metrics(results: Samples, tests: CertifiedTests | None) -> dict[st
     if tests is None:
         return {}
     judged = judged_only(results)
-    share, _ = accepted_at_1(judged)
-    found = None
+    share = ratio(sum(sample.accepted for sample in judged), len(judged))
+    corrected = None
     if share is not None and (rates := tests.usable):
-        found = corrected_share(share, len(by_problem(judged)), rates)
+        corrected = corrected_share(share, len(by_problem(judged)), rates)
     return {
-        "accepted_at_1_corrected": found.value if found else None,
-        "accepted_at_1_corrected_ci95": found.ci95 if found else None,
+        "accepted_at_1_corrected": corrected.value if corrected else None,
+        "accepted_at_1_corrected_ci95": corrected.ci95 if corrected else None,
         "certified_problems": tests.problems,
         "wrong_rejected_rate": tests.rates.negative.rate if tests.rates else None,
         "right_accepted_rate": tests.rates.positive.rate if tests.rates else None,
@@ -219,10 +223,13 @@ def clusters(results: Iterable[SampleResult]) -> list[list[SampleResult]]:
 # Quality: shares (0 to 1) of judged samples, and pass ratios
 
 
-def accepted_at_1(judged: Samples) -> tuple[float | None, list[float] | None]:
-    """Accepted samples (pass ratio 1.0) / samples, and its 95 % interval over problems."""
-    accepted, problems = sum(sample.accepted for sample in judged), len(by_problem(judged))
-    return share_over_problems(accepted, len(judged), problems)
+def share_of(
+    name: str, samples: Samples, has: Callable[[SampleResult], bool] = attrgetter("accepted")
+) -> dict[str, MetricValue]:
+    """The share of samples that have something, with its 95 % interval over problems."""
+    problems = len(by_problem(samples))
+    share, interval = share_over_problems(sum(map(has, samples)), len(samples), problems)
+    return {name: share, f"{name}_ci95": interval}
 
 
 def pass_ratio_means(judged: Samples) -> dict[str, MetricValue]:
@@ -237,31 +244,16 @@ def pass_ratio_means(judged: Samples) -> dict[str, MetricValue]:
     }
 
 
-def _share(
-    name: str, samples: Samples, has: Callable[[SampleResult], bool] = attrgetter("accepted")
-) -> dict[str, MetricValue]:
-    """The share of samples that have something, with its 95 % interval over problems."""
-    problems = len(by_problem(samples))
-    share, interval = share_over_problems(sum(map(has, samples)), len(samples), problems)
-    return {name: share, f"{name}_ci95": interval}
-
-
-def _error_rates(judged: Samples) -> dict[str, MetricValue]:
-    def has_status(sample: SampleResult, status: FinalStatus) -> bool:
-        return sample.final_status is status
-
-    rates: dict[str, MetricValue] = {}
-    for status in ERROR_STATUSES:
-        rates |= _share(f"{status}_rate", judged, partial(has_status, status=status))
-    return rates
+def _has(status: FinalStatus, sample: SampleResult) -> bool:
+    return sample.final_status is status
 
 
 def _mean_pass_at_k(problems: Sequence[Samples], k: int) -> ClusteredMean:
     """Mean of pass@k over the problems with at least k judged samples."""
     enough = [len(samples) >= k for samples in problems]
     estimates = [
-        pass_at_k(len(samples), sum(sample.accepted for sample in samples), k) if known else 0.0
-        for samples, known in zip(problems, enough, strict=True)
+        pass_at_k(len(samples), sum(sample.accepted for sample in samples), k) if defined else 0.0
+        for samples, defined in zip(problems, enough, strict=True)
     ]
     return ClusteredMean(estimates, list(map(int, enough)), bounded=True)
 
@@ -271,19 +263,19 @@ def _mean_pass_at_k(problems: Sequence[Samples], k: int) -> ClusteredMean:
 
 def _mean_total(problems: Iterable[Samples], quantity: Quantity) -> ClusteredMean:
     """Mean over problems of the sum of a quantity over each problem's samples."""
-    known = [
+    totals = [
         [value for sample in samples if (value := quantity(sample)) is not None]
         for samples in problems
     ]
-    return ClusteredMean(list(map(math.fsum, known)), [int(bool(values)) for values in known])
+    return ClusteredMean(list(map(math.fsum, totals)), [int(bool(values)) for values in totals])
 
 
 def _per_solved(samples: Samples, quantity: Quantity) -> float | None:
     """Sum of the quantity over the samples / number accepted; None if a value is unknown."""
-    known = [value for sample in samples if (value := quantity(sample)) is not None]
-    if len(known) < len(samples):
+    values = [value for sample in samples if (value := quantity(sample)) is not None]
+    if len(values) < len(samples):
         return None
-    return ratio(math.fsum(known), sum(sample.accepted for sample in samples))
+    return ratio(math.fsum(values), sum(sample.accepted for sample in samples))
 
 
 def run_throughput(results: Iterable[Samples], run_seconds: float) -> float | None:

@@ -11,13 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from shared.analysis.bootstrap import (
-    ClusteredMean,
-    Floats,
-    Ints,
-    bootstrap_intervals,
-    group_rows,
-)
+from shared.analysis.bootstrap import ClusteredMean, Floats, Ints, bootstrap_intervals, group_rows
 from shared.analysis.statistics import Z95, enclosing
 
 Z_POWER = NormalDist().inv_cdf(0.8)

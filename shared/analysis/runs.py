@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shared.analysis.bootstrap import Floats, Ints
-from shared.errors import DataError
 from shared.finished_run import FinishedRun, open_run
 from shared.outlines import read_outlines
 from shared.run_record import RunRecord
@@ -56,9 +55,6 @@ class ProblemNote:
     facts: ProblemFacts = field(default_factory=ProblemFacts)
 
 
-UNKNOWN_PROBLEM = ProblemNote()
-
-
 @dataclass(frozen=True, eq=False)
 class DatasetVerdicts:
     """The verdicts of a data set as columns, one row per sample, by problem id and index.
@@ -99,7 +95,7 @@ class DatasetVerdicts:
             pass_ratio=np.array(ratios, dtype=float),
             cases=np.array([passed, total, left], dtype=np.int64).T,
             # Few are different.
-            detail=[one if one is None else sys.intern(str(one)) for one in details],
+            detail=[detail if detail is None else sys.intern(str(detail)) for detail in details],
         )
 
     def __len__(self) -> int:
@@ -185,7 +181,7 @@ class ComparedRun:
         return next(hashes, None) or None
 
     def note(self, dataset: str, problem_id: str) -> ProblemNote:
-        return self.problems.get(dataset, {}).get(problem_id, UNKNOWN_PROBLEM)
+        return self.problems.get(dataset, {}).get(problem_id, ProblemNote())
 
     @property
     def notes(self) -> list[str]:
@@ -214,22 +210,6 @@ def read_runs(folders: Sequence[str]) -> list[ComparedRun]:
 def label(place: int) -> str:
     letters = string.ascii_uppercase
     return letters[place] if place < len(letters) else f"run {place + 1}"
-
-
-def common_datasets(first: ComparedRun, second: ComparedRun) -> list[str]:
-    """The data sets of both runs, in the first one's order.
-
-    Raises:
-        DataError: The runs have no data set in common.
-    """
-    common = [name for name in first.verdicts if name in second.verdicts]
-    if not common:
-        raise DataError(
-            f"{first.label} and {second.label} have no data set in common: "
-            f"{_listed(first)} in {first.label}, {_listed(second)} in {second.label}; "
-            "compare runs over the same data"
-        )
-    return common
 
 
 def _read(name: str, run: FinishedRun) -> ComparedRun:
@@ -269,7 +249,3 @@ class Columns:
     def sorted(self) -> DatasetVerdicts:
         """The columns by problem id and index."""
         return DatasetVerdicts.of([self._rows[key] for key in sorted(self._rows)])
-
-
-def _listed(run: ComparedRun) -> str:
-    return ", ".join(run.verdicts) or "none"

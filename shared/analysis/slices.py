@@ -13,10 +13,10 @@ import numpy as np
 from shared.analysis.bootstrap import Floats, Ints
 from shared.analysis.metrics import (
     SampleResult,
-    accepted_at_1,
     by_problem,
     judged_only,
     pass_ratio_means,
+    share_of,
 )
 from shared.analysis.paired import adjusted_interval
 from shared.analysis.statistics import Metrics
@@ -99,12 +99,10 @@ def bucket_order(bucket: str) -> tuple[int, int, str]:
 
 def _metrics(samples: Sequence[SampleResult]) -> Metrics:
     judged = judged_only(samples)
-    share, interval = accepted_at_1(judged)
     return {
         "n": len(judged),
         "problems": len(by_problem(judged)),
-        "accepted_at_1": share,
-        "accepted_at_1_ci95": interval,
+        **share_of("accepted_at_1", judged),
         **pass_ratio_means(judged),
         "api_errors": len(samples) - len(judged),
     }

@@ -1,6 +1,6 @@
-"""Helpers that fill a run, query the API, and read counters."""
+"""Helpers that fill a run or an index, query the API, and read counters."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -8,6 +8,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
 from services.aggregator.app import make_app
+from services.aggregator.index.database import Database
+from services.aggregator.index.rows import SampleRow
+from services.aggregator.index.search import put_texts
+from services.aggregator.index.writer import KnownRun, put_row
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IngestMetrics
 from shared.case_records import SampleCases
@@ -70,3 +74,14 @@ def counted(metrics: IngestMetrics, name: str) -> dict[tuple[str, ...], float]:
         for sample in family.samples
         if sample.name == f"plumbline_{name}" and sample.value
     }
+
+
+def put(
+    database: Database, run: KnownRun, rows: Iterable[SampleRow | tuple[SampleRow, tuple[str, str]]]
+) -> None:
+    """Write rows, with their texts, as those of a run."""
+    with database.write() as connection:
+        for sample in rows:
+            row, texts = sample if isinstance(sample, tuple) else (sample, ("", ""))
+            put_texts(connection, put_row(connection, run.id, row), texts)
+        connection.execute("UPDATE runs SET version = version + 1 WHERE id = ?", (run.id,))

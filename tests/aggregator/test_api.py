@@ -8,7 +8,6 @@ from sqlite3 import Connection
 from urllib.parse import quote
 
 import pytest
-from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from pydantic import TypeAdapter
 from redis import Redis
@@ -16,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from yarl import URL
 
-from services.aggregator.app import STATIC, add_page, make_app
+from services.aggregator.app import STATIC, make_app
 from services.aggregator.cases import CasePage
 from services.aggregator.index.overview import IndexedRun, PassRatioCounts
 from services.aggregator.ingest import Ingester
@@ -166,10 +165,10 @@ async def test_the_cases_of_a_sample(redis: Redis, ledger: Ledger) -> None:
 
 async def test_a_run(client: TestClient, ledger: Ledger) -> None:
     run = TypeAdapter(RunDetail).validate_python(await ask(client, "/api/runs/run-1"))
-    assert run.versions == {"python": "3.11"}
-    assert run.config["actor_rollout_ref"]["model"]["path"] == "org/model"
+    assert run.facts["versions"] == {"python": "3.11"}
+    assert run.facts["config"]["actor_rollout_ref"]["model"]["path"] == "org/model"
     assert run.facts["seed"] == 3
-    assert not run.facts.keys() & {"plan", "config"}
+    assert "plan" not in run.facts
     d1 = run.datasets["d1"]
     assert (d1.planned_problems, d1.planned_samples, d1.judged, d1.accepted) == (6, 6, 3, 1)
     assert d1.pass_ratios == PassRatioCounts(1, [0, 0, 1] + [0] * 7, 1)
@@ -235,14 +234,14 @@ async def test_a_sample(client: TestClient, ledger: Ledger) -> None:
     sample = TypeAdapter(SampleDetail).validate_python(
         await ask(client, "/api/runs/run-1/samples/d1/p2/0")
     )
-    assert (sample.prompt, sample.difficulty) == ("Solve p2.", "")
-    assert sample.messages is None
+    assert (sample.outline.prompt, sample.outline.difficulty) == ("Solve p2.", "")
+    assert sample.outline.messages is None
     prompts = {"d1": {"template": "Do: {prompt}", "sha256": ""}}
     put_meta(ledger, prompts=prompts, system_prompt={"text": "Be brief.", "sha256": ""})
     async with served(ledger.redis) as late:
         answer = await ask(late, "/api/runs/run-1/samples/d1/p2/0")
     sent = TypeAdapter(SampleDetail).validate_python(answer)
-    assert [(one.role, one.content) for one in sent.messages or []] == [
+    assert [(one.role, one.content) for one in sent.outline.messages or []] == [
         ("system", "Be brief."), ("user", "Do: Solve p2.")
     ]  # fmt: skip
     assert sample.generation == ledger.completion(SampleId("d1", "p2"))
@@ -285,7 +284,7 @@ async def test_hostile_names_are_only_names(redis: Redis) -> None:
             query = f"dataset={value}&difficulty={value}&q={quote(name[:60], safe='')}"
             (row,) = (await at(run, f"/samples?{query}"))["samples"]
             sample = await at(run, f"/samples/{quoted}/{quoted}/2")
-            for place in (row, sample):
+            for place in (row, sample["verdict"]):
                 assert (place["dataset"], place["problem_id"]) == (name, name)
             assert sample["verdict"]["detail"] == name
 
@@ -298,7 +297,7 @@ async def test_a_proxy_may_decode_the_slash_of_a_problem(redis: Redis) -> None:
             sample = await ask(client, URL(address, encoded=True))
             cases = await ask(client, URL(f"{address}/cases", encoded=True))
             problems = await ask(client, URL(f"/api/problems/d1/{name}", encoded=True))
-            assert (sample["problem_id"], cases["total"]) == ("HumanEval/0", 0), name
+            assert (sample["outline"]["problem_id"], cases["total"]) == ("HumanEval/0", 0), name
             assert problems["judged"] == 1, name
 
 
@@ -336,7 +335,7 @@ async def test_few_samples_are_read_at_once(
     async with TestClient(TestServer(make_app(redis, ingester))) as client:
         path = "/api/runs/run-1/samples/d1/p1/0"
         found = await asyncio.gather(*(ask(client, path) for _ in range(8)))
-    assert [one["problem_id"] for one in found] == ["p1"] * 8
+    assert [one["verdict"]["problem_id"] for one in found] == ["p1"] * 8
     assert at_once[1] == 2
     ingester.stop()
 
@@ -375,16 +374,10 @@ async def test_answers_are_as_described(two_runs: TestClient, route: Route) -> N
 FILES = sorted(path.name for path in STATIC.iterdir())
 
 
-@pytest.fixture
-async def bare(redis: Redis) -> AsyncIterator[TestClient]:
-    async with TestClient(TestServer(make_app(redis, Ingester(redis)))) as bare:
-        yield bare
-
-
-async def test_alive_and_ready(bare: TestClient) -> None:
-    async with bare.get("/healthz") as answer:
+async def test_alive_and_ready(client: TestClient) -> None:
+    async with client.get("/healthz") as answer:
         assert (answer.status, await answer.json()) == (200, {"status": "alive"})
-    async with bare.get("/readyz") as answer:
+    async with client.get("/readyz") as answer:
         assert (answer.status, await answer.json()) == (200, {"ready": True})
 
 
@@ -443,17 +436,9 @@ async def test_without_redis_the_index_still_answers(own_redis_server: RedisServ
 # The page's files are served whole, with a policy under which only their scripts run.
 
 
-@pytest.fixture
-async def page() -> AsyncIterator[TestClient]:
-    app = web.Application()
-    add_page(app)
-    async with TestClient(TestServer(app)) as bare:
-        yield bare
-
-
-async def test_files_are_served_with_the_policy(page: TestClient) -> None:
+async def test_files_are_served_with_the_policy(client: TestClient) -> None:
     for name in FILES:
-        async with page.get("/" if name == "index.html" else f"/static/{name}") as answer:
+        async with client.get("/" if name == "index.html" else f"/static/{name}") as answer:
             assert answer.status == 200, name
             assert await answer.read() == (STATIC / name).read_bytes(), name
             policy = answer.headers["Content-Security-Policy"]
@@ -464,9 +449,9 @@ async def test_files_are_served_with_the_policy(page: TestClient) -> None:
         assert "unsafe" not in policy, name
 
 
-async def test_nothing_else_is_served(page: TestClient) -> None:
+async def test_nothing_else_is_served(client: TestClient) -> None:
     for path in ("/static/", "/static/..%2f__init__.py", "/static/none.js"):
-        async with page.get(path) as answer:
+        async with client.get(path) as answer:
             assert answer.status == 404
 
 

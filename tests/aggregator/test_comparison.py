@@ -256,7 +256,7 @@ async def test_scores_are_compared_with_the_run_before_of_the_same_protocol(
         publish(ledger)
     runs = await answer_to(redis, "/api/runs")
     scores = [runs[f"r{number}"]["scores"]["humaneval"] for number in range(3)]
-    assert [round(score["accepted_at_1"] * 12) for score in scores] == [4, 9, 7]
+    assert [round(score["metrics"]["accepted_at_1"] * 12) for score in scores] == [4, 9, 7]
     assert [score["difference"] is None for score in scores] == [True, True, False]
     assert round(scores[2]["difference"] * 12) == 3
-    assert all(len(score["ci95"]) == 2 for score in scores)
+    assert all(len(score["metrics"]["accepted_at_1_ci95"]) == 2 for score in scores)

@@ -23,7 +23,7 @@ from shared.ledger import RunProgress
 from shared.run_record import RunState
 from shared.schemas import Generation, ProblemFacts, SampleId, Verdict
 from shared.statuses import FinalStatus
-from tests.aggregator.indexed import put
+from tests.aggregator.runs import put
 from tests.shared.ledgers import generation, verdict
 
 Pair = tuple[Verdict, Generation]

@@ -29,7 +29,7 @@ from shared.ledger import RunProgress
 from shared.outlines import ProblemOutline
 from shared.schemas import FailedCase, JudgedCode, ProblemFacts, SampleId, is_encodable
 from shared.statuses import ExtractionReason, FinalStatus
-from tests.aggregator.indexed import put
+from tests.aggregator.runs import put
 from tests.shared.ledgers import generation, verdict
 
 SORTS: tuple[Sort, ...] = Sort.__args__  # type: ignore[attr-defined]

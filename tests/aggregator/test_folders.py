@@ -325,7 +325,7 @@ async def test_a_run_of_version_1(tmp_path: Path) -> None:
         sample = await ask(view.client, f"/api/runs/{name}/samples/{place}")
         assert (await ask(view.client, f"/api/runs/{name}"))["notes"] == []
     assert run["verdicts"] == 58
-    assert sample["prompt"]
+    assert sample["outline"]["prompt"]
     assert sample["generation"]["completion"]
 
 

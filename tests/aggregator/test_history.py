@@ -13,8 +13,7 @@ from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared.analysis.compare import compare_runs
 from shared.analysis.differences import _NEVER_PROTOCOL
-from shared.analysis.gate import evaluate
-from shared.analysis.gate_policy import NamedPolicy, Policy, default_policy, read_policy
+from shared.analysis.gate import NamedPolicy, Policy, default_policy, evaluate, read_policy
 from shared.analysis.runs import read_runs
 from shared.config import Config
 from shared.errors import ConfigError
@@ -86,7 +85,7 @@ async def test_runs_of_other_protocols_are_apart_with_what_differs(
     found = (await history(redis, "one"))["history"]
     assert [run["run"] for run in found["runs"]] == ["one"]
     [other] = found["others"]
-    assert other["group"]["names"] == {"slow": "slow"}
+    assert other["names"] == {"slow": "slow"}
     differing = [
         (difference["what"], difference["first"], difference["second"])
         for difference in other["differences"]

@@ -96,7 +96,6 @@ def test_histograms(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
     found = caught_up(redis, ingester)
     assert of(found, "pass_ratio_count", dataset="d1") == 2
     assert of(found, "pass_ratio_sum", dataset="d1") == pytest.approx(1.3)
-    assert of(found, "samples_cut_total", dataset="d1") == 1
     assert of(found, "pass_ratio_bucket", dataset="d1", le="0.3") == 1
     assert of(found, "pass_ratio_bucket", dataset="d1", le="0.99999") == 1
     assert of(found, "judge_seconds_bucket", dataset="d1", le="0.5") == 2
@@ -104,7 +103,7 @@ def test_histograms(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
     assert of(found, "generation_seconds_count", dataset="d1") == 2
     assert of(found, "output_tokens_bucket", dataset="d1", le="64.0") == 0
     assert of(found, "output_tokens_bucket", dataset="d1", le="128.0") == 2
-    assert of(found, "generated_tokens_total", dataset="d1") == 200
+    assert of(found, "output_tokens_sum", dataset="d1") == 200
     assert of(found, "infra_failures_total", reason="http_503") == 1
 
 
@@ -201,7 +200,7 @@ def test_counters_never_fall(redis: Redis, ledger: Ledger, ingester: Ingester) -
     ledger.record(other)
     ledger.record_verdict(verdict(other))
     grown()
-    assert of(before, "generated_tokens_total", dataset="d1") == 14
+    assert of(before, "output_tokens_sum", dataset="d1") == 14
     ledger.delete()
     grown()
     ledger = begin(redis, [problem("p0")])

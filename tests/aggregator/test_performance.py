@@ -1,27 +1,23 @@
 """Performance of runs from their index: series, totals, and times that cannot be right."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.aggregator.index.database import Database, open_database
+from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import find_run
-from services.aggregator.index.performance import (
-    BUCKETS,
-    Performance,
-    performance,
-)
+from services.aggregator.index.performance import BUCKETS, Performance, performance
 from services.aggregator.index.rows import SampleRow
 from services.aggregator.index.writer import IndexWriter
 from shared.ledger import RunProgress
 from shared.run_record import RunState
 from shared.schemas import ProblemFacts, SampleId
 from shared.statuses import FinalStatus
-from tests.aggregator.indexed import put
+from tests.aggregator.runs import put
 from tests.shared.ledgers import generation, verdict
 
 BEGUN = 1_750_000_000.0
@@ -40,29 +36,18 @@ def row(number: int, **fields: Any) -> SampleRow:
     return complete.model_copy(update={**values, **fields})
 
 
-@contextmanager
-def indexed(
-    rows: Sequence[SampleRow], state: RunState = RunState.COMPLETE, **facts: Any
-) -> Iterator[Database]:
-    database = open_database()
-    writer = IndexWriter(database)
-    progress = RunProgress("r", "1", state, "0", len(rows), len(rows))
-    run = writer.add_run(progress, [])
-    put(database, run, rows)
-    writer.set_facts(run, progress, facts)
-    try:
-        yield database
-    finally:
-        database.close()
-
-
 def found(
     rows: Sequence[SampleRow], state: RunState = RunState.COMPLETE, **facts: Any
 ) -> Performance:
-    with indexed(rows, state, **facts) as database, database.read() as connection:
-        run = find_run(connection, "r")
-        assert run is not None
-        return performance(connection, run)
+    with closing(open_database()) as database:
+        writer = IndexWriter(database)
+        progress = RunProgress("r", "1", state, "0", len(rows), len(rows))
+        put(database, run := writer.add_run(progress, []), rows)
+        writer.set_facts(run, progress, facts)
+        with database.read() as connection:
+            indexed = find_run(connection, "r")
+            assert indexed is not None
+            return performance(connection, indexed)
 
 
 def test_series_are_what_happens_in_each_bucket() -> None:

@@ -58,10 +58,12 @@ async def test_it_says_what_the_api_says(redis: Redis, published: Path) -> None:
         told = await ask(client, "/api/runs/run-1")
         sample = await ask(client, "/api/runs/run-1/samples/d1/p1/1")
     data = data_of(published / artifacts.REPORT)
-    for name in ("summary", "config", "datasets", "metrics", "slices"):
+    for name in ("summary", "datasets", "metrics", "slices"):
         assert data["run"][name] == told[name]
+    assert data["run"]["facts"]["config"] == told["facts"]["config"]
     texts = rows_of(data)[SampleId("d1", "p1", 1)]["texts"]
-    assert (texts["prompt"], texts["tags"]) == ("a" * 600, ["dp", "graphs"])
+    outline = texts["outline"]
+    assert (outline["prompt"], outline["tags"]) == ("a" * 600, ["dp", "graphs"])
     assert sample["code"] == {"text": "print(1 < 2)", "found": "fenced"}
     seen = {k: v for k, v in sample["verdict"].items() if k not in ("case_codes", "worker", "code")}
     assert texts == {**sample, "verdict": seen, "answers": []}

@@ -245,11 +245,7 @@ def test_upload_from_a_folder_elsewhere(
     ],
 )
 def test_an_upload_that_fails(
-    redis: Redis,
-    tmp_path: Path,
-    online: Callable[[WandbServer], None],
-    fault: Fault,
-    reason: str,
+    redis: Redis, tmp_path: Path, online: Callable[[WandbServer], None], fault: Fault, reason: str
 ) -> None:
     with wandb_server(fault) as server:
         online(server)

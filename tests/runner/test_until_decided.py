@@ -10,7 +10,7 @@ from redis import Redis
 from services.runner.run import Run
 from services.runner.session import Session
 from services.runner.until_decided import UntilDecided
-from shared.analysis.gate_policy import NamedPolicy, Policy
+from shared.analysis.gate import NamedPolicy, Policy
 from shared.analysis.runs import read_runs
 from shared.artifacts import OutputFolder
 from shared.config import load_config

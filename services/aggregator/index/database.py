@@ -176,7 +176,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 # Schema.
 
-_VERSION = 10
+_VERSION = 11
 
 # A run that is restarted from scratch under its old id is a new row of ``runs``. AUTOINCREMENT does
 # not reuse ids, so rows that are left of the old run belong to no other.
@@ -202,18 +202,15 @@ CREATE TABLE runs (
   results TEXT NOT NULL DEFAULT '{{}}'
 );
 
--- ``outline`` is the packed line of problems.jsonl.
+-- ``facts`` are those of its slices, ``outline`` is the packed line of problems.jsonl.
 CREATE TABLE problems (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   run_id INTEGER NOT NULL,
   dataset TEXT NOT NULL,
   problem_id TEXT NOT NULL,
-  digest TEXT NOT NULL DEFAULT '',
-  difficulty TEXT NOT NULL DEFAULT '',
-  tags TEXT NOT NULL DEFAULT '[]',
-  num_tests INTEGER,
-  prompt_length INTEGER,
-  outline BLOB,
+  digest TEXT NOT NULL,
+  facts TEXT NOT NULL,
+  outline BLOB NOT NULL,
   UNIQUE (run_id, dataset, problem_id)
 );
 

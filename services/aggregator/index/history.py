@@ -6,18 +6,12 @@ Runs are of the same measurement if protocol, problems and prompts are the same,
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 
 from services.aggregator.index.overview import IndexedRun, all_figures, published_metrics
-from shared.analysis.differences import (
-    Mismatch,
-    changes,
-    dataset_hashes,
-    hash_of,
-    run_differences,
-)
+from shared.analysis.differences import Mismatch, changes, dataset_hashes, hash_of, run_differences
 from shared.analysis.statistics import Metrics
 from shared.run_record import RunRecord, RunState
 from shared.schemas import describe
@@ -37,12 +31,15 @@ _TREND_SO_FAR = ("accepted_at_1", "accepted_at_1_ci95", "pass_ratio_mean")
 class DatasetTrend:
     """Samples of one data set in one run, and its metrics as published.
 
-    Of a run in progress ``metrics`` has accepted@1 and the mean pass ratio so far.
+    Of a run in progress ``metrics`` has accepted@1 and the mean pass ratio so far. ``difference``
+    is that of accepted@1 to the last published run before that measured the same; model and seeds
+    may differ. It is only in the list of runs.
     """
 
     planned: int
     judged: int
     metrics: Metrics = field(default_factory=dict)
+    difference: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,52 +98,32 @@ def _so_far(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metric
     }
 
 
-@dataclass(frozen=True, slots=True)
-class RunScore:
-    """accepted@1 of a data set, with its interval and bounds.
+def scores(runs: Sequence[TrendRun]) -> dict[str, dict[str, DatasetTrend]]:
+    """Figures by run and data set, where there are any; the runs are sorted by their begin.
 
-    ``difference`` is that to the last published run before that measured the same; model and seeds
-    may differ. Runs whose sandboxes cannot be trusted are not taken for it.
+    Runs whose sandboxes cannot be trusted are compared with others, but none with them.
     """
-
-    accepted_at_1: float
-    ci95: list[float] | None
-    bounds: list[float] | None
-    difference: float | None
-
-
-def scores(runs: Sequence[TrendRun]) -> dict[str, dict[str, RunScore]]:
-    """Scores by run and data set; the runs are sorted by the time they began."""
-    shares = {
-        run.run.run: {
-            name: share
-            for name, trend in run.shown.datasets.items()
-            if isinstance(share := trend.metrics.get("accepted_at_1"), int | float)
-        }
-        for run in runs
-    }
-    baselines = (RunState.COMPLETE, RunState.INCOMPLETE)
     measured = (
-        (run, run.measured, shares[run.run.run], run.run.state in baselines) for run in runs
+        (
+            run.shown.run,
+            run.measured,
+            {
+                name: trend.metrics.get("accepted_at_1")
+                for name, trend in run.shown.datasets.items()
+            },
+            run.run.state in (RunState.COMPLETE, RunState.INCOMPLETE),
+        )
+        for run in runs
     )
-    since = {
-        (run.run.run, dataset): difference for run, dataset, _, difference in changes(measured)
-    }
+    since = {(run, dataset): difference for run, dataset, _, difference in changes(measured)}
     return {
-        run.run.run: {
-            name: _score(run.shown.datasets[name], share, since.get((run.run.run, name)))
-            for name, share in shares[run.run.run].items()
+        run.shown.run: {
+            name: replace(trend, difference=since.get((run.shown.run, name)))
+            for name, trend in run.shown.datasets.items()
+            if trend.metrics.get("accepted_at_1") is not None
         }
         for run in runs
     }
-
-
-def _score(trend: DatasetTrend, share: float, difference: float | None) -> RunScore:
-    ci95, bounds = (
-        ends if isinstance(ends := trend.metrics.get(f"accepted_at_1_{name}"), list) else None
-        for name in ("ci95", "bounds")
-    )
-    return RunScore(share, ci95, bounds if trend.judged < trend.planned else None, difference)
 
 
 # Answers of the API.
@@ -154,13 +131,17 @@ def _score(trend: DatasetTrend, share: float, difference: float | None) -> RunSc
 
 @dataclass(frozen=True, slots=True)
 class HistoryGroup:
-    """Runs of one measurement, in brief; ``models`` and ``names`` are the latest few."""
+    """Runs of one measurement, in brief; ``models`` and ``names`` are the latest few.
+
+    ``differences`` are those to the measurement that is shown, beside it.
+    """
 
     protocol: str
     runs: int
     datasets: list[str]
     models: list[str]
     names: dict[str, str]
+    differences: list[Mismatch] = field(default_factory=list)
 
     @classmethod
     def of(cls, protocol: str, runs: Sequence[TrendRun]) -> "HistoryGroup":
@@ -176,20 +157,12 @@ class HistoryGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherGroup:
-    """Runs of another measurement, with what differs."""
-
-    group: HistoryGroup
-    differences: list[Mismatch]
-
-
-@dataclass(frozen=True, slots=True)
 class History:
     """Runs of one measurement, the earliest first, and those of others apart from them."""
 
     group: HistoryGroup
     runs: list[HistoryRun]
-    others: list[OtherGroup]
+    others: list[HistoryGroup]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +209,8 @@ def _history(
         group=shown[protocol],
         runs=[run.shown for run in runs],
         others=[
-            OtherGroup(shown[name], _differences(runs[-1], groups[name][-1])) for name in others
+            replace(shown[name], differences=_differences(runs[-1], groups[name][-1]))
+            for name in others
         ],
     )
 

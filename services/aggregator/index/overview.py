@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -174,28 +174,28 @@ def _meta(facts: str) -> RunMeta:
         return RunMeta()
 
 
-def results(connection: sqlite3.Connection, run: IndexedRun) -> JsonObject:
-    """Read the published ``metrics`` and ``slices`` of a run; empty before it is published."""
-    (found,) = connection.execute("SELECT results FROM runs WHERE id = ?", (run.id,)).fetchone()
-    return dict(json.loads(found)) if run.state is not None and run.state.published else {}
+def results(connection: sqlite3.Connection, run: IndexedRun, part: str = "$") -> dict[str, Any]:
+    """Read the published ``metrics`` and ``slices`` of a run; empty before it is published.
+
+    ``part`` is the path of one of them: slices are many times as large as metrics.
+    """
+    if run.state is None or not run.state.published:
+        return {}
+    (document,) = connection.execute(
+        "SELECT json_extract(results, ?) FROM runs WHERE id = ?", (part, run.id)
+    ).fetchone()
+    return dict(json.loads(document)) if document else {}
+
+
+def published_metrics(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metrics]:
+    return results(connection, run, "$.metrics")
 
 
 def notes(connection: sqlite3.Connection, run: IndexedRun) -> list[str]:
     """Read what of a run's folder cannot be shown, and whether the run stopped early."""
-    (found,) = connection.execute("SELECT notes FROM runs WHERE id = ?", (run.id,)).fetchone()
+    (stored,) = connection.execute("SELECT notes FROM runs WHERE id = ?", (run.id,)).fetchone()
     stopped = run.meta.stopped
-    return [*([f"{stopped.described}; no baseline"] if stopped else []), *json.loads(found)]
-
-
-def published_metrics(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metrics]:
-    """Read only the ``metrics`` of a run: its slices are many times as large."""
-    if run.state is None or not run.state.published:
-        return {}
-    (found,) = connection.execute(
-        "SELECT json_extract(results, '$.metrics') FROM runs WHERE id = ?", (run.id,)
-    ).fetchone()
-    metrics = json.loads(found) if found else None
-    return metrics if isinstance(metrics, dict) else {}
+    return [*([f"{stopped.described}; no baseline"] if stopped else []), *json.loads(stored)]
 
 
 def unjudged_reasons(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from functools import cache
 from typing import Self
 
@@ -162,12 +163,10 @@ def read_sample(connection: sqlite3.Connection, run_id: int, sample: SampleId) -
 # Problems
 
 
-_FACTS = ("difficulty", "tags", "num_tests", "prompt_length")
-_OUTLINE = ("digest", *_FACTS, "outline")
 _PUT_OUTLINE = (
-    f"INSERT INTO problems (run_id, dataset, problem_id, {', '.join(_OUTLINE)}) "
-    f"VALUES (?, ?, ?, {', '.join('?' for _ in _OUTLINE)}) ON CONFLICT DO UPDATE SET "
-    f"{', '.join(f'{name} = excluded.{name}' for name in _OUTLINE)} RETURNING id"
+    "INSERT INTO problems (run_id, dataset, problem_id, digest, facts, outline) "
+    "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+    "digest = excluded.digest, facts = excluded.facts, outline = excluded.outline RETURNING id"
 )
 
 
@@ -179,13 +178,9 @@ def put_outlines(
     searched: bool,
 ) -> None:
     for outline in outlines:
-        facts = outline.facts
-        values = (outline.digest, facts.difficulty, json.dumps(facts.tags), facts.num_tests,
-                  facts.prompt_length, pack(outline.model_dump_json()))  # fmt: skip
-        row = connection.execute(
-            _PUT_OUTLINE, (run_id, outline.dataset, outline.problem_id, *values)
-        )
-        (number,) = row.fetchone()
+        facts, packed = json.dumps(astuple(outline.facts)), pack(outline.model_dump_json())
+        values = (run_id, outline.dataset, outline.problem_id, outline.digest, facts, packed)
+        (number,) = connection.execute(_PUT_OUTLINE, values).fetchone()
         if searched:
             put_prompt(connection, number, "\n".join(outline.texts))
 
@@ -196,39 +191,32 @@ def read_outline(
     row = connection.execute(
         f"SELECT outline FROM problems {_OF_PROBLEM}", (run_id, *problem)
     ).fetchone()
-    if row is None or row[0] is None:
-        return None
-    return ProblemOutline.model_validate_json(unpack(row[0]))
+    return None if row is None else ProblemOutline.model_validate_json(unpack(row[0]))
 
 
 def read_facts(
     connection: sqlite3.Connection, run_id: int, problems: Iterable[ProblemKey]
 ) -> dict[ProblemKey, ProblemFacts]:
     """Facts of the problems whose outline is known."""
-    facts = {}
-    for problem in problems:
-        row = connection.execute(
-            f"SELECT {', '.join(_FACTS)} FROM problems {_OF_PROBLEM}",
-            (run_id, *problem),
-        ).fetchone()
-        if row is not None:
-            facts[problem] = _facts(*row)
-    return facts
+    select = f"SELECT facts FROM problems {_OF_PROBLEM}"
+    return {
+        problem: _facts(row["facts"])
+        for problem in problems
+        if (row := connection.execute(select, (run_id, *problem)).fetchone())
+    }
 
 
 def read_problems(connection: sqlite3.Connection, run_id: int) -> dict[str, dict[str, ProblemNote]]:
     """What a comparison knows of a run's problems, by data set and problem id."""
-    cursor = connection.cursor()
-    cursor.row_factory = None
     facts_of = cache(_facts)  # few are different
     notes: dict[str, dict[str, ProblemNote]] = {}
-    for dataset, problem_id, digest, *facts in cursor.execute(
-        f"SELECT dataset, problem_id, digest, {', '.join(_FACTS)} FROM problems WHERE run_id = ?",
-        (run_id,),
+    for dataset, problem_id, digest, facts in connection.execute(
+        "SELECT dataset, problem_id, digest, facts FROM problems WHERE run_id = ?", (run_id,)
     ):
-        notes.setdefault(dataset, {})[problem_id] = ProblemNote(digest, facts_of(*facts))
+        notes.setdefault(dataset, {})[problem_id] = ProblemNote(digest, facts_of(facts))
     return notes
 
 
-def _facts(difficulty: str, tags: str, tests: int | None, length: int | None) -> ProblemFacts:
-    return ProblemFacts(difficulty, tuple(json.loads(tags)), tests, length)
+def _facts(stored: str) -> ProblemFacts:
+    difficulty, tags, *others = json.loads(stored)
+    return ProblemFacts(difficulty, tuple(tags), *others)

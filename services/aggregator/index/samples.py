@@ -1,22 +1,35 @@
-"""Samples of a run that match a filter: pages of them, counts by choice, groups of failures."""
+"""Samples of a run that match a filter, all answers to a problem, and problems by runs."""
 
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from services.aggregator.index.overview import IndexedRun
 from services.aggregator.index.queries import (
     CHOICES,
     FailuresQuery,
+    GridQuery,
     SampleFilter,
     SampleQuery,
     Sort,
     conditions,
     without_choices,
 )
-from services.aggregator.index.rows import SampleRow, read_rows
+from services.aggregator.index.rows import (
+    ProblemKey,
+    SampleRow,
+    read_answers,
+    read_outline,
+    read_rows,
+)
+from shared.analysis.statistics import pass_at_k
+from shared.outlines import ProblemOutline
+from shared.statuses import FinalStatus
 
 MOST_VALUES = 100
+_KS = (1, 5, 10, 100)
 # Columns that ``samples_found`` covers, where they are not named as the order.
 _SORTS: dict[Sort, tuple[str, ...]] = {
     "problem": ("dataset", "problem_id", "sample_index"),
@@ -158,3 +171,109 @@ def failure_groups(
         examples = read_rows(connection, "samples WHERE id IN (?, ?) ORDER BY id", ends)
         groups.append(FailureGroup(failure, examples[0].failure or "", samples, examples))
     return FailureGroups(sum(row[1] for row in counted), len(counted), groups)
+
+
+# Across runs
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemInRun:
+    """The answers of one run; ``pass_at`` is pass@k by k, of the samples that were judged.
+
+    ``changed`` is whether statement or tests differ from those of the page.
+    """
+
+    run: str
+    name: str | None
+    model: str | None
+    temperature: float
+    judged: int
+    accepted: int
+    pass_at: dict[int, float]
+    changed: bool
+    answers: list[SampleRow]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemAnswers:
+    """A problem as the latest run had it, with the answers of all runs, the latest run first."""
+
+    outline: ProblemOutline | None
+    judged: int
+    accepted: int
+    runs: list[ProblemInRun]
+
+
+@dataclass(frozen=True, slots=True)
+class GridRow:
+    """The share of a problem's judged samples that each run solved; None without any."""
+
+    problem_id: str
+    shares: list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Problems by runs, in the order that was asked for."""
+
+    total: int
+    rows: list[GridRow]
+
+
+def problem_answers(
+    connection: sqlite3.Connection, runs: Sequence[IndexedRun], problem: ProblemKey
+) -> ProblemAnswers | None:
+    """Read all answers to a problem; None if no run has any."""
+    shown: ProblemOutline | None = None
+    answered: list[ProblemInRun] = []
+    for run in sorted(runs, key=lambda run: run.meta.started_at or 0, reverse=True):
+        if not (answers := read_answers(connection, run.id, problem)):
+            continue
+        outline = read_outline(connection, run.id, problem)
+        shown = shown or outline
+        judged = sum(answer.final_status is not FinalStatus.API_ERROR for answer in answers)
+        accepted = sum(answer.accepted for answer in answers)
+        in_run = ProblemInRun(
+            run=run.run,
+            name=run.meta.name or None,
+            model=run.model,
+            temperature=run.meta.config.actor_rollout_ref.rollout.temperature,
+            judged=judged,
+            accepted=accepted,
+            pass_at={k: pass_at_k(judged, accepted, k) for k in _KS if k <= judged},
+            changed=bool(outline and shown and outline.digest != shown.digest),
+            answers=answers,
+        )
+        answered.append(in_run)
+    if not answered:
+        return None
+    judged, accepted = sum(run.judged for run in answered), sum(run.accepted for run in answered)
+    return ProblemAnswers(shown, judged, accepted, answered)
+
+
+def grid(connection: sqlite3.Connection, runs: Sequence[IndexedRun], query: GridQuery) -> Grid:
+    """A page of the problems of a data set, with each run's share of accepted samples."""
+    shares: dict[str, list[float | None]] = {}
+    for place, run in enumerate(runs):
+        for problem_id, share in connection.execute(
+            "SELECT problem_id, avg(accepted) FROM samples WHERE run_id = ? AND dataset = ? "
+            "AND final_status <> ? GROUP BY problem_id",
+            (run.id, query.dataset, FinalStatus.API_ERROR),
+        ):
+            shares.setdefault(problem_id, [None] * len(runs))[place] = share
+    order = _hardness if query.first == "hardest" else _agreement
+    rows = sorted(shares.items(), key=lambda row: (order(row[1]), row[0]))
+    shown = rows[query.offset : query.offset + query.limit]
+    return Grid(len(rows), [GridRow(*row) for row in shown])
+
+
+def _agreement(shares: Sequence[float | None]) -> tuple[float, int]:
+    """The largest difference between two runs, below 0."""
+    present = [share for share in shares if share is not None]
+    return min(present) - max(present), 0
+
+
+def _hardness(shares: Sequence[float | None]) -> tuple[float, int]:
+    """The mean share of the runs; between equal ones, a problem that more runs tried is harder."""
+    present = [share for share in shares if share is not None]
+    return sum(present) / len(present), -len(present)

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pydantic import JsonValue
 
@@ -220,13 +221,11 @@ class IndexWriter:
                 raise DroppedRunError(run.run)
             yield connection
 
-    def notes(self) -> dict[str, list[str]]:
-        """What cannot be read of runs' folders, by folder."""
+    def notes(self) -> list[tuple[str, str]]:
+        """Folders of runs, each with a line about what cannot be read of it."""
+        select = "SELECT folder, value FROM runs, json_each(notes) WHERE folder IS NOT NULL"
         with self._database.read() as connection:
-            found = connection.execute(
-                "SELECT folder, notes FROM runs WHERE folder IS NOT NULL AND notes <> '[]'"
-            )
-            return {folder: json.loads(notes) for folder, notes in found}
+            return [(folder, line) for folder, line in connection.execute(select)]
 
     def known_problems(self, run: KnownRun, problems: Iterable[ProblemKey]) -> set[ProblemKey]:
         """Those of the problems whose outline is in the index."""
@@ -358,4 +357,9 @@ def _storable(row: SampleRow) -> bool:
 
 def public_json(document: JsonValue) -> str:
     """JSON without secrets of addresses, and without surrogates, which UTF-8 cannot encode."""
-    return without_surrogates(json.dumps(redact_values(document), ensure_ascii=False))
+    return _public(json.dumps(document))
+
+
+@lru_cache(maxsize=100)  # the facts of a running run are stored often, and seldom change
+def _public(text: str) -> str:
+    return without_surrogates(json.dumps(redact_values(json.loads(text)), ensure_ascii=False))

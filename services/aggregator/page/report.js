@@ -36,12 +36,10 @@ function values(row, key) {
   return [found === "" || found === undefined ? null : found];
 }
 
-function text({ texts }, place) {
+function text({ texts: { outline, generation, verdict } }, place) {
   if (place === "prompt")
-    return texts.messages?.map(({ content }) => content).join("\n") ?? texts.prompt;
-  return place === "completion"
-    ? texts.generation?.completion
-    : texts.verdict.first_failed_case?.stderr;
+    return outline?.messages?.map(({ content }) => content).join("\n") ?? outline?.prompt;
+  return place === "completion" ? generation?.completion : verdict.first_failed_case?.stderr;
 }
 
 // Whether a row matches the filters, of which the choice `besides` is left out.
@@ -144,5 +142,5 @@ export async function sample(name, dataset, problem, index) {
   const row = answers.find((one) => one.sample_index === Number(index));
   if (!row) throw new Error("This report does not contain the sample.");
   const { texts, ...verdict } = row;
-  return { ...verdict, verdict, missing: texts === null, ...texts, answers };
+  return { outline: verdict, verdict, missing: texts === null, ...texts, answers };
 }

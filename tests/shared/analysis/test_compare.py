@@ -59,7 +59,7 @@ def test_of_different_data_the_problems_that_are_the_same_are_paired(tmp_path):
     require_same_protocol(comparison)
     (one,) = comparison.datasets
     assert [one.pair(place).problem_id for place in range(len(one))] == ["p000"]
-    assert one.unpaired == Unpaired(only_first=1, only_second=0, api_error=0, changed=2)
+    assert one.left_out == Unpaired(only_first=1, only_second=0, api_error=0, changed=2)
     assert comparison.notes == ["data.limit is not set in A and 3 in B"]
 
 

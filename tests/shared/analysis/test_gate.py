@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.analysis.compare import compare_runs
-from shared.analysis.gate import Outcome, evaluate
-from shared.analysis.gate_policy import Policy, read_policy
+from shared.analysis.gate import Outcome, Policy, evaluate, read_policy
 from shared.analysis.runs import read_runs
 from shared.errors import ConfigError
 from tests.shared.finished_runs import write_run
@@ -102,7 +101,7 @@ def test_cases_that_were_not_run_leave_a_pass_ratio_undecided(tmp_path):
         path.write_text("\n".join(text) + "\n")
     compared = compare_runs(*read_runs(runs))
     (one,) = compared.datasets
-    assert one.cut == 100
+    assert one.samples_cut == 100
     assert one.pass_ratio_mean.difference == 0
     assert one.pass_ratio_bounds is not None
     bounds = one.pass_ratio_bounds

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.analysis.catalogue import BY_KEY, METRICS, Group, metrics_of
-from shared.analysis.gate_policy import read_policy
+from shared.analysis.gate import read_policy
 from shared.analysis.metrics import SampleResult, certified_metrics, run_throughput, summarize
 from shared.analysis.slices import slice_summaries
 from shared.analysis.statistics import wilson_interval

@@ -165,7 +165,7 @@ export function filterForm(query, sorts, searched, change) {
     });
   const search = input("q", "problem or detail");
   search.addEventListener("input", take("q"));
-  const text = input("text", `part of a text, ${SHORTEST} characters or more`);
+  const text = input("text", `${SHORTEST} characters or more`);
   text.addEventListener(
     "input",
     () => (query.set("text", text.value.length < SHORTEST ? "" : text.value), slow()),

@@ -156,7 +156,7 @@ export function flipsList({ runs, labels, dataset, query, link }) {
       );
     });
     const prompt = el("details", {}, el("summary", {}, "Prompt"));
-    const open = () => prompt.append(el("div", {}, asked(both[0], one)));
+    const open = () => prompt.append(el("div", {}, asked(both[0].outline, one)));
     prompt.addEventListener("toggle", open, { once: true });
     const signs = `, - only in ${labels[0]}, + only in ${labels[1]}`;
     const names = labels.map((label) => `${kind}, ${label}`);

@@ -188,8 +188,8 @@ function deciding(found) {
 
 function others(history) {
   if (!history.others.length) return [];
-  const one = ({ group, differences }) => {
-    const rows = differences.map(({ what, first: here, second: there }) =>
+  const one = (group) => {
+    const rows = group.differences.map(({ what, first: here, second: there }) =>
       row(rowHead(name(what)), cell(name(here)), cell(name(there))),
     );
     const runs = Object.entries(group.names).flatMap(([run, text], i) => [
@@ -197,7 +197,7 @@ function others(history) {
       el("a", { href: runAddress(run) }, name(text)),
     ]);
     const head = columns(["setting", "here", "there"]);
-    const few = differences
+    const few = group.differences
       .slice(0, FEW)
       .map(({ what, first, second }) => `${what} ${brief(second)} in place of ${brief(first)}`);
     return el(

@@ -79,13 +79,14 @@ export function progress(run) {
 // accepted@1 with its interval, and the difference to the run before of the same protocol.
 function score(found) {
   if (!found) return figure();
-  const { accepted_at_1: share, ci95, bounds, difference } = found;
+  const { metrics, difference } = found;
   const part = (text, attributes) => (text ? el("div", attributes, text) : null);
+  const bounds = found.judged < found.planned && metrics.accepted_at_1_bounds;
   const between = bounds && `${range(bounds, percent)} with those not judged`;
   return figure(
-    el("b", {}, percent(share)),
+    el("b", {}, percent(metrics.accepted_at_1)),
     part(between, { class: "incomplete" }),
-    part(range(ci95, percent), { class: "soft" }),
+    part(range(metrics.accepted_at_1_ci95, percent), { class: "soft" }),
     part(difference === null ? null : points(difference), {
       title: "points, to the run before of the same protocol",
     }),
@@ -126,7 +127,7 @@ const HEADINGS = [
 ];
 const ofDataset = (key) => [
   key,
-  (run) => (Object.hasOwn(run.scores, key) ? run.scores[key].accepted_at_1 : -1),
+  (run) => (Object.hasOwn(run.scores, key) ? run.scores[key].metrics.accepted_at_1 : -1),
   -1,
   el(
     "div",

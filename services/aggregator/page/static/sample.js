@@ -249,7 +249,7 @@ const COUNTED = {
 };
 
 function facts(found) {
-  const { generation, verdict } = found;
+  const { generation, outline, verdict } = found;
   const values = {
     "cases passed": verdict && `${verdict.cases_passed} of ${verdict.cases_total}`,
     "cases not run, after too many time-outs": verdict?.cases_not_run || null,
@@ -268,23 +268,24 @@ function facts(found) {
     "finish reason": generation?.finish_reason,
     replica: generation?.replica,
     seed: generation?.seed,
-    difficulty: found.difficulty,
-    tags: found.tags.join(", "),
-    quality: found.quality === "ok" ? null : found.quality?.replaceAll(",", ", "),
+    difficulty: outline?.difficulty,
+    tags: outline?.tags.join(", "),
+    quality: outline?.quality === "ok" ? null : outline?.quality?.replaceAll(",", ", "),
   };
   return definitions(values, "number facts");
 }
 
 // A text comparison may have rejected a right answer.
 const manyAnswers = (found) =>
-  found.quality?.split(",").includes("many_answers")
+  found.outline?.quality?.split(",").includes("many_answers")
     ? soft(
         "Several outputs are right for this problem, but it has no checker: a right answer may be judged wrong.",
       )
     : null;
 
 // What the model was sent, as far as it is known; else the problem's prompt.
-export function asked({ messages, prompt }, id) {
+export function asked(outline, id) {
+  const { messages, prompt } = outline ?? {};
   const note = messages
     ? ", as it was sent"
     : ", without the template, which the run did not record";
@@ -307,7 +308,7 @@ export function asked({ messages, prompt }, id) {
 function texts(found, id, cases) {
   const failing = failed(found.verdict, found.marks?.case, id);
   return [
-    sides(asked(found, id), judgedCode(found, id), ...(failing.length ? [failing] : [])),
+    sides(asked(found.outline, id), judgedCode(found, id), ...(failing.length ? [failing] : [])),
     cases,
     completion(found, id),
   ];

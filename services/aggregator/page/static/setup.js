@@ -14,8 +14,8 @@ function canaries({ sandboxes, lost }) {
   return [`${sum("right")} of ${sum("sent")} got the expected verdict`, ...parts].join(", ");
 }
 
-function values({ summary, config, facts, versions }) {
-  const { judge, sandbox, actor_rollout_ref: actor } = config ?? {};
+function values({ summary, facts }) {
+  const { judge, sandbox, actor_rollout_ref: actor } = facts.config ?? {};
   const { temperature, top_p, n, response_length } = actor?.rollout ?? {};
   return {
     run: summary.run,
@@ -35,8 +35,8 @@ function values({ summary, config, facts, versions }) {
       facts.tokenizer &&
       `${facts.tokenizer.name} (SHA-256 ${facts.tokenizer.sha256.slice(0, 12)}…)`,
     versions:
-      versions &&
-      Object.entries(versions)
+      facts.versions &&
+      Object.entries(facts.versions)
         .map(([key, one]) => `${key} ${one}`)
         .join(", "),
     canaries: facts.canaries && canaries(facts.canaries),
@@ -46,7 +46,7 @@ function values({ summary, config, facts, versions }) {
 }
 
 // What was measured, in a line.
-export function measured({ summary, config, datasets }) {
+export function measured({ summary, facts: { config }, datasets }) {
   const rollout = config?.actor_rollout_ref?.rollout;
   const all = Object.values(datasets);
   const problems = all.reduce((sum, one) => sum + one.planned_problems, 0);
