@@ -5,8 +5,8 @@ from collections.abc import Collection
 
 from shared.analysis.compare import compare_runs
 from shared.analysis.gate import GateReport, NamedPolicy, Outcome, evaluate, undecidable_early
+from shared.analysis.paired import order_key
 from shared.analysis.runs import Columns, ComparedRun, ProblemNote
-from shared.analysis.sequential import order_key
 from shared.errors import ConfigError
 from shared.ledger import Ledger
 from shared.reference import problem_digest

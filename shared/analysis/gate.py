@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from shared.analysis.catalogue import METRICS, Group, keys
 from shared.analysis.compare import Comparison, DatasetComparison
-from shared.analysis.paired import discordant_interval
+from shared.analysis.paired import discordant_interval, order_key, sequential_mean
 from shared.analysis.runs import (
     ComparedRun,
     DatasetVerdicts,
@@ -20,7 +20,6 @@ from shared.analysis.runs import (
     pass_ratio,
     pass_ratio_high,
 )
-from shared.analysis.sequential import order_key, sequential_mean
 from shared.analysis.statistics import ratio
 from shared.config_files import load_document, validate_document
 from shared.errors import ConfigError

@@ -30,7 +30,7 @@ from shared.service.openapi import Route
 from shared.statuses import FinalStatus
 from tests.aggregator.runs import ask, begin, judge, served
 from tests.conftest import RedisServer
-from tests.shared.ledgers import enter, generation, problem, put_meta
+from tests.shared.ledgers import generation, problem, put_meta
 
 NOW = float(int(time.time()))
 HOSTILE = [
@@ -374,42 +374,16 @@ async def test_answers_are_as_described(two_runs: TestClient, route: Route) -> N
 FILES = sorted(path.name for path in STATIC.iterdir())
 
 
-async def test_alive_and_ready(client: TestClient) -> None:
-    async with client.get("/healthz") as answer:
-        assert (answer.status, await answer.json()) == (200, {"status": "alive"})
-    async with client.get("/readyz") as answer:
-        assert (answer.status, await answer.json()) == (200, {"ready": True})
-
-
 async def test_without_redis_it_is_alive_and_not_ready(own_redis_server: RedisServer) -> None:
     redis = Redis.from_url(own_redis_server.url, retry=Retry(NoBackoff(), 0))
-    async with TestClient(TestServer(make_app(redis, Ingester(redis)))) as bare:
+    async with served(redis) as client:
+        assert await ask(client, "/readyz") == {"ready": True}
         own_redis_server.kill()
-        async with bare.get("/readyz") as answer:
-            body = await answer.json()
-            assert answer.status == 503
+        body = await ask(client, "/readyz", 503)
         assert body["ready"] is False
         assert body["reason"].startswith("Redis: ")
-        async with bare.get("/healthz") as answer:
-            assert answer.status == 200
+        assert await ask(client, "/healthz") == {"status": "alive"}
     redis.close()
-
-
-async def test_a_run_that_was_interrupted_is_not_at_work(redis: Redis) -> None:
-    """Nobody waits for it, so the alert about a run without progress is not about it."""
-    ingester = Ingester(redis)
-    ledger = Ledger(redis, "run-1")
-    enter(ledger)
-    ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as bare:
-        for locked in (True, False):
-            if locked:
-                assert ledger.lock("runner", 15.0)
-            else:
-                ledger.unlock("runner")
-            ingester.catch_up()
-            async with bare.get("/metrics") as answer:
-                assert f"plumbline_runs_running {float(locked)}" in await answer.text()
 
 
 async def test_without_redis_the_index_still_answers(own_redis_server: RedisServer) -> None:
@@ -419,17 +393,14 @@ async def test_without_redis_the_index_still_answers(own_redis_server: RedisServ
     assert ledger.lock("runner", 600.0)
     judge(ledger, SampleId("d1", "p1"))
     ingester.catch_up()
-    async with TestClient(TestServer(make_app(redis, ingester))) as bare:
+    async with TestClient(TestServer(make_app(redis, ingester))) as client:
         own_redis_server.kill()
-        async with bare.get("/api/runs") as answer:
-            assert list(await answer.json()) == ["run-1"]
-        async with bare.get("/metrics") as answer:
+        assert list(await ask(client, "/api/runs")) == ["run-1"]
+        async with client.get("/metrics") as answer:
             assert "plumbline_runs_running 1.0" in await answer.text()
-        async with bare.get("/api/runs/run-1/samples/d1/p1/0") as answer:
-            assert (await answer.json())["verdict"]["accepted"]
-        async with bare.get("/api/runs/run-1/samples/d1/p1/0/cases") as answer:
-            assert answer.status == 503
-            assert list(await answer.json()) == ["error"]
+        sample = "/api/runs/run-1/samples/d1/p1/0"
+        assert (await ask(client, sample))["verdict"]["accepted"]
+        assert list(await ask(client, f"{sample}/cases", 503)) == ["error"]
     redis.close()
 
 

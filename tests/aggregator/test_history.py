@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 from redis import Redis
 
-from services.aggregator.app import make_app
-from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared.analysis.compare import compare_runs
 from shared.analysis.differences import _NEVER_PROTOCOL
@@ -34,8 +32,7 @@ POLICY = NamedPolicy("rules.yaml", Policy.model_validate({**RULES, "datasets": {
 
 @pytest.fixture
 async def client(redis: Redis) -> AsyncIterator[TestClient]:
-    app = make_app(redis, Ingester(redis), policy=POLICY)
-    async with TestClient(TestServer(app)) as client:
+    async with served(redis, policy=POLICY) as client:
         yield client
 
 

@@ -250,8 +250,10 @@ def test_no_run_or_problem_is_a_label(redis: Redis, ledger: Ledger, ingester: In
     assert "p0" not in text
 
 
-def test_without_redis_what_the_index_knows_is_reported(ingester: Ingester) -> None:
-    away = Redis.from_url("redis://127.0.0.1:1")
-    found = scrape(away, ingester)
-    assert of(found, "runs_running") == 0
-    assert of(found, "judge_queue_jobs", queue="judge") is None
+def test_a_run_that_was_interrupted_is_not_at_work(
+    redis: Redis, ledger: Ledger, ingester: Ingester
+) -> None:
+    """Nobody waits for it, so the alert about a run without progress is not about it."""
+    assert of(caught_up(redis, ingester), "runs_running") == 1
+    ledger.unlock("runner")
+    assert of(caught_up(redis, ingester), "runs_running") == 0

@@ -74,11 +74,6 @@ def test_a_run_in_progress_waits_for_judging_if_what_waits_takes_long() -> None:
     assert "judging the waiting answers takes another 1 min 0 s" in found
 
 
-def test_completions_that_the_run_did_not_make_leave_judging_alone() -> None:
-    found = bottleneck(replace(LATE, generated=0, generating_seconds=0.0, tail_seconds=0.0))
-    assert "older than the run, so it waited for judging alone" in found
-
-
 def test_a_run_without_times_says_that_nothing_can_be_told() -> None:
     assert bottleneck(RunLoad()).startswith("What the run waits for cannot be told")
 
