@@ -297,7 +297,7 @@ async def test_a_proxy_may_decode_the_slash_of_a_problem(redis: Redis) -> None:
             sample = await ask(client, URL(address, encoded=True))
             cases = await ask(client, URL(f"{address}/cases", encoded=True))
             problems = await ask(client, URL(f"/api/problems/d1/{name}", encoded=True))
-            assert (sample["outline"]["problem_id"], cases["total"]) == ("HumanEval/0", 0), name
+            assert (sample["verdict"]["problem_id"], cases["total"]) == ("HumanEval/0", 0), name
             assert problems["judged"] == 1, name
 
 
