@@ -256,7 +256,7 @@ class _Api:
     def show_problem(self, connection: Connection, path: Path) -> ProblemAnswers:
         problem = path["dataset"], path["problem_id"]
         if (answers := problem_answers(connection, all_runs(connection), problem)) is None:
-            text = f"no run has an answer to {SampleId(*problem).key[:400]!r}"
+            text = f"no run has an answer to {'/'.join(problem)[:400]!r}"
             raise _NotFoundError(text)
         return answers
 
