@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from shared.extraction import Extraction, future_imports
 from shared.function_needs import callee, classes_of, last_name, needs_of
-from shared.harness.function_calls import UnusableTestError, arguments_of, is_expected
+from shared.harness.function_results import UnusableTestError, arguments_of, is_expected
 from shared.harness.wire import FunctionTests
 from shared.schemas import GroundTruth, HumanEvalTests, MbppTests, StdioTests
 from shared.statuses import ExtractionReason

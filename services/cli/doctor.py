@@ -158,7 +158,7 @@ def _urls(config: Config) -> list[str]:
 
 
 class _Isolation(BaseModel):
-    kind: str
+    isolation: str
     identity: str
     missing: list[str]
     python: str
@@ -180,7 +180,7 @@ def _isolation(lacking: Mark) -> Iterator[CheckLine]:
         remedy = "install bubblewrap, or allow user namespaces (docs/troubleshooting.md)"
         yield CheckLine(lacking, "isolation", f"none works here: {cause}; {remedy}")
         return
-    text = f"{probe.kind}, programs run as {probe.identity}"
+    text = f"{probe.isolation}, programs run as {probe.identity}"
     if probe.missing:
         text += f"; missing: {', '.join(probe.missing)}; install bubblewrap for more"
     yield CheckLine(Mark.NOTE if probe.missing else Mark.OK, "isolation", text)

@@ -103,11 +103,9 @@ class SandboxMetrics:
             "Seconds during which slots were taken, summed over slots.",
             registry=self.registry,
         )
-        in_flight = Gauge(
-            "plumbline_sandbox_in_flight", "Requests that run now.", registry=self.registry
-        )
-        in_flight.set_function(lambda: admission.in_flight)
-        queued = Gauge(
-            "plumbline_sandbox_queued", "Requests that wait for a slot.", registry=self.registry
-        )
-        queued.set_function(lambda: admission.queued)
+        for name, text, value in (
+            ("in_flight", "Requests that run now.", lambda: admission.in_flight),
+            ("queued", "Requests that wait for a slot.", lambda: admission.queued),
+        ):
+            gauge = Gauge(f"plumbline_sandbox_{name}", text, registry=self.registry)
+            gauge.set_function(value)

@@ -11,19 +11,34 @@ from http import HTTPStatus
 from aiohttp import web
 
 from services.sandbox.admission import Admission, SandboxMetrics
-from services.sandbox.description import add_description
 from services.sandbox.probe import ChosenIsolation, choose_isolation
 from services.sandbox.reaper import Reaper
-from services.sandbox.requests import FIELD, LOGGED_CHARS, Request, RequestOutcome, parse, respond
+from services.sandbox.requests import (
+    FIELD,
+    LOGGED_CHARS,
+    Failure,
+    Request,
+    RequestOutcome,
+    parse,
+    respond,
+)
 from services.sandbox.runner import Runner
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.submit import DATASETS, judge, make_plan
 from services.sandbox.workspace import DiskFullError, claim, remove_trees, require_space
-from shared.harness.sandbox_api import RunCodeRequest, RunStatus, SubmitRequest
-from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, RunCasesRequest
+from shared.harness.sandbox_api import (
+    EvalResult,
+    RunCodeRequest,
+    RunCodeResponse,
+    RunStatus,
+    SubmitRequest,
+)
+from shared.harness.wire import CALL_RESULT, RUN_CASES_VERSION, CallResult, RunCasesRequest
+from shared.service import openapi
 from shared.service.access import Access
 from shared.service.bodies import read_body
 from shared.service.logs import get_logger
+from shared.service.openapi import Route
 from shared.service.server import Readiness, add_operations, json_error, make_application
 
 NO_ISOLATION = (
@@ -50,14 +65,9 @@ class Server:
         app.cleanup_ctx.append(self._choose_isolation)
         readiness = Readiness(self._failure, details=self._details)
         add_operations(app, readiness, self._metrics.registry)
-        app.router.add_get("/v1/ping", self._ping)
-        app.router.add_get("/health", self._ping)
-        app.router.add_get("/list_datasets", self._list_datasets)
-        app.router.add_post("/run_code", self._run_code)
-        app.router.add_post("/run_cases", self._run_cases)
-        app.router.add_head("/run_cases", self._offer_cases)
-        app.router.add_post("/submit", self._submit)
-        add_description(app)
+        for route in ROUTES:
+            app.router.add_route(route.method, route.path, getattr(self, route.name))
+        openapi.add_description(app, "Plumbline sandbox", ROUTES, Failure)
         return app
 
     async def _choose_isolation(self, _app: web.Application) -> AsyncIterator[None]:
@@ -94,28 +104,20 @@ class Server:
         chosen = self._chosen
         if chosen is None:
             return {}
-        details: dict[str, object] = {
-            "isolation": chosen.isolation.kind.value,
-            "identity": chosen.isolation.identity.value,
-            "covered": chosen.covered,
-            "missing": chosen.missing(),
-            "tried": chosen.failed,
-            "concurrency": self._settings.concurrency,
-            "languages": chosen.runner.languages,
-            "environment": chosen.environment.model_dump(mode="json"),
-            "lacking": chosen.lacking,
-        }
+        details = {**chosen.facts(), "concurrency": self._settings.concurrency}
         if chosen.isolation.kind is IsolationChoice.NONE:
             details["warning"] = NO_ISOLATION
         return details
 
-    async def _ping(self, _request: web.Request) -> web.Response:
+    async def ping(self, _request: web.Request) -> web.Response:
         return web.json_response("pong")
 
-    async def _list_datasets(self, _request: web.Request) -> web.Response:
+    health = ping
+
+    async def list_datasets(self, _request: web.Request) -> web.Response:
         return web.json_response(list(DATASETS))
 
-    async def _run_code(self, http: web.Request) -> web.Response:
+    async def run_code(self, http: web.Request) -> web.Response:
         return await respond(self._run(http), self._metrics.requests)
 
     async def _run(self, http: web.Request) -> RequestOutcome:
@@ -127,12 +129,12 @@ class Server:
             log.warning("sandbox error", language=request.language, message=message)
         return answer.status.value, answer
 
-    async def _offer_cases(self, _request: web.Request) -> web.Response:
+    async def offer_cases(self, _request: web.Request) -> web.Response:
         slots = str(self._settings.concurrency)
         headers = {"Plumbline-Run-Cases": RUN_CASES_VERSION, "Plumbline-Concurrency": slots}
         return web.Response(headers=headers)
 
-    async def _run_cases(self, http: web.Request) -> web.Response:
+    async def run_cases(self, http: web.Request) -> web.Response:
         return await respond(self._cases(http), self._metrics.run_cases)
 
     async def _cases(self, http: web.Request) -> RequestOutcome:
@@ -141,7 +143,7 @@ class Server:
             result = await runner.run_cases(request, slot)
         return result.end or "incomplete", CALL_RESULT.dump_json(result)
 
-    async def _submit(self, http: web.Request) -> web.Response:
+    async def submit(self, http: web.Request) -> web.Response:
         return await respond(self._judge(http), self._metrics.submits)
 
     async def _judge(self, http: web.Request) -> RequestOutcome:
@@ -182,6 +184,17 @@ def _refused(status: int, message: str, headers: Mapping[str, str]) -> web.Respo
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
         message = HTTPStatus(status).phrase  # all that SandboxFusion answers
     return json_error(status, message, field=FIELD, headers=headers)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("/v1/ping", "ping", "The word pong", str),
+    Route("/health", "health", "The word pong", str),
+    Route("/list_datasets", "list_datasets", "Names of the data sets", list[str]),
+    Route("/run_code", "run_code", "Results of a program", RunCodeResponse, "post", RunCodeRequest),
+    Route("/run_cases", "run_cases", "Results on many inputs", CallResult, "post", RunCasesRequest),
+    Route("/run_cases", "offer_cases", "The version of /run_cases", method="head"),
+    Route("/submit", "submit", "Verdict on a completion", EvalResult, "post", SubmitRequest),
+)
 
 
 def create_app(settings: SandboxSettings) -> web.Application:

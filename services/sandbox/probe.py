@@ -13,9 +13,8 @@ from pathlib import Path
 from services.sandbox import programs
 from services.sandbox.isolation import FileSystemView, Identity, Isolation
 from services.sandbox.reaper import Reaper
-from services.sandbox.runner import Runner, installed
+from services.sandbox.runner import Runner
 from services.sandbox.settings import IsolationChoice, SandboxSettings
-from services.sandbox.slots import search_path
 from services.sandbox.workspace import DiskFullError, Workspace, claim
 from shared.canaries import PACKAGES, SandboxEnvironment
 from shared.errors import PlumblineError, ServiceError
@@ -61,15 +60,20 @@ class ChosenIsolation:
     def isolation(self) -> Isolation:
         return self.runner.isolation
 
-    @property
-    def covered(self) -> list[str]:
-        """Protections by Landlock and seccomp on this kernel, in addition to namespaces."""
-        return self.runner.covered
-
-    @property
-    def lacking(self) -> list[str]:
-        """The packages of the lock that programs cannot import."""
-        return [name for name in programs.packages() if name not in self.environment.packages]
+    def facts(self) -> dict[str, object]:
+        """Return what ``/readyz`` and ``plumb doctor`` report."""
+        packages = self.environment.packages
+        return {
+            "isolation": self.isolation.kind.value,
+            "identity": self.isolation.identity.value,
+            "covered": self.runner.covered,
+            "missing": self.missing(),
+            "tried": self.failed,
+            "languages": self.runner.languages,
+            "environment": self.environment.model_dump(mode="json"),
+            # Packages of the lock that programs cannot import.
+            "lacking": [name for name in programs.packages() if name not in packages],
+        }
 
     def missing(self) -> list[str]:
         """Describe the protections that this isolation lacks."""
@@ -95,7 +99,7 @@ class ChosenIsolation:
 
     def _covers(self, protection: str) -> bool:
         """Whether the kernel gives a protection, which namespaces make needless."""
-        return self.isolation.own_processes or protection in self.covered
+        return self.isolation.own_processes or protection in self.runner.covered
 
 
 async def choose_isolation(settings: SandboxSettings, reaper: Reaper) -> ChosenIsolation:
@@ -131,16 +135,9 @@ async def _report() -> str:
     settings = load_settings(SandboxSettings)
     claim(settings.temp_root)  # held to the end: a server that starts meanwhile removes nothing
     chosen = await choose_isolation(settings, Reaper())
+    facts = chosen.facts()
     await chosen.runner.close()
-    found = {
-        "kind": chosen.isolation.kind.value,
-        "identity": chosen.isolation.identity.value,
-        "missing": chosen.missing(),
-        "python": str(settings.python),
-        "lacking": chosen.lacking,
-        "languages": installed(search_path(settings)),
-    }
-    return json.dumps(found)
+    return json.dumps({**facts, "python": str(settings.python)})
 
 
 def main() -> int:
@@ -223,9 +220,9 @@ def _ask_interpreter(settings: SandboxSettings) -> tuple[SandboxEnvironment, lis
             )
         finally:
             folder.remove()
-        found = json.loads(answer.stdout)
-        environment = SandboxEnvironment.model_validate({"kind": "plumbline", **found})
-        return environment, [Path(path) for path in found["folders"]]
+        facts = json.loads(answer.stdout)
+        environment = SandboxEnvironment.model_validate({"kind": "plumbline", **facts})
+        return environment, [Path(path) for path in facts["folders"]]
     except DiskFullError as error:
         raise IsolationError(str(error)) from error
     except (OSError, subprocess.SubprocessError, ValueError) as error:

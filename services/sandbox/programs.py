@@ -48,9 +48,9 @@ def install() -> Path:
     Raises:
         ServiceError: The packages cannot be installed.
     """
-    found = interpreter()
-    if not found.exists():
-        folder = found.parents[1]
+    python = interpreter()
+    if not python.exists():
+        folder = python.parents[1]
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.parent.chmod(0o755)
@@ -59,10 +59,10 @@ def install() -> Path:
                 _make(Path(made) / folder.name)
                 (Path(made) / folder.name).rename(folder)
         except OSError as error:
-            if found.exists():  # another process was faster
-                return found
+            if python.exists():  # another process was faster
+                return python
             raise _failed(f"{error.strerror or error}: {error.filename or folder}") from None
-    return found
+    return python
 
 
 def _folders() -> list[Path]:

@@ -53,7 +53,7 @@ class Reaper:
     def _sweep(self, container: int, orphans: bool) -> bool:
         """Kill and reap what a container left; return whether there was anything."""
         own_session = os.getsid(0)
-        found = False
+        swept = False
         for pid in processes.children():
             if pid in self._live or pid in self._before:
                 continue
@@ -62,8 +62,8 @@ class Reaper:
                 continue
             processes.kill(os.kill, pid, signal.SIGKILL)
             _reaped(pid)
-            found = True  # its children become children of the server only now: sweep again
-        return found
+            swept = True  # its children become children of the server only now: sweep again
+        return swept
 
 
 def _kill_all_of(user: int) -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from aiohttp import web
 from prometheus_client import Counter
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from services.sandbox.admission import QueueFullError
 from services.sandbox.slots import SlotLostError
@@ -31,6 +31,22 @@ Request = TypeVar("Request", bound=BaseModel)
 
 RequestOutcome = tuple[str, BaseModel | bytes]
 """Value of the metric's outcome label, and the body of the response: a model, or JSON."""
+
+
+class InvalidField(BaseModel):
+    """A field that is wrong: its place in the body, and the reason."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    loc: list[int | str]
+    msg: str
+
+
+class Failure(BaseModel):
+    """Body of every response with a status of 400 or above."""
+
+    detail: str | list[InvalidField]
 
 
 class InvalidRequestError(Exception):

@@ -1,7 +1,12 @@
 """Runner of requests: compile and run programs in slots, each in a separate workspace.
 
+The slot's init starts a program, feeds and drains its pipes, enforces the limits of time and
+output, kills everything that the program started, and reports its end. What goes in and comes out
+lies in unnamed files in memory, so nothing about a program depends on when this process gets to it.
+
 The languages of ``/run_code`` are those of the table (``shared.harness.languages``), and the shell.
-Commands are the table's, except that C++ is compiled as SandboxFusion does it.
+Commands are the table's, except that C++ is compiled as SandboxFusion does it. A command under a
+shell's exit code 126 or 127 could not be executed.
 """
 
 import asyncio
@@ -10,22 +15,31 @@ import random
 import resource
 import secrets
 import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from services.sandbox.isolation import Identity, Isolation
-from services.sandbox.process import run_cases, run_command
 from services.sandbox.reaper import Reaper
 from services.sandbox.settings import SandboxSettings
-from services.sandbox.slots import Slot, SlotLostError, search_path
-from services.sandbox.workspace import (
-    FIRST_UID,
-    LAST_UID,
-    WorkspaceError,
-    relative_parts,
+from services.sandbox.slots import (
+    EndReason,
+    Order,
+    Report,
+    Slot,
+    SlotLostError,
+    environment,
+    search_path,
 )
+from services.sandbox.workspace import FIRST_UID, LAST_UID, WorkspaceError, relative_parts
+from shared.harness import wire
+from shared.harness.cases.files import write_all
 from shared.harness.languages import DEFAULT_HEAP, LANGUAGES, MIB
 from shared.harness.sandbox_api import (
+    CommandResult,
+    CommandStatus,
     Language,
     RunCodeRequest,
     RunCodeResponse,
@@ -89,13 +103,13 @@ class Runner:
         return sandbox_error(reason)
 
     async def run_cases(self, request: RunCasesRequest, slot: int) -> CallResult:
-        """Run an answer on its inputs.
+        """Run an answer on its inputs; a result without ``end`` is incomplete.
 
         Raises:
             SlotLostError: The slot does not start.
         """
-        large = request.language == "functions" and LARGE_MODULES[0] in "".join(request.inputs)
-        container = self._slot(slot, large=large and len(request.inputs) == 1)
+        single = request.language == wire.FUNCTIONS and len(request.inputs) == 1
+        container = self._slot(slot, large=single and LARGE_MODULES[0] in request.inputs[0])
         if self.isolation.identity is Identity.SERVER:
             # The limit would include the processes of all slots, and of the server.
             limits = replace(request.limits, processes=0)
@@ -104,10 +118,10 @@ class Runner:
             async with container.use(writes=False):
                 await container.ready()
                 try:
-                    return await run_cases(request, container)
+                    return await self._run_cases_in(container, request, single)
                 except SlotLostError as error:
                     log.warning("slot lost", reason=str(error))
-        return CallResult()  # incomplete: the answer ends every slot
+        return CallResult()  # the answer ends every slot
 
     @property
     def covered(self) -> list[str]:
@@ -128,43 +142,6 @@ class Runner:
             await slot.remove()
         self._slots.clear()
 
-    async def _run_in(self, slot: Slot, request: RunCodeRequest, stdin: bytes) -> RunCodeResponse:
-        workspace = slot.workspace
-        workspace.write_files(request.files)
-        source = workspace.write_code(request.code, file_name(request.language, request.code))
-        memory = memory_limit(request.memory_limit_MB)
-        commands = commands_of(request.language, source, memory, self._settings.python)
-        compiled = ran = None
-        variables = commands.variables
-        if commands.compile is not None:
-            # The limit of memory applies to the program only: the compiler may need more.
-            seconds = request.compile_timeout
-            compiled = await run_command(
-                slot, commands.compile, b"", seconds, [], variables, compiles=True
-            )
-        if compiled is None or compiled.succeeded:
-            limits = []
-            if commands.data_limit is not None:
-                limits = [(resource.RLIMIT_DATA, commands.data_limit)]
-            elif memory is not None:
-                limits = [(resource.RLIMIT_DATA, memory), (resource.RLIMIT_AS, memory)]
-            seconds = request.run_timeout
-            ran = await run_command(slot, commands.run, stdin, seconds, limits, variables)
-        status, message = overall_status([result for result in (compiled, ran) if result])
-        files = {}
-        if request.fetch_files:
-            files = await asyncio.to_thread(
-                workspace.read_files, request.fetch_files, self._settings.fetch_limit_bytes
-            )
-        return RunCodeResponse(
-            status=status,
-            message=message,
-            compile_result=compiled,
-            run_result=ran,
-            executor_pod_name=os.environ.get("MY_POD_NAME"),
-            files=files,
-        )
-
     def _slot(self, number: int, *, large: bool = False) -> Slot:
         """Return the container of a slot, or its second one with the ``LARGE_MODULES``."""
         if (number, large) not in self._slots:
@@ -176,11 +153,50 @@ class Runner:
             )
         return self._slots[number, large]
 
+    async def _run_in(self, slot: Slot, request: RunCodeRequest, stdin: bytes) -> RunCodeResponse:
+        workspace = slot.workspace
+        workspace.write_files(request.files)
+        source = workspace.write_code(request.code, file_name(request.language, request.code))
+        memory = request.memory_limit_MB * MIB
+        memory = memory if 0 < memory < 2**62 else 0
+        commands = commands_of(request.language, source, memory, self._settings.python)
+        results = []
+        if commands.compile is not None:
+            # The limit of memory applies to the program only: the compiler may need more.
+            compiler = replace(commands, run=commands.compile, limits=())
+            seconds = request.compile_timeout
+            results.append(await run_command(slot, compiler, b"", seconds, compiles=True))
+        compiled = results[0] if results else None
+        if compiled is None or compiled.succeeded:
+            results.append(await run_command(slot, commands, stdin, request.run_timeout))
+        status, message = overall_status(results)
+        files = {}
+        if request.fetch_files:
+            files = await asyncio.to_thread(
+                workspace.read_files, request.fetch_files, self._settings.fetch_limit_bytes
+            )
+        return RunCodeResponse(
+            status=status,
+            message=message,
+            compile_result=compiled,
+            run_result=results[-1] if results[-1] is not compiled else None,
+            executor_pod_name=os.environ.get("MY_POD_NAME"),
+            files=files,
+        )
 
-def memory_limit(megabytes: int) -> int | None:
-    """Convert ``memory_limit_MB`` to bytes; None (no limit) if not positive or above 2^62."""
-    limit = megabytes * MIB
-    return limit if 0 < limit < 2**62 else None
+    async def _run_cases_in(self, slot: Slot, request: RunCasesRequest, single: bool) -> CallResult:
+        call = wire.encode_call(request)
+        order = Order(kind="cases", seconds=request.limits.call)
+        if single:  # the tests run in a child of the slot's init
+            order.kind, order.spec = "functions", call.partition(b"\n")[0].decode()
+        inputs = "".join(request.inputs).encode()
+        most = wire.longest_results(request.limits)
+        report, (records,) = await run_order(slot, order, [call, inputs], [most])
+        result = wire.decode_results(records)
+        if report.status == -signal.SIGALRM and result.compiled is None:
+            result = CallResult("timeout", end="compile", compile_seconds=request.limits.compile)
+        result.seconds = report.seconds
+        return result
 
 
 def sandbox_error(message: str) -> RunCodeResponse:
@@ -191,10 +207,7 @@ def sandbox_error(message: str) -> RunCodeResponse:
     )
 
 
-# Languages
-
-# Endings of programs whose file may have any name.
-_ANY_NAME = {"python": "py", "bash": "sh", "cpp": "cpp"}
+# Commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +215,111 @@ class Commands:
     """The commands for one program, in its folder.
 
     Attributes:
-        variables: Variables of both commands.
-        data_limit: Bytes that the program may write to, in place of a limit of its address space.
+        limits: Kinds and values of resource limits in addition to those of all commands.
+        variables: Variables of both commands in addition to those of all programs.
     """
 
     compile: list[str] | None
     run: list[str]
-    variables: dict[str, str] = field(default_factory=dict)
-    data_limit: int | None = None
+    limits: Sequence[tuple[int, int]]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+async def run_command(
+    slot: Slot, commands: Commands, stdin: bytes, seconds: float, *, compiles: bool = False
+) -> CommandResult:
+    """Run a command in the workspace of a slot; no process of it is left after a return.
+
+    The status is ``Error`` if the sandbox itself fails. RLIMIT_STACK is unchanged: it is also the
+    default stack size of threads, and with a large one every thread creation fails.
+
+    Args:
+        slot: The slot.
+        commands: The command is ``run``.
+        stdin: Its standard input.
+        seconds: Wall-clock limit.
+        compiles: Whether it is a compiler.
+
+    Raises:
+        SlotLostError: The slot ended; what the command left must not be used.
+    """
+    if seconds <= 0:  # started, it might write something before it is killed
+        status = CommandStatus.TIME_LIMIT_EXCEEDED
+        return CommandResult(status=status, execution_time=0.0, stdout="", stderr="")
+    settings, folder = slot.settings, slot.workspace.path
+    limits = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, settings.file_limit_bytes),
+        (resource.RLIMIT_NOFILE, settings.open_files_limit),
+    ]
+    # For the server's own user the limit would include the server's other processes.
+    if slot.isolation.identity is not Identity.SERVER:
+        limits.append((resource.RLIMIT_NPROC, settings.process_limit))
+    own = environment(slot.isolation, settings, folder)
+    order = Order(
+        kind="exec",
+        seconds=seconds,
+        argv=commands.run,
+        cwd=str(folder),
+        env={**own, "PWD": str(folder), **commands.variables},
+        limits=[*limits, *commands.limits],
+        compiles=compiles,
+        output_limit=settings.output_limit_bytes,
+    )
+    try:
+        report, outputs = await run_order(slot, order, [stdin], [order.output_limit] * 2)
+        stdout, stderr = map(_decode, outputs)
+    except (OSError, ValueError) as error:
+        message = f"the sandbox could not start {' '.join(commands.run)}: {error}"
+        return CommandResult(status=CommandStatus.ERROR, stderr=message)
+    if report.reason is EndReason.OUTPUT_LIMIT:
+        stderr += f"\noutput limit of {order.output_limit} bytes exceeded\n"
+    if report.reason is EndReason.DISK_LIMIT:
+        stderr += f"\ndisk limit of {settings.disk_limit_bytes} bytes exceeded\n"
+    late = report.reason is EndReason.TIMEOUT
+    killed = report.status is None and not late
+    return CommandResult(
+        status=CommandStatus.TIME_LIMIT_EXCEEDED if late else CommandStatus.FINISHED,
+        execution_time=report.seconds,
+        return_code=-signal.SIGKILL if killed else report.status,
+        stdout=stdout,
+        stderr=stderr,
+    )
+
+
+async def run_order(
+    slot: Slot, order: Order, inputs: Sequence[bytes], limits: Sequence[int]
+) -> tuple[Report, list[bytes]]:
+    """Run an order with unnamed files in memory: its inputs, and outputs of at most ``limits``.
+
+    Raises:
+        OSError: The files could not be created.
+        SlotLostError: The slot ended before the program did.
+    """
+    with ExitStack() as stack:
+        files = []
+        for _ in (*inputs, *limits):
+            files.append(os.memfd_create("file"))
+            stack.callback(os.close, files[-1])
+        for fd, data in zip(files, inputs, strict=False):
+            write_all(fd, data)
+            os.lseek(fd, 0, os.SEEK_SET)
+        report = await slot.run(order, files)
+        outputs = zip(files[len(inputs) :], limits, strict=True)
+        return report, [os.pread(fd, min(os.fstat(fd).st_size, most), 0) for fd, most in outputs]
+
+
+def _decode(stream: bytes) -> str:
+    try:
+        return stream.decode()
+    except UnicodeDecodeError as error:
+        return f"[DecodeError] {error}"
+
+
+# Languages
+
+# Endings of programs whose file may have any name.
+_ANY_NAME = {"python": "py", "bash": "sh", "cpp": "cpp"}
 
 
 def file_name(language: Language, code: str) -> str:
@@ -219,22 +329,22 @@ def file_name(language: Language, code: str) -> str:
     return LANGUAGES[language].file_of(code)
 
 
-def commands_of(name: Language, source: Path, memory: int | None, python: Path) -> Commands:
-    """Return the commands for a program; ``memory`` is its limit in bytes."""
+def commands_of(name: Language, source: Path, memory: int, python: Path) -> Commands:
+    """Return the commands for a program; ``memory`` is its limit in bytes, 0 for none."""
+    limits = [(kind, memory) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS) if memory]
     if name in ("bash", "python"):
-        return Commands(None, [name if name == "bash" else str(python), str(source)])
-    language = LANGUAGES[name]
-    variables = language.variables(str(source.parent), memory or 0)
+        return Commands(None, [name if name == "bash" else str(python), str(source)], limits)
     if name == "cpp":
         compiler = ["g++", "-std=c++17", str(source), "-o", "test", "-lpthread"]
-        return Commands(compiler, ["./test"])
-    run = language.program(source.name, "./program", memory or 0)
+        return Commands(compiler, ["./test"], limits)
+    language = LANGUAGES[name]
+    run = language.program(source.name, "./program", memory)
     if language.classes:
         run = [*run[: run.index("-jar")], source.stem]
-    limit = None
     if language.runtime_mib is not None:
-        limit = language.data_limit(memory or DEFAULT_HEAP * MIB)
-    return Commands(language.compiler(source.name), run, variables, limit)
+        limits = [(resource.RLIMIT_DATA, language.data_limit(memory or DEFAULT_HEAP * MIB))]
+    variables = language.variables(str(source.parent), memory)
+    return Commands(language.compiler(source.name), run, limits, variables)
 
 
 def installed(path: str) -> list[Language]:

@@ -27,7 +27,6 @@ from services.sandbox.reaper import Reaper
 from services.sandbox.settings import IsolationChoice, SandboxSettings
 from services.sandbox.workspace import DiskFullError, Workspace, require_space, reserved
 from shared.harness.cases.entry import ONE_THREAD
-from shared.harness.cases.folders import write_all
 from shared.harness.cases.processes import is_stopped
 from shared.harness.sources import harness_sources, module_source
 from shared.service.logs import get_logger
@@ -157,7 +156,7 @@ class Slot:
             await self.close()
 
     async def run(self, order: Order, fds: Sequence[int]) -> Report:
-        """Run a command with the descriptors ``fds``, which are closed here: input and outputs.
+        """Run a command with copies of the descriptors ``fds``: input and outputs.
 
         Raises:
             SlotLostError: The container does not start, or ended before the command.
@@ -169,23 +168,13 @@ class Slot:
         except OSError as error:
             await asyncio.shield(self.close())
             raise SlotLostError(f"cannot reach the slot: {error}") from error
-        finally:
-            for fd in fds:
-                os.close(fd)
         self._work = work = asyncio.ensure_future(self._report(control, order.seconds))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            self.kill()
+            with suppress(OSError):  # of a slot that is already gone
+                control.send(b'{"kind": "kill"}')
             raise
-
-    def kill(self) -> None:
-        """Kill the running command; its report follows."""
-        if self._control is not None:
-            try:
-                self._control.send(b'{"kind": "kill"}')
-            except OSError as error:
-                log.debug("slot is already gone", reason=str(error))
 
     async def ready(self) -> socket.socket:
         """Start the container unless it runs; return the control socket.
@@ -197,11 +186,10 @@ class Slot:
             if self._control is None:
                 try:
                     await self._start()
-                except OSError as error:
+                except BaseException as error:
                     await asyncio.shield(self.close())
-                    raise SlotLostError(f"cannot start the slot: {error}") from error
-                except BaseException:
-                    await asyncio.shield(self.close())
+                    if isinstance(error, OSError):
+                        raise SlotLostError(f"cannot start the slot: {error}") from error
                     raise
             assert self._control is not None
             return self._control
@@ -307,11 +295,9 @@ class Slot:
     def _spawn(self, control: int, errors: int) -> int:
         boot = [str(self.settings.python), "-c", _source("boot"), "plumbline-slot"]
         argv = self.isolation.command(self.workspace.path, self.uid or 0, boot)
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        program = os.memfd_create("program")
-        try:
-            write_all(program, json.dumps(self._program()).encode())
-            os.lseek(program, 0, os.SEEK_SET)
+        with os.fdopen(os.memfd_create("program"), "wb") as program:
+            program.write(json.dumps(self._program()).encode())
+            program.seek(0)
             # posix_spawn instead of subprocess: it never copies the server's memory. A new session
             # makes the process group killable. The container must not inherit Python's SIG_IGN.
             return os.posix_spawnp(
@@ -319,16 +305,15 @@ class Slot:
                 argv,
                 environment(self.isolation, self.settings, self.workspace.path),
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, fd, number)
-                    for number, fd in enumerate((program, null, errors, control))
+                    (os.POSIX_SPAWN_DUP2, program.fileno(), 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, errors, 2),
+                    (os.POSIX_SPAWN_DUP2, control, 3),
                 ],
                 setsid=True,
                 setsigmask=[],
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
             )
-        finally:
-            os.close(null)
-            os.close(program)
 
     def _program(self) -> dict[str, object]:
         """Return the modules that the container's interpreter loads, and the init's settings."""

@@ -42,17 +42,9 @@ class DatasetError(Exception):
         status: 400 if the request is at fault, 500 if the sandbox is.
     """
 
-    def __init__(self, status: HTTPStatus, detail: str) -> None:
+    def __init__(self, detail: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
         super().__init__(shorten_end(detail, DETAIL_LIMIT))
         self.status = status
-
-
-def bad_request(detail: str) -> DatasetError:
-    return DatasetError(HTTPStatus.BAD_REQUEST, detail)
-
-
-def internal_error(detail: str) -> DatasetError:
-    return DatasetError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
 
 @dataclass(frozen=True)
@@ -63,15 +55,11 @@ class Plan:
         extracted_code: The completion's part of the program.
         cases: Cases, each a run with the case's standard input. None for a program that contains
             its tests, which is accepted if it exits with 0.
-        run_all: Continue after a failed case.
-        shorten: Shorten long texts of passed cases in the response.
     """
 
     program: RunCodeRequest
     extracted_code: str
     cases: list[StdioCase] | None = None
-    run_all: bool = False
-    shorten: bool = False
 
 
 def make_plan(request: SubmitRequest) -> Plan:
@@ -84,9 +72,9 @@ def make_plan(request: SubmitRequest) -> Plan:
         return DATASETS[request.dataset](request)
     kind = request.config.dataset_type
     if kind is None:
-        raise bad_request(f"no eval class found for dataset {request.dataset}")
+        raise DatasetError(f"no eval class found for dataset {request.dataset}")
     if kind not in CLASSES:
-        raise bad_request(f"eval class {kind} not found")
+        raise DatasetError(f"eval class {kind} not found")
     return CLASSES[kind](request)
 
 
@@ -98,21 +86,17 @@ def read_record(request: SubmitRequest, model: type[Model]) -> Model:
     """
     data = request.config.provided_data
     if not data:
-        raise bad_request(
+        raise DatasetError(
             "this server stores no data sets; send the record in config.provided_data"
         )
     if isinstance(data, list):
-        raise bad_request("request.config.provided_data should be a dict with str -> str | int")
+        raise DatasetError("request.config.provided_data should be a dict with str -> str | int")
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise bad_request(_detail(error)) from error
-
-
-def _detail(error: ValidationError) -> str:
-    first = first_errors(error)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"the record: {place}: {first['msg']}"
+        first = first_errors(error)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise DatasetError(f"the record: {place}: {first['msg']}") from error
 
 
 # CommonOJDataset: a program and cases of standard input and output.
@@ -138,9 +122,9 @@ def plan_stdio(request: SubmitRequest) -> Plan:
     """Plan one run of the completion's unchanged code per case of the record."""
     config = request.config
     if not config.language:
-        raise bad_request("config.language field must exist for CommonOJDataset, got None")
+        raise DatasetError("config.language field must exist for CommonOJDataset, got None")
     if config.custom_extract_logic:
-        raise bad_request(
+        raise DatasetError(
             "config.custom_extract_logic is not supported: it would run foreign code in the "
             "server's own process; extract the code before you submit"
         )
@@ -156,8 +140,6 @@ def plan_stdio(request: SubmitRequest) -> Plan:
         ),
         extracted_code=code,
         cases=record.test,
-        run_all=bool(config.extra.get("run_all_cases")),
-        shorten=not config.extra.get("return_full_case"),
     )
 
 
@@ -204,12 +186,12 @@ def plan_humaneval(request: SubmitRequest) -> Plan:
     """
     config = request.config
     if "tests" in (config.provided_data or ()):
-        raise bad_request("the record: records with 'tests' (MultiPL-E) are not supported")
+        raise DatasetError("the record: records with 'tests' (MultiPL-E) are not supported")
     record = read_record(request, _CheckTests)
     if config.extra.get("is_freeform"):
         code = head = _freeform_answer(request)
     elif record.prompt is None:
-        raise bad_request("the record: prompt: Field required")
+        raise DatasetError("the record: prompt: Field required")
     else:
         code = function_body(request.completion)
         head = f"{record.prompt}\n{code}"
@@ -258,7 +240,7 @@ def plan_mbpp(request: SubmitRequest) -> Plan:
     tests = record.test_list
     if request.config.is_fewshot:
         if not tests:
-            raise bad_request("the record: test_list: is_fewshot needs at least one test")
+            raise DatasetError("the record: test_list: is_fewshot needs at least one test")
         tests = tests[-1:]
     code = f"{record.labels.test_setup_code}\n{mbpp_answer(request.completion)}"
     code = code.partition(MAIN_GUARD)[0]
@@ -313,16 +295,17 @@ async def judge(request: SubmitRequest, plan: Plan, run: Run) -> EvalResult:
         DatasetError: 500, the sandbox could not run a program.
     """
     tests: list[EvalTest] = []
-    left = OUTPUT_LIMIT
+    options, left = request.config.extra, OUTPUT_LIMIT
     for case in [None] if plan.cases is None else plan.cases:
         changes = {"stdin": case.input["stdin"]} if case else {}
         answer = await run(plan.program.model_copy(update=changes))
         if answer.status is RunStatus.SANDBOX_ERROR:
             failed = "Failed to check stdio test case" if case else "failed to request sandbox"
-            raise internal_error(f"{failed}: {answer.message}")
+            raise DatasetError(f"{failed}: {answer.message}", HTTPStatus.INTERNAL_SERVER_ERROR)
         left -= _characters(answer)
-        tests.append(_test(plan, case, answer if left >= 0 else _without_output(answer)))
-        if left < 0 or not (tests[-1].passed or plan.run_all):
+        answer = answer if left >= 0 else _without_output(answer)
+        tests.append(_test(case, answer, whole=bool(options.get("return_full_case"))))
+        if left < 0 or not (tests[-1].passed or options.get("run_all_cases")):
             break
     return EvalResult(
         id=request.id,
@@ -333,17 +316,18 @@ async def judge(request: SubmitRequest, plan: Plan, run: Run) -> EvalResult:
     )
 
 
-def _test(plan: Plan, case: StdioCase | None, answer: RunCodeResponse) -> EvalTest:
+def _test(case: StdioCase | None, answer: RunCodeResponse, *, whole: bool) -> EvalTest:
+    """Return the result of a run; the long texts of a passed case are cut unless ``whole``."""
     passed = answer.status is RunStatus.SUCCESS
     if case is not None:
         passed = passed and lines(answer.stdout, case.output["stdout"])
-        case = _shortened(case) if passed and plan.shorten else case
+        case = _shortened(case) if passed and not whole else case
     shown = case.model_dump() if case else None
     return EvalTest(passed=passed, exec_info=answer, test_info=shown)
 
 
 def _characters(answer: RunCodeResponse) -> int:
-    results = [result for result in (answer.compile_result, answer.run_result) if result]
+    results = filter(None, (answer.compile_result, answer.run_result))
     return sum(len(result.stdout or "") + len(result.stderr or "") for result in results)
 
 

@@ -69,33 +69,23 @@ def without_entry_point(code: str, language: str) -> str:
     return code
 
 
-def _blocks(completion: str, language: str) -> Iterator[Block]:
-    """Yield complete fenced blocks, else an unclosed one, else unfenced code."""
-    for find in (_complete, _unclosed):
-        blocks = find(completion)
-        if block := next(blocks, None):
-            yield block
-            yield from blocks
-            return
-    yield from _unfenced(completion, language)
+def _blocks(text: str, language: str) -> Iterator[Block]:
+    """Yield complete fenced blocks, else an unclosed one, else unfenced code.
 
-
-def _complete(text: str) -> Iterator[Block]:
-    """Yield closed blocks; the line right after the opening fence cannot be the closing fence."""
-    start = 0
+    The line right after an opening fence cannot be the closing fence.
+    """
+    start, tag, begin = 0, "", 0
     while opening := _opening(text, start):
         tag, begin = opening
         closing = _CLOSING_FENCE.search(text, begin)
         if closing is None:
-            return
+            break
         yield Block(tag, _without_blank_lines(text[begin : closing.start()]))
         start = closing.end()
-
-
-def _unclosed(text: str) -> Iterator[Block]:
-    if opening := _opening(text, 0):
-        tag, begin = opening
+    if opening and not start:
         yield Block(tag, text[begin:])
+    elif not start:
+        yield from _unfenced(text, language)
 
 
 def _opening(text: str, start: int) -> tuple[str, int] | None:

@@ -52,15 +52,15 @@ def require_space(folder: Path, reserve: int) -> None:
     Raises:
         DiskFullError: It has less.
     """
-    found = os.statvfs(folder)
-    if found.f_bavail * found.f_frsize < reserved(folder, reserve):
+    disk = os.statvfs(folder)
+    if disk.f_bavail * disk.f_frsize < reserved(folder, reserve):
         raise DiskFullError(folder)
 
 
 def reserved(folder: Path, reserve: int) -> int:
     """Return the bytes to keep free: ``reserve``, or an eighth of a small disk."""
-    found = os.statvfs(folder)
-    return min(reserve, found.f_blocks * found.f_frsize // 8)
+    disk = os.statvfs(folder)
+    return min(reserve, disk.f_blocks * disk.f_frsize // 8)
 
 
 @contextmanager
@@ -223,13 +223,12 @@ def claim(temp_root: Path) -> tuple[int | None, list[Path]]:
 
 def _is_ours(path: Path) -> bool:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return False
     programs = range(FIRST_UID, LAST_UID + 1) if os.geteuid() == 0 else ()
-    return stat.S_ISDIR(found.st_mode) and (
-        found.st_uid == os.geteuid() or found.st_uid in programs
-    )
+    own = status.st_uid == os.geteuid() or status.st_uid in programs
+    return own and stat.S_ISDIR(status.st_mode)
 
 
 def remove_trees(paths: Iterable[Path]) -> None:

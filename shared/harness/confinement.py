@@ -322,7 +322,6 @@ FIXED_ATTRIBUTES: dict[str, Rule] = {
 LOAD, AND, JUMP, JUMP_EQUAL, JUMP_NOT_LESS, RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x06
 ALLOW, ERRNO, KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 NUMBER_OFFSET, ARCHITECTURE_OFFSET, ARGUMENTS_OFFSET = 0, 4, 16
-FAR = 255
 SECCOMP_SYSCALL = {"x86_64": 317, "aarch64": 277}
 SECCOMP_SET_MODE_FILTER = 1
 SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
@@ -341,9 +340,9 @@ def compile_filter(*profiles: Mapping[str, Rule], machine: str = "") -> bytes:
     """Compile a seccomp filter for ``machine`` (as in ``uname -m``; this one by default).
 
     It refuses what any of the profiles refuses. A process that calls the kernel as a foreign
-    architecture (32-bit code) is killed. The filter is a binary search over the numbers which reads
-    arguments only where a rule has checks, so that Linux 5.11 and later know in advance which calls
-    are always allowed and do not run it for them.
+    architecture (32-bit code) is killed. The filter reads arguments only where a rule has checks,
+    so that Linux 5.11 and later know in advance which calls are always allowed and do not run it
+    for them.
 
     Raises:
         ConfinementError: The machine is neither x86_64 nor aarch64.
@@ -351,12 +350,22 @@ def compile_filter(*profiles: Mapping[str, Rule], machine: str = "") -> bytes:
     machine = machine or os.uname().machine
     if machine not in AUDIT_ARCHITECTURES:
         raise ConfinementError(errno.ENOSYS, f"no seccomp filter for machines of type {machine!r}")
+    column = list(AUDIT_ARCHITECTURES).index(machine)
     program = [
         Instruction(LOAD, 0, 0, ARCHITECTURE_OFFSET),
         Instruction(JUMP_EQUAL, 1, 0, AUDIT_ARCHITECTURES[machine]),
         Instruction(RETURN, 0, 0, KILL_PROCESS),
         Instruction(LOAD, 0, 0, NUMBER_OFFSET),
-        *_search(_segments(profiles, list(AUDIT_ARCHITECTURES).index(machine))),
+    ]
+    for name in sorted({name for profile in profiles for name in profile}):
+        number = NUMBERS[name][column]
+        if number is not None:
+            block = _block([profile[name] for profile in profiles if name in profile])
+            program += [Instruction(JUMP_EQUAL, 0, len(block), number), *block]
+    program += [
+        Instruction(JUMP_NOT_LESS, 0, 1, LAST_KNOWN + 1),
+        Instruction(RETURN, 0, 0, ERRNO | errno.ENOSYS),
+        Instruction(RETURN, 0, 0, ALLOW),
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
@@ -384,24 +393,8 @@ def install_seccomp(*profiles: Mapping[str, Rule]) -> None:
     install_filter(compile_filter(*profiles))
 
 
-def _segments(
-    profiles: Sequence[Mapping[str, Rule]], column: int
-) -> list[tuple[int, list[Instruction]]]:
-    """Ranges of system calls with the same treatment: the first number and the code for it."""
-    blocks = {0: _block([]), LAST_KNOWN + 1: _block([Rule(errno.ENOSYS)])}
-    for name in sorted({name for profile in profiles for name in profile}):
-        number = NUMBERS[name][column]
-        if number is not None:
-            blocks[number] = _block([profile[name] for profile in profiles if name in profile])
-            blocks.setdefault(number + 1, _block([]))
-    segments: list[tuple[int, list[Instruction]]] = []
-    for number, block in sorted(blocks.items()):
-        if not segments or segments[-1][1] != block:
-            segments.append((number, block))
-    return segments
-
-
 def _block(rules: Sequence[Rule]) -> list[Instruction]:
+    """Return the code for one system call, which ends in each way with a decision."""
     block: list[Instruction] = []
     for rule in rules:
         refuse = Instruction(RETURN, 0, 0, ERRNO | rule.errno)
@@ -422,19 +415,6 @@ def _compare(check: Check) -> list[Instruction]:
     for index, value in enumerate(check.values):
         code.append(Instruction(JUMP_EQUAL, count - index + check.one_of, 0, value))
     return [*code, Instruction(JUMP, 0, 0, 0 if check.one_of else 1)]
-
-
-def _search(segments: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    """Return a binary search for the last segment that begins at or below the loaded number."""
-    if len(segments) == 1:
-        return segments[0][1]
-    middle = len(segments) // 2
-    below, above = _search(segments[:middle]), _search(segments[middle:])
-    pivot, skip = segments[middle][0], len(below)
-    if skip <= FAR:
-        return [Instruction(JUMP_NOT_LESS, skip, 0, pivot), *below, *above]
-    near = [Instruction(JUMP_NOT_LESS, 0, 1, pivot), Instruction(JUMP, 0, 0, skip)]
-    return [*near, *below, *above]
 
 
 # System calls.

@@ -18,16 +18,8 @@ import types
 from os import _exit, read, write
 from sys import getrecursionlimit, setrecursionlimit
 
-from shared.harness.values import (
-    CALLS,
-    FUNCTIONS,
-    SIZE,
-    Classes,
-    Decoder,
-    Handles,
-    ObjectEncoder,
-    contents,
-)
+from shared.harness.forms import FUNCTIONS, Classes, contents
+from shared.harness.values import CALLS, SIZE, Decoder, Handles, ObjectEncoder, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,19 +40,15 @@ class MissingFunctionError(Exception):
 
 
 class ArgumentDecoder(Decoder):
-    def __init__(self, data: bytes, server: Server) -> None:
-        super().__init__(data)
+    def __init__(self, server: Server) -> None:
+        super().__init__()
         self.server = server
         self.classes = server.classes
 
-    def own_handle(self) -> Any:
-        return self.server.found(self.next())
-
-    def function(self) -> Any:
-        return FUNCTIONS[self.name()]
-
-    def iterator(self) -> Any:
-        return (value for value in self.items(self.count()))
+    def handled(self, form: str, parts: list[Any]) -> Any:
+        if form == "own":
+            return self.server.target(parts[0])
+        return FUNCTIONS[parts[0]] if form == "function" else (part for part in parts)
 
 
 class Server:
@@ -104,7 +92,7 @@ class Server:
             self.load(self.module.__dict__)
         except BaseException as error:
             return self.raised(error)
-        return b"R=N"
+        return b"R=" + self.encoder().message(None)
 
     def load(self, namespace: dict[str, object]) -> None:
         prelude = self.sources[PRELUDE]
@@ -139,13 +127,13 @@ class Server:
                     continue
 
     def perform(self, request: bytes) -> bytes:
-        decoder = ArgumentDecoder(request, self)
         limit = getrecursionlimit()
         try:
             setrecursionlimit(max(limit, RECURSION_LIMIT))
-            verb, target = decoder.value(), decoder.value()
-            start = decoder.position
-            arguments, keywords = decoder.value(), decoder.value()
+            head, _, body = request.partition(b"\n")
+            verb, target = loads(head)
+            decoder = ArgumentDecoder(self)
+            arguments, keywords = decoder.values(body)
             kind, result = b"R", None
             setrecursionlimit(limit)
             try:
@@ -160,8 +148,7 @@ class Server:
                 kind, result = b"E", self.parts(error)
             limit = getrecursionlimit()  # the answer may have changed it
             setrecursionlimit(max(limit, RECURSION_LIMIT))
-            before = (arguments, keywords, decoder.objects, request[start:])
-            return self.reply(kind, result, *before)
+            return self.reply(kind, result, (arguments, keywords), decoder.objects, body)
         except BaseException as error:
             return self.raised(error)
         finally:
@@ -171,10 +158,10 @@ class Server:
         if verb == "describe":
             return self.describe()
         if verb == "classes":
-            self.classes = Classes(target.split(","), self.module.__dict__)
+            self.classes = Classes(target, self.module.__dict__)
             return None
         self.failure = None
-        function = self.found(target)
+        function = self.target(target)
         if verb == "call":
             return function(*arguments, **dict(zip(keywords[::2], keywords[1::2])))
         if verb == "next":
@@ -183,7 +170,7 @@ class Server:
             return iter(function)
         return await_(function)
 
-    def found(self, target: int | str) -> Any:
+    def target(self, target: int | str) -> Any:
         """Return a function by its name, or an object by the number of its handle.
 
         The name of a method of ``Solution``, or else of a function, follows a dot.
@@ -206,42 +193,25 @@ class Server:
     # Replies
 
     def reply(
-        self,
-        kind: bytes,
-        result: object,
-        arguments: Any,
-        keywords: Any,
-        objects: list[Any],
-        original: bytes,
+        self, kind: bytes, result: object, arguments: Any, objects: list[Any], body: bytes
     ) -> bytes:
         """Encode a result, and the arguments' containers if the call has changed one."""
-        encoder = ObjectEncoder(self.handles, self.classes)
-        if objects:
-            encoder.add(arguments)
-            encoder.add(keywords)
-            if encoder.data != original:
-                return self.changed(kind, result, objects)
-            encoder.data.clear()
-        encoder.add(result)
-        return bytes(kind + b"=" + encoder.data)
+        encoder = self.encoder()
+        if not objects or encoder.message(*arguments) == body:
+            return kind + b"=" + encoder.message(result)
+        encoder = self.encoder()
+        for container in objects:
+            encoder.register(container)
+        return kind + b"!" + encoder.message(*map(contents, objects), result)
 
-    def changed(self, kind: bytes, result: object, objects: list[Any]) -> bytes:
-        encoder = ObjectEncoder(self.handles, self.classes)
-        for value in objects:
-            encoder.register(value)
-        for value in objects:
-            encoder.add(contents(value))
-        encoder.add(result)
-        return bytes(kind + b"!" + encoder.data)
+    def encoder(self) -> ObjectEncoder:
+        return ObjectEncoder(self.handles, self.classes)
 
     def raised(self, error: BaseException) -> bytes:
-        encoder = ObjectEncoder(self.handles, self.classes)
         try:
-            encoder.add(self.parts(error))
+            return b"E=" + self.encoder().message(self.parts(error))
         except BaseException as second:  # its arguments, for example, are nested too deeply
-            encoder = ObjectEncoder(self.handles, self.classes)
-            encoder.add(((type(second).__name__,), (), (), ()))
-        return bytes(b"E=" + encoder.data)
+            return b"E=" + self.encoder().message(((type(second).__name__,), (), (), ()))
 
     def parts(self, error: BaseException) -> tuple[Any, ...]:
         """Return the names of an exception's bases, its arguments, its text, its fields.
@@ -253,10 +223,11 @@ class Server:
         kind = type(error)
         base = self.classes.find(self.classes.name_of(kind) or "Exception")
         names = []
-        for one in kind.__mro__:
-            names.append(one.__name__ if one is base else "%s:%s" % (one.__module__, one.__name__))
-            if one is base:
+        for parent in kind.__mro__:
+            if parent is base:
+                names.append(parent.__name__)
                 break
+            names.append("%s:%s" % (parent.__module__, parent.__name__))
         text: tuple[Any, ...] = tuple(error.args)
         if kind.__str__ is not getattr(base, "__str__", None):
             try:

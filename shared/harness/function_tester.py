@@ -6,7 +6,7 @@ tests and expected values are never where the answer is, and all that it can sen
 exceptions by the name of a built-in type, objects of its own classes as opaque ones, which are
 equal to nothing but themselves.
 
-A test is a source text, or a call with its expected result (see ``function_calls``), which no
+A test is a source text, or a call with its expected result (see ``function_results``), which no
 exception passes.
 
 Report (a pipe): a line with verl's numeric code after each test, then a line with how it ended,
@@ -26,7 +26,7 @@ import sys
 import time
 import types
 
-from shared.harness import function_calls, values
+from shared.harness import forms, function_results, values
 from shared.harness.cases.processes import clock_of, run_delay_of
 
 TYPE_CHECKING = False
@@ -47,22 +47,14 @@ MAX_ITEMS = 100_000  # of an iterator that is an argument
 ENDLESS = ("count", "cycle", "repeat")
 HEADER = "Traceback (most recent call last):\n"
 SETUP, TEST = "<setup>", "<test>"
-# Comparisons of numpy and its module testing, and how their first arguments are named.
-COMPARISONS = ("allclose", "isclose", "array_equiv", "assert_allclose", "assert_array_equal",
-               "assert_array_almost_equal", "assert_almost_equal")  # fmt: skip
-COMPARED_NUMBER = re.compile(r"(?:%s)\(.*[(,]\s*-?[\d.]" % "|".join(COMPARISONS))
-OPERANDS = ("a", "b", "actual", "x", "desired", "y")
 # Exceptions that mean something to code of the tests which does not name them, if it has one of
 # these words: that a ``map`` has no further value, for example.
 STEERING: dict[str, tuple[str, ...]] = {
     "StopIteration": (), "StopAsyncIteration": (), "IndexError": ("__getitem__",),
     "AttributeError": ("hasattr", "getattr", "__getattr__"),
 }  # fmt: skip
-EMPTY: list[Any] = []  # the class of empty arrays, once there is one
-NUMBER = "__plumbline_number__"
 STAR = re.compile(r"\bimport\s*\*")
 RAISED, WORD = re.compile(r"\braise\s+\w+"), re.compile(r"\w+")
-LIBRARIES: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
 
 
 class AnswerLostError(BaseException):
@@ -156,7 +148,7 @@ def remote_function(answer: Answer, target: int | str, name: str) -> Callable[..
     return function
 
 
-PROXIES: dict[int, Callable[[Answer, int], Any]] = {
+PROXIES: dict[str, Callable[[Answer, int], Any]] = {
     values.GENERATOR: remote_generator,
     values.ITERATOR: RemoteIterator,
     values.ITERABLE: RemoteIterable,
@@ -172,18 +164,16 @@ class ArgumentEncoder(values.Encoder):
         self.answer = answer
         self.classes = answer.classes
 
-    def add_other(self, value: Any) -> None:
+    def other(self, value: Any) -> Any:
         target = self.answer.targets.get(id(value))
         if target is not None:
-            self.data += b"h"
-            self.add(target)
-        elif values.is_function(value):
-            self.data += b"G"
-            self.add_text(value.__name__)
-        elif not self.add_numpy(value):
-            super().add_other(value)
+            return {"own": [target]}
+        if forms.is_function(value):
+            return {"function": [value.__name__]}
+        node = self.numpy(value)
+        return super().other(value) if node is None else node
 
-    def refuse(self, value: object) -> None:
+    def refuse(self, value: object) -> Any:
         if not hasattr(type(value), "__next__") or type(value).__name__ in ENDLESS:
             super().refuse(value)
         items = []
@@ -191,23 +181,24 @@ class ArgumentEncoder(values.Encoder):
             items.append(item)
             if len(items) > MAX_ITEMS:
                 raise ValueError("an iterator of too many values")
-        self.tag(b"j", len(items))
-        self.add_all(items)
+        return {"iterator": self.nodes(items)}
 
 
 class ResultDecoder(values.Decoder):
-    def __init__(self, data: bytes, answer: Answer, objects: list[Any]) -> None:
-        super().__init__(data, 2)
+    def __init__(self, answer: Answer, objects: list[Any]) -> None:
+        super().__init__(objects)
         self.answer = answer
         self.classes = answer.classes
-        self.objects = objects
 
-    def numpy(self, dtype: Any, shape: Any, items: Any) -> Any:
+    def numpy(self, dtype: Any, shape: Any, items: list[Any]) -> Any:
         array = super().numpy(dtype, shape, items)
-        return array if array.size else without_broadcast(array)
+        return array if array.size else function_results.without_broadcast(array)
 
-    def handled(self, kind: int, number: int, truth: bool, name: str) -> Any:
-        return self.answer.proxy(kind, number, truth, name)
+    def handled(self, form: str, parts: list[Any]) -> Any:
+        kind, number, truth, name = parts
+        if form != "handle" or type(number) is not int or type(name) is not str:
+            raise forms.CodecError("no handle")
+        return self.answer.proxy(kind, number, bool(truth), name)
 
 
 class Answer:
@@ -230,15 +221,15 @@ class Answer:
         self.targets: dict[int, int | str] = {}
         self.raised: BaseException | None = None
         self.returned: list[Any] = []  # the latest call's result, if there is one
-        self.classes = values.Classes()
+        self.classes = forms.Classes()
         self.named = frozenset[str]()
         self.lock = _thread.RLock()
 
     def share(self, names: list[str], namespace: dict[str, Any]) -> None:
         """Let instances of these classes cross as their fields."""
         if names:
-            self.request("classes", ",".join(names))
-            self.classes = values.Classes(names, namespace)
+            self.request("classes", names)
+            self.classes = forms.Classes(names, namespace)
 
     def function(self, name: str) -> Callable[..., Any]:
         function = remote_function(self, name, name)
@@ -246,7 +237,7 @@ class Answer:
         self.proxies[-len(self.proxies) - 1] = function  # keeps it alive
         return function
 
-    def proxy(self, kind: int, number: int, truth: bool, name: str) -> Any:
+    def proxy(self, kind: str, number: int, truth: bool, name: str) -> Any:
         if number not in self.proxies:
             made: Any
             if kind == values.FUNCTION:
@@ -262,7 +253,7 @@ class Answer:
     def request(
         self,
         verb: str,
-        target: int | str,
+        target: int | str | list[str],
         arguments: tuple[Any, ...] = (),
         keywords: dict[str, Any] | None = None,
     ) -> Any:
@@ -272,20 +263,19 @@ class Answer:
                 raise AnswerLostError
             encoder = ArgumentEncoder(self)
             try:
-                for part in (verb, target, arguments, values.dict_parts(keywords or {})):
-                    encoder.add(part)
-            except values.UncrossableError:
+                body = encoder.message(arguments, forms.dict_parts(keywords or {}))
+            except forms.UncrossableError:
                 self.refused = True
                 raise
-            self.send(bytes(encoder.data))
+            self.send(values.dumps([verb, target]) + b"\n" + body)
             return self.result(verb, encoder.objects)
 
     def result(self, verb: str, objects: list[Any]) -> Any:
         try:
             kind, value = self.decode(self.receive(), objects)
             if kind == b"S" and verb != "next":
-                raise values.CodecError("no iterator ended")
-        except (values.CodecError, MemoryError):
+                raise forms.CodecError("no iterator ended")
+        except (forms.CodecError, MemoryError):
             self.lost = True
             raise
         if kind == b"R":
@@ -296,7 +286,7 @@ class Answer:
             raise StopIteration(value)
         if kind == b"M":
             raise MissingFunctionError("name %r is not defined" % (value,))
-        self.raised = exception_of(value, self.classes, self.named)
+        self.raised = forms.exception_of(value, self.classes, self.named)
         raised = type(self.raised).__name__
         if raised in STEERING and raised not in self.named and self.steers(raised):
             self.raised = RuntimeError("the answer raised %s" % raised)
@@ -316,16 +306,15 @@ class Answer:
 
     def decode(self, reply: bytes, objects: list[Any]) -> tuple[bytes, Any]:
         """Return kind and value of a reply; changed arguments are updated."""
-        decoder = ResultDecoder(reply, self, objects)
         kind, changed = reply[:1], reply[1:2]
         if kind not in (b"R", b"E", b"S", b"M") or changed not in (b"=", b"!"):
-            raise values.CodecError("no reply")
-        if changed == b"!":
-            for container in list(objects):
-                values.update(container, decoder.value())
-        value = decoder.value()
-        decoder.end()
-        return kind, value
+            raise forms.CodecError("no reply")
+        parts = ResultDecoder(self, objects).values(reply[2:])
+        if len(parts) != 1 + (len(objects) if changed == b"!" else 0):
+            raise forms.CodecError("other objects")
+        for container, contents in zip(objects, parts[:-1]):
+            forms.update(container, contents)
+        return kind, parts[-1]
 
     def send(self, data: bytes) -> None:
         rest = memoryview(values.SIZE.pack(len(data)) + data)
@@ -341,7 +330,7 @@ class Answer:
             raise AnswerLostError
         (size,) = values.SIZE.unpack(self.take(values.SIZE.size))
         if size > MAX_MESSAGE:
-            raise values.CodecError("a message of %d bytes" % size)
+            raise forms.CodecError("a message of %d bytes" % size)
         return bytes(self.take(size))
 
     def take(self, size: int) -> bytearray:
@@ -364,147 +353,6 @@ class Answer:
         except BaseException:
             return ""
         return text if type(text) is str else ""
-
-
-def exception_of(value: Any, classes: values.Classes, named: frozenset[str]) -> BaseException:
-    """Build an exception from the names of its type's bases, its arguments and fields.
-
-    Args:
-        value: What the answer sent.
-        classes: Classes that both sides have.
-        named: What the tests name: an answer raises no other exception of a library, since one may
-            mean something to a library that the tests use.
-    """
-    try:
-        names, arguments, text, fields = value
-        kinds = [classes.find(name) or library_exception(name, named) for name in names]
-        exact = bool(kinds) and kinds[0] is not None
-        arguments = tuple(arguments if exact else text)
-        kind = next((one for one in kinds if one and issubclass(one, BaseException)), Exception)
-        if "__init__" not in kind.__dict__ or kind.__module__ == "builtins":
-            try:
-                return kind(*arguments)
-            except TypeError:  # of UnicodeDecodeError, for example
-                pass
-        made: BaseException = kind.__new__(kind)
-        made.args = arguments
-        if exact:
-            values.set_fields(made, tuple(fields))
-        return made
-    except (TypeError, ValueError, AttributeError):
-        raise values.CodecError("no exception") from None
-
-
-def library_exception(name: str, named: frozenset[str]) -> Any:
-    """Return an exception of a loaded library, ``module:name``, that the tests name."""
-    module, _, attribute = name.partition(":")
-    library = module.partition(".")[0]
-    if attribute not in named or library not in (*LIBRARIES, "numpy"):
-        return None
-    found = getattr(sys.modules.get(module), attribute, None)
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
-
-
-def without_broadcast(empty: Any) -> Any:
-    """Return an empty array that is neither stretched to other values nor compared with a number.
-
-    All comparisons of such a result are true, and so is that of its difference from a number.
-    """
-    import numpy
-
-    if not EMPTY:
-        comparisons = (numpy.equal, numpy.not_equal, numpy.less, numpy.less_equal, numpy.greater,
-                       numpy.greater_equal, numpy.subtract)  # fmt: skip
-
-        class Empty(numpy.ndarray):
-            def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-                others = [value for value in inputs if numpy.size(value)]
-                if any(numpy.ndim(value) or ufunc in comparisons for value in others):
-                    raise AssertionError("an empty array is compared with values")
-                inputs = tuple(numpy.asarray(value).view(numpy.ndarray) for value in inputs)
-                result = getattr(ufunc, method)(*inputs, **options)
-                return result.view(Empty) if isinstance(result, numpy.ndarray) else result
-
-        EMPTY.append(Empty)
-    return empty.view(EMPTY[0])
-
-
-def keep_empty() -> None:
-    """Let numpy's constructors make such arrays too."""
-    import numpy
-
-    def kept(make: Callable[..., Any]) -> Callable[..., Any]:
-        def array(*arguments: Any, **keywords: Any) -> Any:
-            made = make(*arguments, **keywords)
-            return made if made.size else without_broadcast(made)
-
-        return array
-
-    numpy.array, numpy.asarray = kept(numpy.array), kept(numpy.asarray)
-
-
-class Number(float):
-    """A number that a test writes as an argument of a comparison, which may be stretched."""
-
-
-def mark_numbers(source: str, filename: str) -> Any:
-    """Return a test's syntax tree, in which numbers that are compared are marked."""
-    import ast
-
-    def marked(node: ast.expr) -> ast.expr:
-        number = node.operand if isinstance(node, ast.UnaryOp) else node
-        if isinstance(number, ast.Constant) and type(number.value) in (int, float):
-            return ast.Call(ast.Name(NUMBER, ast.Load()), [node], [])
-        return node
-
-    tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, True)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(COMPARISONS):
-            node.args[:2] = [marked(argument) for argument in node.args[:2]]
-    return ast.fix_missing_locations(tree)
-
-
-def compare_shapes() -> bool:
-    """Let numpy's comparisons find values of different shapes different.
-
-    Otherwise an empty list would be close to everything, and a number to an array of it. Returns
-    whether there is numpy.
-    """
-    try:
-        import numpy
-        import numpy.testing
-    except ImportError:
-        return False
-    keep_empty()
-
-    def lengths(value: Any) -> list[int]:  # axes of length 1 change no comparison
-        return [length for length in numpy.shape(value) if length != 1]
-
-    def strict(compare: Callable[..., Any], failed: Callable[[], Any]) -> Callable[..., Any]:
-        def comparison(*arguments: Any, **keywords: Any) -> Any:
-            given = [*arguments, *(keywords[name] for name in OPERANDS if name in keywords)]
-            a, b = given[:2]
-            stretched = isinstance(a, Number) or isinstance(b, Number)
-            same = lengths(a) == lengths(b) and numpy.ndim(a) and numpy.ndim(b)
-            if (
-                same
-                or numpy.shape(a) == numpy.shape(b)
-                or (stretched and numpy.size(a) and numpy.size(b))
-            ):
-                return compare(*arguments, **keywords)
-            return failed()
-
-        return comparison
-
-    def fail() -> NoReturn:
-        raise AssertionError("shapes differ")
-
-    numpy.allclose = strict(numpy.allclose, lambda: False)
-    numpy.isclose = strict(numpy.isclose, lambda: numpy.False_)
-    numpy.array_equiv = strict(numpy.array_equiv, lambda: False)
-    for name in COMPARISONS[3:]:
-        setattr(numpy.testing, name, strict(getattr(numpy.testing, name), fail))
-    return True
 
 
 class Tester:
@@ -564,8 +412,8 @@ class Tester:
         """Wait until the answer is loaded, and prepare the namespace."""
         self.answer.result("load", [])
         if "numpy" in self.answer.named:
-            self.strict = compare_shapes()
-            self.namespace[NUMBER] = Number
+            self.strict = function_results.compare_shapes()
+            self.namespace[function_results.NUMBER] = function_results.Number
         self.execute(self.setup, SETUP)
         for name in self.modules:
             if name not in self.namespace:
@@ -591,7 +439,7 @@ class Tester:
             self.failure = self.failure or self.describe(error)
             if isinstance(error, MissingFunctionError):
                 self.end = MISSING
-            elif isinstance(error, function_calls.UnusableTestError):
+            elif isinstance(error, function_results.UnusableTestError):
                 self.end = UNUSABLE
             return WRONG_ANSWER if isinstance(error, wrong) else RUNTIME_ERROR
         return PASSED
@@ -601,29 +449,28 @@ class Tester:
 
         Raises:
             WrongResultError: Its result is not the expected one.
-            function_calls.UnusableTestError: An argument or the expected result cannot be read.
+            function_results.UnusableTestError: An argument or the expected result cannot be read.
         """
-        given = function_calls.arguments_of(arguments, convention)
-        result = self.answer.request("call", self.names[0], tuple(given))
-        if not function_calls.is_expected(result, expected, convention):
-            raise WrongResultError(function_calls.shown(result))
+        items = function_results.arguments_of(arguments, convention)
+        result = self.answer.request("call", self.names[0], tuple(items))
+        if not function_results.is_expected(result, expected, convention):
+            raise WrongResultError(function_results.shown(result))
 
     def execute(self, source: str, filename: str) -> None:
         if source:
             self.sources[filename] = source
             try:
-                marks = self.strict and COMPARED_NUMBER.search(source)
-                code: Any = mark_numbers(source, filename) if marks else source
-                code = compile(code, filename, "exec", dont_inherit=True)
+                tree = function_results.mark_numbers(source, filename) if self.strict else source
+                code = compile(tree, filename, "exec", dont_inherit=True)
             except (SyntaxError, ValueError) as error:
-                raise function_calls.UnusableTestError(str(error)) from None
+                raise function_results.UnusableTestError(str(error)) from None
             exec(code, self.namespace)
 
     def describe(self, error: BaseException) -> str:
         """Return a traceback of the tests' frames, and the answer's own if it raised the error."""
         if isinstance(error, AnswerLostError):
             return ""
-        if isinstance(error, (WrongResultError, function_calls.UnusableTestError)):
+        if isinstance(error, (WrongResultError, function_results.UnusableTestError)):
             return str(error)
         try:
             import linecache  # slow to load, and only needed for a failure
@@ -642,7 +489,7 @@ class Tester:
                 lines += traceback.format_exception_only(type(error), error)
             text = ("".join(lines) + theirs)[-MAX_FAILURE:]
             if isinstance(error, AssertionError) and not own and self.answer.returned:
-                text = function_calls.shown(self.answer.returned[0]) + "\n" + text
+                text = function_results.shown(self.answer.returned[0]) + "\n" + text
             return text
         except BaseException:
             return type(error).__name__ + "\n"

@@ -30,14 +30,14 @@ from shared.harness.cases.answer import (
     compile_answer,
     load_modules,
 )
-from shared.harness.cases.folders import CaseFolder, memory_file, write_all
+from shared.harness.cases.files import CallSpec, CaseFolder, Records, write_all
 from shared.harness.cases.program import Program
-from shared.harness.cases.records import CallSpec, Records
-from shared.harness.cases.supervisor import LimitedRun, Supervisor
+from shared.harness.cases.supervisor import Run, Supervisor
 from shared.harness.languages import LANGUAGES
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import NoReturn
 
     from shared.harness.cases.answer import Outcome
@@ -49,29 +49,22 @@ READY = struct.Struct("ddd")
 MAX_REPORT = 1 << 24
 
 
-class Functions(LimitedRun):
+class Functions(Run):
     """A run of an answer's tests.
 
     Args:
         supervisor: The parent.
         spec: Specification of the call.
-        folder: Folder in which that of the answer is.
         tests: Descriptor, offset and size of the tests, as ``function_tester.run`` expects them.
         report: Descriptor of the file for the report of the tests or the compiler.
     """
 
     def __init__(
-        self,
-        supervisor: Supervisor,
-        spec: CallSpec,
-        folder: str,
-        tests: tuple[int, int, int],
-        report: int,
+        self, supervisor: Supervisor, spec: CallSpec, tests: tuple[int, int, int], report: int
     ) -> None:
-        super().__init__(spec.times["cpu"], spec.times["wall"], supervisor.ended)
+        super().__init__(spec.times["wall"], supervisor.ended, spec.times["cpu"])
         self.supervisor = supervisor
         self.spec = spec
-        self.folder = folder
         self.tests, self.report = tests, report
         self.calls, self.results, self.ready = os.pipe(), os.pipe(), os.pipe()
         os.set_blocking(self.ready[0], False)
@@ -80,24 +73,16 @@ class Functions(LimitedRun):
 
     def start(self) -> Program | None:
         """Start the answer; returns its program in the new process."""
-        self.pid = syscalls.fork()
-        if self.pid == 0:
-            try:
-                self.supervisor.leave()
-                program = self.load()
-                self.begin()
-                return program
-            except BaseException:
-                os._exit(1)
-        self.watch(self.pid)
-        for fd in (self.calls[0], self.results[1], self.ready[1]):
-            os.close(fd)
-        return None
+        program = self.fork(self.become_answer)
+        if program is None:
+            for fd in (self.calls[0], self.results[1], self.ready[1]):
+                os.close(fd)
+        return program
 
     # In the parent
 
-    def readers(self) -> list[int]:
-        return [self.ready[0]] if self.compiled is None else []
+    def waiting(self) -> tuple[list[int], list[int]]:
+        return [self.ready[0]] if self.compiled is None else [], []
 
     def move(self) -> None:
         """Start the tests once the answer is ready."""
@@ -141,7 +126,10 @@ class Functions(LimitedRun):
                 return 0.0
         if not self.tester or self.tester in self.ended.codes:
             return math.inf
-        return self.left_of((self.pid, self.tester), now)
+        return super().left(now)
+
+    def delayed(self) -> Sequence[int]:
+        return self.pid, self.tester
 
     def stop(self) -> None:
         """Kill both: the tests first, which would find an answer that has died wrong."""
@@ -169,16 +157,19 @@ class Functions(LimitedRun):
         """Let the limits of the answer hold."""
         raise NotImplementedError
 
-    def begin(self) -> None:
-        """Let the limits hold, and have the tests started."""
+    def become_answer(self) -> Program:
+        """Load the answer, have the tests started, and let the limits hold."""
+        self.supervisor.leave()
+        program = self.load()
         used = resource.getrusage(resource.RUSAGE_SELF)
         os.write(self.ready[1], READY.pack(used.ru_utime, used.ru_stime, time.monotonic()))
         os.closerange(3 + keep([self.calls[0], self.results[1]]), HIGHEST)
         self.enter()
+        return program
 
     def run_tests(self) -> NoReturn:
         self.supervisor.leave()
-        os.chdir(self.folder + "/case")
+        os.chdir(self.supervisor.folder + "/case")
         limit_tester(self.cpu, self.spec.numbers["memory"])
         file, start, size = self.tests
         payload = os.pread(file, size, start)
@@ -190,41 +181,28 @@ class Functions(LimitedRun):
 
 
 class FunctionRun(Functions):
-    """A single run in a slot.
+    """A single run in a slot, whose init is the parent.
 
     Args:
-        supervisor: The slot's init.
-        confinement: Restricts the answer.
+        init: The parent; its folder exists, and is empty.
         spec: As of ``Functions``.
-        folder: As of ``Functions``; it exists, and is empty.
         files: Descriptors of the call, its only input, its results.
-        extra_memory: Bytes of modules that only the tests use, in the answer's memory too.
     """
 
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        confinement: syscalls.Confinement,
-        spec: CallSpec,
-        folder: str,
-        files: list[int],
-        extra_memory: int,
-    ) -> None:
+    def __init__(self, init: Supervisor, spec: CallSpec, files: list[int]) -> None:
         self.call, tests, results = files
         self.records = Records(results)
-        part = tests, 0, spec.inputs[0]
-        super().__init__(supervisor, spec, folder, part, memory_file(folder, "report"))
-        self.confinement = confinement
-        self.extra_memory = extra_memory
+        super().__init__(init, spec, (tests, 0, spec.inputs[0]), os.memfd_create("report"))
 
     def load(self) -> Program:
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, syscalls.SIGKILL)
-        self.confinement.enter_program(self.folder)
-        self.confinement.fix_attributes()
+        folder, confinement = self.supervisor.folder, self.supervisor.confinement
+        confinement.enter_program(folder)
+        confinement.fix_attributes()
         with open(self.call, "rb") as file:
             file.readline()
             source, prelude = file.read(self.spec.answer), file.read()
-        case = CaseFolder(self.folder, LANGUAGES["python"], source, None)
+        case = CaseFolder(folder, LANGUAGES["python"], source, None)
         case.restore()
         os.chdir(case.path)
         try:
@@ -236,8 +214,6 @@ class FunctionRun(Functions):
         program = Program(code, case.program, streams=False)
         program.serve(function_server, prelude, source)
         numbers = dict(self.spec.numbers)
-        if numbers["memory"] > 0:
-            numbers["memory"] += self.extra_memory
         if numbers["processes"] > 0:
             numbers["processes"] += processes.tasks_of_user()  # without the tests, which come later
         for kind, value in case_limits(self.cpu + time.process_time(), numbers):
@@ -273,9 +249,7 @@ class FunctionCase(Functions):
 
     def __init__(self, cases: Cases, start: int, size: int) -> None:
         self.cases = cases
-        super().__init__(
-            cases, cases.spec, cases.folder, (cases.inputs, start, size), cases.printed
-        )
+        super().__init__(cases, cases.spec, (cases.inputs, start, size), cases.printed)
 
     def start(self) -> Program | None:
         program = super().start()

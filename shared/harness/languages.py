@@ -9,6 +9,8 @@ the memory limit and ``runtime_mib`` more. Other languages have a limit of the a
 
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +23,10 @@ DEFAULT_HEAP = 1024
 STACK_SHARE, MAX_STACK = 8, 256
 # A compiled program in the folder where it was compiled.
 PROGRAM = "program"
+# In the constants of a Java class with ``static void main(String[])``.
+MAIN = (b"\x00\x04main", b"([Ljava/lang/String;)V")
+# Attributes that are lists of words.
+WORDS = ("labels", "compile", "run", "tools", "multipl_e")
 
 
 class Language:
@@ -32,8 +38,7 @@ class Language:
     file: str  # name of the source file
     # Pattern of sources that need a file name with what the pattern's group matched, that name, and
     # the match that counts before others.
-    renamed: tuple[str, str] | None = None
-    preferred: str = ""
+    renamed: tuple[str, str, str] | None = None
     compile: Sequence[str] = ()  # command line of the compiler, or of a check of the syntax
     run: Sequence[str]  # that of the program, with {program}, {heap} (MiB), {stack} (KiB)
     environment: Mapping[str, str] = {}  # of both commands, with {heap} and {folder}
@@ -55,12 +60,10 @@ class Language:
 
     def __init__(self, name: str, title: str, labels: str, file: str, **more: object) -> None:
         self.name, self.title, self.file = name, title, file
-        self.labels = labels.split()
         self.lexer = name
-        for attribute, value in more.items():
-            if attribute not in Language.__annotations__:
-                raise TypeError(f"a language has no attribute {attribute}")
-            setattr(self, attribute, value)
+        for attribute, value in {"labels": labels, **more}.items():
+            words = isinstance(value, str) and attribute in WORDS
+            setattr(self, attribute, str(value).split() if words else value)
 
     def file_of(self, source: str) -> str:
         """Return the name that the file of a program must have."""
@@ -68,11 +71,11 @@ class Language:
             return self.file
         import re  # slow to load
 
-        pattern, name = self.renamed
-        found = re.findall(pattern, source, re.MULTILINE)
-        if not found:
+        pattern, name, preferred = self.renamed
+        names = re.findall(pattern, source, re.MULTILINE)
+        if not names:
             return self.file
-        return name.format(self.preferred if self.preferred in found else found[0])
+        return name.format(preferred if preferred in names else names[0])
 
     def compiler(self, file: str) -> list[str]:
         """Return the command line of the compiler in the folder of the source."""
@@ -108,6 +111,34 @@ def installation(languages: Iterable[Language]) -> str:
     return ", ".join(f"{language.name} ({language.packages})" for language in languages)
 
 
+def make_archive(folder: str, source: str, path: str) -> None:
+    """Pack Java's class files below a folder into an archive that ``java -jar`` runs.
+
+    The class that starts is ``Main``, the source's, or the first one, if it has a ``main``.
+    """
+    from zipfile import ZipFile  # slow to load
+
+    classes = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".class"):
+                inner = os.path.relpath(os.path.join(parent, name), folder)
+                with open(os.path.join(parent, name), "rb") as file:
+                    classes[inner] = file.read()
+    own = source.rpartition(".")[0]
+
+    def order(inner: str) -> tuple[bool, bool, bool, str]:
+        name = os.path.basename(inner)[: -len(".class")]
+        return name != "Main", name != own, "$" in name, inner
+
+    starts = [inner for inner, data in classes.items() if all(sign in data for sign in MAIN)]
+    first = min(starts or ["Main.class"], key=order)[: -len(".class")].replace("/", ".")
+    with ZipFile(path, "w") as archive:
+        archive.writestr("META-INF/MANIFEST.MF", f"Main-Class: {first}\n")
+        for inner, data in classes.items():
+            archive.writestr(inner, data)
+
+
 _GO = {
     "environment": {
         "GOCACHE": "{folder}/.cache",
@@ -119,31 +150,30 @@ _GO = {
         "GOMAXPROCS": "2",
         "GOMEMLIMIT": "{heap}MiB",
     },
-    "tools": ("go",),
+    "tools": "go",
     "packages": "golang-go",
     "runtime_mib": 256,
     "threads": 16,
     "seconds": 0.1,
     "refused": ("runtime: out of memory", "runtime.(*mheap).grow("),
 }
+# The stack is that of the first thread; others have Java's usual one. Few threads, which the
+# process limit counts, and no files of its own.
 _JAVA = (
-    "-Xmx{heap}m",
-    # Of the first thread; others have Java's usual one.
-    *("-Xss{stack}k", "-XX:ThreadStackSize=1024"),
-    # Few threads, which the process limit counts, and no files of its own.
-    *("-XX:+UseSerialGC", "-XX:ActiveProcessorCount=2", "-XX:-UsePerfData"),
-    *("-XX:ErrorFile=/dev/null", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-ea"),
+    "java -Xmx{heap}m -Xss{stack}k -XX:ThreadStackSize=1024 -XX:+UseSerialGC "
+    "-XX:ActiveProcessorCount=2 -XX:-UsePerfData -XX:ErrorFile=/dev/null -Dfile.encoding=UTF-8 "
+    "-Dstdout.encoding=UTF-8 -ea -jar {program}"
 )
 
 LANGUAGES = {
-    one.name: one
-    for one in (
+    language.name: language
+    for language in (
         Language(
             "python",
             "Python 3",
             "python py ipython pypy",
             "solution.py",
-            run=("python3", "{file}"),
+            run="python3 {file}",
             idle="pass",
         ),
         Language(
@@ -151,12 +181,9 @@ LANGUAGES = {
             "C++17",
             "cpp c++ cc cxx cplusplus",
             "solution.cpp",
-            compile=(
-                *("g++", "-std=c++17", "-O2", "-fmax-errors=20"),
-                *("-o", PROGRAM, "{file}"),
-            ),
-            run=("{program}",),
-            tools=("g++",),
+            compile="g++ -std=c++17 -O2 -fmax-errors=20 -o program {file}",
+            run="{program}",
+            tools="g++",
             packages="g++",
             stack_mib=MAX_STACK,
             idle="int main() {}",
@@ -167,7 +194,7 @@ LANGUAGES = {
             ),
             main=r"^[ \t]*(?:(?:signed|int|auto|int32_t|void)\s+main\s*\(|main\s*\([^;\n]*$)",
             reads=r"\bcin\b|\bscanf|\bgetline\b|\bgetchar|\bstdin\b|\bfread\b|\bread\s*\(",
-            multipl_e=("cpp",),
+            multipl_e="cpp",
         ),
         Language(
             "java",
@@ -178,15 +205,15 @@ LANGUAGES = {
                 r"^[ \t]*public[ \t]+(?:(?:final|abstract|strictfp|sealed)[ \t]+)*"
                 r"(?:class|interface|enum|record)[ \t]+(\w+)",
                 "{}.java",
+                "Main",
             ),
-            preferred="Main",
             compile=(
-                *("javac", "-J-Xmx512m", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1"),
-                *("-J-XX:ActiveProcessorCount=2", "-J-XX:-UsePerfData", "-encoding", "UTF-8"),
-                *("-nowarn", "-proc:none", "-d", ".", "{file}"),
+                "javac -J-Xmx512m -J-XX:+UseSerialGC -J-XX:TieredStopAtLevel=1 "
+                "-J-XX:ActiveProcessorCount=2 -J-XX:-UsePerfData -encoding UTF-8 -nowarn "
+                "-proc:none -d . {file}"
             ),
-            run=("java", *_JAVA, "-jar", "{program}"),
-            tools=("javac", "java"),
+            run=_JAVA,
+            tools="javac java",
             packages="default-jdk-headless",
             classes=True,
             runtime_mib=1024,
@@ -206,7 +233,7 @@ LANGUAGES = {
                 "error='Not enough space'",
                 "insufficient memory for the Java Runtime",
             ),
-            multipl_e=("java",),
+            multipl_e="java",
         ),
         Language(
             "nodejs",
@@ -214,13 +241,10 @@ LANGUAGES = {
             "javascript js nodejs node mjs cjs",
             "solution.js",
             # A module.
-            renamed=(r"^[ \t]*(?:import[ \t]*[\w{*\"']|export[ \t])", "solution.mjs"),
-            compile=("node", "--check", "{file}"),
-            run=(
-                *("node", "--max-old-space-size={heap}", "--stack-size={stack}"),
-                *("--v8-pool-size=1", "{file}"),
-            ),
-            tools=("node",),
+            renamed=(r"^[ \t]*(?:import[ \t]*[\w{*\"']|export[ \t])", "solution.mjs", ""),
+            compile="node --check {file}",
+            run="node --max-old-space-size={heap} --stack-size={stack} --v8-pool-size=1 {file}",
+            tools="node",
             packages="nodejs",
             runtime_mib=512,
             threads=16,
@@ -231,19 +255,16 @@ LANGUAGES = {
             main=r"\brequire\s*\(|^[ \t]*import\b[^\n]*\bfrom\b|\bprocess\s*\.\s*std(?:in|out)\b",
             reads=r"\bprocess\s*\.\s*stdin\b|/dev/stdin|\breadFileSync\s*\(\s*0\b|\breadline\b",
             refused=("heap out of memory", "Array buffer allocation failed"),
-            multipl_e=("js",),
+            multipl_e="js",
         ),
         Language(
             "rust",
             "Rust",
             "rust rs",
             "solution.rs",
-            compile=(
-                *("rustc", "--edition", "2021", "-C", "opt-level=2", "-A", "warnings"),
-                *("-o", PROGRAM, "{file}"),
-            ),
-            run=("{program}",),
-            tools=("rustc", "cc"),
+            compile="rustc --edition 2021 -C opt-level=2 -A warnings -o program {file}",
+            run="{program}",
+            tools="rustc cc",
             packages="rustc",
             stack_mib=MAX_STACK,
             idle="fn main() {}",
@@ -252,15 +273,15 @@ LANGUAGES = {
             main=r"\bfn\s+main\s*\(",
             reads=r"\bstdin\s*\(\s*\)",
             refused=("memory allocation of ",),
-            multipl_e=("rs",),
+            multipl_e="rs",
         ),
         Language(
             "go",
             "Go",
             "go golang",
             "solution.go",
-            compile=("go", "build", "-o", PROGRAM, "{file}"),
-            run=("{program}",),
+            compile="go build -o program {file}",
+            run="{program}",
             idle="package main\nfunc main() {}",
             hint="It is one package main, and uses the standard library alone. ",
             begins=r"package\b|//|/\*",
@@ -273,12 +294,12 @@ LANGUAGES = {
             "Go",
             "go golang",
             "solution_test.go",
-            compile=("go", "test", "-c", "-o", PROGRAM, "{file}"),
+            compile="go test -c -o program {file}",
             # The flag with which ``go test`` notices an early exit.
-            run=("{program}", "-test.paniconexit0"),
+            run="{program} -test.paniconexit0",
             idle='package main\nimport "testing"\nfunc TestNothing(t *testing.T) {}',
             lexer="go",
-            multipl_e=("go", "go_test.go"),
+            multipl_e="go go_test.go",
             **_GO,
         ),
     )

@@ -5,10 +5,13 @@ from importlib.resources import files
 
 # Modules in the order in which they are loaded there: each imports only those before it.
 _CASES = (
-    *("languages", "cases.folders", "cases.syscalls", "cases.processes", "cases.records"),
-    *("cases.streams", "cases.supervisor", "cases.program", "cases.answer", "cases.entry"),
+    *("languages", "cases.files", "cases.syscalls", "cases.processes", "cases.streams"),
+    *("cases.supervisor", "cases.program", "cases.answer", "cases.entry"),
 )
-_FUNCTIONS = ("values", "function_server", "function_calls", "function_tester", "functions")
+_FUNCTIONS = (
+    *("forms", "values", "function_server", "function_results", "function_tester"),
+    "functions",
+)
 
 
 @cache

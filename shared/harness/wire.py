@@ -5,8 +5,6 @@
 ``CallResult`` as JSON.
 """
 
-import base64
-import binascii
 import hmac
 import json
 from collections.abc import Sequence
@@ -15,19 +13,13 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated, Literal, cast
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    TypeAdapter,
-)
+from pydantic import AfterValidator, Base64Bytes, BaseModel, Field, TypeAdapter
 from pydantic_core import PydanticKnownError
 
-from shared.harness.cases.records import CALL as CALL
-from shared.harness.cases.records import FUNCTIONS as FUNCTIONS
-from shared.harness.cases.records import RESULTS as RESULTS
+from shared.harness.cases.files import CALL as CALL
+from shared.harness.cases.files import FUNCTIONS as FUNCTIONS
+from shared.harness.cases.files import NUMBERS, TIMES
+from shared.harness.cases.files import RESULTS as RESULTS
 from shared.harness.cases.supervisor import STRETCH as STRETCH
 from shared.harness.languages import LANGUAGES
 
@@ -42,23 +34,6 @@ _RECORDS_SLACK = 16 * 1024 * 1024
 # Limits of one call; of times in seconds.
 MAX_SECONDS = 7 * 24 * 3600.0
 MAX_INPUTS = 10_000
-
-
-def _from_base64(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        return base64.b64decode(value, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
-
-
-Bytes = Annotated[
-    bytes,
-    BeforeValidator(_from_base64),
-    PlainSerializer(lambda data: base64.b64encode(data).decode(), when_used="json"),
-]
-"""Bytes, in JSON as base64."""
 
 
 def _encodable(text: str) -> str:
@@ -136,7 +111,7 @@ class CaseRun:
     wall: float
     memory: int
     limit: Limit | None
-    stdout: Bytes
+    stdout: Base64Bytes  # in Python they are the bytes themselves
     stderr: str
 
 
@@ -165,7 +140,7 @@ class FunctionTests:
         prelude: Source text that runs before the answer, in its process.
         setup: Source text that runs before the tests, in theirs.
         tests: Source texts, which share a namespace with ``setup``; or calls of the first function:
-            arguments, expected result, convention (see ``function_calls``).
+            arguments, expected result, convention (see ``function_results``).
         names: The answer's functions that the tests call; the first one replaces one of ``setup``.
             A method of ``Solution``, or else a function, has a dot before its name.
         modules: Modules that the tests use without an import.
@@ -249,12 +224,10 @@ def encode_call(request: RunCasesRequest) -> bytes:
     if request.language == FUNCTIONS:
         first: str = json.loads(inputs[0].partition("\n")[0])
         prelude = first.encode("utf-8", "replace")
-    numbers = (limits.memory, limits.output, limits.processes, limits.timeouts, limits.results)
-    words = (
-        *(request.language, limits.cpu, limits.wall, limits.compile, limits.budget, *numbers),
-        *(len(answer), len(prelude), *(len(text.encode()) for text in inputs)),
-    )
-    return b"%s\n%s%s" % (" ".join(map(str, words)).encode(), answer, prelude)
+    values = [getattr(limits, name) for name in (*TIMES, *NUMBERS)]
+    sizes = [len(text) for text in (answer, prelude, *map(str.encode, inputs))]
+    line = " ".join(map(str, (request.language, *values, *sizes)))
+    return b"%s\n%s%s" % (line.encode(), answer, prelude)
 
 
 def longest_results(limits: CaseLimits) -> int:

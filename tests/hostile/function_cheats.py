@@ -289,8 +289,9 @@ _CHANNEL = {
         """,
     "replies before the calls": """
         import os, struct
-        def reply(value): return struct.pack("<QBBBq", 11, 82, 61, 105, value)
-        os.write(4, struct.pack("<Q", 3) + b"R=N")
+        def message(data): return struct.pack("<Q", len(data)) + data
+        def reply(value): return message(b"R=[[%d],[]]" % value)
+        os.write(4, message(b"R=[[null],[]]"))
         for value in (4, 6, 4, 6): os.write(4, reply(value - 1))
         """,
     "forked answer": """
@@ -301,7 +302,7 @@ _CHANNEL = {
         import os, struct, time
         if os.fork() == 0:
             for _ in range(50):
-                try: os.write(4, struct.pack("<Q", 3) + b"R=T")
+                try: os.write(4, struct.pack("<Q", 13) + b"R=[[true],[]]")
                 except OSError: break
                 time.sleep(0.001)
             os._exit(0)
@@ -319,16 +320,16 @@ _CHANNEL = {
         import os, struct, threading
         def answer():
             while True:
-                try: os.write(4, struct.pack("<Q", 3) + b"R=T")
+                try: os.write(4, struct.pack("<Q", 13) + b"R=[[true],[]]")
                 except OSError: return
         threading.Thread(target=answer, daemon=True).start()
         """,
     "written at the end": """
         import atexit, os
         class Last:
-            def __del__(self): os.write(4, b"\\x03\\0\\0\\0\\0\\0\\0\\0R=T")
+            def __del__(self): os.write(4, b"\\x0d\\0\\0\\0\\0\\0\\0\\0R=[[true],[]]")
         kept = Last()
-        atexit.register(os.write, 4, b"\\x03\\0\\0\\0\\0\\0\\0\\0R=T")
+        atexit.register(os.write, 4, b"\\x0d\\0\\0\\0\\0\\0\\0\\0R=[[true],[]]")
         """,
     "closed channel": "import os\nos.closerange(0, 1024)",
     "channel reopened": """
@@ -343,7 +344,7 @@ _CHANNEL = {
         import os, struct
         def twice(x):
             os.write(4, struct.pack("<Q", 1 << 62))
-            while True: os.write(4, b"R=[" * 9999)
+            while True: os.write(4, b"R=[[" * 9999)
         """,
     "many handles": "def twice(x): return [object() for _ in range(10**5)]",
     "endless": "def twice(x):\n    while True: yield x",

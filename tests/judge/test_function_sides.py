@@ -106,7 +106,8 @@ VEC = (
     "    def same(self, o): return abs(self.x - o.x) < self.EPS\n"
 )
 FORGED = (
-    "import os, struct\ndef f(x):\n    os.write(4, struct.pack('<Q', 3) + b'S=N')\n    return 0"
+    "import os, struct\ndef f(x):\n"
+    "    os.write(4, struct.pack('<Q', 13) + b'S=[[null],[]]')\n    return 0"
 )
 STEERED: list[Row] = [
     *(

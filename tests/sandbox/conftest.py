@@ -34,19 +34,14 @@ class Sandbox:
         self.session = session
         self.url = url
 
-    async def send(
-        self, method: str, path: str, body: bytes, content_type: str = "application/json"
-    ) -> tuple[int, Any]:
-        headers = {"Content-Type": content_type}
+    async def send(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        headers = {"Content-Type": "application/json"}
         url = f"{self.url}{path}"
         async with self.session.request(method, url, data=body, headers=headers) as answer:
             return answer.status, await answer.json()
 
     async def post(self, **request: Any) -> tuple[int, Any]:
-        return await self.post_raw(json.dumps(request).encode())
-
-    async def post_raw(self, body: bytes, content_type: str = "application/json") -> Any:
-        return await self.send("POST", "/run_code", body, content_type)
+        return await self.send("POST", "/run_code", json.dumps(request).encode())
 
     async def submit(self, **request: Any) -> tuple[int, Any]:
         return await self.send("POST", "/submit", json.dumps(request).encode())
@@ -151,17 +146,12 @@ class SharedServers:
 
     def url(self, kind: str) -> str:
         """Return the URL of a server; the automatic choice is bwrap where that works."""
-        url = self._started("bwrap" if kind == "auto" else kind)
-        if kind == "auto" and isinstance(url, ServiceError):
-            url = self._started(kind)
-        if isinstance(url, ServiceError):
-            unavailable(kind, url)
-        return str(url)
-
-    def _started(self, kind: str) -> str | ServiceError:
-        if kind not in self._urls:
-            self._urls[kind] = self._start(kind)
-        return self._urls[kind]
+        for rung in ("bwrap", "auto") if kind == "auto" else (kind,):
+            url = self._urls[rung] = self._urls.get(rung) or self._start(rung)
+            if isinstance(url, str):
+                return url
+        unavailable(kind, url)
+        raise AssertionError(url)
 
     def _start(self, kind: str) -> str | ServiceError:
         folder = self._folder / kind

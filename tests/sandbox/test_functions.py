@@ -1,12 +1,12 @@
 """Function tests by ``POST /run_cases``: one call, in two children of the slot's init."""
 
 import base64
-import json
 from typing import Any
 
 from services.sandbox.isolation import Identity
 from shared.harness.wire import FunctionTests
 from tests.sandbox.conftest import Sandbox
+from tests.sandbox.test_channels import run_cases
 
 LIMITS: dict[str, Any] = {
     "cpu": 2, "wall": 4, "compile": 30, "budget": 60, "memory": 1 << 30, "output": 1000,
@@ -40,12 +40,9 @@ ROWS: list[Row] = [
 ]  # fmt: skip
 
 
-async def run(
-    sandbox: Sandbox, code: str, *tests: str, prelude: str = "", **limits: Any
-) -> dict[str, Any]:
-    payload = FunctionTests(prelude, "", tests, ["f"]).payload
-    body = {"code": code, "language": "functions", "inputs": [payload], "limits": LIMITS | limits}
-    status, result = await sandbox.send("POST", "/run_cases", json.dumps(body).encode())
+async def run(sandbox: Sandbox, code: str, *tests: str, **limits: Any) -> dict[str, Any]:
+    payload = FunctionTests("", "", tests, ["f"]).payload
+    status, result = await run_cases(sandbox, code, [payload], "functions", **(LIMITS | limits))
     assert status == 200, result
     return dict(result)
 

@@ -1,15 +1,13 @@
 """Programs see no secret of the services: neither in their environment nor in ``/proc``."""
 
-import json
 import os
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 
 from shared.errors import ServiceError
-from tests.sandbox.conftest import unavailable
+from tests.sandbox.conftest import Sandbox, unavailable
 from tests.sandbox.installations import python_for
 from tests.sandboxes import own_sandbox, rungs
 
@@ -33,7 +31,7 @@ print('looked')
 
 
 @pytest.mark.parametrize("isolation", rungs("bwrap", "landlock", "none"))
-def test_a_program_finds_no_secret(tmp_path: Path, isolation: str) -> None:
+async def test_a_program_finds_no_secret(tmp_path: Path, isolation: str) -> None:
     if isolation == "none" and os.geteuid() != 0:
         pytest.skip("without isolation a program is the same user as the server")
     settings = {
@@ -41,21 +39,14 @@ def test_a_program_finds_no_secret(tmp_path: Path, isolation: str) -> None:
         "PLUMBLINE_SANDBOX_PYTHON": str(python_for(isolation)),
         **SECRETS,
     }
+    token = {"Authorization": f"Bearer {SECRETS['PLUMBLINE_SANDBOX_TOKEN']}"}
     try:
         with own_sandbox(tmp_path, **settings) as url:
-            assert _ask(f"{url}/readyz")["isolation"] == isolation
-            answer = _ask(f"{url}/run_code", {"code": LOOK, "language": "python"})
+            async with ClientSession(headers=token) as session:
+                sandbox = Sandbox(session, url)
+                assert (await sandbox.ready())["isolation"] == isolation
+                printed = (await sandbox.run(LOOK))["run_result"]["stdout"]
     except ServiceError as error:  # the machine does not permit it, so the server does not start
         unavailable(isolation, error)
-    said = answer["run_result"]["stdout"]
-    assert "looked" in said
-    assert "pLanted" not in said
-
-
-def _ask(url: str, document: dict[str, str] | None = None) -> Any:
-    body = None if document is None else json.dumps(document).encode()
-    token = f"Bearer {SECRETS['PLUMBLINE_SANDBOX_TOKEN']}"
-    headers = {"Content-Type": "application/json", "Authorization": token}
-    request = urllib.request.Request(url, body, headers)
-    with urllib.request.urlopen(request, timeout=60) as response:
-        return json.load(response)
+    assert "looked" in printed
+    assert "pLanted" not in printed

@@ -193,14 +193,9 @@ async def test_the_servers_death_ends_its_containers(
     folder = tmp_path / "server"
     folder.mkdir(mode=0o755)
     code = (
-        "import os, subprocess, sys\n"
-        "if os.fork() == 0:\n"
-        "    os.setsid()\n"
-        "    if os.fork() == 0:\n"
-        "        work = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
-        f"        subprocess.run([*work, {token!r}])\n"
-        "    os._exit(0)\n"
-        "import time; time.sleep(60)"
+        "import subprocess, sys, time\n"
+        "work = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
+        f"subprocess.run(['sh', '-c', 'setsid \"$@\" &', 'sh', *work, {token!r}])\ntime.sleep(60)"
     )
     settings = {"ISOLATION": kind, "TEMP_ROOT": str(folder), "PYTHON": str(python_for(kind))}
     variables = {f"PLUMBLINE_SANDBOX_{name}": value for name, value in settings.items()}

@@ -1,6 +1,8 @@
 """SandboxFusion's code extraction: rules shown by recorded answers, and others."""
 
 import re
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -16,94 +18,63 @@ TEXTS = st.lists(
 ).map("".join)
 
 
+python, bash, cpp = (
+    partial(in_language, language=language) for language in ("python", "bash", "cpp")
+)
+first = partial(first_block, language="python")
+cut_python, cut_bash, cut_cpp = (
+    partial(without_entry_point, language=language) for language in ("python", "bash", "cpp")
+)
+
+
 @pytest.mark.parametrize(
-    ("completion", "code"),
+    ("extract", "text", "code"),
     [
-        ("```python\na\n```\n```python\nb\n```", "a"),
-        ("```bash\na\n```\n```py\nb\n```", "b"),
-        ("``` python title=x\na\n```\n```Python3 \nb\n```", "b"),
-        ("```python\na\n", "a\n"),
-        ("text ```python\na", "a"),
-        ("```python\n  a\n\n \n  ```", "  a"),
-        ("```python\n```\n```python\nb\n```", "```"),
-        ("```python\ns = '''\n```\n'''\n```", "s = '''"),
-        ("~~~python\na\n~~~", ""),
+        (python, "```python\na\n```\n```python\nb\n```", "a"),
+        (python, "```bash\na\n```\n```py\nb\n```", "b"),
+        (python, "``` python title=x\na\n```\n```Python3 \nb\n```", "b"),
+        (python, "```python\na\n", "a\n"),
+        (python, "text ```python\na", "a"),
+        (python, "```python\n  a\n\n \n  ```", "  a"),
+        (python, "```python\n```\n```python\nb\n```", "```"),
+        (python, "```python\ns = '''\n```\n'''\n```", "s = '''"),
+        (python, "~~~python\na\n~~~", ""),
+        # Without a fence
+        (python, "x = 1\ndef f():\n\n  y\n\ndef g():\n  z\n", "def f():\n  y\n"),
+        (python, "say:\n# c\nimport a\n\nclass A:\n\tx\nend", "# c\nimport a\nclass A:\n\tx\n"),
+        (python, "from b import c\n\ndef f():\n  x", "from b import c\ndef f():\n  x\n"),
+        (python, "import a\nsay\ndef f():\n  x", "def f():\n  x\n"),
+        (python, "import a\ndef f(): pass\ndef g():\n  x", "def g():\n  x\n"),
+        (python, "#\ndef f():\n  x", "def f():\n  x\n"),
+        (python, "@cache\nasync def f():\n  x", ""),
+        (python, "  def f():\n    x", ""),
+        (bash, "echo a\n\n \necho b", "echo a\necho b\n"),
+        (cpp, "int main() {}", ""),
+        # The first block, whatever its language
+        (first, "```sh\na\r\nb\n```\n```python\nc\n```", "a\nb"),
+        (first, '```\na\nif __name__ == "__main__":\n  b\n```', "a"),
+        (first, "", ""),
+        (cut_python, 'a\n\nif __name__ == "__main__":\n  b', "a"),
+        (cut_python, "a\nif __name__ == '__main__':\n  b", "a\nif __name__ == '__main__':\n  b"),
+        (cut_bash, 'a\nif __name__ == "__main__":', 'a\nif __name__ == "__main__":'),
+        (cut_cpp, "int f();\nint main() { }", "int f();"),
+        (cut_cpp, "int main(void) { }\n", "int main(void) { }\n"),
+        (cut_bash, "  a\n  # Example usage\nb", "a"),
+        (cut_python, "  a\n# Example\n", "  a\n# Example\n"),
+        (mbpp_answer, "```\na\n```\n[DONE]\n```\nb\n```", "a"),
+        (mbpp_answer, "[DONE]\n```\nb\n```", ""),
+        (mbpp_answer, "```\na\nassert a\nb\n```", "a"),
+        (mbpp_answer, '```\na\n"""\nassert\n```', "a"),
+        (mbpp_answer, "```\nassert a\n```", "assert a"),
+        (function_body, "    a\n\n    b\n\nprint()\n", "    a\n\n    b\n"),
+        (function_body, "a\n  b\n", "a\n  b\n"),
+        (function_body, "a\nb", "a"),
+        (function_body, "  a\n# c", "  a"),
+        (function_body, "  a\n\x1c\u00a0b\n", "  a\n\x1c\u00a0b\n"),
     ],
 )
-def test_block_in_language(completion: str, code: str):
-    assert in_language(completion, "python") == code
-
-
-@pytest.mark.parametrize(
-    ("completion", "code"),
-    [
-        ("x = 1\ndef f():\n\n  y\n\ndef g():\n  z\n", "def f():\n  y\n"),
-        ("say:\n# c\nimport a\n\nclass A:\n\tx\nend", "# c\nimport a\nclass A:\n\tx\n"),
-        ("from b import c\n\ndef f():\n  x", "from b import c\ndef f():\n  x\n"),
-        ("import a\nsay\ndef f():\n  x", "def f():\n  x\n"),
-        ("import a\ndef f(): pass\ndef g():\n  x", "def g():\n  x\n"),
-        ("#\ndef f():\n  x", "def f():\n  x\n"),
-        ("@cache\nasync def f():\n  x", ""),
-        ("  def f():\n    x", ""),
-    ],
-)  # fmt: skip
-def test_python_without_a_fence(completion: str, code: str):
-    assert in_language(completion, "python") == code
-
-
-def test_bash_without_a_fence_is_all_of_the_text():
-    assert in_language("echo a\n\n \necho b", "bash") == "echo a\necho b\n"
-    assert in_language("int main() {}", "cpp") == ""
-
-
-def test_first_block_whatever_its_language():
-    assert first_block("```sh\na\r\nb\n```\n```python\nc\n```", "python") == "a\nb"
-    assert first_block('```\na\nif __name__ == "__main__":\n  b\n```', "python") == "a"
-    assert first_block("", "python") == ""
-
-
-@pytest.mark.parametrize(
-    ("code", "language", "left"),
-    [
-        ('a\n\nif __name__ == "__main__":\n  b', "python", "a"),
-        ("a\nif __name__ == '__main__':\n  b", "python", "a\nif __name__ == '__main__':\n  b"),
-        ('a\nif __name__ == "__main__":', "bash", 'a\nif __name__ == "__main__":'),
-        ("int f();\nint main() { }", "cpp", "int f();"),
-        ("int main(void) { }\n", "cpp", "int main(void) { }\n"),
-        ("  a\n  # Example usage\nb", "bash", "a"),
-        ("  a\n# Example\n", "python", "  a\n# Example\n"),
-    ],
-)
-def test_entry_points(code: str, language: str, left: str):
-    assert without_entry_point(code, language) == left
-
-
-@pytest.mark.parametrize(
-    ("completion", "code"),
-    [
-        ("```\na\n```\n[DONE]\n```\nb\n```", "a"),
-        ("[DONE]\n```\nb\n```", ""),
-        ("```\na\nassert a\nb\n```", "a"),
-        ('```\na\n"""\nassert\n```', "a"),
-        ("```\nassert a\n```", "assert a"),
-    ],
-)
-def test_mbpp_answer(completion: str, code: str):
-    assert mbpp_answer(completion) == code
-
-
-@pytest.mark.parametrize(
-    ("completion", "body"),
-    [
-        ("    a\n\n    b\n\nprint()\n", "    a\n\n    b\n"),
-        ("a\n  b\n", "a\n  b\n"),
-        ("a\nb", "a"),
-        ("  a\n# c", "  a"),
-        ("  a\n\x1c\u00a0b\n", "  a\n\x1c\u00a0b\n"),
-    ],
-)
-def test_function_body(completion: str, body: str):
-    assert function_body(completion) == body
+def test_extraction(extract: Callable[[str], str], text: str, code: str):
+    assert extract(text) == code
 
 
 @given(TEXTS)

@@ -1,17 +1,16 @@
 """Removal of a workspace, regardless of a program's changes to its folder."""
 
-import json
 import os
-import time
-import urllib.request
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 
 from services.cli.embedded.services import ChildProcess
 from services.sandbox.workspace import PREFIX, Workspace, claim, remove_trees
 from tests.processes import service_process
+from tests.sandbox.conftest import Sandbox, until
 
 
 def deep(folder: Path) -> None:
@@ -75,8 +74,8 @@ def test_names_that_programs_made_lead_nowhere(tmp_path: Path) -> None:
     assert (precious / "file").read_text() == "stays"
 
 
-def test_a_sandbox_removes_the_folders_of_killed_ones_alone(
-    tmp_path: Path,
+async def test_a_sandbox_removes_the_folders_of_killed_ones_alone(
+    tmp_path: Path, session: ClientSession
 ) -> None:
     root = tmp_path / "root"
     root.mkdir(mode=0o755)
@@ -86,33 +85,26 @@ def test_a_sandbox_removes_the_folders_of_killed_ones_alone(
     def workspaces() -> set[Path]:
         return set(root.glob(f"{PREFIX}*"))
 
-    def program(url: str) -> str:
-        body = json.dumps({"code": "print(6 * 7)", "language": "python"}).encode()
-        request = urllib.request.Request(
-            f"{url}/run_code", body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return str(json.load(answer)["run_result"]["stdout"])
+    async def works(url: str) -> bool:
+        answer = await Sandbox(session, url).run("print(6 * 7)")
+        return bool(answer["run_result"]["stdout"] == "42\n")
 
     def server(name: str) -> AbstractContextManager[tuple[ChildProcess, str]]:
         files = tmp_path / f"{name}.log", tmp_path / f"{name}.port"
         return service_process("services.sandbox", *files, **settings)
 
     with server("killed") as (process, url):
-        assert program(url) == "42\n"
+        assert await works(url)
         left = workspaces()
         assert process.process is not None
         process.process.kill()
         process.process.wait()
     assert len(left) == 1
     with server("next") as (_, alive):
-        assert program(alive) == "42\n"
-        give_up = time.monotonic() + 60
-        while left & workspaces():
-            assert time.monotonic() < give_up
-            time.sleep(0.02)
+        assert await works(alive)
+        await until(lambda: not left & workspaces())
         own = workspaces()
         with server("beside") as (_, url):
-            assert program(url) == "42\n"
+            assert await works(url)
             assert own <= workspaces()
-            assert program(alive) == "42\n"
+            assert await works(alive)

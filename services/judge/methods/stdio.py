@@ -33,7 +33,7 @@ _Code = tuple[CaseCode, VerdictDetail | str | None]
 # The imports and recursion limit that LiveCodeBench, verl and APPS give an answer. Sources:
 # ``prime_code/utils.py`` and ``sandbox_fusion/utils.py`` of verl 0.9.1, ``import_string`` of
 # ``lcb_runner/evaluation/testing_util.py`` of LiveCodeBench, ``run_test`` of
-# ``eval/testing_util.py`` of APPS. How results compare is in ``shared.harness.function_calls``.
+# ``eval/testing_util.py`` of APPS. How results compare is in ``shared.harness.function_results``.
 
 # Modules that verl and LiveCodeBench import for the answer, in their order.
 _STAR = (

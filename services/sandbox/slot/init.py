@@ -33,10 +33,9 @@ import time
 from shared.harness import confinement
 from shared.harness.cases import syscalls
 from shared.harness.cases.answer import HIGHEST, Cases
-from shared.harness.cases.folders import PublicFolder, SharedFolder, inner_paths
+from shared.harness.cases.files import CallSpec, PublicFolder, SharedFolder, inner_paths
 from shared.harness.cases.processes import children, is_stopped
 from shared.harness.cases.program import PRELOADED, Program
-from shared.harness.cases.records import CallSpec
 from shared.harness.cases.streams import FiledOutput, Streams
 from shared.harness.cases.supervisor import Ended, Run, Supervisor
 from shared.harness.functions import FunctionRun
@@ -126,6 +125,8 @@ class Confinement(syscalls.Confinement):
 class Init(Supervisor):
     """The init: its settings, the shared folders, and its own process attributes."""
 
+    confinement: Confinement
+
     def __init__(self, control: int, settings: dict[str, Any], extra_memory: int) -> None:
         super().__init__()
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that process 1 ignores it
@@ -162,40 +163,31 @@ class Init(Supervisor):
             if order["kind"] == "kill":
                 continue  # the program has ended in the meantime
             self.ended = Ended()
-            start = self.start_functions if order["kind"] == "functions" else self.start
-            program = start(order, fds)
+            run = self.run_of(order, fds)
+            program = run.start() if isinstance(run, FunctionRun) else self.start(run, order, fds)
             if program is not None:
                 return program
+            self.report(run, order)
             for fd in fds:
                 os.close(fd)
 
-    def start(self, order: dict[str, Any], fds: list[int]) -> Program | None:
-        """Run a command, or the cases of an answer; returns only in those."""
-        seconds = order["seconds"]
-        if order["kind"] == "cases":
-            run = Run(seconds, self.ended)
-        else:
-            run = Command(seconds, self.ended, fds, order["output_limit"])
-        run.pid = syscalls.fork()
-        if run.pid == 0:
-            try:
-                return self.child(order, fds, run)
-            except BaseException:
-                os._exit(CANNOT_EXECUTE)
-        run.watch(run.pid)
-        if isinstance(run, Command):
-            run.streams.close_given()
-        self.report(run, order)
-        return None
-
-    def start_functions(self, order: dict[str, Any], fds: list[int]) -> Program | None:
-        """Run the tests of an answer's functions; returns only in the answer's process."""
+    def run_of(self, order: dict[str, Any], fds: list[int]) -> Run:
+        """Return the run of a command, of the cases of an answer, or of tests of its functions."""
+        if order["kind"] == "exec":
+            return Command(order["seconds"], self.ended, fds, order["output_limit"])
         os.mkdir(self.folder, 0o700)
-        spec, extra = CallSpec(order["spec"].encode()), self.extra_memory
-        run = FunctionRun(self, self.confinement, spec, self.folder, fds, extra)
-        program = run.start()
-        if program is None:
-            self.report(run, order)
+        if order["kind"] == "cases":
+            return Run(order["seconds"], self.ended)
+        spec = CallSpec(order["spec"].encode())
+        if spec.numbers["memory"] > 0:
+            spec.numbers["memory"] += self.extra_memory
+        return FunctionRun(self, spec, fds)
+
+    def start(self, run: Run, order: dict[str, Any], fds: list[int]) -> Program | None:
+        """Start a command, or the cases of an answer; returns the program only in those."""
+        program = run.fork(lambda: self.child(order, fds, run), CANNOT_EXECUTE)
+        if program is None and isinstance(run, Command):
+            run.streams.close_ends()
         return program
 
     def report(self, run: Run, order: dict[str, Any]) -> None:
@@ -253,7 +245,6 @@ class Init(Supervisor):
     def child(self, order: dict[str, Any], fds: list[int], run: Run) -> Program:
         self.leave()
         if not isinstance(run, Command):
-            os.mkdir(self.folder, 0o700)
             for root in self.roots:
                 root.keep |= {self.folder}
             return Cases(self.folder, None, self.confinement, self.roots, fds).serve()
@@ -292,7 +283,7 @@ class Command(Run):
 
     def adopt(self) -> None:
         """Make them the standard streams of this process; close all other descriptors."""
-        for number, fd in enumerate(self.streams.given):
+        for number, fd in enumerate(self.streams.ends):
             os.dup2(fd, number)
         os.closerange(3, HIGHEST)
 
@@ -309,9 +300,9 @@ class Disk:
 
     def full(self) -> bool:
         """Whether so little is left that programs may fail for lack of it."""
-        found = os.statvfs(self.fd)
-        few_files = found.f_files > 0 and found.f_favail < LEAST_FILES
-        return few_files or found.f_bavail * found.f_frsize < self.reserve
+        disk = os.statvfs(self.fd)
+        few_files = disk.f_files > 0 and disk.f_favail < LEAST_FILES
+        return few_files or disk.f_bavail * disk.f_frsize < self.reserve
 
     def exceeded(self, pid: int) -> bool:
         """Whether a program has more files, or in them more bytes, than it may have.
@@ -331,14 +322,14 @@ class Disk:
     def files(self, pid: int) -> Iterator[os.stat_result]:
         folders = ["/proc/self/fd/%d" % self.fd]
         while folders:
-            for path, found in contents(folders.pop(), os.lstat, unlock=True):
-                yield found
-                if stat.S_ISDIR(found.st_mode):
+            for path, status in contents(folders.pop(), os.lstat, unlock=True):
+                yield status
+                if stat.S_ISDIR(status.st_mode):
                     folders.append(path)
         for process in descendants(pid):
-            for _, found in contents("/proc/%d/fd" % process, os.stat):
-                if stat.S_ISREG(found.st_mode):
-                    yield found
+            for _, status in contents("/proc/%d/fd" % process, os.stat):
+                if stat.S_ISREG(status.st_mode):
+                    yield status
 
 
 def contents(
@@ -348,7 +339,7 @@ def contents(
 
     ``unlock`` gives the folder, which a program may have closed, the permissions for it meanwhile.
     """
-    found = []
+    entries = []
     try:
         mode = stat.S_IMODE(os.stat(folder).st_mode)
         unlock = unlock and mode & 0o500 != 0o500
@@ -356,14 +347,14 @@ def contents(
             os.chmod(folder, mode | 0o700)
         for name in os.listdir(folder):
             try:
-                found.append((folder + "/" + name, look(folder + "/" + name)))
+                entries.append((folder + "/" + name, look(folder + "/" + name)))
             except OSError:
                 continue
         if unlock:
             os.chmod(folder, mode)
     except OSError:
         pass
-    return found
+    return entries
 
 
 def descendants(pid: int) -> Iterator[int]:

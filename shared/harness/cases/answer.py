@@ -13,9 +13,16 @@ import sys
 import time
 
 from shared.harness.cases import processes, syscalls
-from shared.harness.cases.folders import CaseFolder, SharedFolder, memory_file
+from shared.harness.cases.files import (
+    FUNCTIONS,
+    PYTHON,
+    CallSpec,
+    CaseFolder,
+    Records,
+    SharedFolder,
+    copy,
+)
 from shared.harness.cases.program import Program, flush, hide_modules, imported
-from shared.harness.cases.records import FUNCTIONS, PYTHON, CallSpec, Records, copy
 from shared.harness.cases.streams import (
     HEAD,
     MAX_STDERR,
@@ -25,8 +32,8 @@ from shared.harness.cases.streams import (
     reopen_input,
     wants_pipe,
 )
-from shared.harness.cases.supervisor import Ended, LimitedRun, Supervisor
-from shared.harness.languages import LANGUAGES, PROGRAM, Language
+from shared.harness.cases.supervisor import Ended, Run, Supervisor
+from shared.harness.languages import LANGUAGES, PROGRAM, Language, make_archive
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
@@ -41,8 +48,6 @@ if TYPE_CHECKING:
 # (a large initialized array is as large in the program).
 COMPILER_MEMORY, COMPILER_FILE = 2 << 30, 256 << 20
 COMPILER_MISSING = 127
-# In the constants of a Java class with ``static void main(String[])``.
-MAIN = (b"\x00\x04main", b"([Ljava/lang/String;)V")
 # More than the number of any descriptor of the parent.
 HIGHEST = 1024
 
@@ -76,7 +81,7 @@ class Cases(Supervisor):
         self.shared = [*shared, SharedFolder(folder, [folder + "/case", folder + "/" + PROGRAM])]
         self.call, self.inputs, results = files
         self.records = Records(results)
-        self.printed = memory_file(folder, "out")
+        self.printed = os.memfd_create("out")
         self.warned = b""
         self.program: Program | None = None
         self.functions: types.ModuleType | None = None
@@ -216,9 +221,9 @@ class Cases(Supervisor):
             program.serve(self.functions.function_server, self.prelude, self.source)
             return program
         streams = self.streams(0, 0, EndOfOutput(0))
-        for fd, given in enumerate(streams.given):
-            os.dup2(given, fd)
-        streams.close_given()
+        for fd, end in enumerate(streams.ends):
+            os.dup2(end, fd)
+        streams.close_ends()
         program = Program(self.code, self.case.program)
         streams.finish()
         leave_streams()
@@ -226,18 +231,18 @@ class Cases(Supervisor):
 
     def streams(self, start: int, size: int, errors: EndOfOutput) -> Streams:
         """Make streams for a case with a part of the inputs."""
-        source = memory_file(self.folder, "in")
+        source = os.memfd_create("in")
         copy(self.inputs, source, start, size)
         out = FiledOutput(self.printed, self.spec.numbers["output"])
         streams = Streams(source, self.pipe, out, errors)
         if self.user is not None:
-            for fd in streams.given:
+            for fd in streams.ends:
                 os.fchown(fd, self.user, self.user)  # so that /dev/stdout can be opened anew
         return streams
 
     def compile_python(self) -> tuple[str, bytes]:
         path = "<answer>" if self.spec.language == FUNCTIONS else self.case.program
-        warnings = memory_file(self.folder, "err")
+        warnings = os.memfd_create("err")
         os.dup2(warnings, 2)
         os.close(warnings)
         try:
@@ -251,7 +256,7 @@ class Cases(Supervisor):
 
     def run_compiler(self, language: Language) -> tuple[str, bytes]:
         """Run the compiler in the folder of the cases, and move the program out of it."""
-        errors = memory_file(self.folder, "err")
+        errors = os.memfd_create("err")
         command = language.compiler(self.case.file)
         pid = os.fork()
         if pid == 0:
@@ -317,35 +322,30 @@ class Cases(Supervisor):
         os._exit(126)
 
 
-class Case(LimitedRun):
+class Case(Run):
     """A case: the program on a part of the inputs as its standard input."""
 
     def __init__(self, cases: Cases, start: int, size: int) -> None:
         times = cases.spec.times
-        super().__init__(times["cpu"], times["wall"], cases.ended)
+        super().__init__(times["wall"], cases.ended, times["cpu"])
         self.cases = cases
         self.errors = EndOfOutput(HEAD if cases.language else 0)
         self.streams: Streams = cases.streams(start, size, self.errors)
 
     def start(self) -> Program | None:
         """Start it; returns its program in the new process."""
-        self.pid = syscalls.fork()
-        if self.pid == 0:
-            try:
-                return self.become_case()
-            except BaseException:
-                os._exit(1)
-        self.watch(self.pid)
-        self.streams.close_given()
-        return None
+        program = self.fork(self.become_case)
+        if program is None:
+            self.streams.close_ends()
+        return program
 
     def become_case(self) -> Program:
         cases = self.cases
         cases.leave()
-        for fd, given in enumerate(self.streams.given):
-            os.dup2(given, fd)
+        for fd, end in enumerate(self.streams.ends):
+            os.dup2(end, fd)
         if not cases.pipe:
-            reopen_input(self.streams.given[0])
+            reopen_input(self.streams.ends[0])
         os.closerange(3, HIGHEST)
         cases.enter_case()
         if cases.program is None:
@@ -355,8 +355,8 @@ class Case(LimitedRun):
             os.write(2, cases.warned)
         return cases.program
 
-    def left(self, now: float) -> float:
-        return self.left_of((self.pid,), now)
+    def delayed(self) -> Sequence[int]:
+        return (self.pid,)
 
     def outcome(self) -> Outcome:
         printed = 0 if self.full else os.fstat(self.cases.printed).st_size
@@ -448,31 +448,3 @@ def move_program(made: str, program: str) -> None:
     fd = os.open(program, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o755)
     with open(made, "rb") as source, open(fd, "wb") as target:
         target.write(source.read())
-
-
-def make_archive(folder: str, source: str, path: str) -> None:
-    """Pack Java's class files below a folder into an archive that ``java -jar`` runs.
-
-    The class that starts is ``Main``, the source's, or the first one, if it has a ``main``.
-    """
-    from zipfile import ZipFile  # slow to load
-
-    classes = {}
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            if name.endswith(".class"):
-                inner = os.path.relpath(os.path.join(parent, name), folder)
-                with open(os.path.join(parent, name), "rb") as file:
-                    classes[inner] = file.read()
-    own = source.rpartition(".")[0]
-
-    def order(inner: str) -> tuple[bool, bool, bool, str]:
-        name = os.path.basename(inner)[: -len(".class")]
-        return name != "Main", name != own, "$" in name, inner
-
-    starts = [inner for inner, data in classes.items() if all(sign in data for sign in MAIN)]
-    first = min(starts or ["Main.class"], key=order)[: -len(".class")].replace("/", ".")
-    with ZipFile(path, "w") as archive:
-        archive.writestr("META-INF/MANIFEST.MF", "Main-Class: %s\n" % first)
-        for inner, data in classes.items():
-            archive.writestr(inner, data)

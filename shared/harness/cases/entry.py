@@ -11,9 +11,8 @@ import sys
 
 from shared.harness.cases import processes, syscalls
 from shared.harness.cases.answer import Cases
-from shared.harness.cases.folders import PublicFolder, clear, memory_file, write_all
+from shared.harness.cases.files import CALL, RESULTS, PublicFolder, clear, write_all
 from shared.harness.cases.program import Program
-from shared.harness.cases.records import CALL, RESULTS
 from shared.harness.cases.supervisor import Supervisor
 
 try:
@@ -45,7 +44,7 @@ def start(folder: str) -> Program:
     if user is not None:
         os.chmod(folder, 0o711)
     shared = PublicFolder.all_of(user) if user is not None else []
-    inputs = memory_file(folder, "inputs")
+    inputs = os.memfd_create("inputs")
     complete, filled = os.pipe()
     records, results = os.pipe()
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)

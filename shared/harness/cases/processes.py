@@ -53,16 +53,16 @@ def children(pid: int | None = None) -> list[int]:
     """Return the children of a process, of this one by default, dead ones included."""
     if pid is None:
         pid = os.getpid()
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
             with open("/proc/%d/task/%s/children" % (pid, thread), "rb") as file:
-                found += [int(word) for word in file.read().split()]
+                pids += [int(word) for word in file.read().split()]
     except OSError:
         if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):
             # Not every kernel has this file.
             return [process for process in processes() if stat_of(process)[1:2] == [b"%d" % pid]]
-    return found
+    return pids
 
 
 def is_runnable(pid: int) -> bool:

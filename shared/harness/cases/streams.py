@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from shared.harness.cases.folders import write_all
+from shared.harness.cases.files import write_all
 
 # Bytes of standard error that are kept; of them so many from its beginning, where runtimes other
 # than Python's name the error before they list the calls.
@@ -57,13 +57,13 @@ class Streams:
     After a move that found nothing, or so much that more will follow, it is ``quiet``.
 
     Attributes:
-        given: The program's ends, until they are closed.
+        ends: The program's ends, until they are closed.
     """
 
     def __init__(self, source: int, pipe: bool, out: FiledOutput, err: Output) -> None:
         self.feed = Input(source) if pipe else None
         self.outputs = out, err
-        self.given = [self.feed.given if self.feed else source, out.given, err.given]
+        self.ends = [self.feed.end if self.feed else source, out.end, err.end]
         self.quiet = False  # a short program is read at its end
 
     @property
@@ -71,15 +71,14 @@ class Streams:
         """Whether more was printed than may be."""
         return any(output.full for output in self.outputs)
 
-    def close_given(self) -> None:
-        for fd in self.given:
+    def close_ends(self) -> None:
+        for fd in self.ends:
             os.close(fd)
 
-    def readers(self) -> list[int]:
-        return [fd for output in self.outputs for fd in output.waiting()]
-
-    def writers(self) -> list[int]:
-        return self.feed.waiting() if self.feed else []
+    def waiting(self) -> tuple[list[int], list[int]]:
+        """Return the descriptors to wait for until they are readable, and writable."""
+        readers = [output.fd for output in self.outputs if output.fd >= 0]
+        return readers, [self.feed.fd] if self.feed and self.feed.fd >= 0 else []
 
     def move(self) -> None:
         """Move what can be moved without waiting."""
@@ -102,20 +101,17 @@ class Streams:
 class Input:
     """Standard input that is a pipe, fed from a file that it closes.
 
-    ``given`` is the program's end.
+    ``end`` is that of the program.
     """
 
     def __init__(self, source: int) -> None:
         self.source, self.sent = source, 0
         self.size = os.fstat(source).st_size
-        self.given, self.fd = os.pipe()
+        self.end, self.fd = os.pipe()
         os.set_blocking(self.fd, False)
         if self.size > CHUNK:
             enlarge(self.fd)
         self.write()
-
-    def waiting(self) -> list[int]:
-        return [self.fd] if self.fd >= 0 else []
 
     def write(self) -> int:
         """Write what fits into the pipe; returns the number of bytes."""
@@ -139,7 +135,7 @@ class Input:
 
 
 class Output:
-    """Pipe that a program prints to; ``given`` is its end.
+    """Pipe that a program prints to; ``end`` is that of the program.
 
     Attributes:
         full: Whether more was printed than may be.
@@ -147,13 +143,10 @@ class Output:
     """
 
     def __init__(self) -> None:
-        self.fd, self.given = os.pipe()
+        self.fd, self.end = os.pipe()
         os.set_blocking(self.fd, False)
         self.large = self.full = False
         self.longest = 0
-
-    def waiting(self) -> list[int]:
-        return [self.fd] if self.fd >= 0 else []
 
     def keep(self, data: memoryview) -> bool:
         """Keep what was read; returns whether more may come."""

@@ -13,11 +13,14 @@ import time
 
 from shared.harness.cases import processes
 from shared.harness.cases.streams import TICK, Streams
-from shared.harness.cases.syscalls import SIGKILL, SIGSTOP, watch
+from shared.harness.cases.syscalls import SIGKILL, SIGSTOP, fork, watch
 
 TYPE_CHECKING = False  # the typing module is slow to load
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from shared.harness.cases.program import Program
+    from shared.harness.cases.syscalls import Confinement
 
 # A run's wall-clock limit excludes the time that it waited for a processor, up to a total of this
 # many times the limit.
@@ -53,7 +56,12 @@ class Ended:
 
 
 class Run:
-    """A run, whose first process is ``pid``.
+    """A run of a program, whose first process is ``pid``, with limits of all its processes.
+
+    Args:
+        wall: Wall-clock seconds from ``started``.
+        ended: The children that have ended.
+        cpu: CPU seconds.
 
     Attributes:
         full: Whether more was printed than may be.
@@ -61,27 +69,46 @@ class Run:
         watched: Descriptors that are readable when a process of the run has ended; -1 for none.
         streams: Standard streams of the run, if they are pipes.
         finished: When it was stopped.
+        compiling: User and system seconds of the children that do not count.
+        exceeded: The limit that is exceeded: ``cpu`` or ``wall``.
     """
 
     full, quiet = False, True
     streams: Streams | None = None
+    exceeded: str | None = None
+    compiling = 0.0, 0.0
 
-    def __init__(self, limit: float, ended: Ended) -> None:
+    def __init__(self, wall: float, ended: Ended, cpu: float = math.inf) -> None:
         self.began = self.finished = time.monotonic()
-        self.limit = limit
+        self.wall, self.cpu = wall, cpu
         self.ended = ended
         self.pid = 0
         self.watched: list[int] = []
+        self.start_limits(self.began)
+
+    def start_limits(self, now: float) -> None:
+        self.started = now
+        self.look = now + min(processes.pause(self.cpu), self.wall)
+        self.delays = [0.0, 0.0]
+
+    def fork(self, become: Callable[[], Program], failed: int = 1) -> Program | None:
+        """Start the first process; returns in it what ``become`` returns, None in this one."""
+        self.pid = fork()
+        if self.pid == 0:
+            try:
+                return become()
+            except BaseException:
+                os._exit(failed)
+        self.watch(self.pid)
+        return None
 
     def watch(self, pid: int) -> None:
         """Wake the supervisor when a process of the run ends."""
         self.watched.append(watch(pid))
 
-    def readers(self) -> list[int]:
-        return self.streams.readers() if self.streams else []
-
-    def writers(self) -> list[int]:
-        return self.streams.writers() if self.streams else []
+    def waiting(self) -> tuple[list[int], list[int]]:
+        """Return the descriptors to wait for until they are readable, and writable."""
+        return self.streams.waiting() if self.streams else ([], [])
 
     def move(self) -> None:
         """Do what the descriptors are ready for, without waiting."""
@@ -89,9 +116,25 @@ class Run:
             self.streams.move()
             self.quiet, self.full = self.streams.quiet, self.streams.full
 
+    def delayed(self) -> Sequence[int]:
+        """Return at most two processes for whose waits for a processor the limit is extended."""
+        return ()
+
     def left(self, now: float) -> float:
         """Return the seconds until the next look at the limits; 0 or less if one is exceeded."""
-        return self.began + self.limit - now
+        if now >= self.look:
+            for place, pid in enumerate(self.delayed()):
+                self.delays[place] = max(self.delays[place], processes.run_delay_of(pid))
+            delayed = min(sum(self.delays), (STRETCH - 1) * self.wall)
+            left, unused = self.started + self.wall + delayed - now, self.cpu - self.used()
+            if unused <= 0 or left <= 0:
+                self.ended.reap()
+                if self.has_ended():  # while this process had no processor
+                    return math.inf
+                self.exceeded = "cpu" if unused <= 0 else "wall"
+                return 0.0
+            self.look = now + min(processes.pause(unused), left)
+        return self.look - now
 
     def has_ended(self) -> bool:
         return self.pid in self.ended.codes
@@ -111,48 +154,6 @@ class Run:
         if self.streams:
             self.streams.finish()
             self.full = self.streams.full
-
-
-class LimitedRun(Run):
-    """A run with limits of CPU and wall-clock time, of all its processes together.
-
-    Args:
-        cpu: CPU seconds.
-        wall: Wall-clock seconds from ``started``.
-        ended: The children that have ended.
-
-    Attributes:
-        compiling: User and system seconds of the children that do not count.
-        exceeded: The limit that is exceeded: ``cpu`` or ``wall``.
-    """
-
-    def __init__(self, cpu: float, wall: float, ended: Ended) -> None:
-        super().__init__(math.inf, ended)
-        self.cpu, self.wall = cpu, wall
-        self.compiling = 0.0, 0.0
-        self.exceeded: str | None = None
-        self.start_limits(self.began)
-
-    def start_limits(self, now: float) -> None:
-        self.started = now
-        self.look = now + min(processes.pause(self.cpu), self.wall)
-        self.delays = [0.0, 0.0]
-
-    def left_of(self, pids: Sequence[int], now: float) -> float:
-        """Return the seconds until the next look; ``pids`` are the processes whose delays count."""
-        if now >= self.look:
-            for place, pid in enumerate(pids):
-                self.delays[place] = max(self.delays[place], processes.run_delay_of(pid))
-            delayed = min(sum(self.delays), (STRETCH - 1) * self.wall)
-            left, unused = self.started + self.wall + delayed - now, self.cpu - self.used()
-            if unused <= 0 or left <= 0:
-                self.ended.reap()
-                if self.has_ended():  # while this process had no processor
-                    return math.inf
-                self.exceeded = "cpu" if unused <= 0 else "wall"
-                return 0.0
-            self.look = now + min(processes.pause(unused), left)
-        return self.look - now
 
     def used(self) -> float:
         """Return the CPU seconds of all processes so far."""
@@ -180,11 +181,17 @@ class Supervisor:
     """Runs one program after another; the processes of each are children of this process.
 
     Attributes:
+        folder: Folder of one answer after another.
+        confinement: Restricts programs.
         others: Further descriptors that end the waiting.
     """
 
+    folder: str
+    confinement: Confinement
+
+    others: Sequence[int] = ()
+
     def __init__(self) -> None:
-        self.others: list[int] = []
         self.ended = Ended()
 
     def wait(self, run: Run) -> str:
@@ -195,7 +202,7 @@ class Supervisor:
             self.ended.reap()
             now = time.monotonic()
             left = run.left(now)
-            if left <= 0:  # also of a program that ended while this process had no processor
+            if left <= 0:
                 return "timeout"
             if run.has_ended():
                 return "ended"
@@ -217,13 +224,10 @@ class Supervisor:
 
         What a program prints is read a little later, so that many small prints cost little.
         """
-        readers, writers = [*self.others, *run.watched], []
-        if run.quiet and -1 not in readers:
-            readers += run.readers()
-            writers = run.writers()
-        else:
-            readers = [fd for fd in readers if fd >= 0]
-            seconds = min(seconds, TICK)
+        readers, writers = run.waiting()
+        if not run.quiet or -1 in run.watched:
+            readers, writers, seconds = [], [], min(seconds, TICK)
+        readers += [fd for fd in (*self.others, *run.watched) if fd >= 0]
         select.select(readers, writers, [], None if seconds == math.inf else seconds)
         run.move()
 

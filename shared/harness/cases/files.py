@@ -1,4 +1,4 @@
-"""Files and folders of cases: written whole, removed at any depth, fresh before each case.
+"""Files of cases: the call and its results, folders that are fresh before each case.
 
 It runs in the sandbox. Standard library and Python 3.8 syntax only.
 """
@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
     from shared.harness.languages import Language
 
+RESULTS, CALL = "results", "call"
+# The languages whose programs are run by the harness's own interpreter; the second one is that of
+# function tests.
+PYTHON, FUNCTIONS = "python", "functions"
+# Limits in the order in which they are sent, as in ``wire.CaseLimits``.
+TIMES = ("cpu", "wall", "compile", "budget")
+NUMBERS = ("memory", "output", "processes", "timeouts", "results")
 # Folders that any user can write to.
 PUBLIC_FOLDERS = (
     "/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", "/var/lock", "/var/crash",
@@ -24,17 +31,6 @@ def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def memory_file(folder: str, name: str) -> int:
-    """Create an unnamed file."""
-    try:
-        return os.memfd_create(name)  # 20 times as fast as a file on disk
-    except (OSError, AttributeError):
-        path = folder + "/" + name
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        os.unlink(path)
-        return fd
 
 
 def clear(path: str) -> None:
@@ -142,3 +138,43 @@ class CaseFolder:
         if self.user is not None:
             for path in (self.program, self.path):
                 os.chown(path, self.user, self.user)
+
+
+class CallSpec:
+    """Specification of a call: language, limits, sizes of the answer, its prelude, the inputs."""
+
+    def __init__(self, line: bytes) -> None:
+        self.language, *words = line.decode().split()
+        self.times = dict(zip(TIMES, map(float, words)))
+        sizes = list(map(int, words[len(TIMES) :]))
+        self.numbers = dict(zip(NUMBERS, sizes))
+        self.answer, self.prelude, *self.inputs = sizes[len(NUMBERS) :]
+
+
+class Records:
+    """Records, written to a file descriptor.
+
+    Attributes:
+        size: Bytes so far.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.size = 0
+
+    def add(
+        self, kind: object, *words: object, out: int = 0, size: int = 0, err: bytes = b""
+    ) -> None:
+        """Add a record; ``out`` is the descriptor of a file with ``size`` bytes of output."""
+        head = b"%s\n" % " ".join(map(str, (kind, *words, size, len(err)))).encode()
+        write_all(self.fd, head)
+        copy(out, self.fd, 0, size)
+        write_all(self.fd, err + b"\n")
+        self.size += len(head) + size + len(err) + 1
+
+
+def copy(source: int, target: int, start: int, size: int) -> None:
+    """Copy a part of a file by the kernel: it does not get into this process's memory."""
+    end = start + size
+    while start < end:
+        start += os.sendfile(target, source, start, end - start)
