@@ -63,8 +63,8 @@ def _open(url: str) -> list[FinishedRun]:
     folder = OutputFolder(url)
     if folder.exists(artifacts.RUN):
         return [open_run(url)]
-    found, broken = open_runs(url)
-    if not found:
+    runs, broken = open_runs(url)
+    if not runs:
         cause = f" ({broken[0]})" if broken else ""
         raise OutputError(
             f"{folder.shown}: no finished run in this folder or below it{cause}; name the folder "
@@ -72,7 +72,7 @@ def _open(url: str) -> list[FinishedRun]:
         )
     for line in broken:
         warnings.warn(f"left out: {line}", stacklevel=3)
-    return found
+    return runs
 
 
 class RunFrames:

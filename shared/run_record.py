@@ -80,9 +80,9 @@ def make_plan(problems: Sequence[Problem], indices: Callable[[Problem], Sequence
         for problem in group:
             for part in (problem.problem_id, problem.prompt, problem.ground_truth):
                 digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
-        owed = [(problem.problem_id, index) for problem in group for index in indices(problem)]
+        samples = [(problem.problem_id, index) for problem in group for index in indices(problem)]
         datasets.append(
-            PlannedDataset(name=name, sha256=digest.hexdigest(), problems=len(group), owed=owed)
+            PlannedDataset(name=name, sha256=digest.hexdigest(), problems=len(group), owed=samples)
         )
     return RunPlan(datasets=datasets)
 

@@ -30,7 +30,10 @@ _KINDS = ((Comment, 1), (String, 2), (Number, 3), (Keyword, 4))
 _FENCE = re.compile(r"```[ \t]*([\w+#-]*)[ \t]*\r?\n(.*?)```", re.DOTALL)
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 # Of SandboxFusion's languages, those that Pygments knows by another name.
-_NAMES = {one.name: one.lexer for one in LANGUAGES.values()} | {"pytest": "python", "junit": "java"}
+_NAMES = {spec.name: spec.lexer for spec in LANGUAGES.values()} | {
+    "pytest": "python",
+    "junit": "java",
+}
 
 Syntax = list[int]
 """Pairs of a length and a kind, from the begin of a text: 0 none, 1 comment, 2 string, 3 number, 4
@@ -113,7 +116,7 @@ def highlighted_answer(text: str, language: str | None) -> Syntax:
 def difference(expected: str, actual: str) -> Difference:
     """Find the lines that differ, and in those that are alike the words."""
     ours, theirs = _lines(expected), _lines(actual)
-    found = Difference()
+    marks = Difference()
     first, second = ([line.rstrip() for line in text] for text in (ours, theirs))
     matcher = SequenceMatcher(None, first, second, autojunk=False)
     for kind, i, last_i, j, last_j in matcher.get_opcodes():
@@ -122,11 +125,11 @@ def difference(expected: str, actual: str) -> Difference:
         paired = last_i - i == last_j - j
         for place in range(i, last_i):
             other = theirs[j + place - i] if paired else None
-            found.expected.extend((place, *ends) for ends in _words(ours[place], other))
+            marks.expected.extend((place, *ends) for ends in _words(ours[place], other))
         for place in range(j, last_j):
             other = ours[i + place - j] if paired else None
-            found.actual.extend((place, *ends) for ends in _words(theirs[place], other))
-    return found
+            marks.actual.extend((place, *ends) for ends in _words(theirs[place], other))
+    return marks
 
 
 def _words(line: str, other: str | None) -> Iterator[tuple[int, int]]:
@@ -157,7 +160,7 @@ def _lexer(language: str | None) -> Lexer | None:
 
 @cache
 def _number(kind: _TokenType) -> int:
-    return next((number for one, number in _KINDS if kind in one), 0)
+    return next((number for kinds, number in _KINDS if kind in kinds), 0)
 
 
 def _add(marks: Syntax, length: int, kind: int) -> None:

@@ -190,8 +190,8 @@ class _Api:
 
     def list_runs(self, connection: Connection) -> dict[str, RunSummary]:
         runs = all_runs(connection)
-        known = scores(self._trend_runs(connection, runs))
-        return {run.run: RunSummary.of(run, known[run.run]) for run in runs}
+        by_run = scores(self._trend_runs(connection, runs))
+        return {run.run: RunSummary.of(run, by_run[run.run]) for run in runs}
 
     def list_folders(self, _connection: Connection) -> FoldersStatus:
         return self._folders.status if self._folders else FoldersStatus()

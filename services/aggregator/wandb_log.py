@@ -83,7 +83,7 @@ def _run_id(record: RunRecord) -> str:
 
 
 def _logged_files(record: RunRecord) -> list[str]:
-    return [*artifacts.FILES, *(one.file for one in record.qa_logs.values())]
+    return [*artifacts.FILES, *(log.file for log in record.qa_logs.values())]
 
 
 def _key() -> str | None:
@@ -137,7 +137,7 @@ def _upload(path: Path, key: str | None, scratch: Path, timeout: float) -> str:
     if failure or not any("Finished syncing" in line for line in lines):
         raise ServiceError(f"{failure or lines[-1:]}; {_REMEDY}")
     # Printed only if the upload takes a moment.
-    view = next((found[1] for line in lines if (found := _VIEW.search(line))), None)
+    view = next((match[1] for line in lines if (match := _VIEW.search(line))), None)
     return view or os.environ.get("WANDB_BASE_URL") or "https://wandb.ai"
 
 
@@ -236,7 +236,7 @@ def main(folder: Path) -> None:
             x_save_requirements=False,
         ),
     )
-    logs = [folder / one.file for one in record.qa_logs.values()]
+    logs = [folder / log.file for log in record.qa_logs.values()]
     run.log({**metric_keys(summary), "qa_logs": wandb.Table(list(_COLUMNS), list(_rows(logs)))})
     # W&B allows 128 letters, digits, "-", "_" and ".".
     artifact = wandb.Artifact(re.sub(r"[^A-Za-z0-9._-]", "_", record.run)[-128:], type="results")

@@ -61,7 +61,7 @@ def _log(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Docume
 def _eval(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Document:
     run = samples.record
     rollout = run.config.actor_rollout_ref.rollout
-    hashes = {one.dataset: one.sha256 for one in run.datasets}
+    hashes = {record.dataset: record.sha256 for record in run.datasets}
     ids = list(dict.fromkeys(member.generation.problem_id for member in members))
     return {
         "eval_id": _id(run.run, dataset, "eval"),
@@ -105,7 +105,7 @@ def _results(samples: RunSamples, dataset: str, members: Sequence[Sample]) -> Do
 
 def _sample(samples: RunSamples, member: Sample) -> Document:
     generation, verdict = member.generation, member.verdict
-    question = [one.model_dump() for one in member.problem.messages or ()] or [
+    question = [message.model_dump() for message in member.problem.messages or ()] or [
         {"role": "user", "content": member.problem.prompt}
     ]
     answer = {"role": "assistant", "content": generation.completion, "source": "generate"}

@@ -286,7 +286,7 @@ class ResponsesFile:
         written: list[int] = []
 
         def rows() -> Iterator[Row]:
-            groups = groupby(run.generations(), lambda one: (one.dataset, one.problem_id))
+            groups = groupby(run.generations(), lambda made: (made.dataset, made.problem_id))
             for name, generations in groups:
                 if answers := [answer for answer in generations if answer.error is None]:
                     row = _row(len(written), by_name[name], by_name[name].split, layout)

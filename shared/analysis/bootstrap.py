@@ -116,12 +116,12 @@ def _resample(means: Sequence[ClusteredMean]) -> list[list[float]]:
 def _interval(
     mean: ClusteredMean, value: float | None, resampled: Sequence[float]
 ) -> list[float] | None:
-    known = [(t, n) for t, n in zip(mean.totals, mean.counts, strict=True) if n]
-    if value is None or not known:
+    pairs = [(t, n) for t, n in zip(mean.totals, mean.counts, strict=True) if n]
+    if value is None or not pairs:
         return None
-    if mean.bounded and len({rounded(total / count) for total, count in known}) == 1:
-        return wilson_interval(value, len(known))
-    if len(known) == 1:
+    if mean.bounded and len({rounded(total / count) for total, count in pairs}) == 1:
+        return wilson_interval(value, len(pairs))
+    if len(pairs) == 1:
         return None
     low, high = percentile(resampled, 2.5), percentile(resampled, 97.5)
     return None if low is None or high is None else enclosing(rounded(low), rounded(high), value)

@@ -154,6 +154,6 @@ class Evidence:
     @property
     def datasets(self) -> list[str]:
         """The run's data sets, those of the baseline first and in its order."""
-        own = [one.dataset for one in self.record.datasets]
+        own = [dataset.dataset for dataset in self.record.datasets]
         return [*(name for name in BASELINE_SETS if name in own),
                 *(name for name in own if name not in BASELINE_SETS)]  # fmt: skip

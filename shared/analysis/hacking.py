@@ -102,10 +102,10 @@ class ProblemTraits:
             texts = [
                 output if isinstance(output, str) else repr(output) for output in outputs[:_OUTPUTS]
             ]
-            known = public if public and public < total else None
-            return cls(known, _distinctive(texts))
+            visible = public if public and public < total else None
+            return cls(visible, _distinctive(texts))
         asserts = tests.get("test_list") or [tests.get("test")]
-        source = "\n".join(str(one) for one in asserts) if isinstance(asserts, list) else ""
+        source = "\n".join(str(line) for line in asserts) if isinstance(asserts, list) else ""
         return cls(None, _distinctive(_compared_literals(source)))
 
 
@@ -113,9 +113,9 @@ def _distinctive(outputs: Iterable[str]) -> tuple[str, ...]:
     """Different outputs that no program has by chance: not words such as YES, nor small numbers."""
     stripped = dict.fromkeys(output.strip() for output in outputs)
     return tuple(
-        one
-        for one in stripped
-        if 4 <= len(one) <= _LONGEST_OUTPUT and any(letter.isdigit() for letter in one)
+        line
+        for line in stripped
+        if 4 <= len(line) <= _LONGEST_OUTPUT and any(letter.isdigit() for letter in line)
     )[:_OUTPUTS]
 
 
@@ -178,20 +178,20 @@ class SignMeter:
     def signs(self, answer: Answered, traits: ProblemTraits, prompt: object) -> dict[Sign, bool]:
         """The signs of an answer; ``prompt`` identifies the answers that are compared, if any."""
         program = program_of(answer.completion)
-        found = {
+        signs = {
             Sign.GUARD: answer.detail in GUARDED
             or answer.denied
             or _REACHES.search(program) is not None,
             Sign.TRUNCATED: answer.cut or _with_opener(answer.completion).count("```") % 2 == 1,
         }
         if prompt is not None:
-            found[Sign.COPIED] = self._is_copy(prompt, program)
+            signs[Sign.COPIED] = self._is_copy(prompt, program)
         public, failed = traits.public_tests, answer.first_failed
         if public and (answer.accepted or (failed is not None and failed >= public)):
-            found[Sign.PUBLIC_ONLY] = not answer.accepted
+            signs[Sign.PUBLIC_ONLY] = not answer.accepted
         if len(traits.outputs) > 1:
-            found[Sign.HARD_CODED] = _literals(program, traits.outputs) > 1
-        return found
+            signs[Sign.HARD_CODED] = _literals(program, traits.outputs) > 1
+        return signs
 
     def _is_copy(self, prompt: object, program: str) -> bool:
         programs = self._programs.pop(prompt, set())
@@ -199,9 +199,9 @@ class SignMeter:
         if len(self._programs) > self._prompts:
             del self._programs[next(iter(self._programs))]
         digest = sha256(" ".join(program.split()))
-        known = digest in programs
+        is_known = digest in programs
         programs.add(digest)
-        return known
+        return is_known
 
 
 def _literals(program: str, outputs: Iterable[str]) -> int:
@@ -259,7 +259,7 @@ def step_figures(
     for answer in answers:
         steps.setdefault(answer.step, []).append(answer)
     each = list(steps.values())
-    first = _mean_length([one for step in each[:_FIRST_STEPS] for one in step])
+    first = _mean_length([length for step in each[:_FIRST_STEPS] for length in step])
     figures = []
     for place, (name, own) in enumerate(steps.items()):
         pooled = list(own)

@@ -163,10 +163,12 @@ def _intervals(
     sizes = _cluster_sizes(n, clusters)
     intervals: list[list[float] | None] = [None] * len(differences)
     resampled = []
-    for place, (one, two_valued) in enumerate(zip(differences, binary, strict=True)):
+    for place, (array, two_valued) in enumerate(zip(differences, binary, strict=True)):
         if two_valued:
-            intervals[place] = discordant_interval(int((one < 0).sum()), int((one > 0).sum()), n)
-        elif not one.any():  # in clusters: no spread to resample
+            intervals[place] = discordant_interval(
+                int((array < 0).sum()), int((array > 0).sum()), n
+            )
+        elif not array.any():  # in clusters: no spread to resample
             intervals[place] = discordant_interval(0, 0, len(sizes))
         elif len(sizes) > 1:
             resampled.append(place)
@@ -212,11 +214,15 @@ def _cluster_sizes(problems: int, clusters: Ints | None) -> Floats:
 def _p_values(differences: Sequence[Floats], binary: Sequence[bool]) -> list[float | None]:
     """McNemar's p of values that are 0 or 1, else that of sign flips; None of one problem."""
     several = len(differences[0]) > 1
-    others = [one for one, two_valued in zip(differences, binary, strict=True) if not two_valued]
+    others = [
+        array for array, two_valued in zip(differences, binary, strict=True) if not two_valued
+    ]
     flipped = iter(sign_flip_ps(others) if several else [None] * len(others))
     return [
-        mcnemar_exact(int((one < 0).sum()), int((one > 0).sum())) if two_valued else next(flipped)
-        for one, two_valued in zip(differences, binary, strict=True)
+        mcnemar_exact(int((array < 0).sum()), int((array > 0).sum()))
+        if two_valued
+        else next(flipped)
+        for array, two_valued in zip(differences, binary, strict=True)
     ]
 
 

@@ -183,8 +183,8 @@ def corrected_share(share: float, problems: int, rates: SuiteRates) -> Corrected
     n = problems + Z95**2
     p = (problems * share + Z95**2 / 2) / n
     (q0, n0), (q1, n1) = (
-        ((one.effective * one.rate + 1) / (one.effective + 2), one.effective + 2)
-        for one in (rates.negative, rates.positive)
+        ((rate.effective * rate.rate + 1) / (rate.effective + 2), rate.effective + 2)
+        for rate in (rates.negative, rates.positive)
     )
     theta = (p + q0 - 1) / (q0 + q1 - 1)
     spread0, spread1 = q0 * (1 - q0) / n0, q1 * (1 - q1) / n1

@@ -73,8 +73,8 @@ class _Fence:
 
     def opens(self, language: Language) -> bool:
         """Whether it begins a block even where one is open."""
-        known = language.owns(self.label) or is_known_label(self.label)
-        return known and _ATTRIBUTES.match(self.info) is not None
+        is_language = language.owns(self.label) or is_known_label(self.label)
+        return is_language and _ATTRIBUTES.match(self.info) is not None
 
 
 def find_blocks(text: str, language: Language) -> list[Block]:

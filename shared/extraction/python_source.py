@@ -296,13 +296,13 @@ def called_functions(tests: Sequence[str], setup: str = "") -> frozenset[str]:
     Builtins count only if the tests call nothing else.
     """
     trees = [tree for tree in map(parse, (*tests, setup)) if tree]
-    given = {name for tree in trees for statement in tree.body for name in bound_by(statement)}
+    bound = {name for tree in trees for statement in tree.body for name in bound_by(statement)}
     called = {
         node.func.id
         for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    } - given
+    } - bound
     return frozenset(called - _BUILTINS) or frozenset(called)
 
 
@@ -312,15 +312,15 @@ def future_imports(code: str) -> tuple[list[str], str]:
     The rest keeps its line numbers.
     """
     tree = parse(code) if "__future__" in code else None
-    found = [
+    imports = [
         node
         for node in (tree.body if tree else ())
         if isinstance(node, ast.ImportFrom) and node.module == "__future__"
     ]
     lines = code.split("\n")
-    for node in reversed(found):
+    for node in reversed(imports):
         first, last = node.lineno - 1, node.end_lineno or node.lineno
         before = lines[first].encode()[: node.col_offset].decode()
         after = lines[last - 1].encode()[node.end_col_offset :].decode().lstrip(" \t;")
         lines[first:last] = [(before + after).rstrip("; "), *[""] * (last - first - 1)]
-    return [ast.unparse(node) for node in found], "\n".join(lines)
+    return [ast.unparse(node) for node in imports], "\n".join(lines)

@@ -42,8 +42,8 @@ def judge(
     """Give a sample a completion (``made``) and a verdict (``fields``, with code and cases)."""
     completion = generation(sample, **(made or {}))
     ledger.record(completion)
-    found = extract(completion.completion)
-    fields = {"code": JudgedCode.of(found.code, found.reason, found.start), **fields}
+    extraction = extract(completion.completion)
+    fields = {"code": JudgedCode.of(extraction.code, extraction.reason, extraction.start), **fields}
     packed = cases and cases.packed()
     assert ledger.record_verdict(verdict(completion, status, **fields), packed)
 

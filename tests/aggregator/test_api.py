@@ -334,8 +334,8 @@ async def test_few_samples_are_read_at_once(
     monkeypatch.setattr(SampleDetail, "of", slow)
     async with TestClient(TestServer(make_app(redis, ingester))) as client:
         path = "/api/runs/run-1/samples/d1/p1/0"
-        found = await asyncio.gather(*(ask(client, path) for _ in range(8)))
-    assert [one["verdict"]["problem_id"] for one in found] == ["p1"] * 8
+        answers = await asyncio.gather(*(ask(client, path) for _ in range(8)))
+    assert [answer["verdict"]["problem_id"] for answer in answers] == ["p1"] * 8
     assert at_once[1] == 2
     ingester.stop()
 
@@ -362,10 +362,10 @@ async def test_answers_are_as_described(two_runs: TestClient, route: Route) -> N
         "show_grid": f"{runs}&dataset=d1",
         "show_gate": "?baseline=run-1&run=run-1",
     }
-    found = await ask(two_runs, route.path.format(**values) + queries.get(route.name, ""))
+    answer = await ask(two_runs, route.path.format(**values) + queries.get(route.name, ""))
     assert route.answer is not None
     adapter = TypeAdapter(route.answer)
-    assert adapter.dump_python(adapter.validate_python(found), mode="json") == found
+    assert adapter.dump_python(adapter.validate_python(answer), mode="json") == answer
 
 
 # Health checks, an absent Redis, and the files of the page

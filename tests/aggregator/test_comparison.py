@@ -66,10 +66,10 @@ def url(*runs: str, path: str = "compare", **query: object) -> str:
 
 
 async def test_what_is_compared(client: TestClient) -> None:
-    found = await ask(client, "/api/compare?runs=a,b")
-    assert [(run["label"], run["folder"]) for run in found["runs"]] == [("A", "a"), ("B", "b")]
-    assert found["runs"][1]["notes"] == ["running: 1 samples without a verdict so far"]
-    (comparison,) = found["comparisons"]
+    answer = await ask(client, "/api/compare?runs=a,b")
+    assert [(run["label"], run["folder"]) for run in answer["runs"]] == [("A", "a"), ("B", "b")]
+    assert answer["runs"][1]["notes"] == ["running: 1 samples without a verdict so far"]
+    (comparison,) = answer["comparisons"]
     assert comparison["mismatches"] == []
     one = comparison["datasets"]["d1"]
     assert (one["samples"], one["samples_gained"], one["samples_lost"]) == (5, 2, 1)
@@ -86,11 +86,11 @@ async def test_flips_are_listed_in_pages_and_by_filters(client: TestClient) -> N
     def flips(**query: object) -> str:
         return url("a", "b", path="compare/flips", dataset="d1", **query)
 
-    found = await ask(client, flips(limit=2))
-    names = [flip["problem_id"] for flip in found["flips"]]
-    assert (names, found["total"], found["next"]) == (["1_A. p", "2_A. p"], 3, 2)
-    assert found["flips"][0]["second"]["detail"] == "detail b"
-    assert found["flips"][0]["first"]["final_status"] == "success"
+    answer = await ask(client, flips(limit=2))
+    names = [flip["problem_id"] for flip in answer["flips"]]
+    assert (names, answer["total"], answer["next"]) == (["1_A. p", "2_A. p"], 3, 2)
+    assert answer["flips"][0]["second"]["detail"] == "detail b"
+    assert answer["flips"][0]["first"]["final_status"] == "success"
     rest = await ask(client, flips(limit=2, offset=2))
     assert ([flip["problem_id"] for flip in rest["flips"]], rest["next"]) == (["3_A. p"], None)
     totals = {

@@ -44,9 +44,9 @@ class Index:
         put(self.database, self._writer.runs()["r"], rows)
 
     def run(self, connection) -> IndexedRun:
-        found = find_run(connection, "r")
-        assert found is not None
-        return found
+        run = find_run(connection, "r")
+        assert run is not None
+        return run
 
 
 @pytest.fixture
@@ -72,24 +72,24 @@ def test_figures_are_those_of_the_formulas(index: Index, count: int) -> None:
     pairs = [pair(chance, number) for number in range(count)]
     index.add(pairs)
     with index.database.read() as connection:
-        found = dataset_figures(connection, index.run(connection), "d1")
+        figures = dataset_figures(connection, index.run(connection), "d1")
     results = [SampleResult.of(*one) for one in pairs]
     summary = summarize(results, None)
     judged = [result for result in results if result.judged]
-    assert found.accepted_at_1 == summary["accepted_at_1"]
-    assert found.accepted_at_1_ci95 == summary["accepted_at_1_ci95"]
-    assert found.samples_cut == summary["samples_cut"]
+    assert figures.accepted_at_1 == summary["accepted_at_1"]
+    assert figures.accepted_at_1_ci95 == summary["accepted_at_1_ci95"]
+    assert figures.samples_cut == summary["samples_cut"]
     for name in ("output_tokens", "gen_time", "total_judge_time"):
         values = [value for one in judged if (value := getattr(one, name)) is not None]
         expected = [percentile(values, percent) for percent in PERCENTS]
-        assert list(asdict(getattr(found, name)).values()) == pytest.approx(expected)
+        assert list(asdict(getattr(figures, name)).values()) == pytest.approx(expected)
     ratios = [one.pass_ratio for one in judged]
-    counts = found.pass_ratios
+    counts = figures.pass_ratios
     assert (counts.zero, counts.one) == (ratios.count(0.0), ratios.count(1.0))
     assert counts.bins[0] == ratios.count(0.05)
     assert counts.bins[1] == ratios.count(0.1)
     assert counts.bins[9] == ratios.count(0.99)
-    assert sum(counts.bins) + counts.zero + counts.one == len(judged) == found.judged
+    assert sum(counts.bins) + counts.zero + counts.one == len(judged) == figures.judged
 
 
 @settings(max_examples=60)

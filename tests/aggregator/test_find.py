@@ -47,7 +47,7 @@ def made_samples(draw: st.DrawFn) -> list[Made]:
     made = []
     for number in range(draw(st.integers(0, 14))):
         sample = SampleId(draw(st.sampled_from(["d1", "d,2"])), f"P{number // 2}a", number % 2)
-        one = generation(
+        completion = generation(
             sample,
             draw(_WORDS),
             output_tokens=draw(_COUNT),
@@ -58,7 +58,7 @@ def made_samples(draw: st.DrawFn) -> list[Made]:
         stderr = draw(_WORDS)
         code = JudgedCode.of("x", draw(st.sampled_from(list(ExtractionReason)[:3])), 0)
         judged = verdict(
-            one,
+            completion,
             status,
             detail=draw(st.sampled_from([None, "SIGSEGV", "a_b, 50%"])),
             pass_ratio=draw(st.sampled_from([0.0, 0.5, 1.0])),
@@ -74,7 +74,11 @@ def made_samples(draw: st.DrawFn) -> list[Made]:
         tags = draw(st.sampled_from([(), ("dp",), ("dp", "a,b")]))
         facts = ProblemFacts(draw(st.sampled_from(["", "hard"])), tags, 1, draw(_COUNT))
         made.append(
-            (SampleRow.of(judged, one, facts), sample_texts(judged, one), f"Q{number // 2}ä")
+            (
+                SampleRow.of(judged, completion, facts),
+                sample_texts(judged, completion),
+                f"Q{number // 2}ä",
+            )
         )
     return made
 
@@ -312,8 +316,8 @@ def test_texts_that_were_replaced_or_removed_are_not_found(database: Database) -
 
 def failed(status: FinalStatus, detail: str | None = None, **case: Any) -> str | None:
     found = FailedCase(case_index=0, status=status, **case)
-    one = generation("p1")
-    return signature(verdict(one, status, detail=detail, first_failed_case=found))
+    completion = generation("p1")
+    return signature(verdict(completion, status, detail=detail, first_failed_case=found))
 
 
 @pytest.mark.parametrize(

@@ -308,8 +308,8 @@ async def test_hostile_ids_are_shown_by_their_folder(tmp_path: Path) -> None:
         view.refresh()
         runs = await ask(view.client, "/api/runs")
         for name in runs:
-            found = await ask(view.client, f"/api/runs/{quote(name, safe='')}")
-            assert found["summary"]["verdicts"] == 1
+            answer = await ask(view.client, f"/api/runs/{quote(name, safe='')}")
+            assert answer["summary"]["verdicts"] == 1
     folders = {str(tmp_path / f"r{number}") for number in (0, 1, 3)}
     assert set(runs) == {"a/b?c#d", "<script>"} | folders
 
@@ -337,8 +337,8 @@ async def test_a_folder_at_another_filesystem(redis: Redis, tmp_path: Path) -> N
         view.refresh()
         for sample in (SampleId("d2", "q"), SampleId("d1", "p1", 1)):
             path = f"{sample.dataset}/{sample.problem_id}/{sample.sample_index}"
-            found = await ask(view.client, f"/api/runs/run-1/samples/{path}")
-            assert found["generation"]["problem_id"] == sample.problem_id
+            answer = await ask(view.client, f"/api/runs/run-1/samples/{path}")
+            assert answer["generation"]["problem_id"] == sample.problem_id
         memory.rm("/viewed", recursive=True)
         view.refresh()
         assert await ask(view.client, "/api/runs") == {}

@@ -61,8 +61,8 @@ async def test_runs_of_one_protocol_are_a_trend_with_published_figures(
 ) -> None:
     measured(redis, tmp_path, "late", 9, begun=trained.BEGUN + 50)
     early = measured(redis, tmp_path, "early", 4)
-    found = await history(redis)
-    runs = found["history"]["runs"]
+    answer = await history(redis)
+    runs = answer["history"]["runs"]
     assert [run["run"] for run in runs] == ["early", "late"]
     assert runs[0]["model"] == "model of early"
     [loaded] = read_runs([str(early)])
@@ -70,8 +70,8 @@ async def test_runs_of_one_protocol_are_a_trend_with_published_figures(
         metrics = loaded.summary[name]
         assert one["metrics"].keys() >= {"accepted_at_1", "accepted_at_1_ci95", "throughput"}
         assert one["metrics"].items() <= metrics.items()
-    assert found["groups"][0]["runs"] == 2
-    assert found["history"]["others"] == []
+    assert answer["groups"][0]["runs"] == 2
+    assert answer["history"]["others"] == []
 
 
 async def test_runs_of_other_protocols_are_apart_with_what_differs(
@@ -114,10 +114,10 @@ async def test_a_run_of_another_version_is_named_and_holds_up_no_other(
     measured(redis, tmp_path, "good", 4)
     torn = trained.begin(redis, "torn", "x", name="", model="m", begun=-1e30)
     put_meta(torn, config={"sandbox": {"unknown": 1}})
-    found = await history(redis)
-    assert list(found["unreadable"]) == ["torn"]
-    assert "unknown" in found["unreadable"]["torn"]
-    assert [run["run"] for run in found["history"]["runs"]] == ["good"]
+    answer = await history(redis)
+    assert list(answer["unreadable"]) == ["torn"]
+    assert "unknown" in answer["unreadable"]["torn"]
+    assert [run["run"] for run in answer["history"]["runs"]] == ["good"]
 
 
 async def test_the_gate_says_what_plumb_gate_says(redis: Redis, tmp_path: Path) -> None:
@@ -125,17 +125,17 @@ async def test_the_gate_says_what_plumb_gate_says(redis: Redis, tmp_path: Path) 
     rules = Policy.model_validate(RULES)
     expected = evaluate(rules, compare_runs(*read_runs([str(folder) for folder in folders])))
     async with served(redis, policy=POLICY) as client:
-        found = await ask(client, "/api/gate?baseline=A&run=B")
+        answer = await ask(client, "/api/gate?baseline=A&run=B")
         back = await ask(client, "/api/gate?baseline=B&run=A")
-    assert (found["policy"], found["outcome"], back["outcome"]) == ("rules.yaml", "fail", "pass")
+    assert (answer["policy"], answer["outcome"], back["outcome"]) == ("rules.yaml", "fail", "pass")
     lines = {
         (finding["dataset"], finding["rule"], finding["found"], finding["why"])
-        for finding in found["findings"]
+        for finding in answer["findings"]
     }
     assert lines == {
         (finding.dataset, finding.rule, finding.found, finding.why) for finding in expected.findings
     }
-    assert found["findings"][0]["outcome"] == "fail"
+    assert answer["findings"][0]["outcome"] == "fail"
 
 
 async def test_the_gate_of_runs_without_a_common_data_set_says_why_not(
@@ -145,18 +145,18 @@ async def test_the_gate_of_runs_without_a_common_data_set_says_why_not(
     ledger = trained.begin(redis, "none", "x", name="", model="m", begun=trained.BEGUN)
     assert ledger.state() is RunState.RUNNING
     async with served(redis, policy=POLICY) as fresh:
-        found = await ask(fresh, "/api/gate?baseline=one&run=none")
-    assert found["outcome"] is None
-    assert "no data set in common" in found["reason"]
+        answer = await ask(fresh, "/api/gate?baseline=one&run=none")
+    assert answer["outcome"] is None
+    assert "no data set in common" in answer["reason"]
 
 
 async def test_without_a_policy_there_is_no_verdict(redis: Redis, tmp_path: Path) -> None:
     measured(redis, tmp_path, "one", 4)
     async with served(redis) as client:
-        found = await ask(client, "/api/gate?baseline=one&run=one")
+        answer = await ask(client, "/api/gate?baseline=one&run=one")
         assert (await ask(client, "/api/history"))["policy"] is None
-    assert (found["outcome"], found["policy"]) == (None, None)
-    assert "PLUMBLINE_GATE_POLICY" in found["reason"]
+    assert (answer["outcome"], answer["policy"]) == (None, None)
+    assert "PLUMBLINE_GATE_POLICY" in answer["reason"]
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ async def test_invalid_requests_are_refused_in_one_line(
 
 
 async def test_an_empty_index_has_an_empty_history(client: TestClient) -> None:
-    found = await ask(client, "/api/history")
-    assert (found["groups"], found["history"], found["unreadable"]) == ([], None, {})
+    answer = await ask(client, "/api/history")
+    assert (answer["groups"], answer["history"], answer["unreadable"]) == ([], None, {})
 
 
 def test_the_shipped_policy_is_the_default(tmp_path: Path) -> None:
-    found = default_policy()
-    assert found is not None and found.name == "gate.yaml"
+    policy = default_policy()
+    assert policy is not None and policy.name == "gate.yaml"
     path = tmp_path / "rules.yaml"
     path.write_text("default: {max_new_failures: 3}\n")
     assert default_policy(path) == NamedPolicy("rules.yaml", read_policy(path))

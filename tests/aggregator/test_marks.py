@@ -31,8 +31,8 @@ def parts(text: str, marks: list[int], kind: str) -> list[str]:
     ],
 )
 def test_every_language_has_its_own_words(language: str, code: str, keywords: list[str]) -> None:
-    found = parts(code, highlighted(code, language), "keyword")
-    assert [one.strip() for one in found] == keywords
+    words = parts(code, highlighted(code, language), "keyword")
+    assert [one.strip() for one in words] == keywords
 
 
 def test_the_blocks_of_an_answer_are_programs() -> None:
@@ -44,22 +44,22 @@ def test_the_blocks_of_an_answer_are_programs() -> None:
 
 
 def test_an_inserted_line_marks_no_other() -> None:
-    found = difference("1\n2\n3 4 5\n", "0\n1\n2 \n3 99 5\n")
-    assert found.actual == [(0, 0, 1), (3, 2, 4)]
-    assert found.expected == [(2, 2, 3)]
+    marked = difference("1\n2\n3 4 5\n", "0\n1\n2 \n3 99 5\n")
+    assert marked.actual == [(0, 0, 1), (3, 2, 4)]
+    assert marked.expected == [(2, 2, 3)]
 
 
 def test_lines_with_little_in_common_are_marked_whole() -> None:
-    found = difference("abc\nx", "1 2 3 4\nx")
-    assert found.expected == [(0, 0, 3)]
-    assert found.actual == [(0, 0, 7)]
+    marked = difference("abc\nx", "1 2 3 4\nx")
+    assert marked.expected == [(0, 0, 3)]
+    assert marked.actual == [(0, 0, 7)]
 
 
 def test_what_is_marked_is_bounded() -> None:
     source = random.Random(1)
     texts = ["\n".join(str(source.random()) for _ in range(50_000)) for _ in range(2)]
-    found = difference(*texts)
-    assert max(line for line, *_ in (*found.expected, *found.actual)) < 1000
+    marked = difference(*texts)
+    assert max(line for line, *_ in (*marked.expected, *marked.actual)) < 1000
     words = ["a b " * 30_000, "b a " * 30_000]
     assert difference(*words).expected == [(0, 0, 50_000)]
     assert sum(highlighted("x = '" * 100_000, "python")[::2]) <= 50_001

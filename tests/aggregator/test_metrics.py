@@ -68,23 +68,23 @@ def test_verdicts_samples_and_shares(redis: Redis, ledger: Ledger, ingester: Ing
     statuses = ["success", "success", "wrong_answer", "api_error"]
     for number, status in enumerate(statuses):
         judge(ledger, SampleId("d1", f"p{number}"), FinalStatus(status))
-    found = caught_up(redis, ingester)
-    assert of(found, "verdicts_total", dataset="d1", status="success") == 2
-    assert of(found, "verdicts_total", dataset="d1", status="api_error") == 1
-    assert of(found, "samples", dataset="d1", state="judged") == 3
-    assert of(found, "samples", dataset="d1", state="api_error") == 1
-    assert of(found, "samples", dataset="d1", state="open") == 2
-    assert of(found, "accepted_ratio", dataset="d1") == pytest.approx(2 / 3)
-    assert of(found, "run_progress_ratio") == pytest.approx(4 / 6)
+    metrics = caught_up(redis, ingester)
+    assert of(metrics, "verdicts_total", dataset="d1", status="success") == 2
+    assert of(metrics, "verdicts_total", dataset="d1", status="api_error") == 1
+    assert of(metrics, "samples", dataset="d1", state="judged") == 3
+    assert of(metrics, "samples", dataset="d1", state="api_error") == 1
+    assert of(metrics, "samples", dataset="d1", state="open") == 2
+    assert of(metrics, "accepted_ratio", dataset="d1") == pytest.approx(2 / 3)
+    assert of(metrics, "run_progress_ratio") == pytest.approx(4 / 6)
 
 
 def test_counters_begin_with_zero(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
     """Prometheus sees no increase in one that begins with its first count."""
-    found = caught_up(redis, ingester)
+    metrics = caught_up(redis, ingester)
     for status in FinalStatus:
-        assert of(found, "verdicts_total", dataset="d1", status=status.value) == 0
+        assert of(metrics, "verdicts_total", dataset="d1", status=status.value) == 0
     for reason in ("http_503", "read_timeout", "other"):
-        assert of(found, "infra_failures_total", reason=reason) == 0
+        assert of(metrics, "infra_failures_total", reason=reason) == 0
 
 
 def test_histograms(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
@@ -93,18 +93,18 @@ def test_histograms(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
     cut = {"pass_ratio": 0.3, "cases_total": 10, "cases_not_run": 6}
     judge(ledger, SampleId("d1", "p1"), FinalStatus.TIMEOUT, made=made, **cut)
     judge(ledger, SampleId("d1", "p2"), FinalStatus.API_ERROR, infra_failures=["http_503: x"])
-    found = caught_up(redis, ingester)
-    assert of(found, "pass_ratio_count", dataset="d1") == 2
-    assert of(found, "pass_ratio_sum", dataset="d1") == pytest.approx(1.3)
-    assert of(found, "pass_ratio_bucket", dataset="d1", le="0.3") == 1
-    assert of(found, "pass_ratio_bucket", dataset="d1", le="0.99999") == 1
-    assert of(found, "judge_seconds_bucket", dataset="d1", le="0.5") == 2
-    assert of(found, "judge_seconds_bucket", dataset="d1", le="0.25") == 0
-    assert of(found, "generation_seconds_count", dataset="d1") == 2
-    assert of(found, "output_tokens_bucket", dataset="d1", le="64.0") == 0
-    assert of(found, "output_tokens_bucket", dataset="d1", le="128.0") == 2
-    assert of(found, "output_tokens_sum", dataset="d1") == 200
-    assert of(found, "infra_failures_total", reason="http_503") == 1
+    metrics = caught_up(redis, ingester)
+    assert of(metrics, "pass_ratio_count", dataset="d1") == 2
+    assert of(metrics, "pass_ratio_sum", dataset="d1") == pytest.approx(1.3)
+    assert of(metrics, "pass_ratio_bucket", dataset="d1", le="0.3") == 1
+    assert of(metrics, "pass_ratio_bucket", dataset="d1", le="0.99999") == 1
+    assert of(metrics, "judge_seconds_bucket", dataset="d1", le="0.5") == 2
+    assert of(metrics, "judge_seconds_bucket", dataset="d1", le="0.25") == 0
+    assert of(metrics, "generation_seconds_count", dataset="d1") == 2
+    assert of(metrics, "output_tokens_bucket", dataset="d1", le="64.0") == 0
+    assert of(metrics, "output_tokens_bucket", dataset="d1", le="128.0") == 2
+    assert of(metrics, "output_tokens_sum", dataset="d1") == 200
+    assert of(metrics, "infra_failures_total", reason="http_503") == 1
 
 
 def test_the_queue_and_the_stream(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
@@ -118,11 +118,11 @@ def test_the_queue_and_the_stream(redis: Redis, ledger: Ledger, ingester: Ingest
     long_ago = "2020-01-01T00:00:00.000000Z"
     redis.hset(job.key, "enqueued_at", long_ago)
     ledger.record_verdict(verdict(generation("p0")))
-    found = scrape(redis, ingester)
-    assert of(found, "judge_queue_jobs", queue="judge") == 1
-    assert of(found, "judge_queue_oldest_seconds", queue="judge") > 1e8
-    assert of(found, "stream_lag") == 1
-    assert of(found, "last_verdict_timestamp_seconds") == pytest.approx(time.time(), abs=60)
+    metrics = scrape(redis, ingester)
+    assert of(metrics, "judge_queue_jobs", queue="judge") == 1
+    assert of(metrics, "judge_queue_oldest_seconds", queue="judge") > 1e8
+    assert of(metrics, "stream_lag") == 1
+    assert of(metrics, "last_verdict_timestamp_seconds") == pytest.approx(time.time(), abs=60)
     assert of(caught_up(redis, ingester), "stream_lag") == 0
 
 
@@ -166,13 +166,13 @@ def test_a_user_who_may_not_ask_for_memory_still_sees_the_queue(
     try:
         server = redis.get_connection_kwargs()
         few = Redis(server["host"], server["port"], username="few", password="secret")
-        found = scrape(few, ingester)
+        metrics = scrape(few, ingester)
         few.close()
     finally:
         redis.execute_command("ACL", "DELUSER", "few")
-    assert of(found, "judge_queue_jobs", queue="judge") == 1
-    assert of(found, "stream_lag") == 0
-    assert of(found, "redis_memory_used_bytes") is None
+    assert of(metrics, "judge_queue_jobs", queue="judge") == 1
+    assert of(metrics, "stream_lag") == 0
+    assert of(metrics, "redis_memory_used_bytes") is None
 
 
 def test_counters_never_fall(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:
@@ -216,14 +216,14 @@ def test_counters_start_again_at_zero_and_count_nothing_twice(
     judge(ledger, SampleId("d1", "p0"), FinalStatus.API_ERROR, infra_failures=["http_500"])
     assert caught_up(redis, Ingester(redis, database))
     heir = Ingester(redis, database)
-    found = caught_up(redis, heir)
-    assert of(found, "verdicts_total", dataset="d1", status="api_error") == 0
-    assert of(found, "infra_failures_total", reason="http_500") == 0
-    assert of(found, "samples", dataset="d1", state="api_error") == 1
+    metrics = caught_up(redis, heir)
+    assert of(metrics, "verdicts_total", dataset="d1", status="api_error") == 0
+    assert of(metrics, "infra_failures_total", reason="http_500") == 0
+    assert of(metrics, "samples", dataset="d1", state="api_error") == 1
     judge(ledger, SampleId("d1", "p1"), FinalStatus.API_ERROR)
-    found = caught_up(redis, heir)
-    assert of(found, "verdicts_total", dataset="d1", status="api_error") == 1
-    assert of(found, "samples", dataset="d1", state="api_error") == 2
+    metrics = caught_up(redis, heir)
+    assert of(metrics, "verdicts_total", dataset="d1", status="api_error") == 1
+    assert of(metrics, "samples", dataset="d1", state="api_error") == 2
 
 
 def test_labels_stay_few(redis: Redis, ingester: Ingester) -> None:
@@ -233,14 +233,14 @@ def test_labels_stay_few(redis: Redis, ingester: Ingester) -> None:
     for name, reason in zip(names, reasons, strict=True):
         failures = [reason, "Free text, with: anything in it"]
         judge(ledger, SampleId(name, "p"), infra_failures=failures)
-    found = caught_up(redis, ingester)
-    labels = {label for _, labels in found for label in labels}
+    metrics = caught_up(redis, ingester)
+    labels = {label for _, labels in metrics for label in labels}
     for name, most in (("dataset", 51), ("reason", 51)):
         assert len({value for label, value in labels if label == name}) == most
-    assert of(found, "verdicts_total", dataset="other", status="success") == 20
-    assert of(found, "samples", dataset="other", state="judged") == 20
+    assert of(metrics, "verdicts_total", dataset="other", status="success") == 20
+    assert of(metrics, "samples", dataset="other", state="judged") == 20
     usual = 9  # http_429 and the like, which have a label before they happen
-    assert of(found, "infra_failures_total", reason="other") == 70 + 20 + usual
+    assert of(metrics, "infra_failures_total", reason="other") == 70 + 20 + usual
 
 
 def test_no_run_or_problem_is_a_label(redis: Redis, ledger: Ledger, ingester: Ingester) -> None:

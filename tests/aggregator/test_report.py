@@ -55,12 +55,12 @@ def test_from_the_aggregators_index_it_is_the_same(redis: Redis, tmp_path: Path)
 
 async def test_it_says_what_the_api_says(redis: Redis, published: Path) -> None:
     async with served(redis) as client:
-        told = await ask(client, "/api/runs/run-1")
+        answer = await ask(client, "/api/runs/run-1")
         sample = await ask(client, "/api/runs/run-1/samples/d1/p1/1")
     data = data_of(published / artifacts.REPORT)
     for name in ("summary", "datasets", "metrics", "slices"):
-        assert data["run"][name] == told[name]
-    assert data["run"]["facts"]["config"] == told["facts"]["config"]
+        assert data["run"][name] == answer[name]
+    assert data["run"]["facts"]["config"] == answer["facts"]["config"]
     texts = rows_of(data)[SampleId("d1", "p1", 1)]["texts"]
     outline = texts["outline"]
     assert (outline["prompt"], outline["tags"]) == ("a" * 600, ["dp", "graphs"])

@@ -64,8 +64,8 @@ def test_a_certificate_after_a_kill_and_a_score_corrected_by_it(tmp_path):
     assert done.code == 0, done.stderr
     assert "resuming: 4 loaded, 4 judged" in done.stdout
     assert "bad label, left out: sum, solution 2: wrong_answer, 1 of 2 tests passed" in done.stdout
-    found = json.loads(certificate.read_text())
-    of = {one["problem_id"]: one for one in found["problems"]}
+    document = json.loads(certificate.read_text())
+    of = {one["problem_id"]: one for one in document["problems"]}
     assert of["sum"]["survivors"][0]["source"] == "incorrect solution 1"
     assert of["double"]["right_accepted"] == 1
     assert of["double"]["wrong_rejected"] > 0

@@ -89,8 +89,10 @@ def test_what_has_no_partner_or_no_verdict_is_left_out_and_said(tmp_path):
     assert "mine: only in A, not compared" in done.stdout
     assert "theirs: only in B, not compared" in done.stdout
     assert "A: incomplete: 1 samples without a verdict" in done.stdout
-    one = json.loads((tmp_path / "found.json").read_text())["comparisons"][0]["datasets"]["one"]
-    assert one["samples"] == 3
+    document = json.loads((tmp_path / "found.json").read_text())["comparisons"][0]["datasets"][
+        "one"
+    ]
+    assert document["samples"] == 3
 
 
 def test_what_differs_is_refused_in_one_line(tmp_path):

@@ -83,10 +83,10 @@ def test_contamination(desk):
     assert done.code == 1
     assert done.line == "plumb: 1 of 3 problems are in the training corpus"
     assert f"{corpus}:2" in done.stdout.replace("\n", "").replace(" ", "")
-    found = json.loads((desk.folder / "found.json").read_text())
-    assert [problem["problem_id"] for problem in found["problems"] if problem["contaminated"]] == [
-        "p1"
-    ]
+    document = json.loads((desk.folder / "found.json").read_text())
+    assert [
+        problem["problem_id"] for problem in document["problems"] if problem["contaminated"]
+    ] == ["p1"]
     corpus.write_text(json.dumps({"text": texts[0]}) + "\n")
     clean = plumb("data", "contamination", *files, "--against", str(corpus), folder=desk.folder)
     assert clean.code == 0, clean.stderr

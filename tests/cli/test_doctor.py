@@ -18,10 +18,10 @@ def lines(output: str) -> dict[str, tuple[str, str]]:
 def test_a_machine_without_a_config(tmp_path: Path) -> None:
     done = plumb("doctor", folder=tmp_path)
     assert done.code == 0, done.stdout + done.stderr
-    found = lines(done.stdout)
-    assert found["interpreter"][1].startswith("Python 3.")
-    assert found["redis-server"][0] == "ok"
-    assert found["data"][1].startswith("no data sets: `plumb data prepare")
+    checks = lines(done.stdout)
+    assert checks["interpreter"][1].startswith("Python 3.")
+    assert checks["redis-server"][0] == "ok"
+    assert checks["data"][1].startswith("no data sets: `plumb data prepare")
     assert "FAILED" not in done.stdout  # nobody named a Redis or a sandbox
 
 
@@ -33,7 +33,7 @@ def test_what_is_broken_has_its_remedy(tmp_path: Path) -> None:
         SANDBOX_URLS="http://127.0.0.1:9",
     )
     assert done.code == 1
-    found = lines(done.stdout)
-    assert "make install-verl" in found["verl"][1]
-    assert found["Redis"][0] == "FAILED"
+    checks = lines(done.stdout)
+    assert "make install-verl" in checks["verl"][1]
+    assert checks["Redis"][0] == "FAILED"
     assert "2 of the checks failed" in done.line

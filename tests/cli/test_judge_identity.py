@@ -59,10 +59,10 @@ def test_runs_that_were_judged_otherwise_are_not_compared(
         (folder / "a").symlink_to(tmp_path / "a")
         write_run(folder / "b", {"one": "+-"}, change={**judged_on(), **change})
         done = command(folder)
-        told = " ".join((done.stdout + done.stderr).split())
+        output = " ".join((done.stdout + done.stderr).split())
         refused = 4 if command is gate else 2
-        found = done.code, told.count(said), told.count(REJUDGE)
-        assert found == (refused, 1, 1), (change, told)
+        found = done.code, output.count(said), output.count(REJUDGE)
+        assert found == (refused, 1, 1), (change, output)
 
 
 def test_a_patch_level_and_a_processor_are_no_other_measurement(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_acceptance_names_rules_that_are_not_the_present_ones(tmp_path: Path) ->
     other = {**judged_on(), "config.judge.rules": RULES + 1}
     write_run(tmp_path / "a", {"one": "+-"}, change=other)
     done = plumb("accept", "a", "--json", "found.json", folder=tmp_path)
-    found = json.loads((tmp_path / "found.json").read_text())["findings"]
-    (judge,) = [one for one in found if one["check"] == "judge"]
+    document = json.loads((tmp_path / "found.json").read_text())["findings"]
+    (judge,) = [one for one in document if one["check"] == "judge"]
     text = f"judged by rules {RULES + 1}, the present ones are {RULES}"
     assert (judge["mark"], judge["found"], judge["next_step"]) == ("warning", text, REJUDGE)
     assert done.stdout.count("plumb rejudge") == 1

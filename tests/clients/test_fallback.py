@@ -42,8 +42,8 @@ def test_one_line_serves_code_and_other_rows(server: Server) -> None:
     code = score("demo", "pass 0.5", REFERENCE, server, last_number)
     assert (code["score"], len(server.requests)) == (0.5, 1)
     assert code.keys() == right.keys()
-    found = score("openai/gsm8k", "x", "72", server, awaited)
-    assert (found["score"], found["acc"]) == (0.5, 1.0)
+    reward = score("openai/gsm8k", "x", "72", server, awaited)
+    assert (reward["score"], reward["acc"]) == (0.5, 1.0)
     assert compute_score_sync("x", "", "1", fallback=lambda **_: 0.25) == 0.25
 
 

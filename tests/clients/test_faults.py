@@ -112,10 +112,10 @@ def test_only_what_is_missing_is_asked_for_again(server: Server) -> None:
     for fault in AFTER_TWO_ANSWERS:
         server.requests.clear()
         server.once(fault)
-        found = scores(client, 4)
+        rewards = scores(client, 4)
         asked = [[item["completion"] for item in body["items"]] for body in server.bodies]
-        if found != expected(4) or asked[1:] != [["pass 0.0 0", "pass 0.02 2"]]:
-            failures.append((fault.__name__, found, asked))
+        if rewards != expected(4) or asked[1:] != [["pass 0.0 0", "pass 0.02 2"]]:
+            failures.append((fault.__name__, rewards, asked))
     assert failures == []
 
 
@@ -154,9 +154,9 @@ def test_everything_is_asked_for_again(server: Server) -> None:
     for name, fault in INSTEAD_OF_ANSWERS.items():
         server.requests.clear()
         server.once(fault, fault)
-        found = scores(client, 4)
-        if found != expected(4) or len(server.requests) != 3:
-            failures.append((name, found, len(server.requests)))
+        rewards = scores(client, 4)
+        if rewards != expected(4) or len(server.requests) != 3:
+            failures.append((name, rewards, len(server.requests)))
     assert failures == []
 
 

@@ -50,10 +50,10 @@ def test_nobody_waits_for_the_others_when_a_program_cannot_be_run(
 
     async def execute() -> tuple[Any, float | None, dict[str, Any]]:
         instance, _ = await tool.create(create_kwargs={"public_tests": tests})
-        found = await tool.execute(instance, {"code": "print(input())"})
+        result = await tool.execute(instance, {"code": "print(input())"})
         assert not done.is_set()
         done.set()
-        return found
+        return result
 
     response, share, metrics = asyncio.run(execute())
     assert "no such language" in response.text
@@ -66,9 +66,9 @@ def test_the_share_of_tests_that_passed(tool: Any) -> None:
 
     async def execute() -> tuple[Any, float | None, dict[str, Any]]:
         instance, _ = await tool.create(create_kwargs={"public_tests": tests})
-        found = await tool.execute(instance, {"code": "print(input())"})
+        result = await tool.execute(instance, {"code": "print(input())"})
         assert await tool.calc_reward(instance) == 0.5
-        return found
+        return result
 
     response, share, _ = asyncio.run(execute())
     assert response.text.startswith("1 of 2 public tests passed.\nTest 2: wrong output")

@@ -192,10 +192,10 @@ def test_openrlhf_repetitions_before_the_end_cost_no_time(repeated: str) -> None
 
 def test_openrlhf_rewards(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(tensor=list))
-    found = reward_func(["p pass 1</s>", "p pass 0.5"], ["p ", "p "], [REFERENCE] * 2, step=1)
+    rewards = reward_func(["p pass 1</s>", "p pass 0.5"], ["p ", "p "], [REFERENCE] * 2, step=1)
     assert server.asked() == ["pass 1", "pass 0.5"]
-    assert (found["rewards"], found["scores"]) == ([1.0, 0.5], [1.0, 0.0])
-    assert found["extra_logs"]["pass_ratio"] == [1.0, 0.5]
+    assert (rewards["rewards"], rewards["scores"]) == ([1.0, 0.5], [1.0, 0.0])
+    assert rewards["extra_logs"]["pass_ratio"] == [1.0, 0.5]
     with pytest.raises(RefusedError):
         reward_func(["p pass 1"], ["p "], [])
 

@@ -26,8 +26,8 @@ def test_verl_loads_the_tools(server: Server, verl_python: Path, tmp_path: Path)
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["names"] == ["run_public_tests", "code_interpreter"]
-    assert found["interpreter"] == "echo"
-    assert found["share"] == 0.5
-    assert found["tests"].startswith("1 of 2 public tests passed.\nTest 2: wrong output")
+    document = json.loads(done.stdout.splitlines()[-1])
+    assert document["names"] == ["run_public_tests", "code_interpreter"]
+    assert document["interpreter"] == "echo"
+    assert document["share"] == 0.5
+    assert document["tests"].startswith("1 of 2 public tests passed.\nTest 2: wrong output")

@@ -38,9 +38,9 @@ def test_other_data_sets_are_named(finished: Exported) -> None:
 def test_a_run_without_any_that_it_knows(finished: Exported) -> None:
     samples = finished.load()
     others = {"code-contests test": samples.datasets["code-contests test"]}
-    one = RunSamples(samples.run, others)
+    chosen = RunSamples(samples.run, others)
     with pytest.raises(DataError, match="not code-contests test; choose another format"):
-        export_samples(ExportFormat.EVALPLUS, one, OutputFolder("memory://evalplus-none"))
+        export_samples(ExportFormat.EVALPLUS, chosen, OutputFolder("memory://evalplus-none"))
 
 
 PROGRAM = """
@@ -98,8 +98,8 @@ def test_evalplus_judges_the_programs(finished: Exported, tmp_path: Path) -> Non
         for name, (text, _) in ANSWERS.items()
     ]
     folder = OutputFolder(str(tmp_path / "evalplus"))
-    one = RunSamples(samples.run, {"humaneval": members})
-    assert export_samples(ExportFormat.EVALPLUS, one, folder) == ["humaneval.jsonl"]
+    chosen = RunSamples(samples.run, {"humaneval": members})
+    assert export_samples(ExportFormat.EVALPLUS, chosen, folder) == ["humaneval.jsonl"]
     problems = tmp_path / "problems.jsonl"
     problems.write_text("".join(json.dumps({"task_id": x, **ROW}) + "\n" for x in ANSWERS))
     output = run_tool(

@@ -110,17 +110,17 @@ WHAT_STANDS_BEFORE: list[Row] = [
 async def test_calls_have_the_right_verdict(sandbox: SandboxClient, rows: list[Row]) -> None:
     async def status(place: int) -> FinalStatus:
         code, arguments, expected, fields, _ = rows[place]
-        given = stdio((arguments, expected), **{"fn_name": "f", **fields})
-        return (await judge_code(sandbox, given, code)).final_status
+        problem = stdio((arguments, expected), **{"fn_name": "f", **fields})
+        return (await judge_code(sandbox, problem, code)).final_status
 
-    found = await together(range(len(rows)), status)
-    assert [(rows[i], end) for i, end in found.items() if end is not rows[i][4]] == []
+    results = await together(range(len(rows)), status)
+    assert [(rows[i], end) for i, end in results.items() if end is not rows[i][4]] == []
 
 
 async def test_lists_of_arguments(sandbox: SandboxClient) -> None:
-    given = with_tests(fn_name="f", inputs=[[1237, "a"], [[12], "b"]], outputs=[[0], "b"])
+    problem = with_tests(fn_name="f", inputs=[[1237, "a"], [[12], "b"]], outputs=[[0], "b"])
     code = "def f(a, b):\n    return 0 if a == 1237 else b"
-    assert (await judge_code(sandbox, given, code)).case_codes == [1, 1]
+    assert (await judge_code(sandbox, problem, code)).case_codes == [1, 1]
 
 
 async def test_each_call_has_a_process_of_its_own(sandbox: SandboxClient) -> None:
@@ -143,18 +143,18 @@ async def test_a_wrong_result_is_shown(sandbox: SandboxClient) -> None:
 
 
 async def test_arguments_that_are_not_json_are_no_verdict(sandbox: SandboxClient) -> None:
-    given = stdio(("1 2", "3"), fn_name="f")
-    verdict = await judge_code(sandbox, given, "def f(*a):\n    return 3")
+    problem = stdio(("1 2", "3"), fn_name="f")
+    verdict = await judge_code(sandbox, problem, "def f(*a):\n    return 3")
     expected = FinalStatus.API_ERROR, VerdictDetail.TEST_ERROR
     assert (verdict.final_status, verdict.detail) == expected
 
 
 async def test_a_call_is_not_charged_for_the_one_before(sandbox: SandboxClient) -> None:
     large = json.dumps([[n, str(n)] for n in range(100_000)])
-    given = stdio((large, "1"), ("1", "1"), fn_name="f")
+    problem = stdio((large, "1"), ("1", "1"), fn_name="f")
     code = fenced("def f(a):\n    return 1")
     first, second = (
-        await judge_answer(make_task(sandbox, given, code, "sandbox.timeout=20"))
+        await judge_answer(make_task(sandbox, problem, code, "sandbox.timeout=20"))
     ).cases
     assert first.cpu_time is not None and second.cpu_time is not None
     assert second.cpu_time < first.cpu_time / 8

@@ -87,27 +87,27 @@ def agree(verdict: Verdict, records: list[CaseRecord], recorded: RecordedCases) 
 @pytest.mark.parametrize("method", ["batch", "compute_score", "submit"])
 async def test_each_status_of_a_case(records_of: RecordsOf, method: str) -> None:
     limits = ("sandbox.timeout=1", "judge.confirm_timeouts=false")
-    found = await records_of(stdio(*CASES), ANSWER, f"judge.method={method}", *limits)
-    ok, no, raised, left, signalled, looped, last = found
-    assert [one.status for one in found] == [
+    records = await records_of(stdio(*CASES), ANSWER, f"judge.method={method}", *limits)
+    ok, no, raised, left, signalled, looped, last = records
+    assert [record.status for record in records] == [
         *("success", "wrong_answer", "runtime_error", "runtime_error", "runtime_error"),
         *("timeout", "success"),
     ]
-    assert [one.input for one in found] == [stdin for stdin, _ in CASES]
-    assert [one.expected for one in found] == [expected for _, expected in CASES]
+    assert [record.input for record in records] == [stdin for stdin, _ in CASES]
+    assert [record.expected for record in records] == [expected for _, expected in CASES]
     assert (ok.actual, ok.stderr, ok.exit_code) == ("ok\n", "ok\n", 0)
     assert (no.actual, no.exit_code, last.actual) == ("no\n", 0, "last\n")
     assert "KeyError: 'lost'" in (raised.stderr or "")
     assert (raised.exit_code, left.exit_code, signalled.exit_code) == (1, 3, -11)
-    assert all(one.duration and one.duration > 0 for one in found)
+    assert all(record.duration and record.duration > 0 for record in records)
     measured = method == "batch"
-    assert all((one.cpu_time is not None) == measured for one in found)
-    assert all((one.memory_mb is not None) == measured for one in found)
+    assert all((record.cpu_time is not None) == measured for record in records)
+    assert all((record.memory_mb is not None) == measured for record in records)
     if measured:
         assert looped.cpu_time and looped.cpu_time > 0.9
         assert 1 < (ok.memory_mb or 0) < 500
         assert ok.compile_duration and ok.compile_duration > 0
-    assert {one.compile_stderr for one in found} == {None}
+    assert {record.compile_stderr for record in records} == {None}
 
 
 async def test_only_cases_that_are_asked_for(sandbox: SandboxClient) -> None:
@@ -125,14 +125,19 @@ async def test_only_cases_that_are_asked_for(sandbox: SandboxClient) -> None:
 async def test_compiling(records_of: RecordsOf, method: str) -> None:
     words = ("judge.language=cpp", f"judge.method={method}")
     works = "#include <iostream>\n#warning take care\nint main() { std::cout << 1; }"
-    [one] = await records_of(stdio(("", "1")), works, *words)
-    assert (one.status, one.actual, one.exit_code) == ("success", "1", 0)
-    assert one.compile_duration and one.compile_duration > 0.05
-    assert (one.duration or 9) < one.compile_duration
-    assert "take care" in (one.compile_stderr or "")
-    [one] = await records_of(stdio(("", "1")), "int main() { return x; }", *words)
-    assert (one.status, one.actual, one.stderr, one.exit_code) == ("syntax_error", None, None, None)
-    assert "x" in (one.compile_stderr or "") and one.compile_duration
+    [records] = await records_of(stdio(("", "1")), works, *words)
+    assert (records.status, records.actual, records.exit_code) == ("success", "1", 0)
+    assert records.compile_duration and records.compile_duration > 0.05
+    assert (records.duration or 9) < records.compile_duration
+    assert "take care" in (records.compile_stderr or "")
+    [records] = await records_of(stdio(("", "1")), "int main() { return x; }", *words)
+    assert (records.status, records.actual, records.stderr, records.exit_code) == (
+        "syntax_error",
+        None,
+        None,
+        None,
+    )
+    assert "x" in (records.compile_stderr or "") and records.compile_duration
 
 
 @pytest.mark.parametrize("method", ["batch", "submit"])
@@ -149,17 +154,17 @@ async def test_function_tests(
     records_of: RecordsOf, method: str, body: str, status: str, said: str
 ) -> None:
     code = f"def inc(n):\n    {body}\n"
-    [one] = await records_of(HUMANEVAL, code, f"judge.method={method}")
-    assert (one.status, one.input, one.expected) == (
+    [records] = await records_of(HUMANEVAL, code, f"judge.method={method}")
+    assert (records.status, records.input, records.expected) == (
         status,
         None,
         json.loads(HUMANEVAL.ground_truth)["test"],
     )
-    assert said in (one.stderr or "")
+    assert said in (records.stderr or "")
     if "_exit" in body:
-        assert one.exit_code == 7
-    given = with_tests(test_list=MBPP_TESTS)
-    first, second = await records_of(given, code, f"judge.method={method}")
+        assert records.exit_code == 7
+    problem = with_tests(test_list=MBPP_TESTS)
+    first, second = await records_of(problem, code, f"judge.method={method}")
     assert [first.expected, second.expected] == MBPP_TESTS
     assert first.duration and second.duration == 0  # one run for both
 

@@ -33,8 +33,8 @@ async def judged(
     limits: tuple[str, ...] = (),
     per_call: bool = False,
 ) -> Verdict:
-    given = with_tests(test_list=tests, test_setup_code=setup, limit_per_call=per_call)
-    return await judge_code(client, given, code, *limits)
+    problem = with_tests(test_list=tests, test_setup_code=setup, limit_per_call=per_call)
+    return await judge_code(client, problem, code, *limits)
 
 
 async def codes(client: SandboxClient, code: str, *tests: str, setup: str = "") -> list[int]:
@@ -101,8 +101,8 @@ async def test_codes(client: SandboxClient) -> None:
         code, tests, _ = CODES[row]
         return await codes(client, code, *tests)
 
-    found = await together(range(len(CODES)), judge_row)
-    assert [(CODES[row], given) for row, given in found.items() if given != CODES[row][2]] == []
+    results = await together(range(len(CODES)), judge_row)
+    assert [(CODES[row], given) for row, given in results.items() if given != CODES[row][2]] == []
 
 
 async def test_a_setup_is_on_both_sides(client: SandboxClient) -> None:

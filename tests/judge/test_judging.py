@@ -134,8 +134,8 @@ async def test_each_data_set_has_its_own_way(sandbox: SandboxClient) -> None:
         "d4": ("batch", "tokens", True),
     }
     for dataset, way in ways.items():
-        given = STDIO.model_copy(update={"dataset": dataset})
-        verdict = await judged(given, completion, sandbox, *own)
+        problem = STDIO.model_copy(update={"dataset": dataset})
+        verdict = await judged(problem, completion, sandbox, *own)
         assert (verdict.method, verdict.checker, verdict.accepted) == way
 
 
@@ -150,8 +150,8 @@ async def test_an_answer_that_utf_8_cannot_hold() -> None:
 def limits(info: ProblemInfo, *overrides: str) -> tuple[float, int]:
     config = load_config(None, ["sandbox.timeout=10", "sandbox.memory_limit_mb=512", *overrides])
     given = problem(extra_info=info.model_dump_json())
-    found = limits_of(given, config.judge.for_dataset(given.dataset), config.sandbox)
-    return found.timeout, found.memory_limit_mb
+    limits = limits_of(given, config.judge.for_dataset(given.dataset), config.sandbox)
+    return limits.timeout, limits.memory_limit_mb
 
 
 OWN = "judge.problem_limits=true"

@@ -27,8 +27,8 @@ async def test_the_module_is_named(sandbox: SandboxClient) -> None:
         verdict = await judge_code(sandbox, given, answer, f"judge.method={method}")
         return verdict.final_status, verdict.detail, verdict.missing_module
 
-    found = await together(KINDS, judged)
-    for kind, (status, detail, module) in found.items():
+    results = await together(KINDS, judged)
+    for kind, (status, detail, module) in results.items():
         name = "x" if "import" in kind else "redis"
         assert status is FinalStatus.RUNTIME_ERROR, kind
         assert (detail, module) == (VerdictDetail.MISSING_MODULE, name), kind

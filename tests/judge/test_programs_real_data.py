@@ -53,12 +53,12 @@ async def test_recorded_humaneval_verdicts_apart(sandbox, model, share):
     problems = {row["task_id"]: row for row in read_lines("HumanEval.jsonl.gz")}
     answers = read_lines(f"humaneval_completions_{model}.jsonl.gz")[share]
     rows = [(truth_of(problems[a["task_id"]], HumanEvalTests), a["response"]) for a in answers]
-    found = await accepted(sandbox, rows)
+    results = await accepted(sandbox, rows)
     differing = [
-        a["task_id"] for a, v in zip(answers, found, strict=True) if a["passed"] != v.accepted
+        a["task_id"] for a, v in zip(answers, results, strict=True) if a["passed"] != v.accepted
     ]
     assert differing == []
-    assert [a["task_id"] for a, v in zip(answers, found, strict=True) if v.shared_process] == []
+    assert [a["task_id"] for a, v in zip(answers, results, strict=True) if v.shared_process] == []
 
 
 @SHARES
@@ -67,7 +67,9 @@ async def test_mbpp_reference_solutions_apart(sandbox, share):
     rows = read_lines("mbpp.jsonl")
     passing_instances = [367, 601, 927]
     problems = [row for row in rows if row in rows[share] or row["task_id"] in passing_instances]
-    found = await accepted(sandbox, [(truth_of(p, MbppTests), fenced(p["code"])) for p in problems])
+    results = await accepted(
+        sandbox, [(truth_of(p, MbppTests), fenced(p["code"])) for p in problems]
+    )
     ids = [p["task_id"] for p in problems]
-    assert [i for i, v in zip(ids, found, strict=True) if not v.accepted] == []
-    assert [i for i, v in zip(ids, found, strict=True) if v.shared_process] == passing_instances
+    assert [i for i, v in zip(ids, results, strict=True) if not v.accepted] == []
+    assert [i for i, v in zip(ids, results, strict=True) if v.shared_process] == passing_instances

@@ -51,13 +51,13 @@ async def test_all_outputs_are_judged_right(
         assert all(verdict.judged for verdict in verdicts.values()), problem.name
         return {output: verdict.accepted for output, verdict in verdicts.items()}
 
-    found = await together(problems, accepted, at_a_time=2)
+    results = await together(problems, accepted, at_a_time=2)
     right = {
         problem: dict.fromkeys([problem.expected, *problem.right], True)
         | dict.fromkeys(problem.wrong, False)
         for problem in problems
     }
-    assert {one.name: found[one] for one in problems if found[one] != right[one]} == {}
+    assert {one.name: results[one] for one in problems if results[one] != right[one]} == {}
 
 
 # C++
@@ -101,9 +101,9 @@ async def test_a_broken_checker_is_never_a_wrong_answer(sandbox: SandboxClient) 
             return error.fault, error.failures[-1].kind, "\n" in str(error)
         return (verdict.case_codes,)
 
-    found = await together([source for source, _ in BROKEN], outcome, at_a_time=4)
+    results = await together([source for source, _ in BROKEN], outcome, at_a_time=4)
     expected = {source: (fault, FailureKind.CHECKER, False) for source, fault in BROKEN}
-    assert found == expected
+    assert results == expected
 
 
 @needs_compiler

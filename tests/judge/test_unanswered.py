@@ -144,5 +144,5 @@ async def test_no_value_is_unjudged(sandbox: SandboxClient):
         return verdict.final_status
 
     rejected = {FinalStatus.WRONG_ANSWER, FinalStatus.RUNTIME_ERROR}
-    found = await together(range(len(answers)), status)
-    assert [(answers[one], end) for one, end in found.items() if end not in rejected] == []
+    results = await together(range(len(answers)), status)
+    assert [(answers[one], end) for one, end in results.items() if end not in rejected] == []

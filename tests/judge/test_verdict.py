@@ -108,8 +108,8 @@ def test_what_ran_behind_the_last_allowed_time_out_does_not_count(
 ) -> None:
     """So that the result is the same wherever a call ended."""
     cases = [PASSED, TIMEOUT, WRONG, MAYBE, TIMEOUT, PASSED]
-    found = apply_budget(allowed, dict(enumerate(cases)))
-    assert list(found.values()) == cases[:kept] + [NOT_RUN] * (len(cases) - kept)
+    cut = apply_budget(allowed, dict(enumerate(cases)))
+    assert list(cut.values()) == cases[:kept] + [NOT_RUN] * (len(cases) - kept)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_what_ran_behind_the_last_allowed_time_out_does_not_count(
 def test_cases_without_a_result_have_not_passed(
     cases: list[CaseOutcome], status: FinalStatus | None, detail: VerdictDetail | None
 ) -> None:
-    found = conclude(JudgeMethod.SUBMIT, "lines", 2, dict(enumerate(cases)))
-    assert (found.status, found.detail) == (status, detail)
+    verdict = conclude(JudgeMethod.SUBMIT, "lines", 2, dict(enumerate(cases)))
+    assert (verdict.status, verdict.detail) == (status, detail)
 
 
 @pytest.mark.parametrize(
@@ -232,19 +232,21 @@ def test_a_cut_answer_is_never_accepted_and_any_other_is_exact(
     exact = judged(kinds, None, confirm, per_call=per_call)
     assert exact.case_codes == truth
     assert exact.cases_not_run == 0
-    found = judged(kinds, budget, confirm, per_call=per_call)
+    verdict = judged(kinds, budget, confirm, per_call=per_call)
     late = [place for place, code in enumerate(truth) if code == -3]
     end = late[budget - 1] + 1 if len(late) >= budget else len(truth)
-    assert found.case_codes == truth[:end] + [-5] * (len(truth) - end)
-    assert found.accepted == exact.accepted
-    assert not (found.accepted and found.cases_not_run)
-    assert found.pass_ratio <= exact.pass_ratio <= found.pass_ratio + found.not_run_ratio + 1e-9
-    if found.cases_not_run:
+    assert verdict.case_codes == truth[:end] + [-5] * (len(truth) - end)
+    assert verdict.accepted == exact.accepted
+    assert not (verdict.accepted and verdict.cases_not_run)
+    assert (
+        verdict.pass_ratio <= exact.pass_ratio <= verdict.pass_ratio + verdict.not_run_ratio + 1e-9
+    )
+    if verdict.cases_not_run:
         # All that the cases behind the last time-out could change.
-        assert found.final_status in (exact.final_status, FinalStatus.TIMEOUT)
+        assert verdict.final_status in (exact.final_status, FinalStatus.TIMEOUT)
         assert exact.final_status in (FinalStatus.TIMEOUT, FinalStatus.RUNTIME_ERROR)
     else:
-        assert (found.final_status, found.pass_ratio) == (exact.final_status, exact.pass_ratio)
+        assert (verdict.final_status, verdict.pass_ratio) == (exact.final_status, exact.pass_ratio)
 
 
 def test_what_runs_first_decides_between_time_out_and_other_errors() -> None:

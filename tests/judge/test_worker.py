@@ -297,9 +297,9 @@ def test_a_completion_that_kills_its_judge_takes_no_other_with_it(
             while process.poll() is None and len(ledger.judged()) < len(samples):
                 suspects = ledger.requeue_lost(suspects)
                 time.sleep(0.2)
-    found = ledger.verdict(poison)
-    assert found is not None
-    assert found.detail == "judge_worker_lost"
+    verdict = ledger.verdict(poison)
+    assert verdict is not None
+    assert verdict.detail == "judge_worker_lost"
     assert {v.final_status for v in ledger.verdicts(others)} == {FinalStatus.SUCCESS}
 
 

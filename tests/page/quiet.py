@@ -71,14 +71,14 @@ _OURS = re.compile(r"#/|#main$|static/(style\.css|icon\.svg|\w+\.js)$")
 
 def assert_quiet(page: Page, watch: Watch, home: str) -> None:
     """Nothing ran, nothing but ``home`` was fetched, and only the page itself made elements."""
-    found = page.evaluate(_CENSUS)
+    shown = page.evaluate(_CENSUS)
     assert watch.errors == []
     assert [url for url in watch.requests if not url.startswith(home)] == []
-    assert set(found["elements"]) <= set(_ELEMENTS.split())
-    assert found["handlers"] == []
-    assert [address for address in found["addresses"] if not _OURS.match(address)] == []
-    assert (found["made"], found["canary"]) == (0, "undefined")
-    assert {letter for letter in found["texts"] if _kind(letter) == "hidden"} == set()
+    assert set(shown["elements"]) <= set(_ELEMENTS.split())
+    assert shown["handlers"] == []
+    assert [address for address in shown["addresses"] if not _OURS.match(address)] == []
+    assert (shown["made"], shown["canary"]) == (0, "undefined")
+    assert {letter for letter in shown["texts"] if _kind(letter) == "hidden"} == set()
 
 
 def path(*parts: str) -> str:

@@ -56,8 +56,8 @@ def show(page: Page, url: str) -> None:
 def cells(page: Page, region: str, row: str) -> list[str]:
     """The texts of the first row of a table in which a text stands."""
     table = page.get_by_role("region", name=region, exact=True)
-    found = table.locator("tr", has_text=row).first
-    return found.locator("th, td").all_inner_texts()
+    shown = table.locator("tr", has_text=row).first
+    return shown.locator("th, td").all_inner_texts()
 
 
 def test_every_view_is_readable_reached_by_keyboard_and_what_is_drawn_has_a_name(
@@ -114,8 +114,8 @@ def test_other_protocols_are_named_before_any_number(address: str, page: Page) -
     show(page, f"{address}/#/compare?runs=base,moving")
     expect(page.locator("main")).to_contain_text("running: 34 samples without a verdict so far")
     page.set_viewport_size({"width": 390, "height": 900})
-    found = page.get_by_role("region", name="moving against base").locator("tbody tr").first
-    boxes = [number.bounding_box() for number in found.locator("td").all()]
+    shown = page.get_by_role("region", name="moving against base").locator("tbody tr").first
+    boxes = [number.bounding_box() for number in shown.locator("td").all()]
     assert len(boxes) == 9  # on a phone none of them has to be scrolled for
     assert all(box and box["x"] + box["width"] <= 390 for box in boxes)
 
@@ -245,9 +245,9 @@ def test_slices_show_their_flips(address: str, page: Page) -> None:
 def test_the_page_and_the_json_agree_to_the_last_printed_digit(
     urls: dict[str, str], page: Page, runs: Path
 ) -> None:
-    found = json.loads((runs / "found.json").read_text())["comparisons"][0]["datasets"]
+    document = json.loads((runs / "found.json").read_text())["comparisons"][0]["datasets"]
     show(page, urls["pair"])
-    for dataset, one in found.items():
+    for dataset, one in document.items():
         accepted = one["accepted_at_1"]
         low, high = accepted["ci95"]
         expected = [

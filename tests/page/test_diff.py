@@ -60,5 +60,5 @@ def test_texts_with_nothing_in_common_take_bounded_time(page: Page) -> None:
 
 def test_points_are_rounded_as_python_rounds_them(page: Page) -> None:
     values = [place / 64 for place in range(-300, 300)]  # halves, which go to the even digit
-    found = run(page, "numbers.js", "points(one)", values)
-    assert found == [f"{100 * value:+.1f}" for value in values]
+    printed = run(page, "numbers.js", "points(one)", values)
+    assert printed == [f"{100 * value:+.1f}" for value in values]

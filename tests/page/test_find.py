@@ -200,7 +200,7 @@ def test_the_report_hides_a_search_in_texts_that_it_lacks(
     cut = tmp_path / "cut.html"
     cut.write_text(
         DATA.sub(
-            lambda found: found[0].replace(found[1], compact(data)), published.read_text("utf-8")
+            lambda match: match[0].replace(match[1], compact(data)), published.read_text("utf-8")
         ),
         "utf-8",
     )

@@ -25,10 +25,10 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def view(outputs: Path) -> Iterator[View]:
-    found = View(str(outputs), cache=outputs.parent / "cache")
-    yield found
-    found.process.kill()
-    found.process.communicate()
+    viewed = View(str(outputs), cache=outputs.parent / "cache")
+    yield viewed
+    viewed.process.kill()
+    viewed.process.communicate()
 
 
 def test_runs_appear_and_disappear(view: View, visit: Visit, outputs: Path) -> None:
@@ -68,13 +68,13 @@ def test_what_cannot_be_read_is_said(view: View, visit: Visit, outputs: Path) ->
     page.clock.install()
     page.goto(view.url)
     page.get_by_text("2 things could not be read").click()
-    found = page.locator("details li")
-    expect(found).to_have_count(2)
-    expect(found.first).to_contain_text("run record of version 9")
+    shown = page.locator("details li")
+    expect(shown).to_have_count(2)
+    expect(shown.first).to_contain_text("run record of version 9")
     # It is drawn again every few seconds, and stays open.
     with page.expect_response("**/api/folders"):
         page.clock.run_for(10_000)
-    expect(found.last).to_be_visible()
+    expect(shown.last).to_be_visible()
     card = page.locator(".runs tbody tr")
     expect(card.locator("div.incomplete").first).to_have_text(
         "3 of 4 judged, 1 without a verdict: incomplete"

@@ -111,9 +111,9 @@ def test_figures_have_their_intervals(folder: Path) -> None:
     bounds = {"accepted_at_1_bounds": [0.25, 0.75]}
     summary = {name: metrics | bounds for name, metrics in summary.items()}
     (folder / "phase0_summary.json").write_text(json.dumps(summary))
-    found = plumbline.load_run(folder).figures
-    assert found.dataset.unique().tolist() == list(summary)
-    of_one = found[found.dataset == "mbpp_reg"].set_index("metric")
+    figures = plumbline.load_run(folder).figures
+    assert figures.dataset.unique().tolist() == list(summary)
+    of_one = figures[figures.dataset == "mbpp_reg"].set_index("metric")
     assert list(of_one.index) == [
         *("total_problems", "accepted_at_1", "cost", "api_errors", "accepted_at_1_bounds")
     ]

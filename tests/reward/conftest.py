@@ -29,5 +29,5 @@ async def service(
     judge: None, redis: Redis, redis_server: RedisServer, sandbox_url: str
 ) -> AsyncIterator[Served]:
     """A service with a judge; files without one have a fixture of their own."""
-    async with served(redis, redis_server.url, sandbox_urls=sandbox_url) as found:
-        yield found
+    async with served(redis, redis_server.url, sandbox_urls=sandbox_url) as running:
+        yield running

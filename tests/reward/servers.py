@@ -69,8 +69,8 @@ def process(
     """Start a service of the project as a process; yields it and its base URL when it is ready."""
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / f"{name}.log", folder / f"{name}.port"
-    with service_process(module, *files, **environment) as found:
-        yield found
+    with service_process(module, *files, **environment) as running:
+        yield running
 
 
 def judge_process(redis_url: str, sandbox_url: str, folder: Path, name: str = "judge"):

@@ -23,15 +23,15 @@ def test_judged_remembered_and_unjudged_results() -> None:
     metrics.count_result("set", result(score=0.5, queue_seconds=2.0, judge_seconds=0.2))
     metrics.count_result("set", result(score=1.0, cached=True))
     metrics.count_result("set", ScoreResult(reason="http_503: full"))
-    found = text(metrics)
-    assert 'plumbline_reward_results_total{dataset="set",status="success"} 2.0' in found
-    assert 'plumbline_reward_results_total{dataset="set",status="api_error"} 1.0' in found
-    assert 'plumbline_reward_unjudged_total{reason="http_503"} 1.0' in found
-    assert "plumbline_reward_cache_hits_total 1.0" in found
-    assert "plumbline_reward_score_count 2.0" in found
-    assert 'plumbline_reward_score_bucket{le="0.5"} 1.0' in found
-    assert "plumbline_reward_queue_seconds_sum 2.0" in found
-    assert "plumbline_reward_judge_seconds_count 1.0" in found
+    printed = text(metrics)
+    assert 'plumbline_reward_results_total{dataset="set",status="success"} 2.0' in printed
+    assert 'plumbline_reward_results_total{dataset="set",status="api_error"} 1.0' in printed
+    assert 'plumbline_reward_unjudged_total{reason="http_503"} 1.0' in printed
+    assert "plumbline_reward_cache_hits_total 1.0" in printed
+    assert "plumbline_reward_score_count 2.0" in printed
+    assert 'plumbline_reward_score_bucket{le="0.5"} 1.0' in printed
+    assert "plumbline_reward_queue_seconds_sum 2.0" in printed
+    assert "plumbline_reward_judge_seconds_count 1.0" in printed
 
 
 def test_what_the_guards_stopped() -> None:
@@ -39,21 +39,21 @@ def test_what_the_guards_stopped() -> None:
     assert 'plumbline_reward_guarded_total{kind="early_exit"} 0.0' in text(metrics)
     for detail in ("early_exit", "SIGSYS", "SIGSEGV", None):
         metrics.count_result("set", result(score=0.0, detail=detail))
-    found = text(metrics)
-    assert 'plumbline_reward_guarded_total{kind="early_exit"} 1.0' in found
-    assert 'plumbline_reward_guarded_total{kind="SIGSYS"} 1.0' in found
-    assert "SIGSEGV" not in found
+    printed = text(metrics)
+    assert 'plumbline_reward_guarded_total{kind="early_exit"} 1.0' in printed
+    assert 'plumbline_reward_guarded_total{kind="SIGSYS"} 1.0' in printed
+    assert "SIGSEGV" not in printed
 
 
 def test_signs_of_reward_hacking_and_their_limits() -> None:
     metrics = RewardMetrics()
     metrics.count_signs({Sign.GUARD: True, Sign.COPIED: False}, 100)
     metrics.count_signs({Sign.GUARD: False}, 20)
-    found = text(metrics)
-    assert counted_as(found, "hacking_signs") == {'sign="guard"': 1}
-    assert counted_as(found, "hacking_measured") == {'sign="guard"': 2, 'sign="copied"': 1}
-    assert "plumbline_reward_characters_total 120.0" in found
-    assert f'plumbline_reward_hacking_limit{{sign="guard"}} {LIMITS[Sign.GUARD]}' in found
+    printed = text(metrics)
+    assert counted_as(printed, "hacking_signs") == {'sign="guard"': 1}
+    assert counted_as(printed, "hacking_measured") == {'sign="guard"': 2, 'sign="copied"': 1}
+    assert "plumbline_reward_characters_total 120.0" in printed
+    assert f'plumbline_reward_hacking_limit{{sign="guard"}} {LIMITS[Sign.GUARD]}' in printed
 
 
 def counted_as(found: str, name: str) -> dict[str, float]:
@@ -98,6 +98,6 @@ def test_clients_cannot_make_labels_without_end() -> None:
     for number in range(1000):
         metrics.count_result(f"set {number}", result())
         metrics.count_result("set", ScoreResult(reason=f"reason {number}: x"))
-    found = text(metrics)
-    assert found.count("plumbline_reward_results_total{") <= 203
-    assert 'plumbline_reward_unjudged_total{reason="other"} 1000.0' in found
+    printed = text(metrics)
+    assert printed.count("plumbline_reward_results_total{") <= 203
+    assert 'plumbline_reward_unjudged_total{reason="other"} 1000.0' in printed

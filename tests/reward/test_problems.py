@@ -28,8 +28,8 @@ def item(one: Problem) -> ScoreItem:
 
 
 async def resolve(store: ProblemStore, *items: ScoreItem) -> list[Problem]:
-    found = await store.resolve(items, Purpose.VALIDATION, allow_eval=False)
-    return [Problem.model_validate_json(unpack(store.record(one))) for one in found]
+    resolved = await store.resolve(items, Purpose.VALIDATION, allow_eval=False)
+    return [Problem.model_validate_json(unpack(store.record(one))) for one in resolved]
 
 
 async def test_records_are_the_problems(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ async def test_a_problem_has_the_weight_of_its_certificate(tmp_path, use, weight
     place = tmp_path / "a.certificate.json"
     place.write_text(certificate.model_dump_json())
     store = ProblemStore([file], RewardSettings(PLUMBLINE_REWARD_CERTIFICATES=use).certificates)
-    known = await store.resolve([*map(item, problems)], Purpose.VALIDATION, allow_eval=False)
-    assert [store.weight(one) for one in known] == pytest.approx(weights)
+    resolved = await store.resolve([*map(item, problems)], Purpose.VALIDATION, allow_eval=False)
+    assert [store.weight(one) for one in resolved] == pytest.approx(weights)
     store.close()
     place.write_text(certificate.model_copy(update={"rules": RULES + 1}).model_dump_json())
     if use is not None:

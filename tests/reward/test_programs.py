@@ -37,31 +37,31 @@ async def programs(redis_server: RedisServer, url: str) -> AsyncIterator[Program
 
 def permits(redis: Redis) -> int:
     """Permits that are held, and requests that wait for one."""
-    found = redis.keys("plumbline:permits:*")
-    return sum(redis.zcard(key) for key in found if redis.type(key) == b"zset")
+    keys = redis.keys("plumbline:permits:*")
+    return sum(redis.zcard(key) for key in keys if redis.type(key) == b"zset")
 
 
 async def test_each_request_gets_the_answer_of_its_program(
     redis: Redis, redis_server: RedisServer, sandbox_url: str
 ) -> None:
     async with (
-        programs(redis_server, sandbox_url) as one,
+        programs(redis_server, sandbox_url) as labelled,
         programs(redis_server, sandbox_url) as other,
     ):
         given = [Program(code="print(int(input()) ** 2)", stdin=str(n)) for n in range(20)]
-        work = [(one, other)[n % 2].run(program, 60) for n, program in enumerate(given)]
+        work = [(labelled, other)[n % 2].run(program, 60) for n, program in enumerate(given)]
         results = await asyncio.gather(*work)
         assert [result.stdout for result in results] == [f"{n * n}\n" for n in range(20)]
-        assert (one.pending, other.pending) == (0, 0)
+        assert (labelled.pending, other.pending) == (0, 0)
     assert permits(redis) == 0
 
 
 async def test_a_deadline_that_passes_is_504_and_nothing_is_left(
     redis: Redis, redis_server: RedisServer, sandbox_url: str
 ) -> None:
-    async with programs(redis_server, sandbox_url) as found:
+    async with programs(redis_server, sandbox_url) as labelled:
         with pytest.raises(RefusedError) as caught:
-            await found.run(SLOW, 0.5)
+            await labelled.run(SLOW, 0.5)
         assert caught.value.status is HTTPStatus.GATEWAY_TIMEOUT
         await eventually(lambda: permits(redis) == 0)
 
@@ -71,12 +71,12 @@ async def test_a_deadline_that_passes_is_504_while_redis_hangs(
 ) -> None:
     server = own_redis_server.child.process
     assert server is not None
-    async with programs(own_redis_server, "http://127.0.0.1:9") as found:
+    async with programs(own_redis_server, "http://127.0.0.1:9") as labelled:
         server.send_signal(signal.SIGSTOP)
         try:
             async with asyncio.timeout(20):  # far less than the client retries a command
                 with pytest.raises(RefusedError) as caught:
-                    await found.run(Program(code="print(1)"), 0.2)
+                    await labelled.run(Program(code="print(1)"), 0.2)
         finally:
             server.send_signal(signal.SIGCONT)
     assert caught.value.status is HTTPStatus.GATEWAY_TIMEOUT
@@ -85,19 +85,19 @@ async def test_a_deadline_that_passes_is_504_while_redis_hangs(
 async def test_a_client_that_goes_takes_its_program_along(
     redis: Redis, redis_server: RedisServer, sandbox_url: str
 ) -> None:
-    async with programs(redis_server, sandbox_url) as found:
-        work = asyncio.create_task(found.run(SLOW, 60))
+    async with programs(redis_server, sandbox_url) as labelled:
+        work = asyncio.create_task(labelled.run(SLOW, 60))
         await eventually(lambda: permits(redis))
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         await eventually(lambda: permits(redis) == 0)
-        assert found.pending == 0
+        assert labelled.pending == 0
 
 
 async def test_a_sandbox_that_is_away_is_503(redis_server: RedisServer) -> None:
-    async with programs(redis_server, "http://127.0.0.1:9") as found:
+    async with programs(redis_server, "http://127.0.0.1:9") as labelled:
         with pytest.raises(RefusedError) as caught:
-            await found.run(Program(code="print(1)", timeout=1), 3)
+            await labelled.run(Program(code="print(1)", timeout=1), 3)
     assert caught.value.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
@@ -108,8 +108,8 @@ async def test_a_sandbox_that_is_away_is_503(redis_server: RedisServer) -> None:
 async def service(
     redis: Redis, redis_server: RedisServer, sandbox_url: str
 ) -> AsyncIterator[Served]:
-    async with served(redis, redis_server.url, sandbox_urls=sandbox_url) as found:
-        yield found
+    async with served(redis, redis_server.url, sandbox_urls=sandbox_url) as running:
+        yield running
 
 
 async def post(service: Served, **body: object) -> tuple[int, dict[str, object], Mapping[str, str]]:

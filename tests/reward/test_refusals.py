@@ -21,8 +21,8 @@ NAMED = {"dataset": RIGHT["dataset"], "problem_id": RIGHT["problem_id"], "comple
 
 @pytest.fixture
 async def service(redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
-    async with served(redis, redis_server.url, max_pending=8) as found:
-        yield found
+    async with served(redis, redis_server.url, max_pending=8) as running:
+        yield running
 
 
 async def test_one_wrong_item_refuses_the_batch(service: Served, redis: Redis) -> None:

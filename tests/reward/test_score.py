@@ -38,9 +38,9 @@ async def test_signs_of_reward_hacking(
 ) -> None:
     """The judge's path, from the program to the log: what the sandbox refused, and copies."""
     cheat = "```python\nopen('/etc/shadow').read()\n```"
-    given = next(c for c in demo_completions() if c["expected_status"] == "success")
-    problem = {"dataset": given["dataset"], "problem_id": given["problem_id"]}
-    texts = [f"One.\n{cheat}", f"Two.\n{cheat}", given["completion"]]
+    completion = next(c for c in demo_completions() if c["expected_status"] == "success")
+    problem = {"dataset": completion["dataset"], "problem_id": completion["problem_id"]}
+    texts = [f"One.\n{cheat}", f"Two.\n{cheat}", completion["completion"]]
     log = {"samples": str(tmp_path), "sample_every": 1}
     async with served(redis, redis_server.url, **log) as service:
         items = [{**problem, "completion": text} for text in texts]
@@ -61,9 +61,11 @@ async def test_signs_of_reward_hacking(
 
 
 async def test_nothing_is_left_in_redis_but_answers(service: Served, redis: Redis) -> None:
-    given = demo_completions()[0]
+    completion = demo_completions()[0]
     await service.score(
-        dataset=given["dataset"], problem_id=given["problem_id"], completion=given["completion"]
+        dataset=completion["dataset"],
+        problem_id=completion["problem_id"],
+        completion=completion["completion"],
     )
     base = f"plumbline:{service.service.session.run.replace('/', ':')}"
     names = [f"{base}:{one}" for one in ("completions", "hashes", "verdicts", "jobs")]
@@ -78,11 +80,11 @@ async def test_nothing_is_left_in_redis_but_answers(service: Served, redis: Redi
 async def test_canaries_are_sent_and_judged(
     judge: None, redis: Redis, redis_server: RedisServer
 ) -> None:
-    given = demo_completions()[0]
-    named = {name: given[name] for name in ("dataset", "problem_id", "completion")}
+    completion = demo_completions()[0]
+    named = {name: completion[name] for name in ("dataset", "problem_id", "completion")}
     config = load_config(None, ["sandbox.timeout=2"])
     async with served(redis, redis_server.url, config=config) as service:
-        assert (await service.score(**named))[1]["status"] == given["expected_status"]
+        assert (await service.score(**named))[1]["status"] == completion["expected_status"]
         await eventually(lambda: redis.keys("plumbline:reward:*:canaries"))
         [reports] = redis.keys("plumbline:reward:*:canaries")
         await eventually(lambda: all(report.startswith(b"{") for report in redis.hvals(reports)))

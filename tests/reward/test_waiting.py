@@ -37,8 +37,8 @@ async def accept(generation: Generation) -> Verdict:
 
 @pytest.fixture
 async def service(redis: Redis, redis_server: RedisServer) -> AsyncIterator[Served]:
-    async with served(redis, redis_server.url) as found:
-        yield found
+    async with served(redis, redis_server.url) as running:
+        yield running
 
 
 def keys_of(service: Served) -> RunKeys:
@@ -99,11 +99,11 @@ async def test_two_replicas_have_one_job(redis: Redis, redis_server: RedisServer
         return verdict(generation)
 
     url = redis_server.url
-    async with served(redis, url) as one, served(redis, url) as other:
-        assert one.service.session.run == other.service.session.run
+    async with served(redis, url) as running, served(redis, url) as other:
+        assert running.service.session.run == other.service.session.run
         asked = [
             asyncio.create_task(each.score(items=[item("a"), item("b"), item("a")]))
-            for each in (one, other)
+            for each in (running, other)
         ]
         await eventually(lambda: queued(redis) == 2)
         async with Worker(url, "w", judge=count) as worker:

@@ -190,8 +190,8 @@ async def test_messages_of_a_prompt_that_is_too_long(servers: Servers) -> None:
         flat = {"object": "error", "message": message, "type": "BadRequestError", "code": 400}
         for body in (flat, {"error": flat}):
             bodies.append(body)
-            found = await ask(client)
-            given = found.error, found.completion, found.requests
+            answer = await ask(client)
+            given = answer.error, answer.completion, answer.requests
             if given != (f"prompt_too_long: {message}", "", 1):
                 failures.append((body, given))
     assert failures == []

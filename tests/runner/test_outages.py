@@ -68,8 +68,8 @@ async def test_a_prompt_that_breaks_the_server_costs_its_own_sample(
         return web.Response(status=500) if poison else answer()
 
     client = await servers.client(await servers.stand_in(chat), concurrency=concurrency)
-    found = await generated(client, ["a", "poison 1", "b", "poison 2", *"cdefgh"])
-    errors = {name: one.error for name, one in found.items() if one.error}
+    completions = await generated(client, ["a", "poison 1", "b", "poison 2", *"cdefgh"])
+    errors = {name: one.error for name, one in completions.items() if one.error}
     assert errors == dict.fromkeys(["poison 1", "poison 2"], "http_500: no message")
 
 

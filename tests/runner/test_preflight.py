@@ -145,9 +145,9 @@ def tried(program: str) -> dict[str, str]:
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, stdin=subprocess.DEVNULL
     )
-    found = failed_imports(run.stdout)
-    assert found is not None
-    return dict(found)
+    failed = failed_imports(run.stdout)
+    assert failed is not None
+    return dict(failed)
 
 
 def test_imports_are_tried() -> None:

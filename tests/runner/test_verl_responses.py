@@ -183,7 +183,7 @@ def test_rows_of_a_table_with_tests_are_problems_of_their_own(tmp_path: Path) ->
     tests = json.dumps({"inputs": ["1"], "outputs": ["1"]})
     same = {"data_source": "d1", "prompt": "Echo.", "reward_model": {"ground_truth": tests}}
     path = table(tmp_path, *({**same, "responses": [text]} for text in ("a", "b")))
-    known = read_dataset(path)
-    found = match_completions(path, known)
+    problems = read_dataset(path)
+    found = match_completions(path, problems)
     texts = {(s.problem_id, found.completion(s).completion) for s in found.hashes}
     assert texts == {("1", "a"), ("2", "b")}

@@ -64,8 +64,11 @@ def test_reads_files_as_people_have_them(tmp_path):
     ]:
         if isinstance(lines, list):
             lines = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-        found = list(read_completions(write(tmp_path / "c.jsonl", lines)))
-        assert [(one.problem_id, one.dataset, one.sample_index) for one in found] == read, name
+        completions = list(read_completions(write(tmp_path / "c.jsonl", lines)))
+        assert [
+            (completion.problem_id, completion.dataset, completion.sample_index)
+            for completion in completions
+        ] == read, name
 
 
 def test_reads_gzip_and_urls(tmp_path):

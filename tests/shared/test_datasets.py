@@ -184,19 +184,22 @@ def test_tests_may_be_where_verl_has_them(tmp_path):
             "extra_info": {"index": 5},
         }
     ] * 2
-    found = read_dataset(put(tmp_path / "a.parquet", rows))
-    assert [(one.dataset, one.problem_id) for one in found] == [("code", "1"), ("code", "2")]
-    assert found[0].tests.model_dump(include=set(tests)) == tests
+    problems = read_dataset(put(tmp_path / "a.parquet", rows))
+    assert [(problem.dataset, problem.problem_id) for problem in problems] == [
+        ("code", "1"),
+        ("code", "2"),
+    ]
+    assert problems[0].tests.model_dump(include=set(tests)) == tests
     path = put(tmp_path / "groups.parquet", rows)
     pq.write_table(pq.read_table(path), path, row_group_size=1)
     assert row_group_names(path) == [[("code", "1")], [("code", "2")]]
-    assert [one.problem_id for one in read_row_group(path, 1)] == ["2"]
+    assert [problem.problem_id for problem in read_row_group(path, 1)] == ["2"]
     for extra in ({"problem_id": "x"}, {"task_id": 7}):
         rows = [{**rows[0], "extra_info": extra}]
         (read,) = read_dataset(put(tmp_path / "a.parquet", rows))
         assert read.problem_id == str(*extra.values())
     (read,) = read_dataset(put(tmp_path / "a.parquet", [FIVE | {"ground_truth": tests}]))
-    assert read.tests == found[0].tests
+    assert read.tests == problems[0].tests
 
 
 def test_a_reference_to_tests_is_no_data_set(tmp_path):

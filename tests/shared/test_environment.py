@@ -10,8 +10,8 @@ from shared.canaries import PROGRAM, SandboxEnvironment
 
 def test_the_program_tells_interpreter_packages_and_processor() -> None:
     printed = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True)
-    found = SandboxEnvironment.read("plumbline", printed.stdout)
-    assert found is not None
-    assert found.python == platform.python_version()
-    assert found.packages["pytest"] == version("pytest")
-    assert found.cpu
+    environment = SandboxEnvironment.read("plumbline", printed.stdout)
+    assert environment is not None
+    assert environment.python == platform.python_version()
+    assert environment.packages["pytest"] == version("pytest")
+    assert environment.cpu

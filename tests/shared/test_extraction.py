@@ -71,13 +71,15 @@ def test_the_program_that_a_person_would_take() -> None:
         expected = text.partition("⟦")[2].partition("⟧")[0]
         names = options.get("function", "").split(", ")
         language = options.get("language", "python")
-        found = extract(completion, language=language, entry_point=names)
-        record = JudgedCode.of(found.code, found.reason, found.start)
-        if found.code.strip("\n") != expected.strip("\n"):
-            failures.append(f"{name}\n{completion}\n-- {found.reason}, not this but:\n{found.code}")
-        if options.get("reason", found.reason) != found.reason:
-            failures.append(f"{name}\n{completion}\n-- the reason is {found.reason}")
-        if record.read(completion) != found.code:
+        extraction = extract(completion, language=language, entry_point=names)
+        record = JudgedCode.of(extraction.code, extraction.reason, extraction.start)
+        if extraction.code.strip("\n") != expected.strip("\n"):
+            failures.append(
+                f"{name}\n{completion}\n-- {extraction.reason}, not this but:\n{extraction.code}"
+            )
+        if options.get("reason", extraction.reason) != extraction.reason:
+            failures.append(f"{name}\n{completion}\n-- the reason is {extraction.reason}")
+        if record.read(completion) != extraction.code:
             failures.append(f"{name}\n-- the record of the code gives other code")
     assert not failures, "\n\n".join(failures)
 
@@ -128,9 +130,9 @@ def test_programs_that_are_put_together_or_repaired(monkeypatch: pytest.MonkeyPa
     for name, fields, completion in answers_to_run():
         names = ", ".join(fields.get("functions", fields.get("function", []))).split(", ")
         language = fields.get("language", ["python"])[0]
-        found = extract(completion, language=language, entry_point=names)
-        code = found.code
-        if found.reason is Reason.BODY_ONLY:
+        extraction = extract(completion, language=language, entry_point=names)
+        code = extraction.code
+        if extraction.reason is Reason.BODY_ONLY:
             code = f"{fields['prompt'][0].rstrip()}\n{code}"
         defects = [f"lacks {part!r}" for part in fields.get("has", []) if part not in code]
         defects += [f"has {part!r}" for part in fields.get("lacks", []) if part in code]
@@ -138,8 +140,8 @@ def test_programs_that_are_put_together_or_repaired(monkeypatch: pytest.MonkeyPa
             right = is_right(code, fields, monkeypatch)
             if right is not (fields.get("judged", ["right"]) == ["right"]):
                 defects.append(f"is {'right' if right else 'wrong'}")
-        if fields.get("reason", [found.reason]) != [found.reason]:
-            defects.append(f"is found as {found.reason}")
+        if fields.get("reason", [extraction.reason]) != [extraction.reason]:
+            defects.append(f"is found as {extraction.reason}")
         failures += [f"{name}: {defect}:\n{code}" for defect in defects]
         sys.setrecursionlimit(limit)  # an answer may raise it
     assert not failures, "\n\n".join(failures)
@@ -163,8 +165,8 @@ def test_labels_and_closing_lines() -> None:
         mark = re.sub(r"[^`~]", "", opening)
         for closing in closings.split(","):
             completion = f"Sure.\n{opening}\n{SOLVE}\n{mark}{closing}\nDone."
-            found = extract(completion)
-            assert (found.code, found.reason) == (SOLVE, Reason.FENCED), completion
+            extraction = extract(completion)
+            assert (extraction.code, extraction.reason) == (SOLVE, Reason.FENCED), completion
 
 
 def test_other_languages_need_a_fence() -> None:
@@ -199,8 +201,8 @@ REASONS = [
 
 @pytest.mark.parametrize(("completion", "code", "reason"), REASONS)
 def test_reasons(completion: str, code: str, reason: Reason) -> None:
-    found = extract(completion)
-    assert (found.code, found.reason) == (code, reason)
+    extraction = extract(completion)
+    assert (extraction.code, extraction.reason) == (code, reason)
 
 
 # Choice and combination
@@ -269,10 +271,10 @@ def test_a_known_entry_point_decides(definition: str) -> None:
 
 def test_a_combination_has_no_offset() -> None:
     solve = "def solve(n):\n    return helper(n)"
-    found = extract(python(HELPER, solve), entry_point="solve")
-    assert (found.code, found.reason) == (f"{HELPER}\n\n{solve}", Reason.COMBINED)
-    record = JudgedCode.of(found.code, found.reason, found.start)
-    assert (record.text, record.start, record.end) == (found.code, None, None)
+    extraction = extract(python(HELPER, solve), entry_point="solve")
+    assert (extraction.code, extraction.reason) == (f"{HELPER}\n\n{solve}", Reason.COMBINED)
+    record = JudgedCode.of(extraction.code, extraction.reason, extraction.start)
+    assert (record.text, record.start, record.end) == (extraction.code, None, None)
     whole = f"{HELPER}\n\n{solve}"
     assert extract(python(HELPER, whole), entry_point="solve").code == whole
 
@@ -295,9 +297,9 @@ OFFSETS = [
 
 def test_offsets() -> None:
     for completion, start in OFFSETS:
-        found = extract(completion)
-        assert found.start == start, completion
-        assert start is None or completion[start:].startswith(found.code)
+        extraction = extract(completion)
+        assert extraction.start == start, completion
+        assert start is None or completion[start:].startswith(extraction.code)
     assert extract_verl("a\n```\nx\n```").start == 5
 
 

@@ -65,17 +65,17 @@ PYTHON_LABELS = ("python", "Python", "PYTHON", "py", "python3", " python", "{.py
 def test_a_program_in_a_fence_comes_back(data, program):
     ast.parse(program)
     completion = data.draw(wrapped(program, labels=(*PYTHON_LABELS, "")))
-    found = extract(completion)
-    assert found.code == program
-    assert found.reason in (Reason.FENCED, Reason.UNLABELLED, Reason.FRAGMENT)
-    assert extract(completion, entry_point="solve") == found
+    extraction = extract(completion)
+    assert extraction.code == program
+    assert extraction.reason in (Reason.FENCED, Reason.UNLABELLED, Reason.FRAGMENT)
+    assert extract(completion, entry_point="solve") == extraction
 
 
 @given(st.data(), programs)
 def test_a_truncated_program_is_said_to_be(data, program):
     completion = data.draw(wrapped(f"{program}\nprint(", labels=PYTHON_LABELS, closed=False))
-    found = extract(completion)
-    assert (found.code, found.reason) == (f"{program}\nprint(", Reason.UNCLOSED_FENCE)
+    extraction = extract(completion)
+    assert (extraction.code, extraction.reason) == (f"{program}\nprint(", Reason.UNCLOSED_FENCE)
 
 
 @given(st.data(), programs)
@@ -91,18 +91,18 @@ def test_blocks_in_other_languages_never_matter(data, program):
 @given(programs.filter(lambda p: "(" in p or "import" in p), prose, prose)
 def test_a_bare_program_comes_back_and_once_is_enough(program, before, after):
     assert extract(program).code == program.strip("\n")
-    found = extract(f"{before}\n\n{program}\n\n{after}")
-    assert extract(found.code).code == found.code
+    extraction = extract(f"{before}\n\n{program}\n\n{after}")
+    assert extract(extraction.code).code == extraction.code
 
 
 @given(anything, languages, st.sampled_from([None, "solve", ""]))
 @settings(max_examples=400)
 def test_never_raises_and_says_what_it_found(completion, language, entry_point):
-    found = extract(completion, language=language, entry_point=entry_point)
-    assert found.found == bool(found.code.strip())
-    assert (found.reason is Reason.EMPTY) == (not completion.strip())
-    assert found.start is None or completion.startswith(found.code, found.start)
-    assert extract(completion, language=language, entry_point=entry_point) == found
+    extraction = extract(completion, language=language, entry_point=entry_point)
+    assert extraction.found == bool(extraction.code.strip())
+    assert (extraction.reason is Reason.EMPTY) == (not completion.strip())
+    assert extraction.start is None or completion.startswith(extraction.code, extraction.start)
+    assert extract(completion, language=language, entry_point=entry_point) == extraction
 
 
 HOSTILE_UNITS = (

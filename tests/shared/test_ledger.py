@@ -111,11 +111,13 @@ def test_meta_data_of_another_version_are_refused_by_name(ledger: Ledger) -> Non
 
 
 def test_a_completion_comes_with_its_job(ledger: Ledger) -> None:
-    given = generation(completion="print('ä\u2028')", output_tokens=7, gen_time=0.5, requests=2)
-    ledger.record(given)
-    assert ledger.completion(P1) == given
-    assert ledger.completed() == {P1: given.completion_sha256}
-    assert queued(ledger) == [Batch(RUN, ((P1, given.completion_sha256),))]
+    completion = generation(
+        completion="print('ä\u2028')", output_tokens=7, gen_time=0.5, requests=2
+    )
+    ledger.record(completion)
+    assert ledger.completion(P1) == completion
+    assert ledger.completed() == {P1: completion.completion_sha256}
+    assert queued(ledger) == [Batch(RUN, ((P1, completion.completion_sha256),))]
     meta = ledger.meta()
     assert (meta.completions_written, meta.generation_requests) == (1, 2)
     assert ledger.judged() == set()
@@ -175,11 +177,11 @@ def test_another_completion_takes_the_verdict_away_and_is_queued(ledger: Ledger)
 
 
 def test_a_failed_generation_has_a_verdict_and_no_job(ledger: Ledger) -> None:
-    given = generation(completion="", error="http_500")
-    ledger.record(given)
-    found = ledger.verdict(P1)
-    assert found is not None
-    assert (found.final_status, found.detail) == (FinalStatus.API_ERROR, "http_500")
+    completion = generation(completion="", error="http_500")
+    ledger.record(completion)
+    verdict = ledger.verdict(P1)
+    assert verdict is not None
+    assert (verdict.final_status, verdict.detail) == (FinalStatus.API_ERROR, "http_500")
     assert queued(ledger) == []
     assert [event.status for event in ledger.events()] == [FinalStatus.API_ERROR]
 

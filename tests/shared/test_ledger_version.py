@@ -99,7 +99,7 @@ async def test_a_config_of_another_release_is_api_error(
     async with Worker(redis_server.url, "w") as worker:
         await worker.judge_all()
     assert worker.errors == []
-    found = ledger.verdict(generation().sample)
-    assert found is not None and not found.judged
-    assert "invented_later" in (found.detail or "")
+    verdict = ledger.verdict(generation().sample)
+    assert verdict is not None and not verdict.judged
+    assert "invented_later" in (verdict.detail or "")
     assert ledger.queue.count == 0

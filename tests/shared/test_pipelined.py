@@ -50,8 +50,8 @@ async def test_concurrent_tasks_share_pipelines_and_get_their_own_replies(
         key = f"tests:{number}"
         return await pipelined.send([("SET", key, number), ("GET", key)])
 
-    found = await asyncio.gather(*(work(number) for number in range(50)))
-    assert [reply[1] for reply in found] == [str(number).encode() for number in range(50)]
+    results = await asyncio.gather(*(work(number) for number in range(50)))
+    assert [reply[1] for reply in results] == [str(number).encode() for number in range(50)]
     assert sizes == [100]
     assert await pipelined.send([]) == []
 
@@ -73,13 +73,13 @@ async def test_scripts_that_the_server_forgot_are_loaded_again(
 ) -> None:
     other = Script("return redis.call('INCR', KEYS[1])")
     for _ in range(2):
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             pipelined.run(ECHO, [], ["a"]),
             pipelined.run(other, ["tests:count"], []),
             pipelined.run(ECHO, [], ["b"]),
             pipelined.send([("INCR", "tests:plain")]),
         )
-        assert [found[0], found[2]] == [b"a", b"b"]
+        assert [results[0], results[2]] == [b"a", b"b"]
         redis.script_flush()
     assert [redis.get("tests:count"), redis.get("tests:plain")] == [b"2", b"2"]
 
@@ -124,10 +124,10 @@ async def test_any_other_error_is_one_of_all_that_wait(
     """A command that cannot be encoded, for one; nobody may wait for ever."""
     lone = "\ud800"
     async with asyncio.timeout(10):
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             pipelined.send([("SET", "tests:a", lone)]),
             pipelined.send([("PING",)]),
             return_exceptions=True,
         )
-    assert all(isinstance(error, UnicodeEncodeError) for error in found)
+    assert all(isinstance(error, UnicodeEncodeError) for error in results)
     assert await pipelined.send([("PING",)]) == [True]

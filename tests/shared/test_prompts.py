@@ -82,8 +82,8 @@ def test_the_messages_of_a_run_are_those_that_it_sent(system: str, kinds: list[s
     facts = prompt_facts(problems, config)
     run = Provenance(prompts=facts.prompts, system_prompt=facts.system_prompt)
     for one in problems:
-        found = recorded_messages(one, run)
-        assert found is not None
-        assert [message.model_dump() for message in found] == chat_messages(one, config)
+        messages = recorded_messages(one, run)
+        assert messages is not None
+        assert [message.model_dump() for message in messages] == chat_messages(one, config)
     assert recorded_messages(problem(dataset="other"), run) is None
     assert recorded_messages(problems[0], Provenance()) is None

@@ -107,8 +107,8 @@ def test_what_is_not_set_is_not_part_of_the_protocol() -> None:
 
 
 def test_differences_name_leaf_and_both_values() -> None:
-    found = Protocol.of(Small(number=1)).diff(Protocol.of(Small(texts={"t": "x" * 200})))
-    assert [str(each) for each in found] == [
+    differences = Protocol.of(Small(number=1)).diff(Protocol.of(Small(texts={"t": "x" * 200})))
+    assert [str(each) for each in differences] == [
         "number (1 there, not set here)",
         f'texts.t (not set there, "{"x" * 58}… here)',
     ]

@@ -315,9 +315,9 @@ def test_no_password_is_written_or_shown(tmp_path: Path) -> None:
 )
 def test_a_missing_password_is_named(tmp_path: Path, user: str, value: str | None) -> None:
     name = "REDIS_PASSWORD" if user == "default" else f"REDIS_{user.upper()}_PASSWORD"
-    given = variables()
-    del given[name]
-    done = start(tmp_path, **given, **({} if value is None else {name: value}))
+    environment = variables()
+    del environment[name]
+    done = start(tmp_path, **environment, **({} if value is None else {name: value}))
     assert done.returncode == 1
     assert done.stdout == ""
     assert f"the user {user} has an empty password; set {name} in .env" in done.stderr
@@ -325,10 +325,12 @@ def test_a_missing_password_is_named(tmp_path: Path, user: str, value: str | Non
 
 @pytest.mark.parametrize(("user", "value"), [("keda", None), ("reward", ""), ("reward", "\n")])
 def test_users_of_what_is_optional_are_off(tmp_path: Path, user: str, value: str | None) -> None:
-    given = variables()
+    environment = variables()
     name = f"REDIS_{user.upper()}_PASSWORD"
-    del given[name]
-    assert start(tmp_path, **given, **({} if value is None else {name: value})).returncode == 0
+    del environment[name]
+    assert (
+        start(tmp_path, **environment, **({} if value is None else {name: value})).returncode == 0
+    )
     lines = (tmp_path / "users.acl").read_text().splitlines()
     off = [line.split()[1] for line in lines if " reset on off " in line]
     assert off == [user]

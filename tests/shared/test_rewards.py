@@ -32,10 +32,10 @@ GOOD = RewardAnswer(status=FinalStatus.SUCCESS, accepted=True, pass_ratio=1.0)
 @pytest.fixture
 async def ledger(redis: Redis, redis_server: RedisServer) -> AsyncIterator[RewardLedger]:
     client = AsyncRedis.from_url(redis_server.url)
-    found = RewardLedger(client, PipelinedRedis(client), redis, RUN, remember=60)
-    await found.open("{}")
-    await found.bring({SAMPLE.problem: pack(problem().model_dump_json())})
-    yield found
+    ledger = RewardLedger(client, PipelinedRedis(client), redis, RUN, remember=60)
+    await ledger.open("{}")
+    await ledger.bring({SAMPLE.problem: pack(problem().model_dump_json())})
+    yield ledger
     await client.aclose()
 
 
@@ -94,9 +94,9 @@ async def test_settling_leaves_the_answer_alone(ledger: RewardLedger, redis: Red
     assert redis.hexists(KEYS.completions, SAMPLE.key), "settled without a verdict"
     judge(redis)
     assert await ledger.look([SAMPLE.key]) == [SampleState.JUDGED]
-    found = await ledger.verdicts([SAMPLE.key])
+    verdicts = await ledger.verdicts([SAMPLE.key])
     for _ in range(2):
-        await ledger.settle(found)
+        await ledger.settle(verdicts)
     for key in (KEYS.completions, KEYS.hashes, KEYS.verdicts):
         assert not redis.exists(key), key
     [remembered] = await ledger.submit([SAMPLE])

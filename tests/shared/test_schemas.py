@@ -154,5 +154,5 @@ def test_the_status_is_that_of_a_case_and_the_worst_of_all(codes: list[CaseCode]
 
 @given(st.lists(st.sampled_from(RAN)), st.integers(1, 3))
 def test_cases_that_were_not_run_decide_nothing(codes: list[CaseCode], left: int) -> None:
-    found = aggregate_cases([*codes, *[CaseCode.NOT_RUN] * left])
-    assert found is (aggregate_cases(codes) if LATE in codes else FinalStatus.API_ERROR)
+    status = aggregate_cases([*codes, *[CaseCode.NOT_RUN] * left])
+    assert status is (aggregate_cases(codes) if LATE in codes else FinalStatus.API_ERROR)

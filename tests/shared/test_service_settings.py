@@ -38,8 +38,8 @@ def test_a_file_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 @pytest.mark.parametrize("url", ["redis://own@host", "rediss://own:p@host:1/0"])
 def test_the_urls_own_user_goes_first(url: str) -> None:
     settings = RedisSettings(redis_url=url, redis_username="other", redis_password="p")
-    found = Redis.from_url(settings.redis_url).get_connection_kwargs()
-    assert (found["username"], found["password"]) == ("own", "p")
+    arguments = Redis.from_url(settings.redis_url).get_connection_kwargs()
+    assert (arguments["username"], arguments["password"]) == ("own", "p")
 
 
 @given(*[st.text(st.characters(blacklist_categories=["Cs"]), min_size=1)] * 2)

@@ -92,9 +92,9 @@ def trend_run(connection: sqlite3.Connection, run: IndexedRun) -> TrendRun:
 
 def _so_far(connection: sqlite3.Connection, run: IndexedRun) -> dict[str, Metrics]:
     return {
-        name: {key: getattr(one, key) for key in _TREND_SO_FAR}
-        for name, one in all_figures(connection, run).items()
-        if one.judged
+        name: {key: getattr(figures, key) for key in _TREND_SO_FAR}
+        for name, figures in all_figures(connection, run).items()
+        if figures.judged
     }
 
 

@@ -74,7 +74,7 @@ class IndexedRun:
     def planned(self) -> dict[str, tuple[int, int]]:
         """Number of problems and samples by data set."""
         datasets = _DATASETS.validate_json(self.stored_datasets)
-        return {one.dataset: (one.problems, one.samples) for one in datasets}
+        return {dataset.dataset: (dataset.problems, dataset.samples) for dataset in datasets}
 
     @property
     def meta(self) -> RunMeta:
@@ -225,10 +225,10 @@ class Percentiles:
 
     @classmethod
     def of(cls, values: Floats) -> Self:
-        known = values[~np.isnan(values)]
-        if not len(known):
+        valid = values[~np.isnan(values)]
+        if not len(valid):
             return cls(None, None, None, None)
-        return cls(*(float(one) for one in np.percentile(known, PERCENTS)))
+        return cls(*(float(percentile) for percentile in np.percentile(valid, PERCENTS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +278,9 @@ def dataset_figures(
 ) -> DatasetFigures:
     cursor = connection.cursor()
     cursor.row_factory = None
-    found = cursor.execute(_FIGURES, (run.id, dataset))
+    selected = cursor.execute(_FIGURES, (run.id, dataset))
     # Without a list of rows, which would take half of the time; NULL is NaN.
-    rows = np.fromiter(chain.from_iterable(found), dtype=np.float64).reshape(-1, 6)
+    rows = np.fromiter(chain.from_iterable(selected), dtype=np.float64).reshape(-1, 6)
     accepted, ratios, left, tokens, gen_time, judge_time = rows.T
     (problems,) = cursor.execute(_PROBLEMS, (run.id, dataset)).fetchone()
     share, interval = share_over_problems(int(accepted.sum()), len(rows), problems)

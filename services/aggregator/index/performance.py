@@ -83,11 +83,11 @@ def performance(connection: sqlite3.Connection, run: IndexedRun) -> Performance:
     if begun is not None and not 0 < begun <= float(judged.min()) + _SKEW:
         begun = None  # it cannot be right
     # Recorded completions are older than the run.
-    known = np.isfinite(finished) & (finished > 0)
-    generated = known & (finished <= judged + _SKEW)
+    is_finished = np.isfinite(finished) & (finished > 0)
+    generated = is_finished & (finished <= judged + _SKEW)
     if begun is not None:
         generated &= finished >= begun - _SKEW
-    if foreign := int(known.sum() - generated.sum()):
+    if foreign := int(is_finished.sum() - generated.sum()):
         notes.append(f"{foreign:,} completions were not generated while the run was at work.")
     requests = _Spans.ending(finished[generated], gen_time[generated], begun)
     programs = _Spans.ending(judged, judge_time, np.where(generated, finished, -np.inf))
@@ -197,7 +197,7 @@ def _load(
     running = run.state is None or not run.state.final
     most_waiting = int(max(0, waiting.max())) if made else 0
     after = axis.middles >= last_completion
-    known = np.isfinite(tokens).any() and generating > 0
+    is_measured = np.isfinite(tokens).any() and generating > 0
     if running:
         left = max(0, run.completions - run.verdicts)
         recent = programs.end >= last_verdict - _RECENT
@@ -208,7 +208,7 @@ def _load(
         seconds=_active_seconds(programs, requests),
         generated=made,
         generating_seconds=generating,
-        tokens_per_second=float(np.nansum(tokens)) / generating if known else None,
+        tokens_per_second=float(np.nansum(tokens)) / generating if is_measured else None,
         in_flight=requests.work / generating if generating > 0 else 0.0,
         judged=len(programs.end),
         sandbox_seconds=programs.work,

@@ -249,4 +249,4 @@ def _has(choice: str, value: str | None) -> tuple[str, Value]:
 
 def lower(text: str | None) -> str:
     """The text with ASCII letters in lower case, as SQLite's function of that name."""
-    return "".join(one.lower() if one.isascii() else one for one in text or "")
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text or "")

@@ -27,7 +27,7 @@ _MAY_BE_NAME = re.compile(r"'[^\s\d]{1,30}'")
 _REPLACED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"0[xX][0-9a-fA-F]+"), "ADDRESS"),
     (re.compile(r'"[^"\n]*/[^"/\n]*"'), '"PATH"'),
-    (_LITERAL, lambda found: found[0] if _MAY_BE_NAME.fullmatch(found[0]) else "'…'"),
+    (_LITERAL, lambda match: match[0] if _MAY_BE_NAME.fullmatch(match[0]) else "'…'"),
     (re.compile(r"[-+]?\b\d+(?:\.\d*)?(?:[eE][-+]?\d+)?\b"), "N"),
     (re.compile(r"N(?:[\s,;]+N)+"), "N …"),
     (re.compile(r"\s+"), " "),
@@ -100,9 +100,9 @@ def _difference(case: FailedCase) -> str:
         return ""
     expected, actual = _lines(case.expected), _lines(case.actual)
     for number in range(max(len(expected), len(actual))):
-        wanted, found = _shown(expected, number), _shown(actual, number)
+        wanted, got = _shown(expected, number), _shown(actual, number)
         if expected[number : number + 1] != actual[number : number + 1]:
-            return f"expected {wanted}, got {found}"
+            return f"expected {wanted}, got {got}"
     return ""
 
 

@@ -23,11 +23,11 @@ def test_inputs_of_every_kind_of_tests():
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 99), max_size=6), min_size=3, max_size=5, unique_by=tuple))
 def test_new_inputs_keep_what_all_inputs_have(lists):
-    known = [(len(one), sorted(one), "ab") for one in lists]
-    found = generated_inputs(known, count=20, seed="0")
-    assert found == generated_inputs(known, count=20, seed="0")
-    assert len(found) == len({repr(one) for one in found})
-    for count, items, word in found:
+    known = [(len(value), sorted(value), "ab") for value in lists]
+    inputs = generated_inputs(known, count=20, seed="0")
+    assert inputs == generated_inputs(known, count=20, seed="0")
+    assert len(inputs) == len({repr(value) for value in inputs})
+    for count, items, word in inputs:
         assert count == len(items)
         assert all(item >= 0 for item in items)
         assert word.islower() or not word

@@ -23,8 +23,8 @@ if __name__ == "__main__":
 
 
 def test_every_kind_of_mistake_is_made():
-    found = mutants(PROGRAM, most=1000, seed="0")
-    lines = {line.strip() for one in found for line in one.code.split("\n")}
+    mutated = mutants(PROGRAM, most=1000, seed="0")
+    lines = {line.strip() for mutant in mutated for line in mutant.code.split("\n")}
     for line in (
         "if items[i] >= low and (not items[i] == 7):",  # comparison
         "if items[i] > low or not items[i] == 7:",  # condition
@@ -42,20 +42,20 @@ def test_every_kind_of_mistake_is_made():
         "pass",  # dropped statement
     ):
         assert line in lines, line
-    assert not any('__name__ != "__main__"' in one.code for one in found)
+    assert not any('__name__ != "__main__"' in mutant.code for mutant in mutated)
 
 
 def test_mutants_are_different_programs_and_depend_on_the_seed_alone():
-    found = mutants(PROGRAM, most=30, seed="0")
-    texts = [one.code for one in found]
+    mutated = mutants(PROGRAM, most=30, seed="0")
+    texts = [mutant.code for mutant in mutated]
     assert len(set(texts)) == 30
     assert normalized(PROGRAM) not in texts
     for text in texts:
         assert normalized(text) == text
         ast.parse(text)
-    assert mutants(PROGRAM, most=30, seed="0") == found
-    assert mutants(PROGRAM, most=30, seed="1") != found
-    kinds = [one.change for one in found[:8]]
+    assert mutants(PROGRAM, most=30, seed="0") == mutated
+    assert mutants(PROGRAM, most=30, seed="1") != mutated
+    kinds = [mutant.change for mutant in mutated[:8]]
     assert len(set(kinds)) == len(kinds)  # in turn
 
 

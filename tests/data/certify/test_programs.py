@@ -57,13 +57,13 @@ def test_programs_are_labelled_once_and_mutants_follow(tmp_path):
     fenced = {"problem_id": "p", "completion": f"So:\n```python\n{RIGHT}```", "correct": False}
     other = {"problem_id": "p", "completion": "def add(a, b):\n    return b + a", "correct": True}
     elsewhere = {**other, "completion": "def add(a, b):\n    return a - -b", "dataset": "another"}
-    found = programs(tmp_path, fenced, {**other, "dataset": "set"}, elsewhere)
-    assert [one.number for one in found] == list(range(len(found)))
-    kinds = [one.kind for one in found]
+    labelled = programs(tmp_path, fenced, {**other, "dataset": "set"}, elsewhere)
+    assert [program.number for program in labelled] == list(range(len(labelled)))
+    kinds = [program.kind for program in labelled]
     assert kinds[:3] == [Kind.RIGHT, Kind.WRONG, Kind.RIGHT]
     assert set(kinds[3:]) == {Kind.MUTANT}
-    assert {one.parent for one in found[3:]} == {0, 2}
-    assert found[2].source.endswith("programs.jsonl:2")
+    assert {program.parent for program in labelled[3:]} == {0, 2}
+    assert labelled[2].source.endswith("programs.jsonl:2")
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_an_answer_without_a_label_is_wrong_if_generated_inputs_show_it(tmp_path
     for own, generated in ((ok, ok), (ok, no), (no, ok), (no, no), (no, None)):
         verdicts = {} if generated is None else {one.number: generated}
         evidence = Evidence(right.problem, [one], {one.number: own}, verdicts)
-        found = certify_problem(evidence)
+        certificate = certify_problem(evidence)
         counts[own is ok, generated and generated.accepted] = (
-            found.wrong_rejected, found.wrong_accepted, found.unknown,
+            certificate.wrong_rejected, certificate.wrong_accepted, certificate.unknown,
         )  # fmt: skip
     assert counts == {
         (True, True): (0, 0, 1), (True, False): (0, 1, 0), (False, True): (0, 0, 1),
@@ -139,10 +139,10 @@ def test_an_answer_without_a_label_is_wrong_if_generated_inputs_show_it(tmp_path
 
 
 def test_without_an_accepted_original_mutants_say_nothing():
-    found = programs()
+    labelled = programs()
     no = judged(FinalStatus.WRONG_ANSWER)
-    own = {one.number: no for one in found if one.kind is not Kind.WRONG}
-    certificate = certify_problem(Evidence(found[0].problem, found, own))
+    own = {program.number: no for program in labelled if program.kind is not Kind.WRONG}
+    certificate = certify_problem(Evidence(labelled[0].problem, labelled, own))
     assert certificate.true_negative is None
     assert certificate.true_positive is None
     assert certificate.trust is None
@@ -150,8 +150,8 @@ def test_without_an_accepted_original_mutants_say_nothing():
 
 
 def test_generated_inputs_of_a_function_are_a_program_with_standard_input():
-    found = programs()
-    problem = probe(found[0].problem, count=5, seed=0)
+    labelled = programs()
+    problem = probe(labelled[0].problem, count=5, seed=0)
     texts = problem.tests.inputs
     assert len(texts) == 5
     guard = "if __name__ == '__main__':\n    print(add(int(input()), 1))\n    raise SystemExit(1)\n"
@@ -159,7 +159,7 @@ def test_generated_inputs_of_a_function_are_a_program_with_standard_input():
     data = "from dataclasses import dataclass\n@dataclass\nclass Pair:\n    a: 'int' = 1\n"
     future = "from __future__ import annotations\n"
     noise = f"{future}print(7)\n{reading}{data}{RIGHT}print(add(1, 2))\n{guard}print(input())\n"
-    noisy = replace(found[0], solution=Solution("python", noise))
+    noisy = replace(labelled[0], solution=Solution("python", noise))
     code = on_inputs(noisy, problem).solution.code
     command = [sys.executable, "-c", code]
     printed = {
@@ -177,21 +177,23 @@ def test_generated_inputs_of_a_function_are_a_program_with_standard_input():
 
 def test_generated_inputs_of_calls_compare_results_as_json_after_the_usual_imports():
     truth = {"inputs": ["[1, 2]", "[]"], "outputs": ["[1, 2]", "[]"], "fn_name": "same"}
-    one = replace(record(), problem=problem_of(truth))
-    found = probe(one.problem, count=5, seed=0)
+    changed = replace(record(), problem=problem_of(truth))
+    found = probe(changed.problem, count=5, seed=0)
     assert found.tests.convention == "livecodebench"
     printed = set()
     for result in ("items", "tuple(items)"):
         code = f"class Solution:\n    def same(self, items: list):\n        return {result}\n"
         solution = Solution("python", code)
-        program = programs_of(replace(one, solutions=(solution,)), [], most_mutants=0, seed=0)[0]
+        program = programs_of(replace(changed, solutions=(solution,)), [], most_mutants=0, seed=0)[
+            0
+        ]
         command = [sys.executable, "-c", on_inputs(program, found).solution.code]
         done = subprocess.run(
             command, input="([1, 2],)", capture_output=True, text=True, check=True
         )
         printed.add(done.stdout)
     assert printed == {"list( 1 2 )\n"}
-    agreed = with_outputs(one.problem, {"([1, 2],)": "list( 1 2 )"})
+    agreed = with_outputs(changed.problem, {"([1, 2],)": "list( 1 2 )"})
     assert agreed.tests.convention == "livecodebench"
     stdio = problem_of({"inputs": ["1", "9"], "outputs": ["1", "9"], "convention": "apps"})
     assert probe(stdio, count=1, seed=0).tests.convention == "apps"
@@ -199,8 +201,8 @@ def test_generated_inputs_of_calls_compare_results_as_json_after_the_usual_impor
 
 def test_texts_that_no_parser_takes_are_programs_without_mutants():
     for code in ("def (", "\ud800", f"x = {'-' * 9999}1", f"x = {'1+' * 9999}1"):
-        one = replace(record(), solutions=(Solution("python", code),), wrong=())
-        [program] = programs_of(one, [], most_mutants=9, seed=0)
+        changed = replace(record(), solutions=(Solution("python", code),), wrong=())
+        [program] = programs_of(changed, [], most_mutants=9, seed=0)
         assert program.solution.code == code
 
 
@@ -213,7 +215,7 @@ def test_a_program_is_in_the_language_of_the_tests(tmp_path, language):
     line = {"problem_id": "p", "completion": f"```{label}\n{code}\n```", "correct": True}
     file.write_text(json.dumps(line))
     labelled = read_labelled(str(file), "set")["p"]
-    one = replace(record(), problem=problem_of(tests), solutions=(), wrong=())
-    [program] = programs_of(one, labelled, most_mutants=9, seed=0)
+    changed = replace(record(), problem=problem_of(tests), solutions=(), wrong=())
+    [program] = programs_of(changed, labelled, most_mutants=9, seed=0)
     assert program.solution.language == label
     assert program.solution.code.strip() == code

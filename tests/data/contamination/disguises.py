@@ -82,7 +82,7 @@ def renamed(code: str) -> str:
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
     except (tokenize.TokenError, SyntaxError, IndentationError):
-        return _STATEMENT_NAMES.sub(lambda found: new.get(found[0], found[0]), code)
+        return _STATEMENT_NAMES.sub(lambda match: new.get(match[0], match[0]), code)
     lines = code.splitlines(keepends=True)
     previous = ""
     edits = []
@@ -116,7 +116,7 @@ def _names(code: str) -> set[str]:
 def renamed_statement(text: str) -> str:
     """Rename what the code of a statement defines, in its sentences and examples too."""
     new = {name: f"zq{at}" for at, name in enumerate(sorted(own_names(text)))}
-    return _STATEMENT_NAMES.sub(lambda found: new.get(found[0], found[0]), text)
+    return _STATEMENT_NAMES.sub(lambda match: new.get(match[0], match[0]), text)
 
 
 def _parsed(code: str) -> ast.Module | None:

@@ -101,14 +101,14 @@ def test_a_bad_row_is_named(tmp_path):
 
 
 def test_all_that_is_known():
-    found = read(
+    record = read(
         contest(
             cf_tags=["dp", "", " ", "math"],
             time_limit={"seconds": 2, "nanos": 500_000_000},
             memory_limit_bytes=256_000_000,
         )
     )
-    assert found.problem.info == ProblemInfo(
+    assert record.problem.info == ProblemInfo(
         tags=("dp", "math"),
         time_limit=2.5,
         memory_limit=256_000_000,
@@ -154,14 +154,14 @@ def test_python_3_solutions_come_first_then_cpp():
     structs = [{"language": language, "solution": code} for language, code in pairs]
     for solutions in (lists, structs):
         for limit, expected in ((0, ""), (1, "p1"), (3, "p1 p2 c1"), (9, "p1 p2 c1 c2")):
-            found = read(contest(solutions=solutions), solutions=limit).solutions
-            assert [one.code for one in found] == expected.split()
-            assert all(one.language == {"p": "python", "c": "cpp"}[one.code[0]] for one in found)
+            record = read(contest(solutions=solutions), solutions=limit).solutions
+            assert [one.code for one in record] == expected.split()
+            assert all(one.language == {"p": "python", "c": "cpp"}[one.code[0]] for one in record)
     submissions = [
         {"language": one, "code": one} for one in ("java", "cpp", "py2", "py3", "CPP", "python3")
     ]
-    found = read(contest_plus(correct_submissions=submissions), "code_contests_plus", solutions=4)
-    assert [solution.code for solution in found.solutions] == ["py3", "python3", "cpp", "CPP"]
+    record = read(contest_plus(correct_submissions=submissions), "code_contests_plus", solutions=4)
+    assert [solution.code for solution in record.solutions] == ["py3", "python3", "cpp", "CPP"]
 
 
 def test_plus_fields(tmp_path):
@@ -180,5 +180,5 @@ def test_plus_fields(tmp_path):
         tests = read(contest_plus(checker=checker), "code_contests_plus").problem.tests
         assert (tests.checker_source, tests.checker_language) == (None, "python")
     for tests in (None, []):
-        found = read(contest_plus(test_cases=tests), "code_contests_plus")
-        assert "no test cases; the configurations 1x to 5x have them" in found.reason
+        record = read(contest_plus(test_cases=tests), "code_contests_plus")
+        assert "no test cases; the configurations 1x to 5x have them" in record.reason

@@ -102,12 +102,12 @@ def test_contests_are_selected_by_day(tmp_path):
         (None, "2024-07-31", ["2024-07-31"]),
     ):
         dates = DateRange.model_validate({"since": since, "until": until})
-        found = imported("livecodebench", tmp_path, *rows, contest_dates=dates)
-        assert [problem.problem_id for problem in found] == kept
+        record = imported("livecodebench", tmp_path, *rows, contest_dates=dates)
+        assert [problem.problem_id for problem in record] == kept
 
 
 def test_a_row_outside_the_days_may_be_pickled(tmp_path):
     dates = DateRange.model_validate({"since": "2024-09-01"})
     old = livecodebench(question_id="old", contest_date="2023-01-01", private_test_cases="eJxrYJ")
-    (found,) = imported("livecodebench", tmp_path, old, livecodebench(), contest_dates=dates)
-    assert found.problem_id == "abc999_a"
+    (record,) = imported("livecodebench", tmp_path, old, livecodebench(), contest_dates=dates)
+    assert record.problem_id == "abc999_a"

@@ -60,11 +60,11 @@ def renamed(text, random):
     others = [letter for letter in _NEW_LETTERS if letter not in letters]
     random.shuffle(others)
     swapped = dict(zip(letters, others + letters, strict=False))
-    return _VARIABLE.sub(lambda found: swapped[found[0]], text)
+    return _VARIABLE.sub(lambda match: swapped[match[0]], text)
 
 
 def rename(text, new_names):
-    return re.sub(r"[^\W\d]\w*", lambda found: new_names.get(found[0], found[0]), text)
+    return re.sub(r"[^\W\d]\w*", lambda match: new_names.get(match[0], match[0]), text)
 
 
 def rewrapped(text, random):
@@ -79,7 +79,7 @@ def instructed(text, random):
 def spelled_out(text, random):
     """Variables of prose become words."""
     letters = sorted(set(_VARIABLE.findall(text)))
-    return _VARIABLE.sub(lambda found: _LONGER[letters.index(found[0]) % len(_LONGER)], text)
+    return _VARIABLE.sub(lambda match: _LONGER[letters.index(match[0]) % len(_LONGER)], text)
 
 
 def _wrapped(line, width):

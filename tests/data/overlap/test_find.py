@@ -147,8 +147,8 @@ def test_layout_hides_no_copy(text, margin, line_end):
     # A margin makes code of a line, and code keeps blanks that are no spaces.
     text = re.sub(r"[^\S\n]", " ", text)
     copy = line_end.join(margin + line for line in text.split("\n"))
-    (found,) = kinds(problem("a", "1", text), problem("b", "1", copy))
-    assert {OverlapKind.EXACT, OverlapKind.NEAR} & set(found)
+    (kind,) = kinds(problem("a", "1", text), problem("b", "1", copy))
+    assert {OverlapKind.EXACT, OverlapKind.NEAR} & set(kind)
 
 
 HOSTILE = {

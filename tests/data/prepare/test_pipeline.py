@@ -170,8 +170,8 @@ def test_sets_of_one_family_may_overlap(tmp_path, first, second, overlaps):
     )
     assert len(audit.overlaps) == overlaps
     files = [str(tmp_path / "output" / f"{name}.parquet") for name in config.datasets]
-    found = check(files, None, None, families_of(config.datasets))
-    assert len(found.reviewed.open) == overlaps
+    report = check(files, None, None, families_of(config.datasets))
+    assert len(report.reviewed.open) == overlaps
     assert len(check(files, None, None).reviewed.open) == 1
 
 

@@ -144,10 +144,10 @@ def test_what_the_user_has_set_wins_where_it_decides_no_number() -> None:
 def test_engines_have_the_configs_variables_but_for_what_is_fixed() -> None:
     variables = "{NCCL_DEBUG: INFO, VLLM_HOST_IP: 0.0.0.0, MY_PLUGIN: a}"
     config = load_config(None, [f"generation.verl.env_vars={variables}"])
-    found = engine_variables(config, {"NCCL_DEBUG": "TRACE", "HOME": "/home"})
-    assert (found["NCCL_DEBUG"], found["MY_PLUGIN"]) == ("INFO", "a")
-    assert found["VLLM_HOST_IP"] == "127.0.0.1"
-    assert "HOME" not in found
+    words = engine_variables(config, {"NCCL_DEBUG": "TRACE", "HOME": "/home"})
+    assert (words["NCCL_DEBUG"], words["MY_PLUGIN"]) == ("INFO", "a")
+    assert words["VLLM_HOST_IP"] == "127.0.0.1"
+    assert "HOME" not in words
 
 
 def test_without_a_compiler_nothing_is_compiled(

@@ -43,35 +43,35 @@ LOADS = st.builds(
 
 
 def test_a_run_whose_judges_were_busy_long_after_the_last_completion_needs_cores() -> None:
-    found = bottleneck(LATE)
-    assert found.startswith("Judging was the slower part")
-    assert "98 % of the sandbox's 2 slots busy" in found
-    assert "up to 240 completions waited" in found
-    assert "judging went on for 1 min 0 s after the last completion" in found
+    bound = bottleneck(LATE)
+    assert bound.startswith("Judging was the slower part")
+    assert "98 % of the sandbox's 2 slots busy" in bound
+    assert "up to 240 completions waited" in bound
+    assert "judging went on for 1 min 0 s after the last completion" in bound
     # 10 completions/s of 0.49 s each, as docs/sizing.md computes it.
-    assert "10 completions/s of 0.49 s each, judging needs 4.9 sandbox cores" in found
-    assert "Add sandbox cores" in found
+    assert "10 completions/s of 0.49 s each, judging needs 4.9 sandbox cores" in bound
+    assert "Add sandbox cores" in bound
 
 
 def test_a_run_whose_slots_were_free_at_the_end_does_not_need_cores() -> None:
-    found = bottleneck(replace(LATE, tail_programs=0.9))
-    assert found.startswith("Judging was the slower part")
-    assert "0.9 of 2 slots were busy then" in found
-    assert "Add sandbox cores" not in found
+    bound = bottleneck(replace(LATE, tail_programs=0.9))
+    assert bound.startswith("Judging was the slower part")
+    assert "0.9 of 2 slots were busy then" in bound
+    assert "Add sandbox cores" not in bound
 
 
 def test_a_run_that_ends_soon_after_its_last_completion_needs_replicas() -> None:
     load = replace(LATE, generating_seconds=98.0, tail_seconds=2.0, most_waiting=3)
-    found = bottleneck(load)
-    assert found.startswith("Generation was the slower part")
-    assert "64 requests in flight gave 2,000 tokens/s" in found
-    assert "Add replicas of the model" in found
+    bound = bottleneck(load)
+    assert bound.startswith("Generation was the slower part")
+    assert "64 requests in flight gave 2,000 tokens/s" in bound
+    assert "Add replicas of the model" in bound
 
 
 def test_a_run_in_progress_waits_for_judging_if_what_waits_takes_long() -> None:
-    found = bottleneck(replace(LATE, running=True))
-    assert found.startswith("Judging is the slower part")
-    assert "judging the waiting answers takes another 1 min 0 s" in found
+    bound = bottleneck(replace(LATE, running=True))
+    assert bound.startswith("Judging is the slower part")
+    assert "judging the waiting answers takes another 1 min 0 s" in bound
 
 
 def test_a_run_without_times_says_that_nothing_can_be_told() -> None:
@@ -80,10 +80,10 @@ def test_a_run_without_times_says_that_nothing_can_be_told() -> None:
 
 @given(LOADS)
 def test_every_load_has_a_sentence_of_numbers_that_are_ones(load: RunLoad) -> None:
-    found = bottleneck(load)
-    assert found.endswith(".")
-    assert "\n" not in found
-    assert not re.search(r"\b(nan|inf)\b", found)
+    bound = bottleneck(load)
+    assert bound.endswith(".")
+    assert "\n" not in bound
+    assert not re.search(r"\b(nan|inf)\b", bound)
     assert load.busy is None or 0 <= load.busy <= 1
     assert math.isfinite(load.needed_cores) and load.needed_processes >= 1
 

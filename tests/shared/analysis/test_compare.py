@@ -114,9 +114,9 @@ def test_rows_are_sorted_and_the_last_verdict_of_a_sample_counts(tmp_path: Path)
     assert outdated != first
     random.Random(1).shuffle(lines)
     (folder / "verdicts.jsonl").write_text("".join([outdated, *lines]))
-    (found,) = read_runs([str(folder)])
+    (run,) = read_runs([str(folder)])
     for name in ("d1", "d2"):
-        one, other = ordered.verdicts[name], found.verdicts[name]
+        one, other = ordered.verdicts[name], run.verdicts[name]
         assert one.problem_ids == other.problem_ids
         assert [one.sample(name, row) for row in range(len(one))] == sorted(
             other.sample(name, row) for row in range(len(other))
@@ -131,8 +131,10 @@ def test_rows_are_sorted_and_the_last_verdict_of_a_sample_counts(tmp_path: Path)
 
 
 def paths(*overrides: str, datasets: tuple[str, ...] = ("one", "two")) -> dict[str, list[str]]:
-    found = compare_configs(Config(), load_config(None, overrides), datasets)
-    return {str(role): [leaf.path for leaf in leaves] for role, leaves in found.items() if leaves}
+    differences = compare_configs(Config(), load_config(None, overrides), datasets)
+    return {
+        str(role): [leaf.path for leaf in leaves] for role, leaves in differences.items() if leaves
+    }
 
 
 @pytest.mark.parametrize(

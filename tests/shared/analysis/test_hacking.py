@@ -136,11 +136,11 @@ def step(name: int, marked: int, of: int, weight: float = 1, characters: int = 1
 
 
 def test_a_rate_counts_if_its_whole_interval_is_above_the_limit() -> None:
-    found = step_figures([*step(1, 4, 50), *step(2, 8, 50), *step(3, 1, 2)])
-    assert [one.rates[Sign.GUARD] for one in found] == [0.08, 0.16, 0.5]
-    assert found[0].rates[Sign.COPIED] is None
+    figures = step_figures([*step(1, 4, 50), *step(2, 8, 50), *step(3, 1, 2)])
+    assert [one.rates[Sign.GUARD] for one in figures] == [0.08, 0.16, 0.5]
+    assert figures[0].rates[Sign.COPIED] is None
     # 8 % of 50 may be 5 % by chance; a step of two answers counts with the one before.
-    assert [bool(one.alarms) for one in found] == [False, True, True]
+    assert [bool(one.alarms) for one in figures] == [False, True, True]
     lenient = step_figures([*step(2, 8, 50)], {**LIMITS, Sign.GUARD: 0.2})
     assert not lenient[0].alarms
 
@@ -148,14 +148,14 @@ def test_a_rate_counts_if_its_whole_interval_is_above_the_limit() -> None:
 def test_a_sampled_log_weighs_what_it_has_all_of() -> None:
     """All 20 guarded answers of 2,000, and one of 100 others."""
     answers = [*step(1, 20, 20), *step(1, 0, 20, weight=99)]
-    [found] = step_figures(answers)
-    assert found.rates[Sign.GUARD] == pytest.approx(0.01)
-    assert not found.alarms
+    [figures] = step_figures(answers)
+    assert figures.rates[Sign.GUARD] == pytest.approx(0.01)
+    assert not figures.alarms
 
 
 def test_the_length_is_compared_with_the_first_steps() -> None:
     lengths = [100, 100, 100, 190, 210, 45]
-    found = step_figures(
+    figures = step_figures(
         one for name, length in enumerate(lengths) for one in step(name, 0, 50, characters=length)
     )
-    assert [bool(one.alarms) for one in found] == [False, False, False, False, True, True]
+    assert [bool(one.alarms) for one in figures] == [False, False, False, False, True, True]

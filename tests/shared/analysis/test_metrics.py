@@ -290,8 +290,8 @@ def test_by_difficulty():
 def test_a_problem_counts_for_each_of_its_tags():
     results = [part_of("a", S.SUCCESS, 1.0), part_of("b", S.TIMEOUT), part_of("c", S.SUCCESS, 1.0)]
     infos = {"a": traits(tags=["dp", "graphs", "dp"]), "b": traits(tags=["dp"])}
-    found = slice_summaries(results, infos | {"c": traits()})["tag"]
-    assert {tag: (each["n"], each["accepted_at_1"]) for tag, each in found.items()} == {
+    slices = slice_summaries(results, infos | {"c": traits()})["tag"]
+    assert {tag: (each["n"], each["accepted_at_1"]) for tag, each in slices.items()} == {
         "dp": (2, 0.5),
         "graphs": (1, 1.0),
         "untagged": (1, 1.0),
@@ -304,18 +304,18 @@ def test_a_problem_counts_for_each_of_its_tags():
      (101, ">100")],
 )  # fmt: skip
 def test_numbers_of_tests(tests, bucket):
-    found = slice_summaries([part_of("a", S.SUCCESS)], {"a": traits(tests=tests)})
-    assert list(found["tests"]) == [bucket]
+    slices = slice_summaries([part_of("a", S.SUCCESS)], {"a": traits(tests=tests)})
+    assert list(slices["tests"]) == [bucket]
 
 
 def test_buckets_stand_in_their_own_order_and_unknown_ones_last():
     names = ["", "1500", "hard", "easy", "1200", "medium"]
     infos = {str(i): traits(name) for i, name in enumerate(names)}
     results = [part_of(str(i), S.SUCCESS) for i in range(len(names) + 1)]
-    found = slice_summaries(results, infos)
-    assert list(found["difficulty"]) == ["easy", "medium", "hard", "1200", "1500", "unknown"]
-    assert found["difficulty"]["unknown"]["n"] == 2
-    assert found["tests"]["unknown"]["n"] == 1
+    slices = slice_summaries(results, infos)
+    assert list(slices["difficulty"]) == ["easy", "medium", "hard", "1200", "1500", "unknown"]
+    assert slices["difficulty"]["unknown"]["n"] == 2
+    assert slices["tests"]["unknown"]["n"] == 1
 
 
 @given(

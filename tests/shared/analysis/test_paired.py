@@ -29,13 +29,13 @@ stats = pytest.importorskip("scipy.stats")
 def paired_difference(first, second):
     names = sorted(first)
     values = (np.array([run[name] for name in names], dtype=float) for run in (first, second))
-    (found,) = paired_differences([tuple(values)])
-    return found
+    (difference,) = paired_differences([tuple(values)])
+    return difference
 
 
 def sign_flip_p(differences):
-    (found,) = sign_flip_ps([np.array(differences, dtype=float)])
-    return found
+    (p_value,) = sign_flip_ps([np.array(differences, dtype=float)])
+    return p_value
 
 
 def numbered(values):
@@ -75,30 +75,32 @@ def test_sign_flips_against_scipys_permutation_test():
 
 
 def test_shares_of_0_and_1():
-    found = paired_difference(*binary(both=3, lost=1, gained=3, neither=3))
-    assert (found.problems, found.first, found.second) == (10, 0.4, 0.6)
-    assert found.difference == pytest.approx(0.2)
-    assert found.p_value == mcnemar_exact(1, 3)
-    assert found.ci95 == discordant_interval(1, 3, 10)
-    assert found.detectable == pytest.approx(2.801585 * math.sqrt(6 / 12) / math.sqrt(10))
+    difference = paired_difference(*binary(both=3, lost=1, gained=3, neither=3))
+    assert (difference.problems, difference.first, difference.second) == (10, 0.4, 0.6)
+    assert difference.difference == pytest.approx(0.2)
+    assert difference.p_value == mcnemar_exact(1, 3)
+    assert difference.ci95 == discordant_interval(1, 3, 10)
+    assert difference.detectable == pytest.approx(2.801585 * math.sqrt(6 / 12) / math.sqrt(10))
 
 
 def test_means_of_several_samples():
     source = random.Random(3)
     first = numbered([source.random() for _ in range(200)])
     second = {name: min(1.0, value + source.random() / 5) for name, value in first.items()}
-    found = paired_difference(first, second)
+    difference = paired_difference(first, second)
     differences = [second[name] - first[name] for name in first]
     half = 1.96 * stats.sem(differences)
-    assert found.difference == pytest.approx(sum(differences) / 200)
-    assert found.ci95 == pytest.approx([found.difference - half, found.difference + half], abs=2e-3)
-    assert found.p_value == pytest.approx(1e-4)
+    assert difference.difference == pytest.approx(sum(differences) / 200)
+    assert difference.ci95 == pytest.approx(
+        [difference.difference - half, difference.difference + half], abs=2e-3
+    )
+    assert difference.p_value == pytest.approx(1e-4)
 
 
 def test_no_problems_and_one():
     assert paired_difference({}, {}) == PairedDifference(0)
-    one = paired_difference({"p": 0.25}, {"p": 0.75})
-    assert (one.difference, one.ci95, one.p_value) == (0.5, None, None)
+    difference = paired_difference({"p": 0.25}, {"p": 0.75})
+    assert (difference.difference, difference.ci95, difference.p_value) == (0.5, None, None)
 
 
 values = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
@@ -178,15 +180,15 @@ def clustered(seed, sizes=(4, 4, 3, 5, 1, 1, 6, 2)):
 def test_the_interval_is_scipys_over_clusters_where_that_is_the_wider():
     first, second, clusters = clustered(1)
     (apart,) = paired_differences([(first, second)])
-    (found,) = paired_differences([(first, second)], clusters)
+    (difference,) = paired_differences([(first, second)], clusters)
     sums = np.bincount(clusters, weights=second - first)
     theirs = scipys(sums, np.bincount(clusters).astype(float))
     alone = scipys(second - first, np.ones(len(first)))
     assert apart.ci95 == alone
-    assert found.ci95 == [min(theirs[0], alone[0]), max(theirs[1], alone[1])]
-    assert found.ci95[1] - found.ci95[0] > 1.3 * (apart.ci95[1] - apart.ci95[0])
-    assert found.detectable > apart.detectable
-    assert (found.clusters, apart.clusters) == (8, None)
+    assert difference.ci95 == [min(theirs[0], alone[0]), max(theirs[1], alone[1])]
+    assert difference.ci95[1] - difference.ci95[0] > 1.3 * (apart.ci95[1] - apart.ci95[0])
+    assert difference.detectable > apart.detectable
+    assert (difference.clusters, apart.clusters) == (8, None)
 
 
 @settings(max_examples=40, deadline=None)
@@ -195,15 +197,15 @@ def test_clustering_never_narrows_and_changes_nothing_else(values):
     first, second = (np.array([value[side] for value in values]) for side in (0, 1))
     clusters = np.unique([value[2] for value in values], return_inverse=True)[1]
     (apart,) = paired_differences([(first, second)])
-    (found,) = paired_differences([(first, second)], clusters)
-    assert (found.first, found.second, found.difference) == (
+    (difference,) = paired_differences([(first, second)], clusters)
+    assert (difference.first, difference.second, difference.difference) == (
         apart.first, apart.second, apart.difference
     )  # fmt: skip
-    assert found.p_value == apart.p_value
-    assert found.detectable >= apart.detectable - 1e-12
+    assert difference.p_value == apart.p_value
+    assert difference.detectable >= apart.detectable - 1e-12
     if apart.ci95:
-        assert found.ci95[0] <= apart.ci95[0] <= apart.ci95[1] <= found.ci95[1]
-        assert found.ci95[0] <= found.difference <= found.ci95[1]
+        assert difference.ci95[0] <= apart.ci95[0] <= apart.ci95[1] <= difference.ci95[1]
+        assert difference.ci95[0] <= difference.difference <= difference.ci95[1]
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
@@ -247,21 +249,21 @@ def test_without_a_margin_it_is_the_beta_mixture_of_gained_and_lost(gained, lost
 @given(VALUES, MEANS)
 def test_the_interval_has_the_mean_and_says_what_was_decided(values, limit):
     array = np.array(values)
-    found = sequential_mean(array, array, limit)
-    assert -1 <= found.low <= found.mean <= found.high <= 1
+    mean = sequential_mean(array, array, limit)
+    assert -1 <= mean.low <= mean.mean <= mean.high <= 1
     mirrored = sequential_mean(-array, -array, -limit)
-    assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low))
-    decided = found.low >= limit - 1e-9 or found.high <= limit + 1e-9
-    assert decided or found.problems == len(values)
+    assert (mirrored.low, mirrored.high) == pytest.approx((-mean.high, -mean.low))
+    decided = mean.low >= limit - 1e-9 or mean.high <= limit + 1e-9
+    assert decided or mean.problems == len(values)
     # A decision stands whatever comes after it, and not before the least number of problems.
     later = sequential_mean(np.append(array, -array), np.append(array, -array), limit)
-    assert later == found or not decided
+    assert later == mean or not decided
     assert sequential_mean(array, array, limit, len(values)).problems == len(values)
 
 
 def test_no_problem_decides_nothing():
-    found = sequential_mean(np.array([]), np.array([]), 0.0)
-    assert (found.problems, found.mean, found.low, found.high) == (0, None, -1, 1)
+    mean = sequential_mean(np.array([]), np.array([]), 0.0)
+    assert (mean.problems, mean.mean, mean.low, mean.high) == (0, None, -1, 1)
 
 
 def differences(effect: float, discordant: float, problems: int, random) -> np.ndarray:

@@ -36,8 +36,8 @@ def test_percentile(values, percent, expected):
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1), st.floats(0, 100))
 def test_a_percentile_lies_between_the_extremes(values, percent):
-    found = percentile(values, percent)
-    assert min(values) - 1e-3 <= found <= max(values) + 1e-3
+    value = percentile(values, percent)
+    assert min(values) - 1e-3 <= value <= max(values) + 1e-3
 
 
 @given(st.integers(1, 10_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -74,8 +74,8 @@ def test_sample_sizes():
 
 def interval(values, *, bounded=False):
     mean = ClusteredMean(values, [1] * len(values), bounded)
-    (found,) = bootstrap_intervals([mean], [math.fsum(values) / len(values)])
-    return found
+    (bounds,) = bootstrap_intervals([mean], [math.fsum(values) / len(values)])
+    return bounds
 
 
 def normal(count, seed=1):
@@ -189,14 +189,14 @@ def coverage(score, negative, positive, problems, times, seed):
             chance.binomial(3, positive, problems) / 3,
         )
         q0, q1 = (MeanRate.of(each.tolist()) for each in shares)
-        found = corrected_share(float(accepted.mean()), problems, SuiteRates(q0, q1))
-        covered += found is not None and found.ci95[0] <= score <= found.ci95[1]
+        corrected = corrected_share(float(accepted.mean()), problems, SuiteRates(q0, q1))
+        covered += corrected is not None and corrected.ci95[0] <= score <= corrected.ci95[1]
     return covered / times
 
 
 def test_intervals_cover():
-    found = coverage(score=0.5, negative=0.8, positive=0.9, problems=164, times=1000, seed=1)
-    assert 0.93 <= found <= 0.98
+    share = coverage(score=0.5, negative=0.8, positive=0.9, problems=164, times=1000, seed=1)
+    assert 0.93 <= share <= 0.98
 
 
 @pytest.mark.nightly
@@ -206,5 +206,5 @@ def test_intervals_cover_over_the_grid():
         grid = itertools.product((0.2, 0.5, 0.8), (0.8, 0.95, 1.0), (0.7, 0.9, 1.0))
         for score, negative, positive in grid:
             case = (problems, score, negative, positive)
-            found = coverage(score, negative, positive, problems, times=4000, seed=1)
-            assert 0.935 <= found <= 0.97, case
+            share = coverage(score, negative, positive, problems, times=4000, seed=1)
+            assert 0.935 <= share <= 0.97, case
