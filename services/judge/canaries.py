@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, TypeAdapter
 from redis.exceptions import RedisError
 
 from services.judge.calls import Task
-from services.judge.judging import judge_answer
+from services.judge.judging import judge
 from services.judge.sandbox import SandboxClient, SandboxUnavailableError
 from services.judge.verdict import CaseOutcome, last_line
 from shared.canaries import CanaryFinding, CanaryReport
@@ -228,7 +228,7 @@ async def judge_canaries(
     first, *rest = canaries(profile, config, limits=limits)
     findings: dict[str, list[CanaryFinding]] = {"wrong": [], "unjudged": [], "unable": []}
 
-    async def judge(canary: Canary) -> None:
+    async def send(canary: Canary) -> None:
         kind, texts = await _judged(canary, canary.task(config, profile.method, client))
         findings[kind] += [CanaryFinding(canary=canary.name, text=text) for text in texts]
         if texts:
@@ -236,15 +236,15 @@ async def judge_canaries(
             log.error(event, canary=canary.name, sandbox=url, findings=texts)
 
     began, at = time.monotonic(), time.time()
-    await judge(first)
+    await send(first)
     environment = None
     if findings["unjudged"]:
         text = "not sent, because the sandbox did not judge the first one"
         findings["unjudged"] += [CanaryFinding(canary=other.name, text=text) for other in rest]
     else:
         environment = await client.environment()
-        await asyncio.gather(*map(judge, rest[:-1]))
-        await asyncio.gather(*map(judge, rest[-1:]))
+        await asyncio.gather(*map(send, rest[:-1]))
+        await asyncio.gather(*map(send, rest[-1:]))
     return CanaryReport(
         sandbox=url,
         profile=str(profile),
@@ -260,7 +260,7 @@ async def _judged(canary: Canary, task: Task) -> tuple[str, list[str]]:
     """Judge a canary, again after a wrong time-out; return the kind of findings, and them."""
     for _ in range(_ATTEMPTS):
         try:
-            judgement = await judge_answer(task)
+            judgement = await judge(task)
         except SandboxUnavailableError as error:
             no_compiler = error.failures[-1].kind == FailureKind.COMPILER
             return "unable" if no_compiler else "unjudged", [str(error)]

@@ -14,7 +14,7 @@ from rq.worker import BaseWorker
 
 from services.judge.calls import Task, compute
 from services.judge.canaries import CanaryProfile, CanaryRounds
-from services.judge.judging import judge_answer
+from services.judge.judging import judge
 from services.judge.metrics import JudgeMetrics
 from services.judge.permits import urgent
 from services.judge.sandbox import Attempts, SandboxClient, SandboxUnavailableError, open_client
@@ -240,7 +240,7 @@ class SampleJudge:
         recorded = "none" if keys.is_reward_run(run) else config.output.cases
         task = Task.of(config, problem, generation.completion, client, recorded)
         try:
-            judgement = await judge_answer(task)
+            judgement = await judge(task)
         except (SandboxUnavailableError, ConfigError) as error:
             return _unjudged(run, generation, error, task.attempts), None
         finally:

@@ -40,8 +40,18 @@ _BY_AN_ANSWER = (
 )
 
 
+async def judge(task: Task) -> Judgement:
+    """Judge a completion: its answer, unless the guard rejects it.
+
+    Raises:
+        SandboxUnavailableError: The sandbox gave no usable response.
+        ConfigError: The method needs something that is not installed.
+    """
+    return _guard(task) or await judge_answer(task)
+
+
 async def judge_answer(task: Task) -> Judgement:
-    """Judge a completion by its method; doubtful outcomes are confirmed.
+    """Judge an answer by its method; doubtful outcomes are confirmed.
 
     An answer for which the sandbox gives no usable response, alone either, although it gives one
     for an answer that does nothing, has failed.
@@ -50,8 +60,6 @@ async def judge_answer(task: Task) -> Judgement:
         SandboxUnavailableError: The sandbox gave no usable response.
         ConfigError: The method needs something that is not installed.
     """
-    if rejected := _guard(task):
-        return rejected
     try:
         return await _judge(task)
     except SandboxUnavailableError as error:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from services.judge.calls import Task
-from services.judge.judging import judge_answer
+from services.judge.judging import judge
 from services.judge.sandbox import Attempts, SandboxClient
 from services.judge.verdict import Judgement, to_verdict
 from shared.config import load_config
@@ -55,7 +55,7 @@ async def judge_code(
 
 
 async def verdict_of(task: Task) -> Verdict:
-    return as_verdict(await judge_answer(task), task.completion, task.attempts)
+    return as_verdict(await judge(task), task.completion, task.attempts)
 
 
 def as_verdict(judgement: Judgement, completion: str, attempts: Attempts) -> Verdict:
