@@ -8,7 +8,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NotRequired, TypedDict, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -76,23 +76,31 @@ class ErrorDetail(TypedDict):
     type: str
     loc: list[int | str]
     msg: str
-    ctx: NotRequired[dict[str, str]]
+    ctx: NotRequired[dict[str, int | float | str]]
 
 
 def first_errors(error: ValidationError) -> list[ErrorDetail]:
     """Return the first few errors; nothing in them is longer than a few hundred characters."""
-    items = error.errors(include_url=False, include_input=False, include_context=False)
-    return [
-        ErrorDetail(
-            type=item["type"],
-            loc=[
-                shorten_end(part, _LONGEST_NAME) if isinstance(part, str) else part
-                for part in item["loc"][:_LONGEST_LOCATION]
-            ],
-            msg=shorten_end(item["msg"], _LONGEST_MESSAGE),
-        )
-        for item in items[:MAX_ERRORS]
-    ]
+    details = []
+    for item in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]:
+        location = [
+            shorten_end(part, _LONGEST_NAME) if isinstance(part, str) else part
+            for part in item["loc"][:_LONGEST_LOCATION]
+        ]
+        message = shorten_end(item["msg"], _LONGEST_MESSAGE)
+        detail = ErrorDetail(type=item["type"], loc=location, msg=message)
+        if context := _context(item.get("ctx", {})):
+            detail["ctx"] = context
+        details.append(detail)
+    return details
+
+
+def _context(values: Mapping[str, object]) -> dict[str, int | float | str]:
+    return {
+        name: shorten_end(value, _LONGEST_MESSAGE) if isinstance(value, str) else value
+        for name, value in values.items()
+        if isinstance(value, int | float | str)
+    }
 
 
 # Files

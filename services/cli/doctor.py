@@ -176,7 +176,7 @@ def _isolation(lacking: Mark) -> Iterator[CheckLine]:
         report = _output([sys.executable, "-m", "services.sandbox.probe"])
         probe = _Isolation.model_validate_json(report)
     except (ServiceError, ValidationError) as error:
-        cause = error if isinstance(error, ServiceError) else report
+        cause = error if isinstance(error, ServiceError) else report[:300]
         remedy = "install bubblewrap, or allow user namespaces (docs/troubleshooting.md)"
         yield CheckLine(lacking, "isolation", f"none works here: {cause}; {remedy}")
         return
@@ -238,9 +238,9 @@ def _output(command: Sequence[str]) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise ServiceError(f"{command[0]} does not run: {error}") from None
     text = done.stdout if done.returncode == 0 else done.stderr.strip() or done.stdout
-    line = (text.strip().splitlines() or [f"exit code {done.returncode}, no output"])[-1][:300]
+    line = (text.strip().splitlines() or [f"exit code {done.returncode}, no output"])[-1]
     if done.returncode:
-        raise ServiceError(f"{command[0]} fails: {line}")
+        raise ServiceError(f"{command[0]} fails: {line[:300]}")
     return line
 
 

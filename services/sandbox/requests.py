@@ -127,6 +127,7 @@ def _located(detail: ErrorDetail) -> ErrorDetail:
         # FastAPI reports this error for anything but an object.
         located["type"] = "model_attributes_type"
         located["msg"] = "Input should be a valid dictionary or object to extract fields from"
+        located.pop("ctx", None)
     return located
 
 

@@ -317,5 +317,6 @@ class LabelValues:
         """The label of a value."""
         if value not in self._admitted and len(self._admitted) >= self._limit:
             return OTHER
-        self._admitted.add(value)
+        if value != OTHER:
+            self._admitted.add(value)
         return value
