@@ -131,7 +131,7 @@ class _Check:
         self.shared = frozenset(classes_of(setup))
         fields, methods = self._fields()
         self.data = _DATA | fields  # attributes that are values
-        self.attributes = self.data | _METHODS | methods  # those that a value may have
+        self.attributes = self.data | _METHODS | methods  # what a value may have
         self.names = names
         self.aliases = frozenset[str]()  # variables and parameters that hold such a function
         self.no_values = frozenset(self.own) - names

@@ -117,7 +117,7 @@ def _evidence(
 
 
 def _judge(choices: _Choices, folder: Path, evidence: Mapping[str, Evidence]) -> None:
-    """Judge programs by the problem's tests, then those that need it by generated inputs.
+    """Judge programs by the problem's tests, and where these do not decide, by generated inputs.
 
     Each step is a separate run with its folder, so that a repeated command resumes it.
     """

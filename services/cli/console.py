@@ -46,7 +46,7 @@ def say(text: str, style: str = "", console: Console | None = None) -> None:
 
 
 def display(*blocks: RenderableType) -> None:
-    """Print tables and texts, each on lines of its own; an empty text is an empty line."""
+    """Print tables and texts one below the other; an empty text prints an empty line."""
     for block in blocks:
         stdout_console().print(block)
 

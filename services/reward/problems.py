@@ -73,7 +73,7 @@ class KnownProblem:
 
 
 class ProblemStore:
-    """Index of the problems in parquet files or folders, and the records of those that were used.
+    """Index of the problems in parquet files or folders, and the records that were asked for.
 
     ``certificates`` is the use of those beside the files: see ``RewardSettings``.
 

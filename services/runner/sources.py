@@ -38,7 +38,7 @@ _STRIDE = 0x9E3779B1
 def generator_source(
     client: "GeneratorClient", config: Config, problems: Sequence[Problem], run: str
 ) -> Source:
-    """A source that requests completions from a generator, and yields those that are finished."""
+    """A source that requests completions from a generator, and yields each when it is finished."""
     by_name = {(problem.dataset, problem.problem_id): problem for problem in problems}
 
     async def source(samples: list[SampleId]) -> AsyncGenerator[list[Generation]]:

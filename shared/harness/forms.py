@@ -98,7 +98,7 @@ FORMS: dict[str, Callable[[Any], Iterable[Any]]] = {
     "defaultdict": defaultdict_parts,
     "array": lambda value: (value.typecode, *value),
 }
-# Modules of those that are not built in. They are looked up when a value is met: a module that
+# Modules of the types that are not built in. They are looked up when a value is met: a module that
 # nobody imported has no values.
 MODULES = {
     "Fraction": "fractions",
@@ -107,7 +107,7 @@ MODULES = {
     **dict.fromkeys(("date", "datetime", "time", "timedelta", "timezone"), "datetime"),
     **dict.fromkeys(("deque", "Counter", "OrderedDict", "defaultdict"), "collections"),
 }
-# Those of containers that have numbers.
+# Forms of mutable containers, which are numbered.
 MUTABLE = {
     "list", "dict", "set", "bytearray", "deque", "Counter", "OrderedDict", "defaultdict", "array",
 }  # fmt: skip
@@ -144,7 +144,7 @@ def form_type(name: str) -> Any:
 
 
 def plain_number(value: Any) -> Any:
-    """Return the built-in number that a library's is, sympy's for example; None if it is none."""
+    """Convert a number of a library such as sympy to a built-in one; None for other values."""
     numbers = sys.modules.get("numbers")
     if numbers is None or type(value).__module__ == "numpy":
         return None

@@ -80,7 +80,7 @@ class Encoder:
             RecursionError: One is nested too deeply.
         """
         nodes = self.nodes(values)
-        # The list of those that wait grows.
+        # Encoding the fields of an instance may add further instances to the list.
         later = [self.nodes(forms.field_parts(instance)) for instance in self.waiting]
         self.waiting.clear()
         return dumps([nodes, later])
@@ -144,7 +144,7 @@ class Encoder:
         return {"type": [name]} if forms.TYPES.get(name) is value else self.refuse(value)
 
     def instance(self, value: Any) -> Any:
-        """Return an instance of a class that both sides have; None if it is none."""
+        """Return an instance of a shared class; None if the value has another class."""
         name = self.classes.name_of(type(value))
         if name is None:
             return None

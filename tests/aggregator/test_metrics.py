@@ -257,3 +257,10 @@ def test_a_run_that_was_interrupted_is_not_at_work(
     assert of(caught_up(redis, ingester), "runs_running") == 1
     ledger.unlock("runner")
     assert of(caught_up(redis, ingester), "runs_running") == 0
+
+
+def test_without_redis_what_the_index_knows_is_reported(ingester: Ingester) -> None:
+    away = Redis.from_url("redis://127.0.0.1:1")
+    found = scrape(away, ingester)
+    assert of(found, "runs_running") == 0
+    assert of(found, "judge_queue_jobs", queue="judge") is None

@@ -1,6 +1,8 @@
 import json
 import socket
 import subprocess
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,42 @@ def test_a_folder_that_cannot_be_written(ledger: Ledger, redis: Redis, tmp_path:
     assert ledger.state() is RunState.FAILED
     assert "cannot write" in ledger.meta().publish_error
     assert list(ingester.unpublished()) == []
+
+
+class CountingLedger(Ledger):
+    """Counts what is read of completions, verdicts and problems."""
+
+    def __init__(self, redis: Redis, run: str) -> None:
+        super().__init__(redis, run)
+        self.read: Counter[str] = Counter()
+
+    def completions(self, samples: Sequence[SampleId]) -> Iterator[Generation]:
+        self.read.update(f"completion {sample.key}" for sample in samples)
+        return super().completions(samples)
+
+    def verdicts(self, samples: Sequence[SampleId]) -> Iterator[Verdict]:
+        self.read.update(f"verdict {sample.key}" for sample in samples)
+        return super().verdicts(samples)
+
+    def problem(self, dataset: str, problem_id: str) -> Problem | None:
+        self.read[f"problem {dataset}/{problem_id}"] += 1
+        return super().problem(dataset, problem_id)
+
+    def completion(self, sample: SampleId) -> Generation | None:
+        return next(self.completions([sample]), None)
+
+    def verdict(self, sample: SampleId) -> Verdict | None:
+        return next(self.verdicts([sample]), None)
+
+
+def test_the_ledger_is_read_once(redis: Redis, tmp_path: Path) -> None:
+    """And the chosen samples of the QA logs once more; the report comes from the files."""
+    finished(redis, str(tmp_path))
+    ledger = CountingLedger(redis, "run-1")
+    publish(ledger)
+    assert len(ledger.read) == 4 + 4 + 3
+    assert max(many for name, many in ledger.read.items() if not name.startswith("problem")) == 2
+    assert len(list((tmp_path / artifacts.QA_LOGS).iterdir())) == 2
 
 
 @pytest.mark.parametrize("key", ["plan", "verdict"])

@@ -24,8 +24,8 @@ def runs(folder, first, second, **second_run):
     return folder
 
 
-def accepted(least):
-    return {"default": {"accepted_at_1": {"min_difference": least, "confidence": "interval"}}}
+def accepted(least, confidence="interval"):
+    return {"default": {"accepted_at_1": {"min_difference": least, "confidence": confidence}}}
 
 
 # Of 200 problems ten are lost (5 points): the interval is -9.0 … -1.9.
@@ -38,6 +38,8 @@ TEN_LOST = "--" * 10 + "+-" * 90
         (accepted(-0.1), GO, "whole interval within"),
         (accepted(-0.01), NO_GO, "whole interval beyond"),
         (accepted(-0.05), INCONCLUSIVE, "interval too wide"),
+        (accepted(-0.05, "point"), GO, "difference within"),
+        (accepted(-0.049, "point"), NO_GO, "difference beyond"),
     ],
 )
 def test_a_difference_against_its_limit(tmp_path, policy, code, why):
@@ -74,11 +76,18 @@ def test_an_incomplete_run_cannot_be_judged_even_where_rules_fail(tmp_path):
     assert gate(folder, {"default": {"max_new_failures": 3, "min_coverage": 0.99}}).code == NO_GO
 
 
-def test_a_run_that_is_not_finished_cannot_be_compared(tmp_path):
-    folder = runs(tmp_path, HALF, TEN_LOST, change={"state": "running"})
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"config.sandbox.timeout": 3.0}, "sandbox.timeout is 10.0 in A and 3.0 in B"),
+        ({"state": "running"}, "B is running"),
+    ],
+)
+def test_runs_that_cannot_be_compared(tmp_path, change, said):
+    folder = runs(tmp_path, HALF, TEN_LOST, change=change)
     done = gate(folder, {"default": {"max_new_failures": 0}})
     assert done.code == INCONCLUSIVE
-    assert "B is running" in done.stdout
+    assert said in done.stdout
     assert "new failures" not in done.stdout
 
 

@@ -50,7 +50,7 @@ class Damaged:
 
 @dataclass
 class Scripted:
-    """Gives each call the next list of records, the last one for ever; keeps what it was asked."""
+    """Gives each call the next list of records, then always the last; keeps the questions."""
 
     records: list[Sequence[Record]]
     asked: list[RunCasesRequest] = field(default_factory=list)

@@ -226,7 +226,7 @@ TOO_LATE = result(False, LATE)
 
 @dataclass
 class Scripted:
-    """Gives each submit the next list of tests, the last one for ever."""
+    """Gives each submit the next list of tests, then always the last one."""
 
     answers: list[list[EvalTest]]
     asked: list[SubmitRequest] = field(default_factory=list)

@@ -87,7 +87,7 @@ async def dropped(request: web.Request) -> web.StreamResponse:
 
 
 class StandIn:
-    """A sandbox that gives its answers one after the other, the last one for ever."""
+    """A sandbox that gives its answers one after the other, then always the last one."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from services.generator.router.app import Router
+from services.generator.settings import GeneratorSettings
 from services.runner.client import GeneratorClient
 from services.runner.responses import read_completion
 from shared.errors import ServiceError
 from shared.schemas import sha256
 from shared.statuses import TokenSource
+from tests.generator.router.engines import FakeEngine, FakeFactory, Received
+from tests.generator.router.engines import answer as give
 from tests.runner.generators import (
     FIELDS,
     MESSAGES,
@@ -242,3 +246,77 @@ async def test_a_dead_server_does_not_slow_down_another(servers: Servers) -> Non
         generations = await asyncio.gather(*(ask(client) for _ in range(40)))
     assert all(generation.error is None for generation in generations)
     assert (await first).requests == 2
+
+
+async def test_lone_surrogates_are_replaced(servers: Servers) -> None:
+    async def chat(_request: web.Request) -> web.Response:
+        return answer("a\ud800b\U0001f600")
+
+    generation = await ask(await servers.client(await servers.stand_in(chat)))
+    assert generation.completion == "a\ufffdb\U0001f600"
+    assert generation.completion_sha256 == sha256(generation.completion)
+    assert generation.model_dump_json()
+
+
+async def test_a_busy_servers_request_goes_to_another(servers: Servers) -> None:
+    # The first server asks for a minute; the second one answers at once.
+    urls = [await servers.replay("503:60", once=False), await servers.replay()]
+    client = await servers.client(*urls)
+    async with asyncio.timeout(5):
+        generations = [await ask(client) for _ in range(4)]
+    assert [generation.requests for generation in generations] == [2, 1, 1, 1]
+    assert {generation.replica for generation in generations} == {urls[1].removeprefix("http://")}
+
+
+async def test_concurrency_is_bounded_and_urls_share_the_load(servers: Servers) -> None:
+    in_flight: dict[str, int] = {"a": 0, "b": 0}
+    seen: list[tuple[int, int]] = []
+    full = asyncio.Event()
+
+    def handler(name: str) -> Handler:
+        async def chat(_request: web.Request) -> web.Response:
+            in_flight[name] += 1
+            seen.append((in_flight["a"], in_flight["b"]))
+            if sum(in_flight.values()) == 4:
+                full.set()
+            await full.wait()
+            in_flight[name] -= 1
+            return answer()
+
+        return chat
+
+    urls = [await servers.stand_in(handler(name)) for name in in_flight]
+    client = await servers.client(*urls, concurrency=4)
+    async with asyncio.timeout(20):
+        generations = await asyncio.gather(*(ask(client) for _ in range(20)))
+    assert all(generation.error is None for generation in generations)
+    assert max(a + b for a, b in seen) == 4
+    assert (2, 2) in seen
+
+
+async def slowly(
+    engine: FakeEngine, request: web.Request, received: Received
+) -> web.StreamResponse:
+    await asyncio.sleep(0.02)
+    return await give(engine, request, received)
+
+
+async def test_no_sample_is_lost_to_a_queue_that_is_full(servers: Servers) -> None:
+    factory = FakeFactory(slowly)
+    settings = {"router_max_in_flight": 4, "router_queue_size": 8, "model": "m"}
+    url = await servers.serve(
+        Router(GeneratorSettings.model_validate(settings), factory, 1).application()
+    )
+    client = await servers.client(url, model="", concurrency=64, max_attempts=1)
+    async with asyncio.timeout(30):
+        await client.check()
+        info = await client.info()
+        generations = await asyncio.gather(*(ask(client) for _ in range(20)))
+    assert info is not None and "backend" in info
+    assert [generation.error for generation in generations] == [None] * 20
+    assert {generation.replica for generation in generations} == {"replica-0.0"}
+    requests = sum(generation.requests for generation in generations)
+    assert 20 < requests < 40  # some were rejected, and admitted later
+    assert len(factory.engines[0].received) == 20
+    for engine in factory.engines:
+        await engine.kill()

@@ -191,7 +191,7 @@ def reported_codes(stdout: str, token: str) -> list[CaseCode]:
 
 
 def codes_of(reported: Sequence[CaseCode], cases: int, timed_out: bool) -> list[CaseCode]:
-    """Return a code for each case, of which those that ran were reported.
+    """Complete the codes that the tests reported to one for each case.
 
     Without a report a case has not passed: it is a time-out, or else a runtime error for an early
     exit or a crash. A run that exceeds its time is never accepted: without a case that had no time

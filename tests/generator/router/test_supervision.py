@@ -189,3 +189,10 @@ def test_restarts_come_slower_and_slower_until_they_are_forgotten(
     assert restarts.next_pause() is None
     now = 3600.0
     assert restarts.next_pause() == 1
+
+
+async def test_one_that_does_not_start_is_tried_again(start: Start, factory: FakeFactory) -> None:
+    factory.errors = {(0, 0): "no GPU is free", (0, 1): "no GPU is free"}
+    service = await start(2)
+    assert [key for key in factory.asked if key[0] == 0] == [(0, 0), (0, 1), (0, 2)]
+    assert not service.failed.is_set()
