@@ -112,11 +112,13 @@ class JudgeWorker(SimpleWorker):
         if not self._turn.acquire(timeout=_PAUSE):
             return None
         try:
+            if self._stop_requested:
+                return None
             rooms = [self._lanes[queue.name].room for queue in self.queues]
             if full := next((room for room in rooms if not room.is_set()), None):
                 full.wait(_LOOK_FOR_ROOM)
             queues = [q for q, room in zip(self.queues, rooms, strict=True) if room.is_set()]
-            if not queues or self._stop_requested or is_suspended(self.connection):
+            if not queues or is_suspended(self.connection):
                 return None
             # Jobs of a queue without room must not wait for those of the other one.
             return self._next(queues, None if full else _WAIT)

@@ -1,10 +1,9 @@
-"""Process of a service: main function, open files, death of the parent, port, background tasks."""
+"""Process of a service: main function, open files, port, background tasks."""
 
 import asyncio
 import ctypes
 import os
 import resource
-import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,6 @@ from shared.service.settings import ServiceSettings, load_settings
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
 _MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of malloc.h
-_PR_SET_PDEATHSIG = 1
 _CANCEL_AGAIN = 0.1
 
 
@@ -63,22 +61,6 @@ def raise_file_limit(wanted: int) -> int:
     if soft != resource.RLIM_INFINITY and soft < limit:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     return limit
-
-
-def die_with_parent(sign: signal.Signals, parent: int | None = None) -> Callable[[], None]:
-    """A ``preexec_fn`` that makes the kernel send ``sign`` to the child when its parent dies.
-
-    The parent is the thread that starts the child, in this process or that of ``parent``.
-    """
-    parent = parent or os.getpid()
-    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork
-
-    def set_death_signal() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, sign)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), sign)
-
-    return set_death_signal
 
 
 def free_port() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from shared.service.processes import die_with_parent
+from shared.process_environment import die_with_parent
 from tests.chaos.schedule import Fault, Kind, Session
 from tests.redis_files import latest_writes
 

@@ -1,17 +1,17 @@
 """Environment of the embedded services, and the sandbox that starts before all else.
 
-This module imports little: the sandbox imports its modules while the command imports its own.
+This module imports little: the sandbox starts while the command imports its own modules.
 """
 
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 
-from shared.process_environment import PROXY_VARIABLES
+from shared.process_environment import PROXY_VARIABLES, die_with_parent
 from shared.redaction import without_secrets
-from shared.service.processes import die_with_parent
 
 # Variables of this process that every embedded service gets.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH")
@@ -27,7 +27,11 @@ OWN_SECRETS: Mapping[str, tuple[str, ...]] = {
     "generator": ("PLUMBLINE_GENERATOR_", *_OUTSIDE),
     "reward": ("PLUMBLINE_REWARD_", "PLUMBLINE_SANDBOX_", *_OUTSIDE),
 }
-SANDBOX_COMMAND = (sys.executable, "-m", "services.sandbox", "--wait")
+PROGRAMS_PYTHON = "PLUMBLINE_SANDBOX_PYTHON"
+# The tokens in this process's environment belong to services elsewhere. Those of the stack listen
+# on the loopback address, and their clients send none.
+NO_SANDBOX_TOKEN = {"PLUMBLINE_SANDBOX_TOKEN": "", "PLUMBLINE_SANDBOX_TOKEN_FILE": ""}
+SANDBOX_SETTINGS = {"PLUMBLINE_SANDBOX_SHUTDOWN_SECONDS": "1", "PORT": "0", **NO_SANDBOX_TOKEN}
 _waiting: list[subprocess.Popen[bytes]] = []
 
 
@@ -44,16 +48,29 @@ def base_environment(*own: str) -> dict[str, str]:
 
 
 def start_sandbox() -> None:
-    """Start a sandbox that waits for its settings on standard input."""
-    process = subprocess.Popen(
-        SANDBOX_COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=base_environment(*OWN_SECRETS["sandbox"]),
-        start_new_session=True,  # Ctrl-C reaches the command alone
-        preexec_fn=die_with_parent(signal.SIGTERM),
-    )
+    """Start a sandbox that reads on standard input where to log, and to write its port.
+
+    A sandbox that cannot start is started again with the other services, and leaves its reason
+    there.
+    """
+    # Imported here because the runner's image has no sandbox.
+    from services.sandbox.programs import interpreter
+
+    environment = base_environment(*OWN_SECRETS["sandbox"]) | SANDBOX_SETTINGS
+    if not environment.get(PROGRAMS_PYTHON):
+        if not interpreter().exists():
+            return
+        environment[PROGRAMS_PYTHON] = str(interpreter())
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            (sys.executable, "-m", "services.sandbox", "--wait"),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches the command alone
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
     _waiting.append(process)
 
 

@@ -22,15 +22,16 @@ from redis.exceptions import RedisError
 
 from services.cli.embedded.environment import (
     OWN_SECRETS,
-    SANDBOX_COMMAND,
+    PROGRAMS_PYTHON,
+    SANDBOX_SETTINGS,
     base_environment,
     waiting_sandbox,
 )
 from shared.config import Config
 from shared.errors import ServiceError
 from shared.files import write_text
-from shared.process_environment import open_directly
-from shared.service.processes import die_with_parent, free_port
+from shared.process_environment import die_with_parent, open_directly
+from shared.service.processes import free_port
 
 GRACE_SECONDS = 5.0
 # A service that runs for weeks may crash more often than one that cannot start.
@@ -42,10 +43,6 @@ _ENGINE_VARIABLES = (
     "RAY_", "TORCH", "OMP_",
 )  # fmt: skip
 _GENERATOR_PREFIX = "PLUMBLINE_GENERATOR_"
-_PROGRAMS_PYTHON = "PLUMBLINE_SANDBOX_PYTHON"
-# The tokens in this process's environment belong to services elsewhere. Those of the stack listen
-# on the loopback address, and their clients send none.
-NO_SANDBOX_TOKEN = {"PLUMBLINE_SANDBOX_TOKEN": "", "PLUMBLINE_SANDBOX_TOKEN_FILE": ""}
 _NO_API_KEY = {_GENERATOR_PREFIX + "API_KEY": "", _GENERATOR_PREFIX + "API_KEY_FILE": ""}
 _REDIS_CONFIG = """\
 port {port}
@@ -255,16 +252,16 @@ def sandbox(folder: Path) -> ChildProcess:
     # Imported here because the runner's image has no sandbox.
     from services.sandbox import programs
 
-    settings = {"PLUMBLINE_SANDBOX_SHUTDOWN_SECONDS": "1", **NO_SANDBOX_TOKEN}
-    if not os.environ.get(_PROGRAMS_PYTHON):
+    settings = dict(SANDBOX_SETTINGS)
+    if not os.environ.get(PROGRAMS_PYTHON):
         if not programs.interpreter().exists():
             print(f"plumb: installing {programs.DESCRIPTION}", file=sys.stderr, flush=True)
-        settings[_PROGRAMS_PYTHON] = str(programs.install())
+        settings[PROGRAMS_PYTHON] = str(programs.install())
     child = service(folder, "sandbox", settings, death_signal=signal.SIGTERM)
-    child.command = SANDBOX_COMMAND
-    received = {"log": str(child.log.absolute()), "environment": child.launch_environment()}
-    child.stdin = json.dumps(received)
+    assert child.port_file is not None
     child.process = waiting_sandbox()
+    files = {"log": child.log, "port_file": child.port_file}
+    child.stdin = json.dumps({name: str(path.absolute()) for name, path in files.items()})
     return child
 
 

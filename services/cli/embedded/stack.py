@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tenacity import Retrying, retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from services.cli.embedded import services
-from services.cli.embedded.environment import base_environment
+from services.cli.embedded.environment import NO_SANDBOX_TOKEN, base_environment
 from services.cli.embedded.services import GRACE_SECONDS, ChildProcess
 from shared.artifacts import OutputFolder
 from shared.config import Config
@@ -79,7 +79,7 @@ class EmbeddedStack:
 
     def client_settings(self) -> dict[str, str]:
         """Settings of the services that use Redis and the sandboxes."""
-        own = {} if self.sandbox is None else services.NO_SANDBOX_TOKEN
+        own = {} if self.sandbox is None else NO_SANDBOX_TOKEN
         urls = ",".join(self.sandbox_urls)
         return {"REDIS_URL": self.redis_url, "SANDBOX_URLS": urls, **own}
 

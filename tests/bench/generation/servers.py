@@ -17,7 +17,8 @@ import psutil
 
 from services.generator.backends.verl.engine_config import child_environment
 from shared.config import Config, load_config
-from shared.service.processes import die_with_parent, free_port
+from shared.process_environment import die_with_parent
+from shared.service.processes import free_port
 from tests.bench.generation.flags import matched_flags
 from tests.chaos.faults import adopt_orphans, kill_all
 

@@ -18,8 +18,9 @@ from pydantic import BaseModel
 from services.generator.backends.verl.messages import Event, Failed, Phase, read_event
 from services.generator.router.replica import NoPlacementError
 from shared.errors import ConfigError, ServiceError
+from shared.process_environment import die_with_parent
 from shared.service.logs import get_logger
-from shared.service.processes import cancel_and_wait, die_with_parent
+from shared.service.processes import cancel_and_wait
 from shared.text import one_line
 
 log = get_logger(__name__)
