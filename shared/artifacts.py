@@ -131,13 +131,6 @@ class OutputFolder:
                 return []
         return sorted(str(path).rsplit("/", 1)[-1] for path in paths)
 
-    def find(self, name: str) -> list[str]:
-        """List the folders in which there is such a file, at any depth, sorted."""
-        with self._errors(f"{self.shown} cannot be listed"):
-            paths = self._fs.glob(self._join(f"**/{name}"))
-        below = (str(path)[len(self._root) :].removesuffix(f"/{name}") for path in paths)
-        return sorted(f"{self.url.rstrip('/')}{folder}" for folder in below)
-
     def remove_abandoned(self) -> None:
         """Remove what processes that were killed left of the files that they were writing."""
         if self.local:

@@ -7,21 +7,33 @@ skip the line.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
+import fsspec
 from pydantic import BaseModel, ValidationError
 
 from shared import artifacts
 from shared.analysis.statistics import Metrics
 from shared.artifacts import OutputFolder
-from shared.errors import DataError, OutputError, PlumblineError
+from shared.errors import DataError, OutputError, PlumblineError, reading
 from shared.foreign_json import TornLineError, parse_record, read_lines
+from shared.redaction import redact_address
 from shared.run_record import RunRecord, read_record
 from shared.schemas import CaseRecord, Generation, SampleId, Verdict, describe
 
 RecordT = TypeVar("RecordT", bound=BaseModel)
 Report = Callable[[PlumblineError], None]
+
+
+# Folders in a run's folder in which there is no run, but many files.
+_WITHOUT_RUNS = {artifacts.QA_LOGS, artifacts.WANDB, "logs", "redis"}
+
+
+class NoFolderError(DataError):
+    """The folder does not exist, or not yet."""
 
 
 class LeftOutError(DataError):
@@ -121,12 +133,52 @@ def open_runs(url: str, *, unpublished: bool = False) -> tuple[list[FinishedRun]
     ``unpublished`` is that of :func:`open_run`.
     """
     runs, broken = [], []
-    for path in OutputFolder(url).find(artifacts.RUN):
+    folders: list[str] = []
+    with suppress(NoFolderError):
+        folders = sorted(folder for folder, _ in find_runs(url))
+    for folder in folders:
         try:
-            runs.append(open_run(path, unpublished=unpublished))
+            runs.append(open_run(folder, unpublished=unpublished))
         except OutputError as error:
             broken.append(str(error))
     return runs, broken
+
+
+def find_runs(url: str) -> Iterator[tuple[str, Mapping[str, Mapping[str, object]]]]:
+    """Yield the folders of the runs below a folder, or itself, with the facts of their files.
+
+    Hidden folders and links that lead into the folder itself are left out.
+
+    Raises:
+        OutputError: No filesystem is installed for the URL.
+        NoFolderError: While iterating: it does not exist.
+        DataError: While iterating: it cannot be listed.
+    """
+    try:
+        fs, root = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError) as error:
+        raise OutputError(f"{redact_address(url)}: {error}") from None
+    with reading(url):
+        fs.invalidate_cache()
+        if not fs.isdir(root):
+            raise NoFolderError(f"{redact_address(url)}: no such folder")
+        fs.ls(root)  # the walk leaves out what cannot be listed
+        for path, folders, files in fs.walk(root, detail=True):
+            without_runs = set()
+            if artifacts.RUN in files:
+                without_runs = _WITHOUT_RUNS
+                below = str(path)[len(str(root)) :].strip("/")
+                yield f"{url.rstrip('/')}/{below}" if below else url, files
+            for name, info in list(folders.items()):
+                back = info.get("islink") and _leads_back(root, str(info["name"]))
+                if name.startswith(".") or name in without_runs or back:
+                    del folders[name]
+
+
+def _leads_back(root: str, link: str) -> bool:
+    """Whether a link leads to a folder that is searched anyway, or to one around it."""
+    start, end = Path(root).resolve(), Path(link).resolve()
+    return end.is_relative_to(start) or start.is_relative_to(end)
 
 
 def read_artifact(

@@ -76,15 +76,18 @@ def render(target: Target) -> list[Document]:
 
 
 def _kustomize(folder: Path, name: str) -> list[Document]:
-    command = ["kubectl", "kustomize", str(folder)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise ServiceError(f"cannot run kubectl ({error}); install it to render k8s/") from None
+    done = _run(["kubectl", "kustomize", str(folder)], "kubectl")
     if done.returncode:
         raise ServiceError(f"{name}: kubectl kustomize failed: {done.stderr.strip()}")
     # libyaml parses several times as fast as the loader in Python.
     return [document for document in yaml.load_all(done.stdout, yaml.CSafeLoader) if document]
+
+
+def _run(command: list[str], package: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ServiceError(f"cannot run {command[0]} ({error}); install {package}") from None
 
 
 # Schemas; unknown fields are errors
@@ -178,9 +181,7 @@ def _failed_checks(
     with tempfile.TemporaryDirectory() as folder:
         for target, documents in rendered.items():
             (Path(folder) / f"{target}.yaml").write_text(yaml.safe_dump_all(documents))
-        done = subprocess.run(
-            [program, "-d", folder, *options], capture_output=True, text=True, check=False
-        )
+        done = _run([str(program), "-d", folder, *options], "the packages of packaging/k8s.in")
     try:
         answer = json.loads(done.stdout)
     except ValueError:

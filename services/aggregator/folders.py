@@ -7,21 +7,26 @@ skipped, so that the others can be shown. Memory holds one batch of samples.
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
-import fsspec
 from pydantic import ValidationError
 
 from services.aggregator.index.database import Database
 from services.aggregator.index.writer import DroppedRunError, IndexWriter, JudgedSample, KnownRun
 from shared import artifacts
-from shared.errors import DataError, OutputError, PlumblineError, reading
-from shared.finished_run import FinishedRun, LeftOutError, Report, open_run
+from shared.errors import OutputError, PlumblineError
+from shared.finished_run import (
+    FinishedRun,
+    LeftOutError,
+    NoFolderError,
+    Report,
+    find_runs,
+    open_run,
+)
 from shared.ledger import RunProgress
 from shared.outlines import read_outlines
 from shared.redaction import redact, redact_address
@@ -44,10 +49,6 @@ _LONGEST_NOTE = 500
 _LONGEST_NAME = 1000
 # Errors of one run's folder, which keep no other run from being shown.
 _UNREADABLE = (PlumblineError, OSError, ValueError, RecursionError, sqlite3.IntegrityError)
-
-
-class NoFolderError(DataError):
-    """The folder does not exist, or not yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ class RunFolders:
         for url in self._urls:
             below, error = list[FoundRun](), None
             try:
-                below = list(find_runs(url))
+                below = [_found(*run) for run in find_runs(url)]
             except PlumblineError as raised:
                 error = _line(raised)
                 lost += [] if isinstance(raised, NoFolderError) else [f"{url.rstrip('/')}/"]
@@ -270,46 +271,13 @@ def _line(error: Exception) -> str:
     return shorten_end(" ".join(redact(text).split()), _LONGEST_NOTE)
 
 
-# Search for runs below a folder
+# Versions of runs
 
 
 # Files that the index is made from; the others of a run may change.
 _READ = (*artifacts.FILES, artifacts.CASES)
-# Folders in a run's folder in which there is no run, but many files.
-_WITHOUT_RUNS = {artifacts.QA_LOGS, artifacts.WANDB, "logs", "redis"}
 # What filesystems call the version of a file.
 _VERSION = ("mtime", "ino", "LastModified", "last_modified", "ETag", "etag", "updated", "created")
-
-
-def find_runs(url: str) -> Iterator[FoundRun]:
-    """Yield the runs below a folder, which may be a run's folder itself.
-
-    Hidden folders and links that lead into the folder itself are left out.
-
-    Raises:
-        OutputError: No filesystem is installed for the URL.
-        NoFolderError: While iterating: it does not exist.
-        DataError: While iterating: it cannot be listed.
-    """
-    try:
-        fs, root = fsspec.core.url_to_fs(url)
-    except (ValueError, ImportError) as error:
-        raise OutputError(f"{redact_address(url)}: {error}") from None
-    with reading(url):
-        fs.invalidate_cache()
-        if not fs.isdir(root):
-            raise NoFolderError(f"{redact_address(url)}: no such folder")
-        fs.ls(root)  # the walk leaves out what cannot be listed
-        for path, folders, files in fs.walk(root, detail=True):
-            without_runs = set()
-            if artifacts.RUN in files:
-                without_runs = _WITHOUT_RUNS
-                below = str(path)[len(str(root)) :].strip("/")
-                yield _found(f"{url.rstrip('/')}/{below}" if below else url, files)
-            for name, info in list(folders.items()):
-                back = info.get("islink") and _leads_back(root, str(info["name"]))
-                if name.startswith(".") or name in without_runs or back:
-                    del folders[name]
 
 
 def _found(folder: str, files: Mapping[str, Mapping[str, object]]) -> FoundRun:
@@ -320,12 +288,6 @@ def _found(folder: str, files: Mapping[str, Mapping[str, object]]) -> FoundRun:
     ]
     times = [time for info in infos.values() if isinstance(time := info.get("mtime"), float)]
     return FoundRun(folder, sha256(repr(versions)), max(times, default=0.0))
-
-
-def _leads_back(root: str, link: str) -> bool:
-    """Whether a link leads to a folder that is searched anyway, or to one around it."""
-    start, end = Path(root).resolve(), Path(link).resolve()
-    return end.is_relative_to(start) or start.is_relative_to(end)
 
 
 # Loading of a run, in one pass over each file

@@ -120,7 +120,7 @@ def _print_comparison(comparison: Comparison) -> None:
     table = plain_table([*left, *numbers, "gained/lost"], left)
     for dataset in comparison.datasets:
         accepted, ratio = dataset.accepted_at_1, dataset.pass_ratio_mean
-        flips = f"{len(dataset.gained)}/{len(dataset.lost)}"
+        flips = f"{(dataset.flipped > 0).sum()}/{(dataset.flipped < 0).sum()}"
         name, problems = shown(dataset.dataset), str(accepted.problems)
         table.add_row(name, _ACCEPTED, problems, *_cells(accepted), flips)
         label = "pass ratio, at least" if dataset.pass_ratio_bounds else "pass ratio"

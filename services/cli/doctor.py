@@ -15,11 +15,9 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from redis import Redis
-from rich.table import Table
-from rich.text import Text
 
 from services.cli import options
-from services.cli.console import display, printable, stdout_console
+from services.cli.console import say
 from services.cli.embedded.services import redis_binary
 from services.cli.embedded.stack import open_stack
 from services.judge.canaries import CanaryProfile, judge_canaries
@@ -36,7 +34,7 @@ from shared.errors import ConfigError, FindingsError, PlumblineError, ServiceErr
 from shared.harness.languages import LANGUAGES, PROGRAMS, installation
 from shared.ledger import connect
 from shared.manifests import differences, load_lock
-from shared.redaction import redact, redact_address
+from shared.redaction import redact_address
 from shared.service.settings import RedisSettings, SandboxClientSettings, load_settings
 from shared.text import split_urls
 from shared.verl_keys import notices
@@ -60,7 +58,7 @@ class Mark(StrEnum):
     FAILED = "FAILED"
 
 
-_STYLES = {Mark.OK: "green", Mark.NOTE: "yellow", Mark.FAILED: "bold red"}
+_STYLES = {Mark.OK: "", Mark.NOTE: "yellow", Mark.FAILED: "bold red"}
 
 
 class CheckLine(NamedTuple):
@@ -97,15 +95,7 @@ def doctor(
 
 def _print(line: CheckLine) -> None:
     words = f"{line.subject}: {line.text}".split()
-    text = printable(redact(" ".join(words)))
-    if not stdout_console().is_terminal:
-        print(f"{line.mark:<6} {text}")  # one line, for scripts
-        return
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=6)
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(line.mark, style=_STYLES[line.mark]), Text(text))
-    display(grid)
+    say(f"{line.mark:<6} {' '.join(words)}", _STYLES[line.mark])
 
 
 def _checks(config: Config, *, embedded: bool, named: bool) -> Iterator[CheckLine]:

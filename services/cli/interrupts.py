@@ -1,6 +1,5 @@
 """SIGTERM as an interrupt, so that a command ends in one way."""
 
-import logging
 import math
 import signal
 import time
@@ -8,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_AGAIN_SECONDS = 0.01
 _SAME_SECONDS = 1
 
 
@@ -20,10 +18,6 @@ class _Terminated(KeyboardInterrupt):
     """
 
 
-# SIGALRM repeats a SIGTERM.
-_SIGNALS = (signal.SIGTERM, signal.SIGALRM)
-
-
 @contextmanager
 def sigterm_as_interrupt() -> Iterator[None]:
     """Let SIGTERM raise KeyboardInterrupt as Ctrl-C does, so that both shut down gracefully.
@@ -32,22 +26,15 @@ def sigterm_as_interrupt() -> Iterator[None]:
     """
     raised_at = -math.inf
 
-    def terminate(_number: int, frame: FrameType | None) -> None:
+    def terminate(_number: int, _frame: FrameType | None) -> None:
         nonlocal raised_at
-        # An exception while logging takes its lock would leave the lock taken for all threads.
-        while frame is not None:
-            if frame.f_code.co_filename == logging.__file__:
-                signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
-                return
-            frame = frame.f_back
         now = time.monotonic()
         if now - raised_at > _SAME_SECONDS:
             raised_at = now
             raise _Terminated
 
-    before = {number: signal.signal(number, terminate) for number in _SIGNALS}
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, before)

@@ -16,13 +16,14 @@ from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
 from services.aggregator.app import make_app, make_folders_app
-from services.aggregator.folders import RunFolders, find_runs
+from services.aggregator.folders import RunFolders
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import all_runs
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared import finished_run
 from shared.case_records import SampleCases
+from shared.finished_run import find_runs
 from shared.ledger import Ledger
 from shared.schemas import CaseResult, SampleId
 from tests.aggregator.process import Aggregator
@@ -403,4 +404,4 @@ def test_links_that_lead_in_circles(tmp_path: Path) -> None:
     (tmp_path / "a" / "up").symlink_to(tmp_path)
     (tmp_path / ".hidden").mkdir()
     shutil.copy(tmp_path / "a" / "run.json", tmp_path / ".hidden")
-    assert [run.folder for run in find_runs(str(tmp_path))] == [str(tmp_path / "a")]
+    assert [folder for folder, _ in find_runs(str(tmp_path))] == [str(tmp_path / "a")]
