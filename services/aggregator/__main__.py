@@ -13,6 +13,7 @@ from services.aggregator.folders import RunFolders
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
 from services.aggregator.settings import AggregatorSettings, OutputRoots
+from shared.analysis.gate import default_policy
 from shared.errors import OutputError
 from shared.ledger import list_runs, wait_for_redis
 from shared.schemas import describe
@@ -42,12 +43,13 @@ async def aggregate(
     serve_page: Callable[[web.Application], Awaitable[None]],
 ) -> None:
     """Index verdicts and publish runs while ``serve_page`` serves the page."""
+    policy = default_policy(settings.gate_policy)
     database = open_database(settings.index_dir)
     ingester = Ingester(redis, database)
     in_ledger = partial(list_runs, redis)
     folders = RunFolders(settings.roots.urls, database, in_ledger=in_ledger)
     access = Access(settings.hosts, settings.bearer, page=True)
-    app = make_app(redis, ingester, folders=folders, access=access)
+    app = make_app(redis, ingester, folders=folders, access=access, policy=policy)
 
     async def work() -> None:
         await asyncio.gather(

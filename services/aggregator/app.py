@@ -18,6 +18,7 @@ from services.aggregator.index.overview import IndexedRun
 from services.aggregator.ingest import Ingester
 from services.aggregator.metrics import IndexCollector, RedisCollector
 from services.aggregator.routes import add_api
+from shared.analysis.gate import NamedPolicy
 from shared.errors import ServiceError
 from shared.ledger import Ledger, fail_fast, ping_error
 from shared.schemas import SampleId
@@ -47,10 +48,12 @@ def make_app(
     *,
     folders: RunFolders | None = None,
     access: Access | None = None,
+    policy: NamedPolicy | None = None,
 ) -> web.Application:
     """Create the application with ``/healthz``, ``/readyz``, ``/metrics``, API and page.
 
-    ``folders`` are those whose finished runs are in the index, too.
+    ``folders`` are those whose finished runs are in the index, too; ``policy`` is the gate's, whose
+    verdicts the page shows.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -68,7 +71,7 @@ def make_app(
 
     app = make_application(access or Access(page=True))
     add_operations(app, Readiness(partial(ping_error, redis)), registry)
-    add_api(app, read_cases, ingester.database, folders=folders)
+    add_api(app, read_cases, ingester.database, folders=folders, policy=policy)
     app.on_cleanup.append(close)
     add_page(app)
     return app
@@ -79,11 +82,12 @@ def make_folders_app(
     folders: RunFolders,
     *,
     access: Access | None = None,
+    policy: NamedPolicy | None = None,
 ) -> web.Application:
     """Create the same application over the runs of folders alone, without metrics."""
     app = make_application(access or Access(page=True))
     add_operations(app, Readiness(), None)
-    add_api(app, folder_cases, database, folders=folders)
+    add_api(app, folder_cases, database, folders=folders, policy=policy)
     add_page(app)
     return app
 

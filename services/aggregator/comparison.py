@@ -1,4 +1,4 @@
-"""Comparisons of runs in the index: pairs and flips, cached."""
+"""Comparisons of runs in the index: pairs, flips, and the gate's verdicts, cached."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from services.aggregator.index.queries import FlipsQuery
 from services.aggregator.index.rows import read_problems
 from shared.analysis.bootstrap import Ints
 from shared.analysis.compare import Comparison, DatasetComparison, Pair, compare_runs
+from shared.analysis.gate import Finding, GateReport, NamedPolicy, Outcome, evaluate
 from shared.analysis.runs import (
     STATUSES,
     VERDICT_COLUMNS,
@@ -21,12 +22,13 @@ from shared.analysis.runs import (
     DatasetVerdicts,
     label,
 )
-from shared.errors import DataError
+from shared.errors import DataError, OutputError
 from shared.schemas import describe
 
 MOST_RUNS = 10
 # A sample of a run, and of a pair, takes about 100 bytes.
-_CACHED_RUNS, _CACHED_PAIRS = 4, 12
+_CACHED_RUNS, _CACHED_PAIRS, _CACHED_GATES = 4, 12, 5000
+_SHOWN_FINDINGS = 100
 
 _ROWS = (
     f"SELECT {', '.join(VERDICT_COLUMNS)} FROM samples WHERE run_id = ? AND dataset = ? "
@@ -43,12 +45,28 @@ class FlipPage:
     next: int | None
 
 
-class Comparisons:
-    """Compares runs of the index."""
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    """The gate's verdict on a run; ``outcome`` is None where ``reason`` says why there is none."""
 
-    def __init__(self) -> None:
+    policy: str | None
+    outcome: Outcome | None
+    reason: str | None
+    findings: list[Finding]
+
+
+class Comparisons:
+    """Compares runs of the index, and checks them against a policy.
+
+    Args:
+        policy: Rules of the gate; None without a policy.
+    """
+
+    def __init__(self, policy: NamedPolicy | None = None) -> None:
+        self._policy = policy
         self._runs = RunCache(read_run, most=_CACHED_RUNS)
         self._pairs = RunCache(self._pair, most=_CACHED_PAIRS)
+        self._gates = RunCache(self._report, most=_CACHED_GATES)
 
     def of(self, connection: sqlite3.Connection, runs: Sequence[IndexedRun]) -> list[Comparison]:
         """Compare each run with the first one.
@@ -63,11 +81,39 @@ class Comparisons:
             for place, pair in enumerate(pairs, 1)
         ]
 
+    def gate(
+        self, connection: sqlite3.Connection, baseline: IndexedRun, run: IndexedRun
+    ) -> GateAnswer:
+        """Check a run against a baseline.
+
+        Rules for data sets that neither run has are left out: one policy serves all runs.
+        """
+        if self._policy is None:
+            return GateAnswer(None, None, "no policy: set PLUMBLINE_GATE_POLICY", [])
+        try:
+            report = self._gates.of(connection, baseline, run)
+        except (DataError, OutputError) as error:
+            return GateAnswer(self._policy.name, None, str(error), [])
+        findings = sorted(
+            report.findings, key=lambda finding: finding.outcome is not report.outcome
+        )
+        return GateAnswer(self._policy.name, report.outcome, None, findings[:_SHOWN_FINDINGS])
+
     def _pair(
         self, connection: sqlite3.Connection, first: IndexedRun, second: IndexedRun
     ) -> Comparison:
         ours, theirs = (self._runs.of(connection, run) for run in (first, second))
         return compare_runs(ours, replace(theirs, label=label(1)))
+
+    def _report(
+        self, connection: sqlite3.Connection, baseline: IndexedRun, run: IndexedRun
+    ) -> GateReport:
+        assert self._policy is not None
+        comparison = self._pairs.of(connection, baseline, run)
+        present = {*comparison.first.verdicts, *comparison.second.verdicts}
+        rules = self._policy.policy
+        own = {name: own_rules for name, own_rules in rules.datasets.items() if name in present}
+        return evaluate(rules.model_copy(update={"datasets": own}), comparison)
 
 
 def run_names(text: str, most: int = MOST_RUNS, least: int = 2) -> list[str]:

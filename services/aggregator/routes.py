@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from redis.exceptions import RedisError
 
 from services.aggregator.cases import CasePage, ReadCases
-from services.aggregator.comparison import Comparisons, FlipPage, flip_page, run_names
+from services.aggregator.comparison import Comparisons, FlipPage, GateAnswer, flip_page, run_names
 from services.aggregator.folders import FoldersStatus, RunFolders
 from services.aggregator.index.database import Database
 from services.aggregator.index.history import (
@@ -37,6 +37,7 @@ from services.aggregator.index.queries import (
     CompareQuery,
     FailuresQuery,
     FlipsQuery,
+    GateQuery,
     GridQuery,
     HistoryQuery,
     PageQuery,
@@ -58,6 +59,7 @@ from services.aggregator.index.samples import (
 )
 from services.aggregator.run_answers import RunDetail, RunSummary, SampleDetail
 from shared.analysis.compare import ComparisonDocument, comparison_document
+from shared.analysis.gate import NamedPolicy
 from shared.errors import DataError
 from shared.schemas import SampleId, describe, is_encodable
 from shared.service import openapi
@@ -97,6 +99,7 @@ ROUTES: tuple[Route, ...] = (
     Route(_SAMPLE, "show_sample", "A sample with all of its texts", SampleDetail),
     Route(f"{_RUN}/performance", "show_performance", "Load over time", Performance),
     Route("/api/history", "show_history", "Runs by measurement", HistoryAnswer, query=HistoryQuery),
+    Route("/api/gate", "show_gate", "The gate's verdict on a run", GateAnswer, query=GateQuery),
     Route("/api/compare", "compare_runs", "Compared runs", ComparisonDocument, query=CompareQuery),
     Route("/api/compare/flips", "list_flips", "Samples of two runs", FlipPage, query=FlipsQuery),
     Route("/api/compare/grid", "show_grid", "Problems by runs", Grid, query=GridQuery),
@@ -116,11 +119,12 @@ def add_api(
     database: Database,
     *,
     folders: RunFolders | None = None,
+    policy: NamedPolicy | None = None,
 ) -> None:
     """Add routes, response headers, and the clean-up at shutdown."""
     app.middlewares.append(_unavailable_stores)
     app.on_response_prepare.append(_add_headers)
-    api = _Api(read_cases, folders)
+    api = _Api(read_cases, folders, policy)
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="api")
     reading = asyncio.Semaphore(_READ_AT_ONCE)
     for route in ROUTES:
@@ -173,13 +177,16 @@ class _NotFoundError(Exception):
 class _Api:
     """The answers of the routes, by name: from a snapshot of the index, the path, and the query."""
 
-    def __init__(self, read_cases: ReadCases, folders: RunFolders | None) -> None:
+    def __init__(
+        self, read_cases: ReadCases, folders: RunFolders | None, policy: NamedPolicy | None
+    ) -> None:
         self._read_cases = read_cases
         self._folders = folders
         self._figures = RunCache(all_figures)
         self._performance = RunCache(performance)
         self._trends = RunCache(trend_run, most=_MOST_TRENDS)
-        self._comparisons = Comparisons()
+        self._policy = policy.name if policy else None
+        self._comparisons = Comparisons(policy)
 
     def list_runs(self, connection: Connection) -> dict[str, RunSummary]:
         runs = all_runs(connection)
@@ -223,11 +230,15 @@ class _Api:
     def show_history(self, connection: Connection, query: HistoryQuery) -> HistoryAnswer:
         runs = self._trend_runs(connection, all_runs(connection))
         try:
-            return history_answer(runs, query.protocol)
+            return history_answer(runs, query.protocol, self._policy)
         except LookupError:
             hint = "/api/history lists those that there are"
             text = f"no run has the protocol {query.protocol!r}; {hint}"
             raise _NotFoundError(text) from None
+
+    def show_gate(self, connection: Connection, query: GateQuery) -> GateAnswer:
+        baseline, run = (_found(connection, name) for name in (query.baseline, query.run))
+        return self._comparisons.gate(connection, baseline, run)
 
     def compare_runs(self, connection: Connection, query: CompareQuery) -> ComparisonDocument:
         runs = [_found(connection, name) for name in run_names(query.runs)]

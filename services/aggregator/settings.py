@@ -77,6 +77,9 @@ class PageSettings(ServiceSettings):
     index_dir: Path | None = Field(default=None, validation_alias="PLUMBLINE_INDEX_DIR")
     """Folder of the index, for a single aggregator; by default a temporary index is rebuilt at each
     start. `plumb view` keeps its indexes below it, by default in the user's cache folder."""
+    gate_policy: Path | None = Field(default=None, validation_alias="PLUMBLINE_GATE_POLICY")
+    """Policy by which the page's history judges runs, as of ``plumb gate``; by default the shipped
+    ``configs/gate.yaml``."""
     token_variable: ClassVar[str] = "PLUMBLINE_AGGREGATOR_TOKEN"
     token: Token = Field(default=None, validation_alias="PLUMBLINE_AGGREGATOR_TOKEN")
     """Token that clients must send, as ``Authorization: Bearer …``; a browser opens ``/?token=…``.

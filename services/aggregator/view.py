@@ -14,6 +14,7 @@ from services.aggregator.app import make_folders_app, repeat
 from services.aggregator.folders import FoldersStatus, RunFolders
 from services.aggregator.index.database import Database, IndexInUseError, open_database
 from services.aggregator.settings import PageSettings
+from shared.analysis.gate import default_policy
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
 from shared.files import cache_folder
@@ -48,11 +49,12 @@ async def serve_folder(
     """
     root = OutputFolder(folder)
     folder = root.path if root.local else folder
+    policy = default_policy(settings.gate_policy)
     database = open_index(settings.index_dir, folder)
     folders = RunFolders([folder], database, searched=searched)
     answering = asyncio.Event()
     access = Access(settings.hosts, settings.bearer, page=True)
-    app = make_folders_app(database, folders, access=access)
+    app = make_folders_app(database, folders, access=access, policy=policy)
 
     async def refresh() -> None:
         await answering.wait()

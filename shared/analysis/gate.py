@@ -27,6 +27,8 @@ from shared.statuses import FinalStatus
 
 # Tolerance for the rounding of sums, so that a value equal to the limit passes.
 _TOLERANCE = 1e-9
+# Of a checkout; an image may have it, too.
+_SHIPPED = Path(__file__).parents[2] / "configs" / "gate.yaml"
 
 
 def _one_of(names: Sequence[str]) -> AfterValidator:
@@ -124,7 +126,7 @@ class Policy(_Rules):
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """A policy with the name of its file."""
+    """A policy with the name of its file, for those who show a gate's verdict."""
 
     name: str
     policy: Policy
@@ -144,6 +146,18 @@ def read_policy(path: Path) -> Policy:
     if policy == Policy():
         raise ConfigError(f"{path}: no rules; add some under 'default' or 'datasets'")
     return policy
+
+
+def default_policy(path: Path | None = None) -> NamedPolicy | None:
+    """Read a policy that may be left out; then it is the shipped one, where that is installed.
+
+    Raises:
+        ConfigError: As :func:`read_policy`.
+    """
+    if path is None and not _SHIPPED.exists():
+        return None
+    path = path or _SHIPPED
+    return NamedPolicy(path.name, read_policy(path))
 
 
 # Verdict

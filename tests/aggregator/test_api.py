@@ -360,6 +360,7 @@ async def test_answers_are_as_described(two_runs: TestClient, route: Route) -> N
         "compare_runs": runs,
         "list_flips": f"{runs}&dataset=d1&kind=all",
         "show_grid": f"{runs}&dataset=d1",
+        "show_gate": "?baseline=run-1&run=run-1",
     }
     answer = await ask(two_runs, route.path.format(**values) + queries.get(route.name, ""))
     assert route.answer is not None

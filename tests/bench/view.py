@@ -129,6 +129,7 @@ def _answers(address: str, answers: int) -> None:
             f"api/compare/flips?runs={pair}&dataset={_DATASET}&kind={kind}"
             for kind in ("flips", "changed", "all")
         ],
+        "gate": [f"api/gate?baseline={_quoted(names[0])}&run={_quoted(names[-1])}"],
         "list of histories": ["api/history"],
         "history": [f"api/history?protocol={protocol}"],
     }

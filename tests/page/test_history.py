@@ -56,6 +56,7 @@ def _judged(
 def opened(page: Page, url: str) -> None:
     page.goto(url)
     expect(page.locator("h1")).to_have_text("History")
+    expect(page.locator(".gate.unknown, td:text-is('…')")).to_have_count(0)
 
 
 def readable(page: Page) -> None:
@@ -70,11 +71,14 @@ def test_the_history_is_readable_and_hostile_names_are_inert(address: str, visit
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
     expect(page.get_by_role("region", name="Runs on humaneval")).to_contain_text("compare")
     expect(page.locator(".trend svg[role=img]")).to_have_count(2 * 5)
+    words = page.get_by_role("region", name="The gate's verdicts").locator("th, td")
+    widths = "all => all.map((one) => one.getBoundingClientRect().width).filter((width) => width)"
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 900})
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
             readable(page)
+        assert min(words.evaluate_all(widths)) > 40
     expect(page.locator(".trend .plot").first).to_contain_text("ckpt/step_10000")
     assert_quiet(page, watch, address)
 
@@ -119,13 +123,20 @@ def test_a_point_that_is_clicked_leads_to_its_run_and_its_comparison(
     expect(page.locator("h1")).to_have_text("step 3")
 
 
-def test_the_baseline_is_in_the_address(address: str, page: Page) -> None:
+def test_the_baseline_is_in_the_address_and_the_gate_follows_it(address: str, page: Page) -> None:
     opened(page, f"{address}/#/history")
+    verdicts = page.get_by_role("region", name="The gate's verdicts").locator("tbody tr")
+    expect(verdicts.nth(0)).to_contain_text("baseline")
+    expect(verdicts.nth(1)).to_contain_text("inconclusive")
+    expect(verdicts.nth(1)).to_contain_text("humaneval problems: 12 (too few problems)")
     page.locator("select[name=baseline]").select_option("ckpt-1")
+    expect(verdicts.nth(1)).to_contain_text("baseline")
     expect(page.locator("select[name=baseline]")).to_be_focused()
     assert "baseline=ckpt-1" in page.url
     page.reload()
     expect(page.locator("select[name=baseline]")).to_have_value("ckpt-1")
+    expect(verdicts.nth(1)).to_contain_text("baseline")
+    expect(verdicts.nth(5)).to_contain_text("numbers may change")
 
 
 def test_other_protocols_are_apart_and_have_their_own_history(address: str, page: Page) -> None:
@@ -137,6 +148,7 @@ def test_other_protocols_are_apart_and_have_their_own_history(address: str, page
     expect(differing).to_contain_text("20.0")
     page.get_by_role("link", name="Their history").click()
     expect(page.locator("main")).to_contain_text("There is one run of this protocol")
+    expect(page.locator("main")).to_contain_text("There is no other run to check")
     expect(page.locator(".trend").first.locator("g.marker").first).to_be_visible()
 
 

@@ -169,15 +169,19 @@ class History:
 class HistoryAnswer:
     """All measurements, that of the latest run first, and the history of the one asked for.
 
-    ``unreadable`` says of runs by id why their record cannot be read.
+    ``unreadable`` says of runs by id why their record cannot be read. ``policy`` is the name of the
+    gate's policy, None if there is none.
     """
 
     groups: list[HistoryGroup]
     history: History | None
     unreadable: dict[str, str]
+    policy: str | None
 
 
-def history_answer(runs: Sequence[TrendRun], protocol: str | None) -> HistoryAnswer:
+def history_answer(
+    runs: Sequence[TrendRun], protocol: str | None, policy: str | None
+) -> HistoryAnswer:
     """Group all runs, which are sorted by the time they began, and show those of one measurement.
 
     Raises:
@@ -192,6 +196,7 @@ def history_answer(runs: Sequence[TrendRun], protocol: str | None) -> HistoryAns
         groups=list(shown.values()),
         history=None if protocol is None else _history(protocol, groups, shown),
         unreadable={run.run.run: run.unreadable for run in runs if run.unreadable},
+        policy=policy,
     )
 
 

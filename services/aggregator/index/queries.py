@@ -193,6 +193,13 @@ class HistoryQuery(Query):
     protocol: str | None = Field(default=None, min_length=1, max_length=64)
 
 
+class GateQuery(Query):
+    """A run, and the one that it is checked against."""
+
+    baseline: str = Field(min_length=1, max_length=1000)
+    run: str = Field(min_length=1, max_length=1000)
+
+
 def conditions(run_id: int, wanted: SampleFilter) -> tuple[str, list[Value]]:
     """A condition over ``samples`` for a filter, with its values."""
     where, values = without_choices(run_id, wanted)

@@ -39,6 +39,7 @@ export const performance = (id) => get(`api/runs/${quoted(id)}/performance`);
 export const problem = (dataset, problem) => get(`api/problems/${quoted(dataset, problem)}`);
 export const history = (protocol) =>
   get(`api/history${protocol ? `?${new URLSearchParams({ protocol })}` : ""}`);
+export const gate = (baseline, run) => get(`api/gate?${new URLSearchParams({ baseline, run })}`);
 
 export const compare = (runs) => get(`api/compare?${new URLSearchParams({ runs })}`);
 export const grid = (query) => get(`api/compare/grid?${new URLSearchParams(query)}`);

@@ -1,4 +1,4 @@
-// View of the runs of one protocol over time: trend per data set, and cost.
+// View of the runs of one protocol over time: trend per data set, cost, the gate's verdict on each.
 import * as api from "./api.js";
 import {
   cell,
@@ -20,7 +20,8 @@ import { known, percent, range } from "./numbers.js";
 import { moment } from "./runs.js";
 import { behind, overRuns, SMALL, WIDE } from "./trend.js";
 
-const FEW = 3; // differences that are named
+const VERDICTS = { pass: "go", fail: "no-go", undecided: "inconclusive" };
+const FEW = 3; // deciding rules that are named
 const number = (digits) => {
   const form = { maximumFractionDigits: digits, minimumFractionDigits: digits };
   return (value) => (known(value) ? value.toLocaleString("en-GB", form) : "–");
@@ -126,6 +127,65 @@ function trend(key, runs, base) {
   );
 }
 
+// The gate's verdict on each run, asked for one by one: each reads all samples of two runs.
+function gates(runs, base, policy) {
+  const none = (...notes) => ({ parts: [el("h2", {}, "Gate"), ...notes], fill: async () => {} });
+  if (!policy)
+    return none(
+      soft("No policy is known: set PLUMBLINE_GATE_POLICY to a file like configs/gate.yaml."),
+    );
+  const rules = [name(title(base)), " by the rules of ", name(policy)];
+  const note = soft("Each run against ", rules, ", as plumb gate.");
+  const others = runs.filter((run) => run.run !== base.run);
+  if (!others.length) return none(note, soft("There is no other run to check."));
+  const cells = new Map(others.map((run) => [run.run, [cell("…"), cell()]]));
+  const rows = runs.map((run) =>
+    row(
+      rowHead(links(run, base)),
+      cell(run.model ? name(run.model) : "–"),
+      cells.get(run.run) ?? [cell(el("span", { class: "gate" }, "baseline")), cell()],
+    ),
+  );
+  const head = columns(["run", "model", "verdict", "deciding rules"]);
+  const found = scrolled("The gate's verdicts", table(head, rows), "figures gates");
+  const fill = async (current) => {
+    for (const run of others) {
+      const [verdict, rules] = cells.get(run.run);
+      try {
+        const found = await api.gate(base.run, run.run);
+        if (!current()) return;
+        const kind = { class: `gate ${found.outcome ?? "unknown"}` };
+        verdict.replaceChildren(el("span", kind, VERDICTS[found.outcome] ?? "none"));
+        rules.replaceChildren(...deciding(found));
+      } catch (error) {
+        if (!current()) return;
+        verdict.replaceChildren("unknown");
+        rules.replaceChildren(name(error.message));
+      }
+    }
+  };
+  return { parts: [el("h2", {}, "Gate"), note, found], fill };
+}
+
+function deciding(found) {
+  if (found.reason) return [name(found.reason)];
+  const rules = found.findings.filter((one) => one.outcome === found.outcome);
+  if (found.outcome === "pass") return [`all ${found.findings.length} rules hold`];
+  const line = (one) =>
+    el(
+      "div",
+      {},
+      name([one.dataset, one.rule].filter(Boolean).join(" ")),
+      ": ",
+      name(one.found),
+      one.why ? [" (", name(one.why), ")"] : null,
+    );
+  return [
+    ...rules.slice(0, FEW).map(line),
+    rules.length > FEW ? el("div", { class: "soft" }, `and ${rules.length - FEW} more`) : null,
+  ].filter(Boolean);
+}
+
 function others(history) {
   if (!history.others.length) return [];
   const one = (group) => {
@@ -192,6 +252,7 @@ export async function showHistory(main, _parts, given) {
     if (turn !== mine) return;
     const { runs } = found.history;
     const base = runs.find(({ run }) => run === query.baseline) ?? runs[0];
+    const gate = gates(runs, base, found.policy);
     const notes = [];
     if (query.baseline && base.run !== query.baseline)
       notes.push([
@@ -214,8 +275,10 @@ export async function showHistory(main, _parts, given) {
         { class: "trends" },
         found.history.group.datasets.map((key) => trend(key, runs, base)),
       ),
+      ...gate.parts,
       ...others(found.history),
     );
+    gate.fill(() => turn === mine).catch(warn);
   };
   const change = (event) => {
     const { name: key, value } = event.target;
