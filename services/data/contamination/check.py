@@ -12,6 +12,7 @@ from itertools import accumulate, groupby
 from services.data.contamination.corpus import (
     Chunk,
     CorpusFile,
+    Format,
     find_corpus,
     read_chunks,
     read_documents,
@@ -55,9 +56,10 @@ class ReportLimits:
 class Hit:
     """The document with the largest share of a text; on a tie, the first one.
 
-    ``row`` is the row of a parquet file or the line of JSONL, from 1. ``text`` is the problem's
-    ``statement`` or a ``solution`` with its number, ``view`` the form in which it was found.
-    ``excerpt`` has matching words in their normalized form.
+    ``row`` is the row of a parquet file, the line of JSONL, or the first line of the passage in
+    plain text; all count from 1. ``text`` is the problem's ``statement`` or a ``solution`` with its
+    number, ``view`` the form in which it was found. ``excerpt`` has matching words in their
+    normalized form.
     """
 
     path: str
@@ -221,7 +223,7 @@ def check_contamination(
 
     Args:
         problems: Problems that must not be in the corpus.
-        corpora: Files, folders and globs, local or any fsspec URL: JSONL or parquet.
+        corpora: Files, folders and globs, local or any fsspec URL: JSONL, parquet or plain text.
         size: Words per n-gram. A text with fewer is one n-gram as a whole, if it is specific.
         min_share: A problem is contaminated if one document has this share of its statement's
             n-grams, or 0.6 of a solution's. Of a short text, nearly all n-grams are necessary, see
@@ -261,9 +263,16 @@ def _merge(
     *starts, total_size = accumulate((file.size for file in files), initial=0)
     before = dict(zip(files, starts, strict=True))
     texts = Counter[CorpusFile]()
+    hits: dict[CorpusFile, set[int]] = {}
     for chunk, tally in results:
         file = chunk.file
         texts[file] += tally.texts
+        if file.format is Format.TEXT:
+            # A text file is one document; it is split into passages only to bound memory.
+            tally.documents = int(file not in hits)
+            seen = hits.setdefault(file, set())
+            tally.hits = Counter(tally.hits.keys() - seen)
+            seen.update(tally.hits)
         total.documents += tally.documents
         total.hits.update(tally.hits)
         for match in tally.best.values():

@@ -1,9 +1,10 @@
-"""Corpus files as chunks of a few megabytes: JSONL lines and parquet row groups.
+"""Corpus files as chunks of a few megabytes: JSONL lines, parquet row groups, passages of text.
 
 The files are read, and decompressed, by one process; the chunks are parsed by the workers.
 """
 
 import json
+from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
@@ -21,19 +22,23 @@ Compression = Literal["gzip", "zstd", "bz2"]
 _COMPRESSIONS: Mapping[str, Compression] = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
-# Sizes in bytes that bound memory: JSONL that a worker takes at once, and the longest line. Results
-# do not depend on them.
-CHUNK, LINE = 1 << 22, 1 << 23
+# Sizes in bytes that bound memory: JSONL that a worker takes at once, the longest line, a passage
+# of plain text. Results do not depend on them.
+CHUNK, LINE, PASSAGE = 1 << 22, 1 << 23, 1 << 19
+# Characters that neighboring passages share. A long problem with its solution should fit into them.
+OVERLAP = 1 << 16
 
 
 class Format(StrEnum):
     JSONL = "jsonl"
     PARQUET = "parquet"
+    TEXT = "text"
 
 
 _FORMATS = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), Format.JSONL),
     **dict.fromkeys((".parquet", ".pq"), Format.PARQUET),
+    **dict.fromkeys((".txt", ".text", ".md", ".rst", ".py", ".tex", ".html"), Format.TEXT),
 }
 
 
@@ -47,19 +52,19 @@ class CorpusFile(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A piece of a file: lines, or the number of a row group.
+    """A piece of a file: lines, a passage, or the number of a row group.
 
     ``row`` is its first row or line, from 1; ``done`` the share of the file that is read with it.
     """
 
     file: CorpusFile
     row: int
-    content: bytes | int
+    content: bytes | str | int
     done: float
 
 
 class Document(NamedTuple):
-    """The texts of a row or line; ``row`` is its number in the file, from 1."""
+    """The texts of a row, line or passage; ``row`` is its number in the file, from 1."""
 
     row: int
     texts: list[str]
@@ -137,6 +142,8 @@ def read_chunks(file: CorpusFile) -> Iterator[Chunk]:
     with reading(file.path):
         if file.format is Format.PARQUET:
             yield from _row_groups(file)
+        elif file.format is Format.TEXT:
+            yield from _passages(file)
         else:
             yield from _line_blocks(file)
 
@@ -183,8 +190,29 @@ def _line_blocks(file: CorpusFile) -> Iterator[Chunk]:
 
 
 def _too_long(path: str, line: int) -> DataError:
-    cause = f"a line over {LINE >> 20} MiB; split the document"
+    cause = f"a line over {LINE >> 20} MiB; split the document, or pass it as a .txt file"
     return data_error(f"{path}:{line}", cause)
+
+
+def _passages(file: CorpusFile) -> Iterator[Chunk]:
+    """Yield overlapping passages, since a file may be larger than memory."""
+    line, held = 1, ""
+    decoder = getincrementaldecoder("utf-8")()
+    with _opened(file) as (stored, stream):
+        while True:
+            try:
+                block = stream.read(PASSAGE)
+                text = decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                line += held.count("\n") + error.object.count(b"\n", 0, error.start)
+                raise data_error(f"{file.path}:{line}", "not UTF-8; convert the file") from None
+            except OSError as error:
+                raise _damaged(file, line + held.count("\n"), error) from None
+            if not block:
+                return
+            line += held.count("\n", 0, -OVERLAP)
+            held = held[-OVERLAP:] + text
+            yield Chunk(file, line, held, stored.tell() / max(1, file.size))
 
 
 def _row_groups(file: CorpusFile) -> Iterator[Chunk]:
@@ -205,7 +233,9 @@ def read_documents(chunk: Chunk) -> Iterator[Document]:
     Raises:
         DataError: While iterating: a line or row cannot be used; names file and line.
     """
-    if isinstance(chunk.content, int):
+    if isinstance(chunk.content, str):
+        yield Document(chunk.row, [chunk.content])
+    elif isinstance(chunk.content, int):
         yield from _rows(chunk.file.path, chunk.row, chunk.content)
     else:
         for number, line in enumerate(chunk.content.split(b"\n"), start=chunk.row):

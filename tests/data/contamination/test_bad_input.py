@@ -44,6 +44,14 @@ def test_a_broken_line_is_named(tmp_path, monkeypatch):
             assert message.startswith(f"{tmp_path / name}:24: {cause}"), message
 
 
+def test_a_text_file_that_is_not_utf8(tmp_path):
+    path = tmp_path / "c.txt"
+    path.write_bytes(b"fine\n" * 300_000 + b"caf\xe9\n")
+    assert failure(path) == f"{path}:300001: not UTF-8; convert the file"
+    path.write_bytes(b"fine\n" + "é".encode()[:1])
+    assert failure(path).startswith(f"{path}:2: not UTF-8")
+
+
 def test_parquet_that_cannot_be_used(tmp_path):
     path = write_parquet(tmp_path / "c.parquet", [{"tokens": [1, 2], "raw": b"x"}])
     assert "no column has text (tokens: list<" in failure(path)
@@ -101,7 +109,7 @@ def test_a_killed_process_is_an_error(tmp_path):
 
 def test_any_damage_is_an_error_or_a_report(tmp_path):
     dice = random.Random(1)
-    for name in ("c.jsonl", "c.jsonl.gz", "c.jsonl.zst", "c.jsonl.bz2", "c.parquet"):
+    for name in ("c.jsonl", "c.jsonl.gz", "c.jsonl.zst", "c.txt.bz2", "c.parquet"):
         path = tmp_path / name
         (write_parquet if name.endswith("parquet") else write_jsonl)(path, clean_rows(30))
         content = path.read_bytes()

@@ -71,6 +71,17 @@ def test_ngrams_do_not_reach_over_the_seam_of_two_texts(tmp_path):
     assert one(report).documents == 0
 
 
+def test_no_seam_of_a_text_file_hides_a_leak(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "PASSAGE", 3000)
+    monkeypatch.setattr(corpus, "OVERLAP", 1000)
+    for before in range(2900, 3100, 7):
+        text = clean_text(1500)[:before]
+        (tmp_path / "corpus.txt").write_text(f"{text} {PROMPT} {clean_text(1500)} {PROMPT}")
+        report = check(tmp_path)
+        assert one(report).statement.hit.share == 1, before
+        assert report.documents == one(report).documents == 1
+
+
 def test_the_document_with_most_of_a_problem_is_named_and_the_first_of_equals(tmp_path):
     half = " ".join(PROMPT.split()[:30])
     rows = [{"t": half}, *clean_rows(3), {"t": PROMPT}, {"t": PROMPT.upper()}]
@@ -85,10 +96,11 @@ def test_the_report_does_not_depend_on_processes(tmp_path):
         rows[7]["text"] = SOLUTION
         write_jsonl(tmp_path / f"{name}.jsonl", rows)
         write_parquet(tmp_path / f"{name}.parquet", rows, row_group_size=7)
+        (tmp_path / f"{name}.txt").write_text(clean_text(100) + PROMPT)
     together = check(tmp_path)
     assert check(tmp_path, processes=3) == together
-    assert together.documents == 240
-    assert one(together).documents == 12
+    assert together.documents == 243
+    assert one(together).documents == 15
 
 
 def test_a_file_is_read_in_chunks_of_lines(tmp_path, monkeypatch):
