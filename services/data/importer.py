@@ -13,7 +13,7 @@ from services.data.config import LayoutKind, check_name
 from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Dropped, Options, Record
 from services.data.quality import audit_lines
-from services.data.records import manifest_line, write_manifest, writing_dataset
+from services.data.records import manifest_line, write_manifest, write_records
 from services.data.rows import local
 from shared.errors import data_error
 from shared.files import storage_errors
@@ -65,9 +65,7 @@ def import_dataset(
     manifest = f"{path.removesuffix('.parquet')}{IMPORTED}"
     # Between the two writes, the file is at worst an evaluation set.
     _delete(manifest)
-    with writing_dataset(path) as writer:
-        for record in records:
-            writer.add(record)
+    write_records(path, records)
     if role is DataRole.TRAIN:
         revision, url = local.revision(source), redact_address(source)
         values = {"version": revision, "revision": revision, "source_url": url, "licence": ""}

@@ -5,7 +5,6 @@ All are written atomically.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -105,45 +104,17 @@ def text_of(record: Record) -> ProblemText:
 # Writing
 
 
-class DatasetWriter:
-    """Adds problems to a parquet file; created by :func:`writing_dataset`.
+def write_records(path: str, records: Iterable[Record]) -> None:
+    """Write problems, which are not validated again, and their solutions; few are in memory.
 
-    ``count`` is the number of problems added.
-    """
-
-    def __init__(self, writer: pq.ParquetWriter) -> None:
-        self.count = 0
-        self._writer = writer
-        self._rows: list[dict[str, str]] = []
-        self._characters = 0
-
-    def add(self, record: Record) -> None:
-        """Add a problem, which is not validated again, with its solutions."""
-        row = {name: getattr(record.problem, name) for name in SCHEMA.names}
-        for column, programs in ((SOLUTIONS, record.solutions), (WRONG, record.wrong)):
-            row[column] = json.dumps([*map(asdict, programs)], ensure_ascii=False)
-        row[_STATEMENT] = record.statement
-        self._rows.append(row)
-        self._characters += sum(map(len, row.values()))
-        self.count += 1
-        if len(self._rows) == _ROWS or self._characters > _CHARACTERS:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._rows:
-            self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=_SCHEMA))
-        self._rows, self._characters = [], 0
-
-
-@contextmanager
-def writing_dataset(path: str) -> Iterator[DatasetWriter]:
-    """Open a parquet file for atomic replacement, which happens when the block succeeds.
+    The file is replaced atomically when all records were read.
 
     Args:
         path: A local path or any fsspec URL; missing folders are created.
+        records: The problems; an error that they raise leaves an earlier file untouched.
 
     Raises:
-        DataError: The file cannot be written, or no problem was added.
+        DataError: The file cannot be written, or there is no problem.
     """
     try:
         fs, target = fsspec.core.url_to_fs(path)
@@ -151,10 +122,11 @@ def writing_dataset(path: str) -> Iterator[DatasetWriter]:
             raise IsADirectoryError("a folder has that name")
         with atomic_write(fs, target, "wb") as file:
             with pq.ParquetWriter(file, _SCHEMA, compression="zstd") as parquet:
-                writer = DatasetWriter(parquet)
-                yield writer
-                writer.flush()
-            if not writer.count:
+                empty = True
+                for rows in _row_groups(records):
+                    parquet.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
+                    empty = False
+            if empty:
                 raise data_error(path, "no problem to write; an empty data set is not readable")
     except UnicodeEncodeError as error:
         cause = f"a text has a character that UTF-8 cannot encode ({error.reason}); remove it"
@@ -163,11 +135,26 @@ def writing_dataset(path: str) -> Iterator[DatasetWriter]:
         raise data_error(path, f"cannot be written ({error}); check the folder") from None
 
 
-def write_dataset(path: str, problems: Sequence[Problem]) -> None:
-    """Write problems, which are not validated again, as :func:`writing_dataset` does."""
-    with writing_dataset(path) as writer:
-        for problem in problems:
-            writer.add(Record(problem))
+def _row_groups(records: Iterable[Record]) -> Iterator[list[dict[str, str]]]:
+    rows: list[dict[str, str]] = []
+    characters = 0
+    for record in records:
+        row = {name: getattr(record.problem, name) for name in SCHEMA.names}
+        for column, programs in ((SOLUTIONS, record.solutions), (WRONG, record.wrong)):
+            row[column] = json.dumps([*map(asdict, programs)], ensure_ascii=False)
+        row[_STATEMENT] = record.statement
+        rows.append(row)
+        characters += sum(map(len, row.values()))
+        if len(rows) == _ROWS or characters > _CHARACTERS:
+            yield rows
+            rows, characters = [], 0
+    if rows:
+        yield rows
+
+
+def write_dataset(path: str, problems: Iterable[Problem]) -> None:
+    """Write problems without solutions, as :func:`write_records` does."""
+    write_records(path, map(Record, problems))
 
 
 # Reference solutions to judge

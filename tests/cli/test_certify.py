@@ -10,7 +10,7 @@ import pytest
 
 from services.cli import certify, verification
 from services.data.layouts.base import Record, Solution
-from services.data.records import ReferenceSolution, writing_dataset
+from services.data.records import ReferenceSolution, write_records
 from shared.errors import DataError
 from shared.schemas import Problem, SampleId
 from tests.cli.commands import plumb
@@ -32,14 +32,15 @@ def write_set(folder: Path) -> Path:
     }
     solutions = {"sum": [_SUM, "print(4)"], "double": [_DOUBLE]}
     file = folder / "small.parquet"
-    with writing_dataset(str(file)) as writer:
-        for name, truth in tests.items():
-            problem = Problem(
-                dataset="small", problem_id=name, prompt=name, ground_truth=json.dumps(truth)
-            )
-            right = [Solution("python", code) for code in solutions.get(name, [])]
-            wrong = [Solution("python", _PRODUCT)] if name == "sum" else []
-            writer.add(Record(problem, tuple(right), wrong=tuple(wrong)))
+    records = []
+    for name, truth in tests.items():
+        problem = Problem(
+            dataset="small", problem_id=name, prompt=name, ground_truth=json.dumps(truth)
+        )
+        right = [Solution("python", code) for code in solutions.get(name, [])]
+        wrong = [Solution("python", _PRODUCT)] if name == "sum" else []
+        records.append(Record(problem, tuple(right), wrong=tuple(wrong)))
+    write_records(str(file), records)
     return file
 
 
@@ -112,8 +113,8 @@ def test_mutants_have_time_by_the_slowest_of_their_originals(tmp_path, monkeypat
     file = tmp_path / "small.parquet"
     truth = json.dumps({"inputs": ["1\n"], "outputs": ["1\n"]})
     right = [Solution("python", f"n = int(input())\nprint(n * {n})") for n in (3, 1)]
-    with writing_dataset(str(file)) as writer:
-        writer.add(Record(problem("p", "small", ground_truth=truth), tuple(right[::-1])))
+    record = Record(problem("p", "small", ground_truth=truth), tuple(right[::-1]))
+    write_records(str(file), [record])
     asked: dict[str, list[ReferenceSolution]] = {}
 
     def judged(solutions, *_, name, quiet):
@@ -129,9 +130,8 @@ def test_mutants_have_time_by_the_slowest_of_their_originals(tmp_path, monkeypat
 @pytest.mark.parametrize("truths", [["{}"], ['{"inputs": ["1"], "outputs": ["1"]}'] * 2])
 def test_a_set_that_no_run_could_read_is_refused(tmp_path, truths):
     file = str(tmp_path / "small.parquet")
-    with writing_dataset(file) as writer:
-        for truth in truths:
-            writer.add(Record(problem("p", "small", ground_truth=truth)))
+    problems = (problem("p", "small", ground_truth=truth) for truth in truths)
+    write_records(file, map(Record, problems))
     with pytest.raises(DataError, match=rf"small.parquet: row {len(truths)}"):
         certify.certify(file, mutants=1, inputs=1, output=str(tmp_path))
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -36,14 +36,14 @@ from services.data.records import (
     write_list,
     write_lock,
     write_manifest,
-    writing_dataset,
+    write_records,
 )
 from services.data.rows import Rows, hub, local, sandbox_fusion
 from shared.datasets import CANONICAL_VERSION
 from shared.errors import data_error
 from shared.manifests import DataRole
 from shared.redaction import redact_address
-from shared.schemas import Problem, QualityFinding, quality_text
+from shared.schemas import QualityFinding, quality_text
 from shared.versions import release
 
 OVERLAPS, REPORT = "overlaps.jsonl", "audit_report.md"
@@ -142,29 +142,35 @@ def stage_dataset(
         revision = local.revision(source.path)
         rows = local.rows(source.path, columns)
     stage = Stage(name, dataset, str(raw / f"{name}.parquet"), revision)
-    with writing_dataset(stage.data) as writer:
-        places: dict[str, tuple[str, str]] = {}
-        first: dict[str, str] = {}
-        for row in layout.read(rows, options):
-            stage.rows += 1
-            advance()
-            digest = row.problem.prompt_sha256 if isinstance(row, Record) else ""
-            place, other = places.setdefault(row.problem_id, (row.place, digest))
-            # A repeated problem is listed as a duplicate; different problems need different ids.
-            if place != row.place and (digest != other or not digest):
-                cause = f"another problem {row.problem_id!r} is at {place}"
-                raise data_error(row.place, f"{cause}; give one of them another id")
-            if isinstance(row, Dropped):
-                stage.dropped.append(row)
-            elif digest in first:
-                duplicate = (name, row.problem_id, row.place, first[digest], "exact", 1.0, True)
-                stage.duplicates.append(Duplicate(*duplicate))
-            else:
-                first[digest] = row.problem_id
-                findings = audit_problem(row.problem).items()
-                stage.findings += [QualityEntry(row.problem_id, *entry) for entry in findings]
-                writer.add(row)
+    write_records(stage.data, _kept(stage, layout.read(rows, options), advance))
     return stage
+
+
+def _kept(
+    stage: Stage, rows: Iterable[Record | Dropped], advance: Callable[[], None]
+) -> Iterator[Record]:
+    """Yield the problems of a data set, and list in its stage what the checks find."""
+    places: dict[str, tuple[str, str]] = {}
+    first: dict[str, str] = {}
+    for row in rows:
+        stage.rows += 1
+        advance()
+        digest = row.problem.prompt_sha256 if isinstance(row, Record) else ""
+        place, other = places.setdefault(row.problem_id, (row.place, digest))
+        # A repeated problem is listed as a duplicate; different problems need different ids.
+        if place != row.place and (digest != other or not digest):
+            cause = f"another problem {row.problem_id!r} is at {place}"
+            raise data_error(row.place, f"{cause}; give one of them another id")
+        if isinstance(row, Dropped):
+            stage.dropped.append(row)
+        elif digest in first:
+            duplicate = (stage.name, row.problem_id, row.place, first[digest], "exact", 1.0, True)
+            stage.duplicates.append(Duplicate(*duplicate))
+        else:
+            first[digest] = row.problem_id
+            findings = audit_problem(row.problem).items()
+            stage.findings += [QualityEntry(row.problem_id, *entry) for entry in findings]
+            yield row
 
 
 # Publication
@@ -188,7 +194,7 @@ def publish(config: PrepareConfig, stage: Stage) -> list[str]:
         "licence": dataset.licence,
         "role": dataset.role,
     }
-    stage.lines = [manifest_line(problem, **source) for problem in _write_data(data, stage)]
+    write_records(data, _with_findings(stage, source))
     write_manifest(manifest, stage.lines)
     lists = {
         f"{folder}/duplicates_{name}.jsonl": map(asdict, stage.duplicates),
@@ -210,18 +216,16 @@ def _source_url(dataset: DatasetConfig) -> str:
     return source.path if isinstance(source, LocalSource) else redact_address(source.url)
 
 
-def _write_data(path: str, stage: Stage) -> Iterator[Problem]:
-    """Write the parquet file with all findings, and yield its problems as written."""
+def _with_findings(stage: Stage, source: Mapping[str, str]) -> Iterator[Record]:
+    """Yield the staged problems with all findings, and collect their lines of the manifest."""
     findings: defaultdict[str, set[QualityFinding]] = defaultdict(set)
     for entry in stage.findings:
         findings[entry.problem_id].add(entry.finding)
-    with writing_dataset(path) as writer:
-        for record in read_records(stage.data):
-            problem = record.problem
-            quality = quality_text(findings[problem.problem_id])
-            problem = problem.model_copy(update={"quality": quality})
-            writer.add(replace(record, problem=problem))
-            yield problem
+    for record in read_records(stage.data):
+        quality = quality_text(findings[record.problem_id])
+        problem = record.problem.model_copy(update={"quality": quality})
+        stage.lines.append(manifest_line(problem, **source))
+        yield replace(record, problem=problem)
 
 
 # Audit report, as Markdown
