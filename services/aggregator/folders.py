@@ -8,7 +8,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -16,7 +15,7 @@ from itertools import islice
 from pydantic import ValidationError
 
 from services.aggregator.index.database import Database
-from services.aggregator.index.writer import DroppedRunError, IndexWriter, JudgedSample, KnownRun
+from services.aggregator.index.writer import IndexWriter, JudgedSample, KnownRun
 from shared import artifacts
 from shared.errors import OutputError, PlumblineError
 from shared.finished_run import (
@@ -228,12 +227,11 @@ class RunFolders:
                 report(_unfinished(run))
             if run.folder.exists(artifacts.VERDICTS) or run.record.state.published:
                 load_samples(run, self._writer, indexed, report, self._go_on)
-        except (DroppedRunError, _StoppedError):
+        except _StoppedError:
             return
         except _UNREADABLE as error:
             report(error)
-        with suppress(DroppedRunError):
-            self._writer.finish_reading(indexed, place.stamp, notes)
+        self._writer.finish_reading(indexed, place.stamp, notes)
 
     def _go_on(self, _batch: object) -> None:
         if self._stopping.is_set():
@@ -332,9 +330,6 @@ def load_samples(
     """Load problems, verdicts and completions. Runs of early versions have no problems.
 
     ``report`` is called with every line that cannot be read, ``each`` with each batch of samples.
-
-    Raises:
-        DroppedRunError: The run was deleted from the index meanwhile.
     """
     outlines = read_outlines(run.folder, report)
     while some := list(islice(outlines, _BATCH)):

@@ -7,16 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import fsspec
-
 from services.data.config import LayoutKind, check_name
 from services.data.layouts import LAYOUTS
 from services.data.layouts.base import Dropped, Options, Record
 from services.data.quality import audit_lines
 from services.data.records import manifest_line, write_manifest, write_records
 from services.data.rows import local
+from shared.artifacts import OutputFolder
 from shared.errors import data_error
-from shared.files import storage_errors
 from shared.manifests import IMPORTED, DataRole
 from shared.redaction import redact_address
 
@@ -64,7 +62,8 @@ def import_dataset(
         path = f"{path.rstrip('/')}/{dataset}.parquet"
     manifest = f"{path.removesuffix('.parquet')}{IMPORTED}"
     # Between the two writes, the file is at worst an evaluation set.
-    _delete(manifest)
+    folder, name = OutputFolder.of_file(manifest, IMPORTED)
+    folder.remove([name])
     write_records(path, records)
     if role is DataRole.TRAIN:
         revision, url = local.revision(source), redact_address(source)
@@ -101,13 +100,3 @@ def collect(
         why = f"all {len(dropped)} rows were dropped: {dropped[0].reason}" if dropped else "no rows"
         raise data_error(source, f"it has no problem ({why}); check the file and the options")
     return records, tuple(dropped)
-
-
-def _delete(path: str) -> None:
-    try:
-        fs, target = fsspec.core.url_to_fs(path)
-        with storage_errors():
-            if fs.exists(target):
-                fs.rm_file(target)
-    except (OSError, ValueError, ImportError) as error:
-        raise data_error(path, f"cannot be deleted ({error}); check the folder") from None

@@ -199,7 +199,7 @@ def own_names(text: str) -> frozenset[str]:
 
 def bound_names(code: str) -> frozenset[str]:
     """Collect the names that the code binds; none if it is not Python."""
-    return frozenset(_bound(_parse(code)))
+    return frozenset(_bound(parse_python(code)))
 
 
 def _bound(tree: ast.Module | None) -> Iterator[str]:
@@ -212,7 +212,8 @@ def _bound(tree: ast.Module | None) -> Iterator[str]:
             yield node.id
 
 
-def _parse(code: str) -> ast.Module | None:
+def parse_python(code: str) -> ast.Module | None:
+    """The syntax tree of a text; None if it is not Python, or too long."""
     if len(code) > _PARSED_LENGTH:
         return None
     try:

@@ -15,10 +15,12 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from redis import Redis
 
+from services.aggregator import folders
 from services.aggregator.app import make_app, make_folders_app
 from services.aggregator.folders import RunFolders
 from services.aggregator.index.database import open_database
 from services.aggregator.index.overview import all_runs
+from services.aggregator.index.writer import IndexWriter
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
 from shared import finished_run
@@ -182,6 +184,29 @@ async def test_a_run_that_was_read_in_part_is_read_again(tmp_path: Path) -> None
         assert view.refresh()
         found = (await ask(view.client, "/api/runs"))["a-0123"]
         assert (found["reading"], found["verdicts"]) == (False, 3)
+
+
+def test_a_run_that_is_dropped_while_it_is_read_leaves_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger has a run of this name by now."""
+    database = open_database()
+    watched, ledgers = RunFolders([str(tmp_path)], database), IndexWriter(database)
+    monkeypatch.setattr(folders, "_BATCH", 1)
+
+    def drop(_batch: object) -> None:
+        if run := ledgers.runs().get("a-0123"):
+            ledgers.drop_run(run)
+
+    monkeypatch.setattr(watched, "_go_on", drop)
+    watched.refresh()
+    write_run(tmp_path / "a", {"d1": "++-"})
+    watched._search_at = 0.0
+    assert watched.refresh()
+    with database.read() as connection:
+        for table in ("runs", "samples", "problems", "tallies", "records"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0
+    database.close()
 
 
 async def test_a_run_that_is_removed_while_it_is_looked_at(redis: Redis, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ The stream of a run of the ledger (:meth:`IndexWriter.apply`) and the folder of 
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -67,10 +66,6 @@ class KnownRun:
     incarnation: str
     position: str
     folder: str | None = None
-
-
-class DroppedRunError(Exception):
-    """The run was deleted from the index while it was being read from its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +165,10 @@ class IndexWriter:
         Returns:
             The samples that were left out: second ones, and those with numbers that SQLite cannot
             store.
-
-        Raises:
-            DroppedRunError: The run was deleted.
         """
         left_out: list[SampleId] = []
         written: list[tuple[int, JudgedSample]] = []
-        with self._write(run) as connection:
+        with self._database.write() as connection:
             for row, sample in _rows(connection, run.id, samples):
                 if not _storable(row) or _before(connection, run.id, row):
                     left_out.append(sample[0].sample)
@@ -192,34 +184,23 @@ class IndexWriter:
         return left_out
 
     def load_outlines(self, run: KnownRun, outlines: Iterable[ProblemOutline]) -> None:
-        """Write outlines of problems that were read from a folder.
-
-        Raises:
-            DroppedRunError: The run was deleted.
-        """
-        with self._write(run) as connection:
+        """Write outlines of problems that were read from a folder."""
+        with self._database.write() as connection:
             put_outlines(connection, run.id, outlines, searched=self._searched)
 
     def finish_reading(self, run: KnownRun, incarnation: str, notes: Sequence[str]) -> None:
         """Record that all of a run's folder was read, and what of it could not be.
 
-        Raises:
-            DroppedRunError: The run was deleted.
+        The ledger's run of this name may have taken its place: then the next sweep deletes the rows
+        that were written since.
         """
-        with self._write(run) as connection:
-            connection.execute(
+        with self._database.write() as connection:
+            finished = connection.execute(
                 "UPDATE runs SET incarnation = ?, reading = 0, notes = ?, version = version + 1 "
                 "WHERE id = ?",
                 (incarnation, json.dumps(notes), run.id),
             )
-
-    @contextmanager
-    def _write(self, run: KnownRun) -> Iterator[sqlite3.Connection]:
-        """A transaction on a run, which must not be deleted."""
-        with self._database.write() as connection:
-            if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchone() is None:
-                raise DroppedRunError(run.run)
-            yield connection
+            self._swept &= bool(finished.rowcount)
 
     def notes(self) -> list[tuple[str, str]]:
         """Folders of runs, each with a line about what cannot be read of it."""

@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from tenacity.wait import wait_exponential
 
 from services.data.config import LayoutKind, SandboxSource
 from services.data.rows import Fields, Rows
+from services.data.tokens import parse_python
 from shared.address import Address
 from shared.errors import DataError, data_error
 from shared.process_environment import open_directly
@@ -233,12 +233,8 @@ def _mbpp(_client: _Client, place: str, prompt: Prompt) -> Fields:
 
 
 def _statements(code: str) -> list[ast.stmt]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes such as "\d" are in the data
-            return ast.parse(code).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
+    tree = parse_python(code)
+    return tree.body if tree else []
 
 
 def _contest_page(client: _Client, offset: int) -> list[Prompt]:
