@@ -19,31 +19,19 @@ from shared.service.logs import get_logger
 
 log = get_logger(__name__)
 
+# Entries per transaction; their completions are in memory and may be large.
+BATCH = 200
+
 
 class Ingester:
     """Indexes all runs of the ledger. Only one thread may call ``catch_up``."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        database: Database | None = None,
-        *,
-        batch_size: int = 200,
-        delete_size: int = 2000,
-    ) -> None:
-        """Index the ledger of a server.
-
-        Args:
-            redis: The ledger's server.
-            database: The index; a temporary one by default.
-            batch_size: Entries per transaction; their completions are in memory and may be large.
-            delete_size: Samples deleted per transaction.
-        """
+    def __init__(self, redis: Redis, database: Database | None = None) -> None:
+        """Index the ledger of a server; the index is a temporary one by default."""
         self.database = database or open_database()
         self.metrics = IngestMetrics()
         self._redis = redis
-        self._batch_size = batch_size
-        self._writer = IndexWriter(self.database, delete_size)
+        self._writer = IndexWriter(self.database)
         self._stored: dict[int, RunProgress] = {}
         self._stopping = threading.Event()
 
@@ -109,15 +97,13 @@ class Ingester:
     def _index(self, ledger: Ledger, run: KnownRun) -> bool:
         """Read the stream to its end; the position is stored with the rows of each batch."""
         busy, position = False, run.position
-        while not self._stopping.is_set() and (
-            events := ledger.events(position, count=self._batch_size)
-        ):
+        while not self._stopping.is_set() and (events := ledger.events(position, count=BATCH)):
             judged, outlines = self._read(ledger, run, events)
             if ledger.incarnation() != run.incarnation:
                 return True  # the run was restarted from scratch meanwhile: drop the batch
             self.metrics.record(*self._writer.apply(run, events, judged, outlines))
             busy, position = True, events[-1].entry
-            if len(events) < self._batch_size:
+            if len(events) < BATCH:
                 break
         return busy
 

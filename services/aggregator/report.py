@@ -12,7 +12,7 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -31,26 +31,11 @@ from shared.errors import OutputError
 from shared.finished_run import FinishedRun
 from shared.schemas import SampleId, describe, without_surrogates
 
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Size limits of a report: about 25 MB in all, which a browser opens in a second or two.
-
-    Attributes:
-        rows: Number of listed samples.
-        text_bytes: Bytes of the samples' texts: prompts, completions, code, failed cases.
-        characters: Characters of one text; the middle of a longer one is left out.
-        highlighted: Number of samples whose texts have their syntax marked, which takes
-            milliseconds for each.
-    """
-
-    rows: int = 20_000
-    text_bytes: int = 16 * 2**20
-    characters: int = 20_000
-    highlighted: int = 40
-
-
-_DEFAULT_BOUNDS = Bounds()
+# Size of a report: about 25 MB in all, which a browser opens in a second or two. It lists so many
+# samples, of some of them texts of so many bytes in all, and of each text so many characters.
+ROWS, TEXT_BYTES, CHARACTERS = 20_000, 16 * 2**20, 20_000
+# Samples whose texts have their syntax marked, which takes milliseconds for each.
+HIGHLIGHTED = 40
 _STATIC = Path(__file__).parent / "page" / "static"
 # Replaces the API client by a module that reads the data embedded in the page.
 _API = Path(__file__).parent / "page" / "report.js"
@@ -71,11 +56,7 @@ _UNSUPPORTED = re.compile(r"^\s*(?:import|export)\b.*", re.M)
 
 
 def write_report(
-    run: FinishedRun,
-    folder: OutputFolder,
-    name: str,
-    bounds: Bounds = _DEFAULT_BOUNDS,
-    database: Database | None = None,
+    run: FinishedRun, folder: OutputFolder, name: str, database: Database | None = None
 ) -> list[str]:
     """Write the report of a finished run; the same run and version produce the same bytes.
 
@@ -83,7 +64,6 @@ def write_report(
         run: The run.
         folder: Where the report is written.
         name: Its name there.
-        bounds: Its size.
         database: An index that has all of the run. By default the run's files are read into a
             temporary one on the local disk, so memory holds little more than what is shown.
 
@@ -95,7 +75,7 @@ def write_report(
     """
     before, after = _frame()
     with nullcontext(database) if database else _temporary_index(run, name) as index:
-        data, notes = report_data(run, index, bounds)
+        data, notes = report_data(run, index)
         with folder.replacing(name) as file:
             file.writelines((before, data, after))
     return notes
@@ -200,7 +180,7 @@ _NOT_SHOWN = ("case_codes", "worker", "code")
 _ESCAPED = "<>&\u2028\u2029"
 
 
-def report_data(run: FinishedRun, database: Database, bounds: Bounds) -> tuple[str, list[str]]:
+def report_data(run: FinishedRun, database: Database) -> tuple[str, list[str]]:
     """Choose the samples to show from an index that has all of the run's.
 
     Returns:
@@ -215,9 +195,9 @@ def report_data(run: FinishedRun, database: Database, bounds: Bounds) -> tuple[s
         indexed = find_run(connection, run.record.run)
         assert indexed is not None
         indexed = replace(indexed, state=run.record.state, stored_facts=public_json(facts))
-        rows = read_rows(connection, _ROUND_ROBIN, (indexed.id, bounds.rows))
-        details = _details(connection, indexed, rows, bounds)
-        notes = _notes(connection, run, indexed, len(rows), len(details), bounds)
+        rows = read_rows(connection, _ROUND_ROBIN, (indexed.id, ROWS))
+        details = _details(connection, indexed, rows)
+        notes = _notes(connection, run, indexed, len(rows), len(details))
         try:
             figures = all_figures(connection, indexed)
             detail = RunDetail.of(connection, indexed, figures, json.loads(public_json(results)))
@@ -243,18 +223,18 @@ def _sample(row: SampleRow) -> SampleId:
 
 
 def _details(
-    connection: sqlite3.Connection, run: IndexedRun, rows: list[SampleRow], bounds: Bounds
+    connection: sqlite3.Connection, run: IndexedRun, rows: list[SampleRow]
 ) -> dict[SampleId, str]:
     """The JSON of the first samples that fit, with their texts."""
     details: dict[SampleId, str] = {}
-    left = bounds.text_bytes
+    left = TEXT_BYTES
     for row in rows:
         detail = SampleDetail.of(
             connection,
             run,
             _sample(row),
-            most=bounds.characters,
-            highlighted=len(details) < bounds.highlighted,
+            most=CHARACTERS,
+            highlighted=len(details) < HIGHLIGHTED,
             answers=False,  # they are among the listed samples
         )
         document = to_jsonable_python(detail)
@@ -274,7 +254,6 @@ def _notes(
     indexed: IndexedRun,
     listed: int,
     with_texts: int,
-    bounds: Bounds,
 ) -> list[str]:
     notes, samples = [], indexed.verdicts
     if listed < samples:
@@ -289,8 +268,8 @@ def _notes(
         notes.append(
             "The run's folder has no problems.jsonl, so prompts, difficulty and tags are missing."
         )
-    if bounds.highlighted < with_texts:
-        notes.append(f"Syntax is highlighted for {bounds.highlighted} samples.")
+    if with_texts > HIGHLIGHTED:
+        notes.append(f"Syntax is highlighted for {HIGHLIGHTED} samples.")
     return [*notes, *(f"Left out: {line}" for line in dict.fromkeys(run.skipped))]
 
 

@@ -243,7 +243,8 @@ def test_a_run_half_forgotten_is_forgotten_by_the_next(
     for number in range(5):
         judged(ledger, SampleId("d1", f"p{number}"))
     database = open_database(tmp_path)
-    ingester = Ingester(redis, database, delete_size=2)
+    monkeypatch.setattr("services.aggregator.index.writer.DELETED_AT_ONCE", 2)
+    ingester = Ingester(redis, database)
     ingester.catch_up()
     ledger.delete()
     write, left = database.write, [3]
@@ -318,9 +319,10 @@ import sys
 from pathlib import Path
 from redis import Redis
 from services.aggregator.index.database import open_database
-from services.aggregator.ingest import Ingester
+from services.aggregator import ingest
 database = open_database(Path(sys.argv[2]))
-ingester = Ingester(Redis.from_url(sys.argv[1]), database, batch_size=5)
+ingest.BATCH = 5
+ingester = ingest.Ingester(Redis.from_url(sys.argv[1]), database)
 while True:
     ingester.catch_up()
 """

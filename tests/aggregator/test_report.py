@@ -11,7 +11,7 @@ from redis import Redis
 
 from services.aggregator.ingest import Ingester
 from services.aggregator.publish import publish
-from services.aggregator.report import Bounds, bundle, compact, write_report
+from services.aggregator.report import bundle, compact, write_report
 from shared import artifacts
 from shared.artifacts import OutputFolder
 from shared.errors import OutputError
@@ -33,7 +33,10 @@ def published(redis: Redis, tmp_path: Path) -> Path:
 
 def report(folder: Path, **bounds: int) -> tuple[Path, list[str]]:
     run = open_run(str(folder))
-    notes = write_report(run, OutputFolder(str(folder.parent)), "page.html", Bounds(**bounds))
+    with pytest.MonkeyPatch.context() as patched:
+        for name, bound in bounds.items():
+            patched.setattr(f"services.aggregator.report.{name.upper()}", bound)
+        notes = write_report(run, OutputFolder(str(folder.parent)), "page.html")
     return folder.parent / "page.html", notes
 
 

@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Download, Page, Route, expect
 from redis import Redis
 
-from services.aggregator.report import Bounds, write_report
+from services.aggregator.report import write_report
 from shared.artifacts import OutputFolder
 from shared.finished_run import open_run
 from shared.ledger import Ledger
@@ -452,7 +452,9 @@ def test_a_report_needs_no_network_and_names_what_it_lacks(report: str, visit: V
 
 def test_a_report_without_texts_names_the_files_that_have_them(report: str, page: Page) -> None:
     folder = OutputFolder(report.removeprefix("file://").rpartition("/")[0])
-    write_report(open_run(folder.url), folder, "figures.html", Bounds(text_bytes=0))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("services.aggregator.report.TEXT_BYTES", 0)
+        write_report(open_run(folder.url), folder, "figures.html")
     page.goto(report.replace("report.html", "figures.html"))
     expect(page.locator("main")).to_contain_text("failed case are included for 0 samples")
     expect(page.locator("tr.row").first).to_contain_text("figures alone")

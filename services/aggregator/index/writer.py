@@ -49,6 +49,7 @@ _PUT = (
     + " RETURNING id"
 )
 _MOST = 2**63  # integers of SQLite are less
+DELETED_AT_ONCE = 2000  # rows per transaction
 
 JudgedSample = tuple[Verdict, Generation | None]
 
@@ -81,15 +82,9 @@ class SampleChange:
 class IndexWriter:
     """The single writer of a database. Every method is safe to repeat."""
 
-    def __init__(
-        self, database: Database, delete_size: int = 2000, *, searched: bool = True
-    ) -> None:
-        """Write to a database; ``searched`` is whether texts are going to be searched.
-
-        When a run is dropped, ``delete_size`` rows are deleted per transaction.
-        """
+    def __init__(self, database: Database, *, searched: bool = True) -> None:
+        """Write to a database; ``searched`` is whether texts are going to be searched."""
         self._database = database
-        self._delete_size = delete_size
         self._searched = searched
         self._swept = False
 
@@ -132,7 +127,7 @@ class IndexWriter:
 
     def sweep(self) -> None:
         """Delete what is left of dropped runs, also by a process that was killed meanwhile."""
-        orphans = f"run_id NOT IN (SELECT id FROM runs) LIMIT {self._delete_size}"
+        orphans = f"run_id NOT IN (SELECT id FROM runs) LIMIT {DELETED_AT_ONCE}"
         for table in () if self._swept else ("samples", "problems", "tallies"):
             some = f"SELECT rowid FROM {table} WHERE {orphans}"
             removed = 1
