@@ -11,16 +11,6 @@ from tests.redis_files import latest_writes
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
-def test_a_ledger_that_is_gone_is_no_start_from_nothing(tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    command = plumb.demo_run(output, "data.limit=1", "data.lock=null", "sandbox.timeout=2")
-    assert plumb.plumb(command).returncode == 0
-    shutil.rmtree(output / ".plumbline" / "redis")
-    emptied = plumb.plumb(command)
-    assert emptied.returncode == 2
-    assert str(output) in emptied.stderr
-
-
 @pytest.mark.nightly
 def test_a_damaged_ledger_is_never_a_silent_start_from_nothing(tmp_path: Path) -> None:
     output = tmp_path / "out"

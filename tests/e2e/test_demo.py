@@ -82,14 +82,6 @@ def test_the_same_command_again_does_no_work_twice(demo: Path) -> None:
     assert run["completions_written"] == run["verdicts_written"] == run["samples"]
 
 
-def test_another_config_is_refused_in_the_same_folder(demo: Path) -> None:
-    before = plumb.numbers(demo)
-    done = plumb.plumb(plumb.demo_run(demo, "sandbox.timeout=3"))
-    assert done.returncode == 2
-    assert "--force" in done.stderr
-    assert plumb.numbers(demo) == before
-
-
 @pytest.mark.parametrize("language", [name for name in PROGRAMS if name != "python"])
 @pytest.mark.nightly
 def test_python_and_another_language_in_one_run(tmp_path: Path, language: str) -> None:

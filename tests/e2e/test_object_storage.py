@@ -68,6 +68,7 @@ def demo(output: str) -> list[str]:
         *("run", "--config", "configs/demo.yaml", "--embedded", "--output", f"{RUNS}/{output}"),
         *("--data", f"{DATA}/data", f"data.lock={DATA}/data_manifests/manifest.lock.json"),
         *(f"generation.replay.completions={DATA}/completions.jsonl", "--limit", "1"),
+        "judge.canaries=false",
     ]
 
 

@@ -15,10 +15,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 COLUMNS = ["prompt", "data_source", "ground_truth", "problem_id", "difficulty"]
 EVALUATION = """
+defaults: [_self_]
 data: {path: PATH, prompt_key: prompt, response_key: responses, data_source_key: data_source,
   reward_model_key: reward_model}
 custom_reward_function: {path: null, name: compute_score}
-ray_init: {num_cpus: null, timeline_json_file: null}
+ray_kwargs: {ray_init: {num_cpus: 8}, timeline_json_file: null}
 """
 
 
@@ -63,6 +64,7 @@ def test_five_columns_are_run(
 ) -> None:
     recorded = ["generation.backend=replay", f"generation.replay.completions={plumb.DEMO}"]
     recorded[1] += "/completions.jsonl"
+    recorded += ["judge.canaries=false"]
     arguments = ("--data", str(five_columns), "--output", str(tmp_path / "run"), "--embedded")
     done = plumb.plumb(plumb.command("run", *arguments, *recorded))
     assert done.returncode in (0, 1), done.stderr
@@ -71,6 +73,17 @@ def test_five_columns_are_run(
         (answer["dataset"], answer["problem_id"]): answer["expected_status"] for answer in answers
     }
     assert judged == expected
+
+
+def judged_table(frame: pd.DataFrame, folder: Path, *options: str) -> tuple[Path, str]:
+    """Output folder and standard output of a judged table; the configuration is main_eval's."""
+    frame.to_parquet(folder / "responses.parquet")
+    config = folder / "evaluation.yaml"
+    config.write_text(EVALUATION.replace("PATH", str(folder / "responses.parquet")))
+    arguments = ("--config", str(config), "--output_dir", str(folder / "judged"), "--embedded")
+    done = plumb.plumb(plumb.command("judge", *arguments, *options))
+    assert done.returncode == 0, done.stderr
+    return folder / "judged", done.stdout
 
 
 def test_verls_table_with_its_own_tests_is_judged_without_data(
@@ -88,13 +101,8 @@ def test_verls_table_with_its_own_tests_is_judged_without_data(
         }
         for number, row in enumerate(frame.itertuples())
     ]
-    pd.DataFrame(rows).to_parquet(tmp_path / "out.parquet")
-    config = tmp_path / "evaluation.yaml"
-    config.write_text(EVALUATION.replace("PATH", str(tmp_path / "out.parquet")))
-    arguments = ("--config", str(config), "--output", str(tmp_path / "judged"), "--embedded")
-    done = plumb.plumb(plumb.command("judge", *arguments))
-    assert done.returncode == 0, done.stderr
-    verdicts = plumb.read_jsonl(tmp_path / "judged" / "verdicts.jsonl")
+    output, _ = judged_table(pd.DataFrame(rows), tmp_path)
+    verdicts = plumb.read_jsonl(output / "verdicts.jsonl")
     expected = {answer["problem_id"]: answer["expected_status"] for answer in answers}
     by_row = dict(enumerate(frame["problem_id"], start=1))
     first = {verdict["problem_id"]: verdict for verdict in verdicts if verdict["sample_index"] == 0}
@@ -104,6 +112,35 @@ def test_verls_table_with_its_own_tests_is_judged_without_data(
     assert {verdict["final_status"] for verdict in verdicts if verdict["sample_index"] == 1} == {
         "syntax_error"
     }
+
+
+def test_verls_table_of_exported_data_is_judged_as_the_same_answers_are(
+    five_columns: Path, answers: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    data = str(five_columns / "humaneval.parquet")
+    export = ("data", "export", "--validation", data, "--output", str(tmp_path), "data.lock=null")
+    done = plumb.plumb(plumb.command(*export))
+    assert done.returncode == 0, done.stderr
+    recorded = {
+        answer["problem_id"]: answer for answer in answers if answer["dataset"] == "humaneval"
+    }
+    # As main_generation_server does: pandas adds a column with a list of n answers, here two.
+    frame = pd.read_parquet(tmp_path / "validation.parquet")
+    completions = [recorded[extra["problem_id"]]["completion"] for extra in frame["extra_info"]]
+    frame["responses"] = [[completion, "no code"] for completion in completions]
+    output, printed = judged_table(frame, tmp_path, "--data", data)
+    assert "data.path is read as data.completions" in printed
+    assert "ray_kwargs.ray_init: no effect here" in printed
+    verdicts = plumb.read_jsonl(output / "verdicts.jsonl")
+    expected = {(name, 0): answer["expected_status"] for name, answer in recorded.items()}
+    expected |= {(name, 1): "syntax_error" for name in recorded}
+    assert {
+        (verdict["problem_id"], verdict["sample_index"]): verdict["final_status"]
+        for verdict in verdicts
+    } == expected
+    record = json.loads((output / "run.json").read_text())
+    assert record["config"]["data"]["completions"] == str(tmp_path / "responses.parquet")
+    assert record["config"]["run"]["verl_keys"]["ray_kwargs.ray_init.num_cpus"] == 8
 
 
 def test_five_columns_are_rewarded(five_columns: Path, answers: list[dict[str, Any]]) -> None:

@@ -33,7 +33,7 @@ def test_it_is_refused_unless_it_is_allowed_and_then_recorded(url: str, tmp_path
     output = tmp_path / "out"
     data = str(plumb.DEMO / "data" / "humaneval.parquet")
     options = ("--base-url", url, "--data", data, "data.limit=1", "generation.backend=openai")
-    command = [*plumb.demo_run(output), *options]
+    command = [*plumb.demo_run(output, "judge.canaries=false"), *options]
     refused = plumb.plumb(command)
     assert refused.returncode == 2, refused.stdout
     assert "looks randomly initialized" in refused.stderr

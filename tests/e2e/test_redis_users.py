@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.fork_server import run_forked
 from tests.e2e.plumb import REPOSITORY
 from tests.redis_users import RedisWithUsers, redis_with_users, without_redis_settings
 from tests.reward.servers import EVERYTHING, demo_completions, process
@@ -40,18 +41,11 @@ def service(module: str, environment: dict[str, str]) -> Iterator[None]:
         process.wait()
 
 
-def plumb(server: RedisWithUsers, sandbox: str, *arguments: str) -> str:
+def plumb(server: RedisWithUsers, sandbox: str, *arguments: str) -> None:
     environment = without_redis_settings() | server.environment("runner")
-    done = subprocess.run(
-        [sys.executable, "-m", "services.cli", *arguments],
-        cwd=REPOSITORY,
-        env=environment | {"SANDBOX_URLS": sandbox, "PLUMBLINE_WAIT_SECONDS": "60"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    environment |= {"SANDBOX_URLS": sandbox, "PLUMBLINE_WAIT_SECONDS": "60"}
+    code, _, errors = run_forked(arguments, REPOSITORY, environment, seconds=200)
+    assert code == 0, errors
 
 
 @pytest.mark.timeout(300)

@@ -1,4 +1,4 @@
-"""Resume with other commands, and of a run that an earlier version started."""
+"""Resume with other commands, and of a run whose ledger is gone."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from tests.e2e import plumb
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-SMALL = ("data.limit=2", "data.lock=null")
+SMALL = ("data.limit=2", "data.lock=null", "judge.canaries=false")
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +60,13 @@ _ENGINE = ("gpu_memory_utilization=0.5", "max_num_seqs=8", "tensor_model_paralle
 def test_another_protocol_is_refused_and_named(
     run: Path, data: Path, override: str, leaf: str
 ) -> None:
-    before = record(run)
+    before = record(run), plumb.numbers(run)
     done = plumb.plumb(plumb.demo_run(run, *SMALL, f"data.eval_files=[{data}]", override))
     assert done.returncode == 2
     assert f"holds the results of another run: {leaf} (" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert record(run) == before
+    assert "--force" in done.stderr
+    assert (record(run), plumb.numbers(run)) == before
 
 
 def test_other_content_of_the_data_is_refused(run: Path, data: Path) -> None:
@@ -79,3 +80,10 @@ def test_other_content_of_the_data_is_refused(run: Path, data: Path) -> None:
     assert done.returncode == 2
     assert "content of the data set humaneval (SHA-256 " in done.stderr
     assert "codecontests" not in done.stderr
+
+
+def test_a_ledger_that_is_gone_is_no_start_from_nothing(run: Path, data: Path) -> None:
+    shutil.rmtree(run / ".plumbline" / "redis")
+    emptied = plumb.plumb(plumb.demo_run(run, *SMALL, f"data.eval_files=[{data}]"))
+    assert emptied.returncode == 2
+    assert str(run) in emptied.stderr

@@ -19,7 +19,8 @@ from services.aggregator.routes import ROUTES
 from services.cli.embedded.environment import OWN_SECRETS, base_environment
 from services.data.records import write_dataset
 from tests.aggregator.wandb_server import Fault, wandb_server
-from tests.cli.commands import ROOT
+from tests.cli.commands import Outcome
+from tests.cli.fork_server import ROOT, run_forked
 from tests.conftest import RedisServer
 from tests.e2e import plumb
 from tests.e2e.planted import Files, Gate, Login, Model, Proxy, Search
@@ -60,15 +61,9 @@ class Desk:
     environment: dict[str, str]
     search: Search
 
-    def plumb(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-        done = subprocess.run(
-            [sys.executable, "-m", "services.cli", *arguments],
-            cwd=self.folder,
-            env={**self.environment, **environment},
-            capture_output=True,
-            timeout=180,
-        )
-        self.search.look(f"plumb {arguments[0]}", done.stdout + done.stderr)
+    def plumb(self, *arguments: str, **environment: str) -> Outcome:
+        done = Outcome(*run_forked(arguments, self.folder, self.environment | environment, 180))
+        self.search.look(f"plumb {arguments[0]}", (done.stdout + done.stderr).encode())
         return done
 
 
@@ -118,10 +113,10 @@ def test_a_run_leaves_no_secret(desk: Desk, tmp_path: Path) -> None:
             services = {"SANDBOX_URLS": SANDBOX.at(boxed), "WANDB_BASE_URL": wandb.url}
             done = desk.plumb(*arguments, **services)
             watch.result()
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.stderr
         # Another password of the same server, typed in another way: the same run.
         again = desk.plumb(*arguments, **services)
-        assert again.returncode == 0, again.stderr
+        assert again.code == 0, again.stderr
     assert models.refused == boxes.refused == 0
     out = desk.folder / "out"
     generations = plumb.read_jsonl(out / "generations.jsonl")
@@ -134,7 +129,7 @@ def test_a_run_leaves_no_secret(desk: Desk, tmp_path: Path) -> None:
     assert run["config"]["generation"]["base_urls"] == [generator.replace("://", "://***@")]
     assert [entry["sandbox"] for entry in run["canaries"]["sandboxes"]] == [boxed]
     for command in (["show", "out"], ["report", "out"], ["compare", "out", "out"], ["runs", "."]):
-        assert b"Traceback" not in desk.plumb(*command).stderr
+        assert "Traceback" not in desk.plumb(*command).stderr
 
 
 def _watch(desk: Desk, release: threading.Event) -> None:
@@ -217,8 +212,8 @@ def test_failures_show_no_secret(
                 for arguments, environment in commands[share]
             ]
     for failed in (command.result() for command in begun):
-        assert failed.returncode in (1, 2), failed
-        assert b"Traceback" not in failed.stderr
+        assert failed.code in (1, 2), failed
+        assert "Traceback" not in failed.stderr
 
 
 def test_a_service_has_only_its_own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
