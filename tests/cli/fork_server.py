@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from unittest import mock
 
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = str(ROOT / "services" / "cli" / "__main__.py")
 # Beginnings of variables that Python reads at its start, or a module at its import. A command with
 # such a variable is no fork: it must be executed.
-READ_AT_THE_START = ("HF_", "HOME", "LANG", "LC_", "PYTHON", "SANDBOX_FUSION_", "XDG_")
+READ_AT_THE_START = ("HF_", "HOME", "LANG", "LC_", "PYTHON", "SANDBOX_FUSION_")
 # Modules that commands import while they work.
 _LATER = ("services.runner.client", "services.judge.worker", "services.aggregator.__main__")
 _context = multiprocessing.get_context("forkserver")
@@ -36,20 +37,9 @@ def run_forked(
     arguments: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float
 ) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a command."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    # One thread: a fork copies no others.
-    settings = {**kept, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
-    # Its socket is not in the folder of the tests, which is deleted before the server ends.
-    with (
-        mock.patch.dict(os.environ, settings, clear=True),
-        mock.patch.object(tempfile, "tempdir", None),
-    ):
-        forkserver.ensure_running()
     with tempfile.TemporaryDirectory() as outputs:
-        files = [Path(outputs, name) for name in ("stdout", "stderr")]
-        command = (list(arguments), str(folder), dict(environment), files)
-        process = _context.Process(target=_become_command, args=command)
-        process.start()
+        files = (Path(outputs, "stdout"), Path(outputs, "stderr"))
+        process = start_forked(arguments, folder, environment, files)
         process.join(seconds)
         if process.exitcode is None:
             process.kill()
@@ -59,8 +49,30 @@ def run_forked(
         return process.exitcode, stdout, stderr
 
 
+def start_forked(
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    outputs: tuple[Path, Path],
+) -> BaseProcess:
+    """Start a command; ``outputs`` are the files of its standard output and standard error."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    # One thread: a fork copies no others.
+    settings = {**kept, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    # Its socket is not in the folder of the tests, which is deleted before the server ends.
+    with (
+        mock.patch.dict(os.environ, settings, clear=True),
+        mock.patch.object(tempfile, "tempdir", None),
+    ):
+        forkserver.ensure_running()
+    command = (list(arguments), str(folder), dict(environment), outputs)
+    process = _context.Process(target=_become_command, args=command)
+    process.start()
+    return process
+
+
 def _become_command(
-    arguments: list[str], folder: str, environment: dict[str, str], outputs: list[Path]
+    arguments: list[str], folder: str, environment: dict[str, str], outputs: tuple[Path, Path]
 ) -> None:
     for number, path in enumerate(outputs, 1):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)

@@ -56,13 +56,12 @@ def test_a_public_set_is_fetched_prepared_and_run_and_the_next_time_it_is_there(
     line = json.loads(manifest.read_text())
     assert line["revision"] == line["version"] == COMMIT
     assert line["source_url"] == "https://huggingface.co/datasets/own/set"
-    hub.asked.clear()
     file = tmp_path / record["data_files"][0]
     written = file.stat().st_mtime_ns
     stopped = (*command, "generation.replay.completions=none")  # once the data are there
-    again = plumb(*stopped, folder=tmp_path, **environment)
+    again = plumb(*stopped, folder=tmp_path)  # without the address of the hub
     assert "none: no such file" in again.line
-    assert (hub.asked, file.stat().st_mtime_ns) == ([], written)
+    assert file.stat().st_mtime_ns == written
     # A file that was changed since is not the public set.
     file.write_bytes(file.read_bytes() + b" ")
     assert "none: no such file" in plumb(*stopped, folder=tmp_path, **environment).line

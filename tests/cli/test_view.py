@@ -4,19 +4,19 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from tests.cli.commands import plumb
+from tests.cli.fork_server import start_forked
 from tests.shared.finished_runs import write_run
+from tests.waiting import until
 
 _SECONDS = 60
 
@@ -24,17 +24,17 @@ _SECONDS = 60
 class View:
     """The command over a folder, until the block ends."""
 
-    def __init__(self, *arguments: str, cache: Path, **settings: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "services.cli", "view", "--port", "0", *arguments],
-            env={**os.environ, "XDG_CACHE_HOME": str(cache), **settings},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip()
-        self.line = self.process.stdout.readline().strip()
+    def __init__(self, *arguments: str, folder: Path, **settings: str) -> None:
+        self._outputs = (folder / f"{uuid4().hex}.out", folder / f"{uuid4().hex}.err")
+        environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")} | settings
+        command = ("view", "--port", "0", *arguments)
+        self.process = start_forked(command, folder, environment, self._outputs)
+        until("an address and a line", lambda: len(self.lines()) > 1, every=0.02)
+        self.url, self.line = self.lines()[:2]
+
+    def lines(self) -> list[str]:
+        text = self._outputs[0].read_text() if self._outputs[0].exists() else ""
+        return [line.strip() for line in text.splitlines()]
 
     def ask(self, path: str, **headers: str) -> tuple[int, Any]:
         request = urllib.request.Request(f"{self.url}{path}", headers=headers)
@@ -45,18 +45,18 @@ class View:
             return error.code, json.load(error)
 
     def wait(self, path: str, done: Callable[[Any], bool]) -> Any:
-        until = time.monotonic() + _SECONDS
-        while time.monotonic() < until:
-            _, found = self.ask(path)
-            if done(found):
-                return found
-            time.sleep(0.1)
-        raise AssertionError(f"{path} is still {found}")
+        until(f"{path} is as it should be", lambda: done(self.ask(path)[1]))
+        return self.ask(path)[1]
 
-    def end(self, sign: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        self.process.send_signal(sign)
-        _, errors = self.process.communicate(timeout=_SECONDS)
-        return self.process.returncode, errors
+    def end(self, sign: signal.Signals = signal.SIGTERM) -> tuple[int | None, str]:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, sign)
+        self.process.join(_SECONDS)
+        return self.process.exitcode, self._outputs[1].read_text()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
 
 
 @pytest.fixture
@@ -64,13 +64,12 @@ def views(tmp_path: Path) -> Iterator[Callable[..., View]]:
     started: list[View] = []
 
     def start(*arguments: str, **settings: str) -> View:
-        started.append(View(*arguments, cache=tmp_path / "cache", **settings))
+        started.append(View(*arguments, folder=tmp_path, **settings))
         return started[-1]
 
     yield start
     for view in started:
-        view.process.kill()
-        view.process.communicate()
+        view.kill()
 
 
 def test_runs_of_a_folder(views: Callable[..., View], tmp_path: Path) -> None:
@@ -118,9 +117,8 @@ def test_access_and_addresses(views: Callable[..., View], tmp_path: Path) -> Non
     hub = {"JUPYTERHUB_SERVICE_PREFIX": prefix, "JUPYTERHUB_PUBLIC_URL": ""}
     view = views(str(tmp_path), **hub, PLUMBLINE_AGGREGATOR_TOKEN="a-long-secret-token")
     assert view.line == f"on JupyterHub: /user/ada/proxy/{view.url.rpartition(':')[2]}"
-    assert view.process.stdout is not None
     token = "it asks for the token: add ?token=… to the address once"
-    assert view.process.stdout.readline().strip() == token
+    until("a line about the token", lambda: view.lines()[2:3] == [token])
     assert view.ask("api/runs")[0] == 401
     assert view.ask("api/runs", Authorization="Bearer a-long-secret-token")[0] == 200
     assert view.ask("healthz")[0] == 200

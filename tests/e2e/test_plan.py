@@ -144,7 +144,7 @@ def test_verls_table_of_exported_data_is_judged_as_the_same_answers_are(
 
 
 def test_five_columns_are_rewarded(five_columns: Path, answers: list[dict[str, Any]]) -> None:
-    with reward_service(five_columns, allow_eval=True) as service:
+    with reward_service(five_columns, "judge.canaries=false", allow_eval=True) as service:
         items = [
             {key: answer[key] for key in ("dataset", "problem_id", "completion")}
             for answer in answers

@@ -25,10 +25,9 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def view(outputs: Path) -> Iterator[View]:
-    viewed = View(str(outputs), cache=outputs.parent / "cache")
+    viewed = View(str(outputs), folder=outputs.parent)
     yield viewed
-    viewed.process.kill()
-    viewed.process.communicate()
+    viewed.kill()
 
 
 def test_runs_appear_and_disappear(view: View, visit: Visit, outputs: Path) -> None:
