@@ -4,18 +4,17 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
 from services.cli.console import say
-from services.cli.embedded.services import reward_service
+from services.cli.embedded.services import config_file, service
 from services.cli.embedded.stack import EmbeddedStack, open_stack
 from services.cli.options import ConfigFile, DataPaths, Overrides
 from shared.artifacts import OutputFolder
-from shared.config import load_config
+from shared.config import Config, load_config
 from shared.datasets import check_exists
 from shared.errors import ConfigError, ServiceError
 from shared.verl_keys import notices
@@ -45,7 +44,6 @@ def reward(
         path if "://" in path else str(Path(path).absolute())
         for path in data or resolved.data.eval_files
     ]
-    service = partial(reward_service, config=resolved, data=paths, port=port)
     for path in paths:
         check_exists(path)
     if port and _listens(port):
@@ -56,17 +54,34 @@ def reward(
     folder = OutputFolder(output)
     with (
         suppress(KeyboardInterrupt),
-        open_stack(resolved, folder, force=force, generator=False, reward=service) as stack,
+        open_stack(resolved, folder, force=force, generator=False, aggregate=False) as stack,
     ):
-        _announce(stack, paths, notices(resolved.run.verl_keys))
+        address = _start(stack, resolved, paths, port)
+        _announce(address, stack, paths, notices(resolved.run.verl_keys))
         asyncio.run(stack.watch())
     print("\nstopped")
 
 
-def _announce(stack: EmbeddedStack, data: Sequence[str], notes: Sequence[str]) -> None:
+def _start(stack: EmbeddedStack, config: Config, data: Sequence[str], port: int) -> str:
+    """Start the service beside those of the stack; returns its address when it is ready."""
+    settings = stack.client_settings()
+    settings["PLUMBLINE_REWARD_CONFIG"] = config_file(stack.folder / "reward.json", config)
+    if data:
+        settings["PLUMBLINE_REWARD_DATA"] = ",".join(data)
+    if stack.sandbox is not None and stack.sandbox.environment is not None:
+        settings["PLUMBLINE_REWARD_ENVIRONMENT"] = stack.sandbox.environment.fingerprint
+    child = stack.start(service(stack.folder, "reward", settings, port=port))
+    address = child.wait_for_url()
+    child.wait_for_report(address)
+    return address
+
+
+def _announce(
+    address: str, stack: EmbeddedStack, data: Sequence[str], notes: Sequence[str]
+) -> None:
     """Print the address, then its data and its logs."""
     # Not wrapped by the console: scripts read it.
-    print(f"reward service at {stack.reward_url}", flush=True)
+    print(f"reward service at {address}", flush=True)
     for warning in stack.sandbox.warnings if stack.sandbox else ():
         say(f"warning: {warning}")
     for note in notes:

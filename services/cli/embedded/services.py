@@ -281,7 +281,7 @@ def generator(folder: Path, config: Config) -> ChildProcess:
 
 
 def _verl(folder: Path, config: Config) -> ChildProcess:
-    document = _config_file(folder / "generator.json", config)
+    document = config_file(folder / "generator.json", config)
     engine = {k: v for k, v in os.environ.items() if k.startswith(_ENGINE_VARIABLES)}
     settings = {_GENERATOR_PREFIX + "BACKEND": "verl", _GENERATOR_PREFIX + "CONFIG": document}
     python = config.generation.verl.python
@@ -298,20 +298,8 @@ def _verl(folder: Path, config: Config) -> ChildProcess:
     return child
 
 
-def reward_service(
-    folder: Path, settings: Mapping[str, str], *, config: Config, data: Sequence[str], port: int
-) -> ChildProcess:
-    """The reward service; the state folder of the stack also gets a copy of the config.
-
-    ``settings`` are those of Redis and sandboxes, ``data`` parquet files and folders.
-    """
-    own = {"PLUMBLINE_REWARD_CONFIG": _config_file(folder / "reward.json", config)}
-    if data:
-        own["PLUMBLINE_REWARD_DATA"] = ",".join(data)
-    return service(folder, "reward", {**settings, **own}, port=port)
-
-
-def _config_file(path: Path, config: Config) -> str:
+def config_file(path: Path, config: Config) -> str:
+    """Write a copy of the config for a service; returns its path."""
     write_text(path, config.without_secrets().model_dump_json(indent=1))
     return str(path)
 

@@ -47,8 +47,6 @@ _POLL = 0.2  # seconds between two looks at the services
 _JUDGE_CONCURRENCY = "PLUMBLINE_JUDGE_CONCURRENCY"
 _LEAST_CONCURRENCY = 16
 _STOP_SECONDS = 40.0  # a judge drains and gives up on Redis before
-# Makes a service that is not yet started, given the stack's folder and the settings of its clients.
-RewardService = Callable[[Path, Mapping[str, str]], ChildProcess]
 
 
 @dataclass
@@ -67,7 +65,6 @@ class EmbeddedStack:
     redis_url: str = ""
     sandbox_urls: list[str] = field(default_factory=list)
     generator_url: str | None = None
-    reward_url: str | None = None
     sandbox: SandboxFacts | None = None
     children: list[ChildProcess] = field(default_factory=list)
     background: "Background | None" = None
@@ -128,7 +125,7 @@ def open_stack(
     generator: bool,
     sandboxes: Sequence[str] | None = None,
     meanwhile: Sequence[str] = (),
-    reward: RewardService | None = None,
+    aggregate: bool = True,
 ) -> Iterator[EmbeddedStack]:
     """Start the services of a run, and shut them down when the block ends.
 
@@ -140,8 +137,7 @@ def open_stack(
         sandboxes: URLs of sandboxes that take the place of an embedded one; None for those in
             SANDBOX_URLS.
         meanwhile: Modules of the command that are imported while the services start.
-        reward: Makes the reward service, which is started in place of the aggregator, because there
-            is no run to publish.
+        aggregate: Whether to start the aggregator, which publishes runs.
 
     Raises:
         OutputError: The folder cannot be written.
@@ -161,7 +157,7 @@ def open_stack(
         stack = EmbeddedStack(folder, sandbox_urls=[*sandboxes])
         with _logging_to(folder / "logs" / "plumb.log"):
             try:
-                _start(stack, config, lock, meanwhile, generator=generator, reward=reward)
+                _start(stack, config, lock, meanwhile, generator=generator, aggregate=aggregate)
                 yield stack
             finally:
                 stack.stop()
@@ -174,7 +170,7 @@ def _start(
     meanwhile: Sequence[str],
     *,
     generator: bool,
-    reward: RewardService | None,
+    aggregate: bool,
 ) -> None:
     """Start Redis, sandbox and generator side by side, then the judges and the aggregator.
 
@@ -197,14 +193,7 @@ def _start(
         url = sandbox.wait_for_url()
         stack.sandbox_urls = [url]
         stack.sandbox = SandboxFacts.model_validate_json(sandbox.wait_for_report(url))
-    _start_judges(stack, config, aggregate=reward is None)
-    if reward is not None:
-        settings = stack.client_settings()
-        if stack.sandbox is not None and stack.sandbox.environment is not None:
-            settings["PLUMBLINE_REWARD_ENVIRONMENT"] = stack.sandbox.environment.fingerprint
-        child = start(reward(folder, settings))
-        stack.reward_url = child.wait_for_url()
-        child.wait_for_report(stack.reward_url)
+    _start_judges(stack, config, aggregate=aggregate)
     if engine is not None:
         stack.generator_url = engine.wait_for_url()
         engine.wait_for_report(stack.generator_url)
