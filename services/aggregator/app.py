@@ -16,7 +16,7 @@ from services.aggregator.folders import RunFolders
 from services.aggregator.index.database import Database, is_damage
 from services.aggregator.index.overview import IndexedRun
 from services.aggregator.ingest import Ingester
-from services.aggregator.metrics import IndexCollector, RedisCollector
+from services.aggregator.metrics import AggregatorCollector
 from services.aggregator.routes import add_api
 from shared.analysis.gate import NamedPolicy
 from shared.errors import ServiceError
@@ -58,8 +58,7 @@ def make_app(
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     asked = fail_fast(redis)
-    registry.register(IndexCollector(ingester.database, ingester.metrics))
-    registry.register(RedisCollector(redis, ingester.database))
+    registry.register(AggregatorCollector(redis, ingester.database, ingester.metrics))
 
     def read_cases(run: IndexedRun, sample: SampleId) -> Cases:
         if run.folder is not None:

@@ -127,26 +127,37 @@ class IngestMetrics:
                 self._output_tokens.labels(dataset).observe(row.output_tokens)
 
 
-class IndexCollector(Collector):
-    """Ingest counters, and gauges computed from the index at scrape time."""
+class AggregatorCollector(Collector):
+    """Ingest counters, and gauges of the index and of Redis, computed at scrape time."""
 
-    def __init__(self, database: Database, ingested: IngestMetrics) -> None:
+    def __init__(self, redis: Redis, database: Database, ingested: IngestMetrics) -> None:
+        self._redis = redis
         self._database = database
         self._ingested = ingested
 
     def collect(self) -> Iterator[Metric]:
+        runs = None
         try:
             with self._database.read() as connection:
-                # Alerts are about the runs at work, not about finished ones that are looked at.
-                runs = [run for run in all_runs(connection) if run.folder is None]
+                runs = all_runs(connection)
         except sqlite3.OperationalError as error:
             log.warning("index unavailable for a scrape", reason=str(error))
-            yield from self._ingested.collect()
-            return
-        self._ingested.start_at_zero({name for run in runs for name in run.datasets})
+        # Alerts are about the runs at work, not about finished ones that are looked at.
+        at_work = [run for run in runs or () if run.folder is None]
+        self._ingested.start_at_zero({name for run in at_work for name in run.datasets})
         yield from self._ingested.collect()
-        yield from self._samples(runs)
-        yield from _run_progress(runs)
+        if runs is not None:
+            yield from self._samples(at_work)
+            yield from _run_progress(at_work)
+        try:
+            with closing(fail_fast(self._redis)) as redis:
+                yield from _queues(redis)
+                if runs is not None:
+                    yield from _streams(redis, runs)
+                # Last, since a Redis of one's own may have users that may not ask for these.
+                yield from _memory(redis)
+        except RedisError as error:
+            log.warning("metrics of Redis unavailable for a scrape", reason=str(error))
 
     def _samples(self, runs: list[IndexedRun]) -> Iterator[Metric]:
         states: Tally[tuple[str, str]] = Tally()
@@ -167,35 +178,6 @@ class IndexCollector(Collector):
             if states[label, "judged"]
         )
         yield _gauges("accepted_ratio", "Share of judged samples accepted.", ("dataset",), shares)
-
-
-class RedisCollector(Collector):
-    """Gauges of judging queue, leases and Redis' memory, and of the lag behind the streams."""
-
-    def __init__(self, redis: Redis, database: Database) -> None:
-        self._redis = redis
-        self._database = database
-
-    def collect(self) -> Iterator[Metric]:
-        try:
-            with closing(fail_fast(self._redis)) as redis:
-                queues = [JudgeQueue(name, redis) for name in (keys.REWARD_QUEUE, keys.JUDGE_QUEUE)]
-                text = "Jobs waiting to be judged, each of up to 16 completions, by queue."
-                jobs = [([queue.name], queue.count) for queue in queues]
-                yield _gauges("judge_queue_jobs", text, ("queue",), jobs)
-                text = "Age of the job at the head of a queue; 0 when it is empty."
-                ages = [([queue.name], queue.oldest_wait()) for queue in queues]
-                yield _gauges("judge_queue_oldest_seconds", text, ("queue",), ages)
-                text = "RQ workers that send heartbeats; a judge process has several."
-                yield _gauge("judge_workers", text, len(live_workers(redis)))
-                yield from _streams(redis, self._database)
-                # Last, since a Redis of one's own may have users that may not ask for these.
-                yield from _memory(redis)
-                text = "Time for which a judge has had its oldest job; 0 without one."
-                oldest = max(queue.oldest_lease() for queue in queues)
-                yield _gauge("judge_oldest_lease_seconds", text, oldest)
-        except (RedisError, sqlite3.OperationalError) as error:
-            log.warning("metrics of Redis unavailable for a scrape", reason=str(error))
 
 
 def _run_progress(runs: list[IndexedRun]) -> Iterator[Metric]:
@@ -223,10 +205,23 @@ def _gauges(
     return gauge
 
 
-def _streams(redis: Redis, database: Database) -> Iterator[Metric]:
-    ledger = runs_progress(redis)
-    with database.read() as connection:
-        indexed = {run.run: run.events for run in all_runs(connection)}
+def _queues(redis: Redis) -> Iterator[Metric]:
+    queues = [JudgeQueue(name, redis) for name in (keys.REWARD_QUEUE, keys.JUDGE_QUEUE)]
+    text = "Jobs waiting to be judged, each of up to 16 completions, by queue."
+    jobs = [([queue.name], queue.count) for queue in queues]
+    yield _gauges("judge_queue_jobs", text, ("queue",), jobs)
+    text = "Age of the job at the head of a queue; 0 when it is empty."
+    ages = [([queue.name], queue.oldest_wait()) for queue in queues]
+    yield _gauges("judge_queue_oldest_seconds", text, ("queue",), ages)
+    text = "RQ workers that send heartbeats; a judge process has several."
+    yield _gauge("judge_workers", text, len(live_workers(redis)))
+    text = "Time for which a judge has had its oldest job; 0 without one."
+    oldest = max(queue.oldest_lease() for queue in queues)
+    yield _gauge("judge_oldest_lease_seconds", text, oldest)
+
+
+def _streams(redis: Redis, runs: Iterable[IndexedRun]) -> Iterator[Metric]:
+    ledger, indexed = runs_progress(redis), {run.run: run.events for run in runs}
     lag = sum(max(0, run.events - indexed.get(run.run, 0)) for run in ledger)
     yield _gauge("stream_lag", "Stream entries that are not in the index yet.", lag)
     newest = max((int(run.last_event.partition("-")[0]) for run in ledger), default=0)

@@ -9,7 +9,7 @@ from redis import Redis
 
 from services.aggregator.index.database import Database, open_database
 from services.aggregator.ingest import Ingester
-from services.aggregator.metrics import IndexCollector, RedisCollector
+from services.aggregator.metrics import AggregatorCollector
 from shared.ledger import Ledger
 from shared.schemas import SampleId
 from shared.statuses import FinalStatus
@@ -40,8 +40,7 @@ def ingester(redis: Redis, database: Database) -> Ingester:
 
 def scrape(redis: Redis, ingester: Ingester) -> Found:
     registry = CollectorRegistry()
-    registry.register(IndexCollector(ingester.database, ingester.metrics))
-    registry.register(RedisCollector(redis, ingester.database))
+    registry.register(AggregatorCollector(redis, ingester.database, ingester.metrics))
     text = generate_latest(registry).decode()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -172,6 +171,7 @@ def test_a_user_who_may_not_ask_for_memory_still_sees_the_queue(
         redis.execute_command("ACL", "DELUSER", "few")
     assert of(metrics, "judge_queue_jobs", queue="judge") == 1
     assert of(metrics, "stream_lag") == 0
+    assert of(metrics, "judge_oldest_lease_seconds") == 0
     assert of(metrics, "redis_memory_used_bytes") is None
 
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from services.aggregator.index.database import open_database
 from services.aggregator.ingest import Ingester
-from services.aggregator.metrics import IndexCollector, RedisCollector
+from services.aggregator.metrics import AggregatorCollector
 from services.generator.router.metrics import RouterMetrics
 from services.judge.metrics import JudgeMetrics
 from services.reward.metrics import RewardMetrics
@@ -46,8 +46,7 @@ def exposed(redis, tmp_path):
     ingester = Ingester(redis, database)
     ingester.catch_up()
     aggregator = CollectorRegistry()
-    aggregator.register(IndexCollector(database, ingester.metrics))
-    aggregator.register(RedisCollector(redis, database))
+    aggregator.register(AggregatorCollector(redis, database, ingester.metrics))
     redis.config_set("maxmemory", "1gb")
     names = {name for registry in (aggregator, *of_services()) for name in names_of(registry)}
     redis.config_set("maxmemory", 0)
