@@ -416,9 +416,8 @@ def test_the_aggregator_shows_the_runs_below_its_roots_and_stops_cleanly(
         with urllib.request.urlopen(f"{aggregator.url}/metrics", timeout=30) as answer:
             assert "plumbline_samples{" not in answer.read().decode()
     finally:
-        aggregator.process.terminate()
-        aggregator.process.wait()
-    assert aggregator.process.returncode == 0
+        code = aggregator.terminate()
+    assert code == 0
     assert "Traceback" not in aggregator.log.read_text()
     assert list(aggregator.temporary.iterdir()) == []
 

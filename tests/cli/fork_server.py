@@ -1,4 +1,4 @@
-"""Run ``plumb`` as a fork of one process that has imported its commands.
+"""Run ``plumb``, or an aggregator, as a fork of one process that has imported what they need.
 
 A command starts in milliseconds instead of a second of imports. It is still a process with its own
 folder, environment, output and exit code.
@@ -8,7 +8,10 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -17,12 +20,15 @@ from unittest import mock
 from services.cli.commands import COMMANDS, DATA_COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = str(ROOT / "services" / "cli" / "__main__.py")
 # Beginnings of variables that Python reads at its start, or a module at its import. A command with
 # such a variable is no fork: it must be executed.
 READ_AT_THE_START = ("HF_", "HOME", "LANG", "LC_", "PYTHON", "SANDBOX_FUSION_")
 # Modules that commands import while they work.
-_LATER = ("services.runner.client", "services.judge.worker", "services.aggregator.__main__")
+_LATER = (
+    *("services.runner.client", "services.judge.worker", "services.aggregator.__main__"),
+    *("services.aggregator.publish", "services.sandbox.programs", "omegaconf", "uvloop"),
+)
+_STARTING = threading.Lock()  # the environment is another one meanwhile
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
@@ -54,8 +60,19 @@ def start_forked(
     folder: Path,
     environment: Mapping[str, str],
     outputs: tuple[Path, Path],
+    package: str = "services.cli",
 ) -> BaseProcess:
-    """Start a command; ``outputs`` are the files of its standard output and standard error."""
+    """Start the program of a package; ``outputs``: files of standard output and standard error."""
+    with _STARTING:
+        _start_server()
+    command = (package, list(arguments), str(folder), dict(environment), outputs)
+    process = _context.Process(target=_become_command, args=command)
+    process.start()
+    return process
+
+
+@cache
+def _start_server() -> None:
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     # One thread: a fork copies no others.
     settings = {**kept, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
@@ -65,14 +82,14 @@ def start_forked(
         mock.patch.object(tempfile, "tempdir", None),
     ):
         forkserver.ensure_running()
-    command = (list(arguments), str(folder), dict(environment), outputs)
-    process = _context.Process(target=_become_command, args=command)
-    process.start()
-    return process
 
 
 def _become_command(
-    arguments: list[str], folder: str, environment: dict[str, str], outputs: tuple[Path, Path]
+    package: str,
+    arguments: list[str],
+    folder: str,
+    environment: dict[str, str],
+    outputs: tuple[Path, Path],
 ) -> None:
     for number, path in enumerate(outputs, 1):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
@@ -81,9 +98,8 @@ def _become_command(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = [PROGRAM, *arguments]
+    tempfile.tempdir = None
+    sys.argv = [str(ROOT / package.replace(".", "/") / "__main__.py"), *arguments]
     sys.path[0] = folder
-    sys.modules["__main__"].__package__ = "services.cli"
-    from services.cli.__main__ import main
-
-    main()
+    sys.modules["__main__"].__package__ = package
+    sys.exit(import_module(f"{package}.__main__").main())

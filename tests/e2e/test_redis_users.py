@@ -1,11 +1,8 @@
 """Each service has the rights in Redis that it needs, and no others."""
 
 import json
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +25,6 @@ def server(tmp_path: Path) -> Iterator[RedisWithUsers]:
         yield server
 
 
-@contextmanager
-def service(module: str, environment: dict[str, str]) -> Iterator[None]:
-    settings = without_redis_settings() | {"PORT": "0"} | environment
-    process = subprocess.Popen([sys.executable, "-m", module], cwd=REPOSITORY, env=settings)
-    try:
-        yield
-        process.terminate()
-        process.wait(30)
-    finally:
-        process.kill()
-        process.wait()
-
-
 def plumb(server: RedisWithUsers, sandbox: str, *arguments: str) -> None:
     environment = without_redis_settings() | server.environment("runner")
     environment |= {"SANDBOX_URLS": sandbox, "PLUMBLINE_WAIT_SECONDS": "60"}
@@ -61,11 +45,11 @@ def test_a_whole_run_with_a_user_per_service(server: RedisWithUsers, tmp_path: P
         *("judge", "--config", "configs/demo.yaml", "--completions", str(completions)),
         *("--data", "demo/data", "--output", str(output)),
     )
-    index = {"PLUMBLINE_INDEX_DIR": str(tmp_path / "index")}
+    judge, aggregator = (server.environment(name) for name in ("judge", "aggregator"))
     with (
         own_sandbox(tmp_path) as sandbox,
-        service("services.judge", server.environment("judge") | {"SANDBOX_URLS": sandbox}),
-        service("services.aggregator", server.environment("aggregator") | index),
+        process("judge", "services.judge", tmp_path, SANDBOX_URLS=sandbox, **judge),
+        process("aggregator", "services.aggregator", tmp_path, **aggregator),
     ):
         plumb(server, sandbox, *run)
         plumb(server, sandbox, *run)  # resumes
@@ -96,8 +80,8 @@ def test_scores_and_programs_with_a_user_per_service(
     ):
         # Nobody judges yet, so the completions leave the queue again.
         late = post(f"{url}/v1/score", {"items": items, "deadline": 0.5})["results"]
-        judge = server.environment("judge") | {"SANDBOX_URLS": sandbox}
-        with service("services.judge", judge):
+        judge = server.environment("judge")
+        with process("judge", "services.judge", tmp_path, SANDBOX_URLS=sandbox, **judge):
             for _ in range(2):  # judged, then remembered
                 results = post(f"{url}/v1/score", {"items": items})["results"]
             program = post(f"{url}/v1/run", {"code": "print(1 + 2)"})

@@ -11,7 +11,6 @@ import pytest
 
 from shared.ledger import Ledger, connect, list_runs
 from tests.e2e.plumb import REPOSITORY, wait_for
-from tests.e2e.test_redis_users import service
 from tests.redis_users import without_redis_settings
 from tests.reward.servers import EVERYTHING, demo_completions, process
 from tests.sandboxes import own_sandbox
@@ -43,11 +42,10 @@ def test_every_service_survives_the_loss_of_the_master(tmp_path: Path) -> None:
     items = [{name: completion[name] for name in names} for completion in demo_completions()[:6]]
     with sentinels(tmp_path / "servers") as servers, own_sandbox(tmp_path) as sandbox:
         redis = {"REDIS_URL": servers.url}
-        index = {"PLUMBLINE_INDEX_DIR": str(tmp_path / "index")}
         environment = without_redis_settings() | redis
         with (
-            service("services.judge", {**redis, "SANDBOX_URLS": sandbox}),
-            service("services.aggregator", {**redis, **index}),
+            process("judge", "services.judge", tmp_path, **redis, SANDBOX_URLS=sandbox),
+            process("aggregator", "services.aggregator", tmp_path, **redis),
             process("reward", "services.reward", tmp_path, **redis, **data) as (_, reward),
             subprocess.Popen(
                 command,

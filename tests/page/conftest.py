@@ -74,8 +74,7 @@ def address(
     """The URL of an aggregator over ``books``."""
     aggregator = Aggregator(redis_server.url, tmp_path_factory.mktemp("aggregator"))
     yield aggregator.url
-    aggregator.process.kill()
-    aggregator.process.wait()
+    aggregator.kill()
 
 
 def new_page(

@@ -34,8 +34,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 def aggregator(redis: RedisServer, folder: Path, **settings: str) -> Iterator[int]:
     running = Aggregator(redis.url, folder, PLUMBLINE_ALLOWED_HOSTS=NAME, **settings)
     yield int(urlsplit(running.url).port or 0)
-    running.process.kill()
-    running.process.wait()
+    running.kill()
 
 
 @pytest.fixture(scope="module")

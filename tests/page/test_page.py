@@ -470,8 +470,7 @@ def own(redis_server: RedisServer, tmp_path: Path, books: Redis) -> Iterator[Agg
         plain.judge_some(plain.begin(books, "broken", str(tmp_path / "out")), 0, 7)
     aggregator = Aggregator(redis_server.url, tmp_path)
     yield aggregator
-    aggregator.process.kill()
-    aggregator.process.wait()
+    aggregator.kill()
 
 
 @pytest.mark.nightly
@@ -481,7 +480,7 @@ def test_an_aggregator_that_went_away_is_told_and_found_again(
     show(page, f"{own.url}/#/run/broken")
     notice = page.locator("#notice")
     expect(notice).to_be_empty()
-    own.process.kill()
+    own.kill()
     expect(notice).to_contain_text("The aggregator does not answer since")
     expect(page.locator(".overview")).to_contain_text("connection lost since")
     choose(page, "Status", "timeout")
@@ -495,8 +494,7 @@ def test_an_aggregator_that_went_away_is_told_and_found_again(
         page.get_by_role("button", name="Status: ").click()
         expect(page.locator("tr.row")).to_have_count(7)
     finally:
-        again.process.kill()
-        again.process.wait()
+        again.kill()
 
 
 def test_the_chart_is_a_table_of_its_numbers(address: str, visit: Visit) -> None:
