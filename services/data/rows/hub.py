@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
-from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
+from huggingface_hub import HfApi, constants, hf_hub_download
 from huggingface_hub.errors import (
     GatedRepoError,
     HFValidationError,
@@ -74,17 +74,15 @@ def _place(source: HubSource) -> str:
 
 def _download(source: HubSource, name: str, *, offline: bool) -> str:
     """Download a file of the repository at a commit, unless it is cached."""
-    path, commit = source.path, source.revision
-    with hub_errors(place := f"{_place(source)}/{name}"):
-        # Unlike hf_hub_download, this never uses the network.
-        cached = try_to_load_from_cache(path, name, repo_type="dataset", revision=commit)
-        if isinstance(cached, str):
-            return cached
-        if offline or constants.HF_HUB_OFFLINE:
-            cause = "offline, and it is not in the cache; run once with a network"
-            raise data_error(place, cause)
+    with hub_errors(f"{_place(source)}/{name}"):
         disable_progress_bars()
-        return hf_hub_download(path, name, repo_type="dataset", revision=commit)
+        return hf_hub_download(
+            source.path,
+            name,
+            repo_type="dataset",
+            revision=source.revision,
+            local_files_only=offline,
+        )
 
 
 def _split_files(source: HubSource, *, offline: bool) -> list[str]:
