@@ -424,16 +424,10 @@ async def _watched(stack: EmbeddedStack | None, work: Callable[[], Awaitable[T]]
 
     Of an exception group only the first error is raised.
     """
-    results: list[T] = []
-
-    async def working() -> None:
-        results.append(await work())
-
     try:
-        await (with_watch(working, stack.watch) if stack else working())
+        return await (with_watch(work, stack.watch) if stack else work())
     except BaseExceptionGroup as group:
         first: BaseException = group
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
         raise first from None
-    return results[0]

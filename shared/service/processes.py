@@ -17,6 +17,7 @@ from shared.service.logs import configure_logging
 from shared.service.settings import ServiceSettings, load_settings
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
+Result = TypeVar("Result")
 _MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of malloc.h
 _CANCEL_AGAIN = 0.1
 
@@ -91,15 +92,15 @@ async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
 
 
 async def with_watch(
-    work: Callable[[], Awaitable[None]], watch: Callable[[], Awaitable[None]]
-) -> None:
+    work: Callable[[], Awaitable[Result]], watch: Callable[[], Awaitable[None]]
+) -> Result:
     """Run ``work`` until it ends, or until ``watch`` raises."""
     working, watching = asyncio.ensure_future(work()), asyncio.ensure_future(watch())
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             watching.result()
-        await working
+        return await working
     finally:
         for task in (working, watching):
             task.cancel()
