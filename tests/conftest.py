@@ -17,6 +17,7 @@ from redis import Redis
 
 from tests import scheduling, verl_environment
 from tests.processes import start_redis
+from tests.sandboxes import sandbox
 
 # No test depends on how fast the machine is. The same examples each time; `make test-all` looks for
 # others.
@@ -93,6 +94,13 @@ def open_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture(scope="session")
+def shared_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a sandbox for runs of which nothing but their programs needs one."""
+    with sandbox(tmp_path_factory.mktemp("sandbox")) as url:
+        yield url
 
 
 class RedisServer:

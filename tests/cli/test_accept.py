@@ -12,7 +12,7 @@ from shared.analysis.evidence import BASELINE_SETS
 from shared.config import QUOTAS
 from shared.finished_run import open_run
 from shared.manifests import LOCK_NAME, hash_file
-from tests.cli.commands import ROOT, plumb
+from tests.cli.commands import plumb
 from tests.shared.baselines import figures, record, sandbox
 from tests.shared.finished_runs import write_run
 
@@ -180,24 +180,3 @@ def test_warnings_at_the_end_of_a_run(tmp_path, capsys):
         "warning: time-outs: one: 40 of 40 (100.0%), above 20%; two: 30 of 30 (100.0%), above "
         "20%; check the sandbox with plumb doctor; judge again with a longer sandbox.timeout"
     )
-
-
-def test_what_the_demo_lacks(baseline, tmp_path):
-    """The data of the demo, and answers as its recordings."""
-    answers = dict.fromkeys(BASELINE_SETS, "+-te")
-    folder = tmp_path / "demo"
-    write_run(folder, answers, summary=figures(), change={
-        "model": "replay",
-        "config.generation.backend": "replay",
-        "config.sandbox.timeout": 2.0,
-        "data_lock": {"path": f"{ROOT}/demo/data_manifests/{LOCK_NAME}"},
-    })  # fmt: skip
-    done = plumb("accept", str(folder), folder=tmp_path)
-    assert done.code == 1
-    assert done.line == "plumb: not accepted: sets, manifests, qa-logs, wandb (of 19 checks)"
-    found = rows(done.stdout)
-    assert found["sets"] == ["failure"]
-    assert found["audit"] == ["warning", "pass"]
-    assert (found["protocol"], found["model"]) == (["warning"], ["pass"])
-    assert "codecontests_valid: 4 of 117 problems" in done.stdout
-    assert "sandbox.timeout is 2.0, the baseline's 10.0" in done.stdout

@@ -46,18 +46,10 @@ def write_set(folder: Path) -> Path:
 
 @pytest.mark.e2e
 @pytest.mark.timeout(240)
-def test_a_certificate_after_a_kill_and_a_score_corrected_by_it(tmp_path):
+def test_a_certificate_after_a_kill_and_a_score_corrected_by_it(tmp_path, shared_sandbox):
     file = write_set(tmp_path)
-    command = (
-        "data",
-        "certify",
-        str(file),
-        "--mutants",
-        "10",
-        "--inputs",
-        "20",
-        "judge.canaries=false",
-    )
+    settings = (f"sandbox.url={shared_sandbox}", "judge.canaries=false")
+    command = ("data", "certify", str(file), "--mutants", "10", "--inputs", "20", *settings)
     with (tmp_path / "log").open("w") as log:
         killed = subprocess.Popen(
             [sys.executable, "-m", "services.cli", *command],
@@ -92,7 +84,8 @@ def test_a_certificate_after_a_kill_and_a_score_corrected_by_it(tmp_path):
     lines = [{"problem_id": name, "completion": code} for name, code in answers.items()]
     completions.write_text("".join(json.dumps(line) + "\n" for line in lines))
     data = ("--data", str(file), "--completions", str(completions), "--embedded")
-    judged = plumb("judge", *data, "--output", "out", folder=tmp_path)
+    sandbox = {"SANDBOX_URLS": shared_sandbox}
+    judged = plumb("judge", *data, "--output", "out", folder=tmp_path, **sandbox)
     assert judged.code == 0, judged.stderr
     summary = json.loads((tmp_path / "out/phase0_summary.json").read_text())["small"]
     assert summary["accepted_at_1"] == 1.0

@@ -17,11 +17,12 @@ def desk(tmp_path):
     return desk
 
 
-def data(desk, command, *arguments):
+def data(desk, command, *arguments, **environment):
     (desk.folder / "data.yaml").write_text(
         yaml.safe_dump(desk.config.model_dump(mode="json"), sort_keys=False)
     )
-    return plumb("data", command, "--config", "data.yaml", *arguments, folder=desk.folder)
+    command = ("data", command, "--config", "data.yaml", *arguments)
+    return plumb(*command, folder=desk.folder, **environment)
 
 
 def test_prepare_and_check(desk):
@@ -112,7 +113,7 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(tmp_path):
 
 
 @pytest.mark.e2e
-def test_wrong_solutions_and_checkers_are_found(desk):
+def test_wrong_solutions_and_checkers_are_found(desk, shared_sandbox):
     """Where solutions are run: a checker that rejects what is expected, and outputs that differ."""
     tests = {"inputs": ["1\n", "2\n"], "outputs": ["1 2\n", "5\n"]}
     strict = "def check(input, output, expected):\n    return output == '1 2\\n'\n"
@@ -126,7 +127,7 @@ def test_wrong_solutions_and_checkers_are_found(desk):
         row(2, reference_solution="print(4)"),
     ])  # fmt: skip
     desk.source("test", [row(4, prompt="Print how many of the letters of a poem are capitals.")])
-    done = data(desk, "prepare", "--verify-solutions")
+    done = data(desk, "prepare", "--verify-solutions", SANDBOX_URLS=shared_sandbox)
     assert done.code == 0, done.stderr
     assert [line["quality"] for line in desk.listed("train")] == [
         "rejected_solution,many_answers", "broken_checker", "ok", "rejected_solution",

@@ -154,7 +154,8 @@ def test_a_run_is_found_by_the_name_under_which_it_is_listed(tmp_path):
 
 
 @pytest.mark.e2e
-def test_completions_are_judged_again(tmp_path):
+def test_completions_are_judged_again(tmp_path, shared_sandbox):
+    sandbox = {"SANDBOX_URLS": shared_sandbox}
     truth = json.dumps({"inputs": ["1\n"], "outputs": ["1 \n"]})
     # A run over a part of the data has that part judged again: nobody answers the third one.
     problems = [problem("p1", ground_truth=truth), problem("p2"), problem("p3")]
@@ -166,10 +167,10 @@ def test_completions_are_judged_again(tmp_path):
         "".join(json.dumps(answer) + "\n" for answer in answers)
     )
     files = ("--data", "d1.parquet", "--completions", "answers.jsonl")
-    done = plumb("judge", *files, "--output", "first", "--embedded", folder=tmp_path)
+    done = plumb("judge", *files, "--output", "first", "--embedded", folder=tmp_path, **sandbox)
     assert done.code == 0, done.stderr
     # A blank at the end of a line does not matter to `tokens`, and does to `exact`.
-    again = plumb("rejudge", "first", "judge.checker=exact", folder=tmp_path)
+    again = plumb("rejudge", "first", "judge.checker=exact", folder=tmp_path, **sandbox)
     assert again.code == 0, again.stderr
     assert "loaded 2/2" in again.stdout  # nothing is generated
     assert "generated" not in again.stdout

@@ -11,6 +11,7 @@ from services.reward.service import RewardSession
 from shared.canaries import REJUDGE
 from shared.config import RULES, Config, JudgeConfig
 from tests.cli.commands import Outcome, plumb
+from tests.shared.baselines import sandbox
 from tests.shared.finished_runs import write_run
 
 PROGRAMS = {
@@ -23,9 +24,7 @@ PROGRAMS = {
 
 def judged_on(**changes: Any) -> dict[str, Any]:
     """The canaries of a run whose sandbox has another environment."""
-    counts = {"sent": 1, "right": 1, "wrong": 0, "unjudged": 0, "unable": 0}
-    sandbox = {"sandbox": "http://s", **counts, "environments": [PROGRAMS | changes]}
-    return {"canaries": {"sandboxes": [sandbox], "lost": 0}}
+    return {"canaries": {"sandboxes": [sandbox(environments=[PROGRAMS | changes])], "lost": 0}}
 
 
 def compare(folder: Path) -> Outcome:

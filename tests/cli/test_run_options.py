@@ -35,7 +35,9 @@ def hub():
 
 
 @pytest.mark.e2e
-def test_a_public_set_is_fetched_prepared_and_run_and_the_next_time_it_is_there(hub, tmp_path):
+def test_a_public_set_is_fetched_prepared_and_run_and_the_next_time_it_is_there(
+    hub, tmp_path, shared_sandbox
+):
     source = {"kind": "huggingface", "path": "own/set", "name": "full", "split": "test"}
     sets = {
         "mbpp_reg": {"layout": "mbpp", "ids": "11-210", "source": source | {"revision": "v1.0"}},
@@ -44,6 +46,7 @@ def test_a_public_set_is_fetched_prepared_and_run_and_the_next_time_it_is_there(
     (tmp_path / "sets.yaml").write_text(yaml.safe_dump({"datasets": sets}))
     answers(tmp_path, "mbpp_11")
     environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}
+    environment["SANDBOX_URLS"] = shared_sandbox
     command = ("run", "--dataset", "mbpp_reg", "--data-config", "sets.yaml", *REPLAY)
     done = plumb(*command, "--output", "first", folder=tmp_path, **environment)
     assert done.code == 0, done.stderr
@@ -69,16 +72,15 @@ def test_a_public_set_is_fetched_prepared_and_run_and_the_next_time_it_is_there(
 
 
 @pytest.mark.e2e
-def test_options_are_recorded_as_the_keys_that_they_stand_for(tmp_path):
+def test_options_are_recorded_as_the_keys_that_they_stand_for(tmp_path, shared_sandbox):
     truth = json.dumps({"test_list": MBPP["test_list"]})
     problems = [problem(f"p{number}", ground_truth=truth) for number in range(3)]
     write_dataset(str(tmp_path / "d1.parquet"), problems)
     answers(tmp_path, "p0", "p1", "p2", samples=2)
     options = ("--limit", "2", "--n", "2", "--temperature", "0.5", "--top-p", "0.9")
     options += ("--max_tokens", "77", "run.seed=3")
-    done = plumb(
-        "run", "--data", "d1.parquet", *REPLAY, *options, "--output", "out", folder=tmp_path
-    )
+    command = ("run", "--data", "d1.parquet", *REPLAY, *options, "--output", "out")
+    done = plumb(*command, folder=tmp_path, SANDBOX_URLS=shared_sandbox)
     assert done.code == 0, done.stderr
     record = json.loads((tmp_path / "out" / "run.json").read_text())
     rollout, data = record["config"]["actor_rollout_ref"]["rollout"], record["config"]["data"]

@@ -14,23 +14,9 @@ from tests.cli.commands import plumb
 from tests.judge import faulty_sandbox as faults
 from tests.judge.faulty_sandbox import Fault, faulty
 from tests.sandboxes import own_sandbox
+from tests.shared import baselines
 from tests.shared.finished_runs import write_run
 from tests.shared.ledgers import problem
-
-FINDING = {"canary": "limits", "text": "memory limit not enforced: 2 GiB"}
-CANARIES = {
-    "sandboxes": [
-        {
-            "sandbox": "http://s1:8080",
-            "sent": 8,
-            "right": 7,
-            "wrong": 1,
-            "unjudged": 0,
-            "unable": 0,
-            "findings": [FINDING],
-        }
-    ]
-}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +85,9 @@ def test_the_doctor_names_a_fault(sandbox: str, tmp_path: Path) -> None:
 
 def test_an_untrusted_run_is_not_gated(tmp_path: Path) -> None:
     good = write_run(tmp_path / "a", {"d1": "++-"})
-    bad = write_run(tmp_path / "b", {"d1": "+++"}, change={"canaries": CANARIES})
+    finding = {"canary": "limits", "text": "memory limit not enforced: 2 GiB"}
+    canaries = {"sandboxes": [baselines.sandbox(right=7, wrong=1, findings=[finding])]}
+    bad = write_run(tmp_path / "b", {"d1": "+++"}, change={"canaries": canaries})
     policy = tmp_path / "policy.yaml"
     policy.write_text("default: {max_new_failures: 3}\n")
     done = plumb("gate", good, bad, "--policy", str(policy), folder=tmp_path)
@@ -107,4 +95,4 @@ def test_an_untrusted_run_is_not_gated(tmp_path: Path) -> None:
     assert "inconclusive: trusted" in done.line
     assert plumb("gate", good, good, "--policy", str(policy), folder=tmp_path).code == 0
     compared = plumb("compare", good, bad, folder=tmp_path)
-    assert "B: untrusted: sandbox http://s1:8080: memory limit not enforced" in compared.stdout
+    assert "B: untrusted: sandbox http://s1: memory limit not enforced" in compared.stdout

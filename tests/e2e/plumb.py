@@ -29,19 +29,19 @@ def demo_run(output: Path, *overrides: str) -> list[str]:
     return command("run", *config, "--embedded", "--output", str(output), *overrides)
 
 
-def plumb(arguments: list[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; ``plumb`` itself as a fork of a process with its imports."""
-    if arguments[:3] == command():
-        done = run_forked(arguments[3:], REPOSITORY, environment(), timeout)
-        return subprocess.CompletedProcess(arguments, *done)
-    return subprocess.run(
-        arguments,
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=environment(),
-    )
+def plumb(
+    arguments: list[str], timeout: float = 240, sandbox: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run ``plumb`` to its end, as a fork of a process with its imports.
+
+    Args:
+        arguments: Of :func:`command`.
+        timeout: In seconds.
+        sandbox: URL of one that there is, in place of the command's own.
+    """
+    given = environment() | ({"SANDBOX_URLS": sandbox} if sandbox else {})
+    done = run_forked(arguments[3:], REPOSITORY, given, timeout)
+    return subprocess.CompletedProcess(arguments, *done)
 
 
 @contextmanager

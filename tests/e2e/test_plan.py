@@ -60,13 +60,13 @@ def statuses(output: Path) -> dict[tuple[str, str], str]:
 
 
 def test_five_columns_are_run(
-    five_columns: Path, answers: list[dict[str, Any]], tmp_path: Path
+    five_columns: Path, answers: list[dict[str, Any]], tmp_path: Path, shared_sandbox: str
 ) -> None:
     recorded = ["generation.backend=replay", f"generation.replay.completions={plumb.DEMO}"]
     recorded[1] += "/completions.jsonl"
     recorded += ["judge.canaries=false"]
     arguments = ("--data", str(five_columns), "--output", str(tmp_path / "run"), "--embedded")
-    done = plumb.plumb(plumb.command("run", *arguments, *recorded))
+    done = plumb.plumb(plumb.command("run", *arguments, *recorded), sandbox=shared_sandbox)
     assert done.returncode in (0, 1), done.stderr
     judged = statuses(tmp_path / "run")
     expected = {
@@ -75,19 +75,21 @@ def test_five_columns_are_run(
     assert judged == expected
 
 
-def judged_table(frame: pd.DataFrame, folder: Path, *options: str) -> tuple[Path, str]:
+def judged_table(
+    frame: pd.DataFrame, folder: Path, sandbox: str, *options: str
+) -> tuple[Path, str]:
     """Output folder and standard output of a judged table; the configuration is main_eval's."""
     frame.to_parquet(folder / "responses.parquet")
     config = folder / "evaluation.yaml"
     config.write_text(EVALUATION.replace("PATH", str(folder / "responses.parquet")))
     arguments = ("--config", str(config), "--output_dir", str(folder / "judged"), "--embedded")
-    done = plumb.plumb(plumb.command("judge", *arguments, *options))
+    done = plumb.plumb(plumb.command("judge", *arguments, *options), sandbox=sandbox)
     assert done.returncode == 0, done.stderr
     return folder / "judged", done.stdout
 
 
 def test_verls_table_with_its_own_tests_is_judged_without_data(
-    five_columns: Path, answers: list[dict[str, Any]], tmp_path: Path
+    five_columns: Path, answers: list[dict[str, Any]], tmp_path: Path, shared_sandbox: str
 ) -> None:
     responses = {answer["problem_id"]: answer["completion"] for answer in answers}
     frame = pd.read_parquet(five_columns / "humaneval.parquet")
@@ -101,7 +103,7 @@ def test_verls_table_with_its_own_tests_is_judged_without_data(
         }
         for number, row in enumerate(frame.itertuples())
     ]
-    output, _ = judged_table(pd.DataFrame(rows), tmp_path)
+    output, _ = judged_table(pd.DataFrame(rows), tmp_path, shared_sandbox)
     verdicts = plumb.read_jsonl(output / "verdicts.jsonl")
     expected = {answer["problem_id"]: answer["expected_status"] for answer in answers}
     by_row = dict(enumerate(frame["problem_id"], start=1))
@@ -115,7 +117,7 @@ def test_verls_table_with_its_own_tests_is_judged_without_data(
 
 
 def test_verls_table_of_exported_data_is_judged_as_the_same_answers_are(
-    five_columns: Path, answers: list[dict[str, Any]], tmp_path: Path
+    five_columns: Path, answers: list[dict[str, Any]], tmp_path: Path, shared_sandbox: str
 ) -> None:
     data = str(five_columns / "humaneval.parquet")
     export = ("data", "export", "--validation", data, "--output", str(tmp_path), "data.lock=null")
@@ -128,7 +130,7 @@ def test_verls_table_of_exported_data_is_judged_as_the_same_answers_are(
     frame = pd.read_parquet(tmp_path / "validation.parquet")
     completions = [recorded[extra["problem_id"]]["completion"] for extra in frame["extra_info"]]
     frame["responses"] = [[completion, "no code"] for completion in completions]
-    output, printed = judged_table(frame, tmp_path, "--data", data)
+    output, printed = judged_table(frame, tmp_path, shared_sandbox, "--data", data)
     assert "data.path is read as data.completions" in printed
     assert "ray_kwargs.ray_init: no effect here" in printed
     verdicts = plumb.read_jsonl(output / "verdicts.jsonl")

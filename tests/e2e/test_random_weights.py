@@ -29,17 +29,19 @@ def url() -> Iterator[str]:
         yield f"{address}/v1"
 
 
-def test_it_is_refused_unless_it_is_allowed_and_then_recorded(url: str, tmp_path: Path) -> None:
+def test_it_is_refused_unless_it_is_allowed_and_then_recorded(
+    url: str, tmp_path: Path, shared_sandbox: str
+) -> None:
     output = tmp_path / "out"
     data = str(plumb.DEMO / "data" / "humaneval.parquet")
     options = ("--base-url", url, "--data", data, "data.limit=1", "generation.backend=openai")
     command = [*plumb.demo_run(output, "judge.canaries=false"), *options]
-    refused = plumb.plumb(command)
+    refused = plumb.plumb(command, sandbox=shared_sandbox)
     assert refused.returncode == 2, refused.stdout
     assert "looks randomly initialized" in refused.stderr
     assert ALLOWED in refused.stderr
     assert not (output / "run.json").exists()
-    allowed = plumb.plumb([*command, ALLOWED])
+    allowed = plumb.plumb([*command, ALLOWED], sandbox=shared_sandbox)
     assert allowed.returncode == 0, allowed.stderr
     assert "warning: the model looks randomly initialized" in allowed.stdout + allowed.stderr
     run = json.loads((output / "run.json").read_text())

@@ -22,9 +22,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory, data: Path, shared_sandbox: str) -> Path:
     output = tmp_path_factory.mktemp("runs") / "out"
-    done = plumb.plumb(plumb.demo_run(output, *SMALL, f"data.eval_files=[{data}]"))
+    command = plumb.demo_run(output, *SMALL, f"data.eval_files=[{data}]")
+    done = plumb.plumb(command, sandbox=shared_sandbox)
     assert done.returncode == 0, done.stderr
     return output
 
