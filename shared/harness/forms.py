@@ -6,6 +6,7 @@ It runs in the sandbox. Standard library and Python 3.8 syntax only.
 from __future__ import annotations
 
 import builtins
+import collections
 import sys
 import types
 
@@ -46,9 +47,14 @@ def is_function(value: Any) -> bool:
 # What JSON has too, integers if they are not large.
 PLAIN = {type(None), bool, float, str}
 SCALARS = {*PLAIN, int}
-# A scalar of a subclass becomes one of its base by the method of the base.
+# A scalar of a subclass becomes one of its base by the method of the base; wrappers of a built-in
+# value, which are equal to it, become that.
 AS_PLAIN: dict[type, Callable[[Any], Any]] = {
-    int: int.__int__, float: float.__float__, str: str.__str__,
+    int: int.__int__, float: float.__float__, str: str.__str__, types.MappingProxyType: dict,
+    **dict.fromkeys(
+        (collections.UserDict, collections.UserList, collections.UserString),
+        lambda value: value.data,
+    ),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import numbers
 import operator
+import types
 from typing import Any
 
 import pytest
@@ -205,6 +206,9 @@ def returned(value: object) -> Any:
         (type("C", (collections.Counter,), {})("a"), collections.Counter("a")),
         (type("F", (fractions.Fraction,), {})(1, 2), fractions.Fraction(1, 2)),
         ([Half()], [fractions.Fraction(1, 2)]),
+        (types.MappingProxyType({"a": [1]}), {"a": [1]}),
+        (collections.UserDict(a=collections.UserList([1])), {"a": [1]}),
+        (collections.UserString("a"), "a"),
     ],
 )
 def test_a_subclass_arrives_as_its_base(value: object, arrives_as: object) -> None:
