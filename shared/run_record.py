@@ -299,14 +299,6 @@ class Provenance(Part):
     versions: dict[str, str] | None = None
     git_commit: str | None = None
 
-    @classmethod
-    def read(cls, document: JsonObject) -> Self:
-        """Read what a run recorded; nothing if another version wrote it otherwise."""
-        try:
-            return cls.model_validate(document)
-        except ValidationError:
-            return cls()
-
     def tests_of(self, dataset: str) -> CertifiedTests | None:
         """What a certificate says of the tests of a data set."""
         return (self.certificates or {}).get(dataset)

@@ -120,7 +120,7 @@ class Ingester:
         problems = {(sample.dataset, sample.problem_id): sample for sample in judged}
         indexed = self._writer.known_problems(run, problems)
         unknown = [sample for problem, sample in problems.items() if problem not in indexed]
-        provenance = Provenance.read(ledger.meta_document()) if unknown else Provenance()
+        provenance = (ledger.meta() if unknown else None) or Provenance()
         outlines = [ProblemOutline.of(problem, provenance) for problem in ledger.problems(unknown)]
         return judged, outlines
 
