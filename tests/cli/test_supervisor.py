@@ -35,17 +35,6 @@ def child(folder: Path, code: str, *arguments: str, max_restarts: int = 10) -> C
     )
 
 
-def test_a_killed_child_is_restarted(supervisor: EmbeddedStack, tmp_path: Path) -> None:
-    worker = supervisor.start(child(tmp_path, SLEEP))
-    killed = worker.process.pid
-    os.kill(killed, signal.SIGKILL)
-    worker.process.wait(20)
-    supervisor.restart_dead()
-    assert worker.restarts == 1
-    assert worker.running
-    assert worker.process.pid != killed
-
-
 @pytest.mark.parametrize(("code", "restarts"), [(1, 2), (2, 0)])
 def test_a_child_that_crashes_too_often_or_refuses_its_settings_is_an_error(
     supervisor: EmbeddedStack, tmp_path: Path, code: int, restarts: int

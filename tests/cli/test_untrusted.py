@@ -1,10 +1,6 @@
 """Untrusted runs, and `plumb doctor`, with a sandbox that has a fault."""
 
-import asyncio
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,52 +8,19 @@ import pytest
 from services.data.records import write_dataset
 from tests.cli.commands import plumb
 from tests.judge import faulty_sandbox as faults
-from tests.judge.faulty_sandbox import Fault, faulty
-from tests.sandboxes import own_sandbox
+from tests.judge.faulty_sandbox import faulty_in_thread
 from tests.shared import baselines
 from tests.shared.finished_runs import write_run
 from tests.shared.ledgers import problem
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with own_sandbox(tmp_path_factory.mktemp("sandbox")) as url:
-        yield url
-
-
-@contextmanager
-def with_fault(sandbox: str, fault: Fault) -> Iterator[str]:
-    """The sandbox behind a proxy with a fault, which runs on a thread."""
-    started, ended, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
-    urls: list[str] = []
-
-    async def serve() -> None:
-        async with faulty(sandbox, fault) as served:
-            urls.append(served)
-            started.set()
-            await ended.wait()
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve())
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    started.wait(30)
-    try:
-        yield urls[0]
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
-
-
 @pytest.mark.e2e
-def test_a_run_with_a_faulty_sandbox_ends_untrusted(sandbox: str, tmp_path: Path) -> None:
+def test_a_run_with_a_faulty_sandbox_ends_untrusted(shared_sandbox: str, tmp_path: Path) -> None:
     write_dataset(str(tmp_path / "d1.parquet"), [problem("p1")])
     answer = {"problem_id": "p1", "completion": "print(1)"}
     (tmp_path / "answers.jsonl").write_text(json.dumps(answer) + "\n")
     inputs = ("--data", "d1.parquet", "--completions", "answers.jsonl", "--output", "out")
-    with with_fault(sandbox, faults.NO_MEMORY_LIMIT) as url:
+    with faulty_in_thread(shared_sandbox, faults.NO_MEMORY_LIMIT) as url:
         done = plumb("judge", *inputs, "--embedded", folder=tmp_path, SANDBOX_URLS=url)
         # Also of a run that stopped early, the repeated command does not succeed.
         record = tmp_path / "out" / "run.json"
@@ -74,8 +37,8 @@ def test_a_run_with_a_faulty_sandbox_ends_untrusted(sandbox: str, tmp_path: Path
 
 
 @pytest.mark.e2e
-def test_the_doctor_names_a_fault(sandbox: str, tmp_path: Path) -> None:
-    with with_fault(sandbox, faults.cut_output(65536)) as url:
+def test_the_doctor_names_a_fault(shared_sandbox: str, tmp_path: Path) -> None:
+    with faulty_in_thread(shared_sandbox, faults.cut_output(65536)) as url:
         done = plumb("doctor", "--embedded", folder=tmp_path, SANDBOX_URLS=url)
     assert done.code == 1, done.stderr
     failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]

@@ -87,4 +87,5 @@ def test_a_ledger_that_is_gone_is_no_start_from_nothing(run: Path, data: Path) -
     shutil.rmtree(run / ".plumbline" / "redis")
     emptied = plumb.plumb(plumb.demo_run(run, *SMALL, f"data.eval_files=[{data}]"))
     assert emptied.returncode == 2
-    assert str(run) in emptied.stderr
+    assert f"{run} is the folder of run" in emptied.stderr
+    assert "which Redis does not know" in emptied.stderr

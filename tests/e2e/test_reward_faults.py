@@ -4,8 +4,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from shared.reference import reference_of
 from shared.schemas import Problem, StdioTests
 from tests.e2e.plumb import SHORT_LEASE
 from tests.e2e.reward import RewardService, reward_service, stdio_problem
-from tests.judge.faulty_sandbox import Body, Call, Send, faulty
-from tests.sandboxes import own_sandbox
+from tests.judge.faulty_sandbox import Body, Call, Send, faulty_in_thread
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -80,8 +78,16 @@ def test_every_part_is_killed(data: Path, answers: list[Answer]) -> None:
 
 
 @pytest.mark.nightly
-def test_a_storm_of_503(data: Path, answers: list[Answer], tmp_path: Path) -> None:
-    with own_sandbox(tmp_path) as sandbox, _storm(sandbox) as url:
+def test_a_storm_of_503(data: Path, answers: list[Answer], shared_sandbox: str) -> None:
+    """A sandbox refuses three of four calls for a second, then none for a second, and so on."""
+    chance = random.Random(3)
+
+    async def refuse(call: Call, send: Send) -> Body:
+        if int(time.monotonic()) % 2 and chance.random() < 0.75:
+            raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"})
+        return await send(call.body)
+
+    with faulty_in_thread(shared_sandbox, refuse) as url:
         settings = ["judge.workers=2", "judge.retry_budget=30"]
         with reward_service(data, *settings, allow_eval=True, SANDBOX_URLS=url) as service:
             scores = _rewards(service, answers, lambda _done: None)
@@ -122,32 +128,3 @@ def _kill(service: RewardService, victims: list[str], done: list[int]) -> None:
         while len(done) < (number + 1) * IN_FLIGHT // 10:
             time.sleep(0.01)
         service.part(name).kill()
-
-
-@contextmanager
-def _storm(sandbox: str) -> Iterator[str]:
-    """A proxy that refuses three of four calls for a second, then none for a second, and so on."""
-    chance = random.Random(3)
-
-    async def refuse(call: Call, send: Send) -> Body:
-        if int(time.monotonic()) % 2 and chance.random() < 0.75:
-            raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"})
-        return await send(call.body)
-
-    address: list[str] = []
-    ready, stop = threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        async with faulty(sandbox, refuse) as url:
-            address.append(url)
-            ready.set()
-            await asyncio.to_thread(stop.wait)
-
-    serving: Any = threading.Thread(target=lambda: asyncio.run(serve()))
-    serving.start()
-    try:
-        assert ready.wait(30)
-        yield address[0]
-    finally:
-        stop.set()
-        serving.join()

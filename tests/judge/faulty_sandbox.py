@@ -1,11 +1,13 @@
 """A proxy in front of a real sandbox that injects one fault into every call."""
 
+import asyncio
 import base64
 import copy
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +87,32 @@ async def faulty(
             yield f"http://{host}:{port}"
         finally:
             await runner.cleanup()
+
+
+@contextmanager
+def faulty_in_thread(url: str, fault: Fault) -> Iterator[str]:
+    """``faulty`` for a test without an event loop; yields the proxy's URL."""
+    started, ended, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
+    urls: list[str] = []
+
+    async def serve() -> None:
+        async with faulty(url, fault) as proxy:
+            urls.append(proxy)
+            started.set()
+            await ended.wait()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield urls[0]
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
 
 
 # Faults of results
