@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.embedded.environment import start_sandbox, waiting_sandbox
 from services.cli.embedded.services import ChildProcess, wait_until
 from services.cli.embedded.stack import EmbeddedStack, file_lock
 from shared.errors import ServiceError
@@ -86,3 +87,9 @@ def test_a_locked_folder_is_refused_until_it_is_free(tmp_path: Path) -> None:
         assert str(tmp_path / "out") in str(caught.value)
     with file_lock(path, timeout=0):
         pass
+
+
+def test_no_sandbox_starts_beside_those_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SANDBOX_URLS", "http://127.0.0.1:9")
+    start_sandbox()
+    assert waiting_sandbox() is None
