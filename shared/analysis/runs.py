@@ -13,7 +13,7 @@ from shared.analysis.bootstrap import Floats, Ints
 from shared.finished_run import FinishedRun, open_run
 from shared.outlines import read_outlines
 from shared.run_record import RunRecord
-from shared.schemas import ProblemFacts, SampleId, Verdict
+from shared.schemas import ProblemFacts, Verdict
 from shared.statuses import FinalStatus
 
 STATUSES = tuple(FinalStatus)
@@ -114,10 +114,6 @@ class DatasetVerdicts:
     def has_status(self, status: FinalStatus) -> Floats:
         """1 where a sample has the status, else 0."""
         return np.asarray(self.status == _PLACES[status], dtype=float)
-
-    def sample(self, dataset: str, row: int) -> SampleId:
-        problem_id = self.problem_ids[self.problem[row]]
-        return SampleId(dataset, problem_id, int(self.sample_index[row]))
 
     def verdict(self, row: int) -> SampleVerdict:
         passed, total, left = (int(number) for number in self.cases[row])
