@@ -18,6 +18,10 @@ pytestmark = [
 ]
 
 
+# An answer that does not end is judged three times; the others take a tenth of this.
+LIMITS = ("sandbox.timeout=2", "judge.wall_factor=2")
+
+
 def read_lines(name):
     path = FOLDER / name
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -38,7 +42,8 @@ async def accepted(sandbox, rows):
 
     async def judge(place):
         truth, completion = rows[place]
-        return await verdict_of(make_task(sandbox, with_tests(**truth), completion))
+        task = make_task(sandbox, with_tests(**truth), completion, *LIMITS)
+        return await verdict_of(task)
 
     return (await together(range(len(rows)), judge, 2)).values()
 
