@@ -150,15 +150,15 @@ def test_a_completion_that_raises_fails_alone(
 def test_sigterm_finishes_the_jobs_in_hand_and_takes_no_other(
     ledger: Ledger, redis: Redis, redis_server: RedisServer
 ) -> None:
-    """It judges five completions at once, and takes few batches in advance."""
-    samples = [SampleId("d1", name, index) for index in range(4) for name in NAMES]
+    """It judges five completions at once, and takes few batches in advance: a worker has one."""
+    samples = [SampleId("d1", NAMES[0], index) for index in range(8 * BATCH)]
     ledger.record(*(generation(sample, "wait") for sample in samples))
     with judging(redis_server.url, concurrency=5) as process:
         until(lambda: counted(redis, WAITING) == 5)
         process.send_signal(signal.SIGTERM)
         time.sleep(0.5)
         left = ledger.queue.count
-        assert 1 <= left <= 3
+        assert 3 <= left <= 7
         assert process.poll() is None
         redis.set(GO, 1)
         assert process.wait(60) == 0
