@@ -63,6 +63,7 @@ class Sentinels:
         master, replica = self.servers
         _until("both answer", lambda: all(self.client(server).ping() for server in self.servers))
         self.client(replica).replicaof("127.0.0.1", master.port)  # type: ignore[no-untyped-call]
+        self.client(replica).config_rewrite()  # type: ignore[no-untyped-call]  # for its restart
         _until("the replica follows", lambda: self.replicas_of(master) == 1)
         watch = [
             f"sentinel monitor {SERVICE} 127.0.0.1 {master.port} 2",

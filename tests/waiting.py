@@ -1,5 +1,7 @@
-"""Waiting for what other processes and threads do."""
+"""Waiting for what other processes, threads and tasks do."""
 
+import asyncio
+import inspect
 import time
 from collections.abc import Callable
 
@@ -29,3 +31,13 @@ def until(
             pass
         assert time.monotonic() - began < seconds, f"not in {seconds:g} s: {what}"
         time.sleep(every)
+
+
+async def eventually(met: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait beside other tasks until ``met()``, which may be a coroutine function's, is true."""
+    async with asyncio.timeout(seconds):
+        while True:
+            result = met()
+            if await result if inspect.isawaitable(result) else result:
+                return
+            await asyncio.sleep(0.005)

@@ -6,7 +6,6 @@ like one gives it the interpreter that our sandbox uses.
 """
 
 import os
-import socket
 import sys
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from services.cli.embedded.services import ChildProcess, wait_until
+from shared.service.processes import free_port
 from tests.e2e import plumb
 from tests.sandboxes import own_sandbox
 
@@ -49,7 +49,7 @@ def our_sandbox(folder: Path, **settings: str) -> Iterator[Server]:
 def sandbox_fusion(checkout: Path, folder: Path) -> Iterator[Server]:
     """Start SandboxFusion as its own Makefile does, with its default config (no isolation)."""
     folder.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
+    port = free_port()
     command = ["env", "--chdir", str(checkout), str(_python(checkout, folder)), "-m", "uvicorn"]
     command += ["sandbox.server.server:app", "--host", "127.0.0.1", "--port", str(port)]
     child = ChildProcess("sandbox-fusion", command, folder / "log", _clean(folder))
@@ -90,13 +90,6 @@ def _python(checkout: Path, folder: Path) -> Path:
     (root / "bin/activate").write_text(f"PATH={_PROGRAMS.parent}:$PATH\n")
     (root / "server").symlink_to(environment)
     return root / "server/bin/python"
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _answers(url: str) -> bool:

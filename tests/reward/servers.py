@@ -1,6 +1,5 @@
 """Reward services and judges over real Redis and sandbox, in the test's process or beside it."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -37,7 +36,8 @@ class Served:
 
 
 def quick() -> Config:
-    return load_config(None, ["judge.canaries=false", "sandbox.timeout=2"])
+    limits = ["sandbox.timeout=1", "judge.max_timeouts=1"]
+    return load_config(None, ["judge.canaries=false", *limits])
 
 
 @asynccontextmanager
@@ -81,15 +81,3 @@ def judge_process(redis_url: str, sandbox_url: str, folder: Path, name: str = "j
 def demo_completions() -> list[dict[str, str]]:
     lines = (DEMO / "completions.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
-
-
-async def eventually(check, seconds: float = 60.0) -> None:
-    """Wait until ``check()``, which may be a coroutine function's, is true."""
-    for _ in range(int(seconds / 0.05)):
-        found = check()
-        if asyncio.iscoroutine(found):
-            found = await found
-        if found:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never came true")

@@ -20,8 +20,9 @@ from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.judge.workers import Worker
 from tests.processes import run_mains
-from tests.reward.servers import DEMO, eventually, process
+from tests.reward.servers import DEMO, process
 from tests.shared.ledgers import verdict
+from tests.waiting import eventually
 
 QUEUE = "rq:queue:reward"
 COUNT = 200

@@ -20,7 +20,8 @@ from shared.ledger import connect_async
 from shared.ledger.pipelined import PipelinedRedis
 from shared.programs import Program
 from tests.conftest import RedisServer
-from tests.reward.servers import Served, eventually, served
+from tests.reward.servers import Served, served
+from tests.waiting import eventually
 
 SLOW = Program(code="import time; time.sleep(60)", timeout=60)
 
@@ -97,7 +98,7 @@ async def test_a_client_that_goes_takes_its_program_along(
 async def test_a_sandbox_that_is_away_is_503(redis_server: RedisServer) -> None:
     async with programs(redis_server, "http://127.0.0.1:9") as labelled:
         with pytest.raises(RefusedError) as caught:
-            await labelled.run(Program(code="print(1)", timeout=1), 3)
+            await labelled.run(Program(code="print(1)", timeout=1), 0.5)
     assert caught.value.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 

@@ -13,7 +13,8 @@ from shared.config import load_config
 from shared.datasets import read_datasets
 from shared.reference import reference_of
 from tests.conftest import RedisServer
-from tests.reward.servers import DEMO, Served, demo_completions, eventually, served
+from tests.reward.servers import DEMO, Served, demo_completions, served
+from tests.waiting import eventually
 
 
 async def test_batch_has_the_statuses_of_the_demo(service: Served) -> None:
@@ -69,9 +70,8 @@ async def test_nothing_is_left_in_redis_but_answers(service: Served, redis: Redi
     )
     base = f"plumbline:{service.service.session.run.replace('/', ':')}"
     names = [f"{base}:{one}" for one in ("completions", "hashes", "verdicts", "jobs")]
-    async with asyncio.timeout(20):  # an answer is given before its sample is forgotten
-        while redis.exists(*names):
-            await asyncio.sleep(0.02)
+    # An answer is given before its sample is forgotten.
+    await eventually(lambda: not redis.exists(*names))
     [answer] = redis.keys(f"{base}:answer:*")
     assert 0 < redis.ttl(answer) <= 86_400
     assert redis.llen("rq:queue:reward") == 0
@@ -82,7 +82,7 @@ async def test_canaries_are_sent_and_judged(
 ) -> None:
     completion = demo_completions()[0]
     named = {name: completion[name] for name in ("dataset", "problem_id", "completion")}
-    config = load_config(None, ["sandbox.timeout=2"])
+    config = load_config(None, ["sandbox.timeout=1"])
     async with served(redis, redis_server.url, config=config) as service:
         assert (await service.score(**named))[1]["status"] == completion["expected_status"]
         await eventually(lambda: redis.keys("plumbline:reward:*:canaries"))

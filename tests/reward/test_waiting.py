@@ -8,14 +8,16 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
+from services.reward import pending
 from shared.ledger import JudgeQueue
 from shared.ledger.keys import RunKeys
 from shared.schemas import Generation, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.judge.workers import Worker
-from tests.reward.servers import Served, eventually, served
+from tests.reward.servers import Served, served
 from tests.shared.ledgers import verdict
+from tests.waiting import eventually
 
 QUEUE = "rq:queue:reward"
 INLINE = {"inputs": ["1\n"], "outputs": ["1\n"]}
@@ -33,6 +35,12 @@ def queued(redis: Redis) -> int:
 
 async def accept(generation: Generation) -> Verdict:
     return verdict(generation)
+
+
+@pytest.fixture(autouse=True)
+def look_every(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the seconds between two looks at samples that wait."""
+    monkeypatch.setattr(pending, "_LOOK_EVERY", getattr(request, "param", 0.2))
 
 
 @pytest.fixture
@@ -275,9 +283,10 @@ async def test_a_verdict_that_nobody_waits_for_is_remembered(
     assert result["cached"] is True and result["score"] == 1.0
 
 
+@pytest.mark.parametrize("look_every", [3600.0], indirect=True)
 async def test_a_verdict_that_another_replica_settled_first(service: Served, redis: Redis) -> None:
     keys = keys_of(service)
-    asking = asyncio.create_task(service.score(**item("a"), deadline=10))
+    asking = asyncio.create_task(service.score(**item("a"), deadline=40))
     await eventually(lambda: redis.hlen(keys.hashes) == 1)
     [sample] = [key.decode() for key in redis.hkeys(keys.hashes)]
     with redis.pipeline(transaction=True) as pipe:
@@ -285,7 +294,7 @@ async def test_a_verdict_that_another_replica_settled_first(service: Served, red
         pipe.set(keys.answer(sample), '{"status":"success","accepted":true,"pass_ratio":1}')
         pipe.xadd(keys.events, {"sample": sample})
         pipe.execute()
-    status, body = await asyncio.wait_for(asking, 2)  # before the next look at what waits
+    status, body = await asking
     assert status == 200 and body["score"] == 1.0
 
 

@@ -19,6 +19,7 @@ from services.runner.client import GeneratorClient
 from shared.config import GenerationConfig
 from shared.run_record import OutageReport
 from shared.schemas import Generation, SampleId
+from shared.service.processes import free_port
 
 SAMPLE = SampleId("d/1", "p 1", 2)
 MESSAGES = [{"role": "user", "content": "Add two numbers."}]
@@ -97,17 +98,9 @@ class Notes:
         self.waiting = bool(outages)
 
 
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not reached():
-            await asyncio.sleep(0.001)
-
-
 def refused_url() -> str:
     """An address where nothing listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 async def ask(client: GeneratorClient, **fields: object) -> Generation:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.runner import admission as admissions
 from services.runner.admission import Admission, Server
-from tests.runner.generators import until
+from tests.waiting import eventually
 
 
 def limited(cap: int) -> Admission:
@@ -103,7 +103,7 @@ async def test_nobody_is_admitted_while_all_servers_are_busy() -> None:
             group.create_task(crowd.visit(turn))
         await settled()
         assert crowd.inside == []
-        await until(lambda: crowd.inside == [1, 2])
+        await eventually(lambda: crowd.inside == [1, 2])
         for end in crowd.ends.values():
             end.set()
 

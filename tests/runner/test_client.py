@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from services.generator.router import balancer
 from services.generator.router.app import Router
 from services.generator.settings import GeneratorSettings
 from services.runner.client import GeneratorClient
@@ -26,8 +27,8 @@ from tests.runner.generators import (
     answer,
     ask,
     refused_url,
-    until,
 )
+from tests.waiting import eventually
 
 
 @pytest.mark.parametrize("suffix", ["", "/v1/"])
@@ -241,7 +242,7 @@ async def test_a_dead_server_does_not_slow_down_another(servers: Servers) -> Non
     urls = refused_url(), await servers.stand_in(chat)
     client = await servers.client(*urls, concurrency=64)
     first = asyncio.create_task(ask(client))  # meets the dead one
-    await until(lambda: in_flight == 1)
+    await eventually(lambda: in_flight == 1)
     async with asyncio.timeout(10):
         generations = await asyncio.gather(*(ask(client) for _ in range(40)))
     assert all(generation.error is None for generation in generations)
@@ -301,7 +302,10 @@ async def slowly(
     return await give(engine, request, received)
 
 
-async def test_no_sample_is_lost_to_a_queue_that_is_full(servers: Servers) -> None:
+async def test_no_sample_is_lost_to_a_queue_that_is_full(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(balancer, "_RETRY_AFTER", 1)
     factory = FakeFactory(slowly)
     settings = {"router_max_in_flight": 4, "router_queue_size": 8, "model": "m"}
     url = await servers.serve(

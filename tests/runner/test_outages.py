@@ -22,7 +22,8 @@ from shared.ledger import keys
 from shared.ledger.queue import TROUBLE
 from shared.schemas import Generation
 from shared.service.processes import free_port, with_watch
-from tests.runner.generators import FIELDS, SAMPLE, Notes, Servers, answer, until
+from tests.runner.generators import FIELDS, SAMPLE, Notes, Servers, answer
+from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +86,7 @@ async def test_a_gateway_whose_backend_is_away_costs_no_sample(servers: Servers)
     client = await servers.client(url, concurrency=4, max_attempts=1)
     notes = Notes()
     work = asyncio.create_task(generated(client, map(str, range(12)), notes))
-    await until(lambda: len(notes.texts) >= 2)  # it says so again and again
+    await eventually(lambda: len(notes.texts) >= 2)  # it says so again and again
     assert notes.waiting
     assert f"the generator at {url}/v1 answers HTTP 502 since " in notes.texts[0]
     assert "9 samples wait" in notes.texts[0] and "trying until " in notes.texts[0]
@@ -118,10 +119,10 @@ async def test_a_server_that_answers_nothing_is_asked_for_a_sign_of_life(
     url = await servers.stand_in(chat, models=models)
     notes = Notes()
     work = asyncio.create_task(generated(await servers.client(url), ["a"], notes))
-    await until(lambda: looks >= 3)
+    await eventually(lambda: looks >= 3)
     assert notes.texts == []
     stopped.set()
-    await until(lambda: bool(notes.texts))
+    await eventually(lambda: bool(notes.texts))
     assert "does not answer since " in notes.texts[0]
     finish.set()
     assert (await work)["a"].error is None
@@ -144,7 +145,7 @@ async def test_requests_that_are_worked_on_are_no_outage(servers: Servers) -> No
     client = await servers.client(await servers.stand_in(chat), retry_budget=0.2)
     work = asyncio.create_task(generated(client, ["long", "other"]))
     began = time.monotonic()
-    await until(lambda: rejected >= 2 and time.monotonic() - began > 0.5)
+    await eventually(lambda: rejected >= 2 and time.monotonic() - began > 0.5)
     assert not work.done()
     finish.set()
     assert [one.error for one in (await work).values()] == [None, None]
@@ -167,10 +168,10 @@ async def test_the_end_of_an_outage_is_reported() -> None:
 
     began = time.time()
     watching = asyncio.create_task(watch_outages(notes, [check], tick=0.01))
-    await until(lambda: len(notes.texts) >= 2)
+    await eventually(lambda: len(notes.texts) >= 2)
     assert notes.texts[0].startswith("no judge is there since ") and notes.waiting
     away = False
-    await until(lambda: not notes.waiting)
+    await eventually(lambda: not notes.waiting)
     watching.cancel()
     assert notes.texts[-1] == "over after 0 s: no judge is there"
 

@@ -21,6 +21,7 @@ from shared.schemas import Generation, SampleId, Verdict
 from shared.statuses import FinalStatus
 from tests.conftest import RedisServer
 from tests.shared.ledgers import generation, problem, verdict
+from tests.waiting import eventually
 
 PROBLEMS = [problem(f"p{i}") for i in range(6)]
 PLAN = make_plan(PROBLEMS, lambda _problem: range(2))
@@ -191,8 +192,7 @@ async def test_a_run_waits_for_its_canaries(stage: Stage, others: Others) -> Non
     rounds = RunKeys(stage.identity.run).canaries
     stage.redis.hset(rounds, "http://a batch python programs first", time.time())
     running = asyncio.create_task(stage.complete(FakeSource()))
-    while len(stage.ledger.judged()) < len(SAMPLES):
-        await asyncio.sleep(0.01)
+    await eventually(lambda: len(stage.ledger.judged()) == len(SAMPLES))
     await asyncio.wait([running], timeout=0.3)
     assert not running.done()
     report = CanaryReport(sandbox="http://a", profile="x", at=1, seconds=1, sent=6)
@@ -299,8 +299,7 @@ async def test_a_run_that_redis_forgot_ends_and_says_so(
     one: Stage, others: Others, redis: Redis, lost: str
 ) -> None:
     running = asyncio.create_task(one.complete(FakeSource()))
-    while not one.progress.made:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: one.progress.made)
     redis.delete(*redis.keys(lost))
     with pytest.raises(ExceptionGroup) as caught:
         await asyncio.wait_for(running, 30)
@@ -313,12 +312,10 @@ async def test_a_loss_after_the_last_verdict_is_made_good(
     """The state and the last verdict are taken back before the artifacts are written."""
     others.publishing = False
     running = asyncio.create_task(one.complete(FakeSource()))
-    while one.ledger.state() is not RunState.JUDGED:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: one.ledger.state() is RunState.JUDGED)
     one.ledger.set_state(RunState.RUNNING)
     redis.delete(*redis.keys("*:verdicts"), *redis.keys("*:events"))
-    while not one.progress.notes:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: one.progress.notes)
     others.publishing = True
     await running
     assert "0 completions and 1 verdicts" in one.progress.notes[0]
@@ -333,8 +330,7 @@ async def test_verdicts_of_a_server_whose_clock_is_behind_are_found(
     """After a failover the entries of the stream are before those that the run has read."""
     redis.xadd(RunKeys(stage.identity.run).events, _ENTRY, id=f"{10**14}-0")
     running = asyncio.create_task(stage.complete(FakeSource()))
-    while len(stage.progress.made) < len(SAMPLES):
-        await asyncio.sleep(0.01)
+    await eventually(lambda: len(stage.progress.made) == len(SAMPLES))
     redis.delete(RunKeys(stage.identity.run).events)
     others.judging.set()
     async with asyncio.timeout(20):
@@ -346,8 +342,7 @@ async def test_artifacts_that_cannot_be_written_end_the_run(one: Stage, others: 
     others.publishing = False
 
     async def fail() -> None:
-        while one.ledger.state() is not RunState.JUDGED:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: one.ledger.state() is RunState.JUDGED)
         one.ledger.fail("no space left")
 
     failing = asyncio.create_task(fail())

@@ -101,11 +101,38 @@ def test_a_replica_is_never_taken_for_the_master(
         connect(servers.url)
 
 
+def test_a_master_without_its_replica_is_waited_for(servers: Sentinels) -> None:
+    """``min-replicas-to-write``: what one server alone has is not acknowledged."""
+    master = servers.master()
+    (replica,) = [server for server in servers.servers if server is not master]
+    with servers.client(master) as client:
+        client.config_set("min-replicas-to-write", 1)
+    redis = connect(servers.url)
+    replica.kill()
+    with fail_fast(redis) as impatient:
+
+        def refused() -> bool:
+            with pytest.raises(RedisConnectionError, match="NOREPLICAS"):
+                impatient.set("a", 1)
+            return True
+
+        # The master counts the replica until it has seen that the connection is closed.
+        until("a write is refused", refused, not_yet=(pytest.fail.Exception,))
+    written = threading.Thread(target=redis.set, args=("a", 2))
+    written.start()
+    replica.start()
+    written.join(60)
+    assert redis.get("a") == b"2"
+    redis.config_set("min-replicas-to-write", 0)
+    redis.close()
+
+
 def test_a_failover_is_ridden_out_by_every_kind_of_command(servers: Sentinels) -> None:
     asyncio.run(_ride_out(servers))
 
 
 async def _ride_out(servers: Sentinels) -> None:
+    servers.until_replicated()
     redis = connect(servers.url)
     waiting, shared = await connect_async(servers.url), await connect_async(servers.url)
     commands = PipelinedRedis(shared)
@@ -147,31 +174,4 @@ async def _ride_out(servers: Sentinels) -> None:
         assert heard is not None
     await waiting.aclose()
     await shared.aclose()
-    redis.close()
-
-
-def test_a_master_without_its_replica_is_waited_for(servers: Sentinels) -> None:
-    """``min-replicas-to-write``: what one server alone has is not acknowledged."""
-    master = servers.master()
-    (replica,) = [server for server in servers.servers if server is not master]
-    with servers.client(master) as client:
-        servers.until_replicated()
-        client.config_set("min-replicas-to-write", 1)
-    redis = connect(servers.url)
-    replica.kill()
-    with fail_fast(redis) as impatient:
-
-        def refused() -> bool:
-            with pytest.raises(RedisConnectionError, match="NOREPLICAS"):
-                impatient.set("a", 1)
-            return True
-
-        # The master counts the replica until it has seen that the connection is closed.
-        until("a write is refused", refused, not_yet=(pytest.fail.Exception,))
-    written = threading.Thread(target=redis.set, args=("a", 2))
-    written.start()
-    replica.start()
-    written.join(60)
-    assert redis.get("a") == b"2"
-    redis.config_set("min-replicas-to-write", 0)
     redis.close()
