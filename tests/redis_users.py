@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from redis.exceptions import ResponseError
 from services.cli.embedded.services import redis_binary
 from shared.service.processes import free_port
 from shared.service.settings import RedisSettings
+from tests.waiting import until
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "redis"
 # What an operator may choose, and what breaks shells, URLs and the syntax of ACL files.
@@ -96,14 +96,11 @@ class RedisWithUsers:
         return Redis.from_url(self.url_of(user))
 
     def wait(self) -> None:
-        end = time.monotonic() + 60
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
-                self.client("default").ping()
-                return
-            except RedisConnectionError:
-                time.sleep(0.02)
-        raise AssertionError(Path(self.log.name).read_text())
+        def answers() -> bool:
+            assert self.process.poll() is None, Path(self.log.name).read_text()
+            return self.client("default").ping()
+
+        until("Redis answers", answers, every=0.02, not_yet=(RedisConnectionError,))
 
     def refusals(self) -> list[str]:
         """What users tried and may not, since the last call."""

@@ -52,7 +52,7 @@ async def served(
     """Serve in this process; nobody judges."""
     given = {"allow_eval": True, **settings}
     known = RewardSettings(redis_url=url, data=data, **given)  # type: ignore[arg-type]
-    opened = RewardService.opened(known, redis, config=config or quick(), upkeep_every=0.5)
+    opened = RewardService.opened(known, redis, config=config or quick(), upkeep_every=0.1)
     async with opened as service:
         app = make_app(service, redis, access=Access(known.hosts, known.bearer))
         async with (

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import socket
-import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -20,6 +18,7 @@ from shared.config import GenerationConfig
 from shared.run_record import OutageReport
 from shared.schemas import Generation, SampleId
 from shared.service.processes import free_port
+from tests.generator.router.engines import reset as reset_connection
 
 SAMPLE = SampleId("d/1", "p 1", 2)
 MESSAGES = [{"role": "user", "content": "Add two numbers."}]
@@ -147,10 +146,7 @@ async def _broken(request: web.Request, *, reset: bool) -> web.StreamResponse:
     response = web.StreamResponse()
     assert request.transport is not None
     if reset:
-        connection = request.transport.get_extra_info("socket")
-        # With a linger time of zero, closing sends RST instead of FIN.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        request.transport.abort()
+        reset_connection(request.transport)
         return response
     response.content_length = 100
     await response.prepare(request)

@@ -11,6 +11,7 @@ from services.generator.router.app import Router
 from services.generator.settings import GeneratorSettings
 from shared.service.access import authorization
 from tests.generator.router.engines import FakeFactory
+from tests.waiting import eventually
 
 FAST = {"router_probe_interval": 60, "router_probe_timeout": 5, "router_probe_failures": 2}
 PROBING = {"router_probe_interval": 0.1, "router_probe_timeout": 0.3}
@@ -56,14 +57,18 @@ class Service:
 
     async def are(self, *states: str) -> None:
         """Wait until the replicas are in these states."""
-        async with asyncio.timeout(10):
-            while await self.states() != list(states):
-                await asyncio.sleep(0.01)
+
+        async def reached() -> bool:
+            return await self.states() == list(states)
+
+        await eventually(reached)
 
     async def queues(self, count: int) -> None:
-        async with asyncio.timeout(30):
-            while (await self.state())["queued"] != count:
-                await asyncio.sleep(0.01)
+
+        async def reached() -> bool:
+            return bool((await self.state())["queued"] == count)
+
+        await eventually(reached)
 
     async def metrics(self) -> str:
         async with self.get("/metrics") as response:
@@ -72,10 +77,11 @@ class Service:
 
     async def is_counted(self, line: str) -> None:
         """Wait until the metrics have this line."""
-        async with asyncio.timeout(10):
-            while line not in (text := await self.metrics()).splitlines():
-                assert text
-                await asyncio.sleep(0.01)
+
+        async def reached() -> bool:
+            return line in (await self.metrics()).splitlines()
+
+        await eventually(reached)
 
 
 Start = Callable[..., Awaitable[Service]]

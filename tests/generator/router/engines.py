@@ -81,7 +81,7 @@ class FakeEngine:
         await runner.cleanup()
 
     async def until(self, condition: Callable[["FakeEngine"], bool]) -> None:
-        async with asyncio.timeout(10), self._changed:
+        async with asyncio.timeout(60), self._changed:
             await self._changed.wait_for(lambda: condition(self))
 
     async def has_received(self, count: int) -> None:

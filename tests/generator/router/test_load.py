@@ -7,6 +7,7 @@ import pytest
 
 from tests.generator.router.conftest import Service, Start
 from tests.generator.router.engines import FakeEngine, FakeFactory, Received, hang, web
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("open_files")
 
@@ -79,8 +80,7 @@ async def test_a_replica_ends_under_load_and_nothing_is_lost(
         await ending.kill()
     else:
         ending.behave = ending.behave_to_probes = hang
-    while (1, 1) not in factory.replicas:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: (1, 1) in factory.replicas)
     await factory.engine(1, 1).has_received(20)
     stop.set()
     await asyncio.gather(*clients)

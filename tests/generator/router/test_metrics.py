@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from services.generator.router import metrics
 from services.generator.router.metrics import count_tokens, merge
 from tests.generator.router.conftest import Start
 from tests.generator.router.engines import FakeFactory
@@ -101,7 +102,10 @@ async def test_engines_metrics_beside_ours(start: Start, factory: FakeFactory) -
         assert line in text.splitlines()
 
 
-async def test_an_engine_that_is_slow_is_left_out(start: Start, factory: FakeFactory) -> None:
+async def test_an_engine_that_is_slow_is_left_out(
+    start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "_SCRAPE_SECONDS", 0.5)
     factory.metrics = VLLM
     service = await start(2)
     factory.engine(0).metrics_gate.clear()

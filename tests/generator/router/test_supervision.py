@@ -15,6 +15,7 @@ from tests.generator.router.engines import (
     hang,
     wait_for_gate,
 )
+from tests.waiting import eventually
 
 
 def settings(**values: object) -> GeneratorSettings:
@@ -118,8 +119,7 @@ async def test_one_whose_machine_is_away_waits_for_it(
     factory.full = 5
     service = await start(2)
     factory.replicas[0, 0].end.set()
-    while (0, 6) not in factory.replicas:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: (0, 6) in factory.replicas)
     await service.are("healthy", "healthy")
     assert [key for key in factory.asked if key[0] == 0] == [(0, n) for n in range(7)]
 
@@ -128,8 +128,7 @@ async def test_all_given_up_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "RESTARTS_PER_HOUR", 1)
     factory = FakeFactory(errors={(0, 1): "broken GPU"})
     service = asyncio.create_task(serve_router(settings(), factory, 1))
-    while (0, 0) not in factory.replicas:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: (0, 0) in factory.replicas)
     # The first probe is part of the start; the second one comes when the replica is ready.
     await factory.engine(0).until(lambda engine: engine.probes >= 2)
     await factory.engine(0).kill()

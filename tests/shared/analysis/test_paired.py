@@ -280,5 +280,5 @@ def test_errors_are_rare_although_every_problem_is_a_look():
         found = [sequential_mean(values, values, effect) for values in drawn]
         wrong = sum(not one.low <= effect <= one.high for one in found)
         assert wrong <= stats.binom.isf(1e-6, runs, ALPHA), f"{wrong} of {runs} at {effect}"
-    used = [one.problems for values in drawn for one in [sequential_mean(values, values, 0.0)]]
+    used = [sequential_mean(values, values, 0.0).problems for values in drawn[:100]]
     assert np.median(used) < 280
