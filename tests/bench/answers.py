@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from shared.extraction import extract, extract_verl
-from shared.schemas import HumanEvalTests, MbppTests, Problem, StdioTests, sha256
+from shared.schemas import Problem, StdioTests
+from tests.e2e.reward import stdio_problem
 
 FOLDER = "PLUMBLINE_REAL_DATA"
 _REPOSITORY = Path(__file__).parents[2]
@@ -55,7 +56,7 @@ def _contest_answers(cases: int) -> Iterator[Answer]:
         inputs, outputs = _contest_cases(problems[row["problem"]])
         if len(inputs) >= cases and not {"TLE", "SKIP"} & row["oracle"]["counts"].keys():
             tests = StdioTests(inputs=inputs[:cases], outputs=outputs[:cases])
-            yield Answer(make_problem(row["problem"], tests), row["response"])
+            yield Answer(stdio_problem(row["problem"], tests, "bench"), row["response"])
 
 
 def _contest_cases(row: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -76,22 +77,7 @@ def _demo_answers(cases: int) -> Iterator[Answer]:
                 outputs=list(islice(cycle(truth["outputs"]), cases)),
                 fn_name=truth.get("fn_name"),
             )
-            yield Answer(make_problem(row["problem_id"], tests), recorded["completion"])
-
-
-def make_problem(name: str, tests: StdioTests | HumanEvalTests | MbppTests) -> Problem:
-    return Problem(
-        dataset="bench",
-        split="test",
-        problem_id=name,
-        prompt=name,
-        data_source="bench",
-        ground_truth=tests.model_dump_json(exclude_none=True),
-        difficulty="",
-        sandbox_dataset="",
-        sandbox_id=name,
-        prompt_sha256=sha256(name),
-    )
+            yield Answer(stdio_problem(row["problem_id"], tests, "bench"), recorded["completion"])
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

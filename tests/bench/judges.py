@@ -3,44 +3,30 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from services.judge.calls import Task
 from services.judge.judging import judge_answer
 from services.judge.sandbox import SandboxClient
 from shared.config import Config
-from shared.schemas import Problem, StdioTests
+from shared.schemas import StdioTests
 from tests.bench.answers import Answer
 from tests.judge.pools import OpenPool
 from tests.parity import verl
 
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A code per case."""
-
-    codes: Sequence[int]
-
-
-JudgeAnswer = Callable[[Answer], Awaitable[Judged]]
+JudgeAnswer = Callable[[Answer], Awaitable[Sequence[int]]]
+"""It returns a code per case."""
 
 
 def client(url: str, *, max_attempts: int = 2, retry_budget: float = 30) -> SandboxClient:
     return SandboxClient(OpenPool([url]), max_attempts=max_attempts, retry_budget=retry_budget)
 
 
-def make_task(config: Config, sandbox: SandboxClient, problem: Problem, completion: str) -> Task:
-    return Task.of(config, problem, completion, sandbox)
-
-
 def by_method(config: Config, sandbox: SandboxClient) -> JudgeAnswer:
     """``judge.method`` of the config."""
 
-    async def judge(answer: Answer) -> Judged:
-        judgement = await judge_answer(
-            make_task(config, sandbox, answer.problem, answer.completion)
-        )
-        return Judged([int(case.code) for case in judgement.cases])
+    async def judge(answer: Answer) -> Sequence[int]:
+        task = Task.of(config, answer.problem, answer.completion, sandbox)
+        return [int(case.code) for case in (await judge_answer(task)).cases]
 
     return judge
 
@@ -55,21 +41,17 @@ def by_verl(config: Config, url: str, slots: int) -> JudgeAnswer:
     semaphore = threading.Semaphore(slots)
     codes = {"success": 1, "wrong_answer": 0, "runtime_error": -2, "timeout": -3}
 
-    async def judge(answer: Answer) -> Judged:
+    async def judge(answer: Answer) -> Sequence[int]:
+        assert isinstance(answer.problem.tests, StdioTests)
         _, cases = await asyncio.to_thread(
             scorer.compute_score,
             f"{url}/run_code",
             semaphore,
             config.sandbox.memory_limit_mb,
             answer.completion,
-            _stdio(answer).model_dump(exclude_none=True),
+            answer.problem.tests.model_dump(exclude_none=True),
             timeout=config.sandbox.timeout,
         )
-        return Judged([codes.get(case["status"], -1) for case in cases])
+        return [codes.get(case["status"], -1) for case in cases]
 
     return judge
-
-
-def _stdio(answer: Answer) -> StdioTests:
-    assert isinstance(answer.problem.tests, StdioTests)
-    return answer.problem.tests

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.bench.answers import Answer
-from tests.bench.judges import JudgeAnswer, Judged
+from tests.bench.judges import JudgeAnswer
 from tests.bench.servers import CpuSeconds
 
 
@@ -33,17 +33,15 @@ class Pass:
     wall: float
     client: float
     server: float
-    judged: Sequence[Judged]
+    codes: Sequence[Sequence[int]]
 
     @property
     def cpu(self) -> float:
         return self.client + self.server
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    ours: Pass
-    theirs: Pass
+Pair = tuple[Pass, Pass]
+"""Ours and theirs."""
 
 
 async def compare(ours: Side, theirs: Side, answers: Sequence[Answer], count: int) -> None:
@@ -51,8 +49,8 @@ async def compare(ours: Side, theirs: Side, answers: Sequence[Answer], count: in
     for side in (ours, theirs):  # costs of the first use only
         await judge_all(side, answers[:2])
     pairs = [await _pair(ours, theirs, answers, turn) for turn in range(count)]
-    _print_side(ours, [pair.ours for pair in pairs])
-    _print_side(theirs, [pair.theirs for pair in pairs])
+    _print_side(ours, [mine for mine, _ in pairs])
+    _print_side(theirs, [other for _, other in pairs])
     print(f"  ratio of completions per second {_ratio(pairs, lambda measured: measured.wall)}")
     print(f"  ratio of completions per core-second {_ratio(pairs, lambda measured: measured.cpu)}")
     _print_differences(answers, pairs[0])
@@ -61,19 +59,14 @@ async def compare(ours: Side, theirs: Side, answers: Sequence[Answer], count: in
 async def judge_all(side: Side, answers: Sequence[Answer]) -> Pass:
     slots = asyncio.Semaphore(side.at_once)
 
-    async def judge(answer: Answer) -> Judged:
+    async def judge(answer: Answer) -> Sequence[int]:
         async with slots:
             return await side.judge(answer)
 
     client, server, began = time.process_time(), side.server_cpu(), time.monotonic()
-    judged = await asyncio.gather(*(judge(answer) for answer in answers))
+    codes = await asyncio.gather(*(judge(answer) for answer in answers))
     wall = time.monotonic() - began
-    return Pass(wall, time.process_time() - client, side.server_cpu() - server, judged)
-
-
-def in_turn(turn: int, sides: int) -> list[int]:
-    """The order of the sides in a turn: none always has the machine as another left it."""
-    return [(turn + place) % sides for place in range(sides)]
+    return Pass(wall, time.process_time() - client, side.server_cpu() - server, codes)
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
@@ -83,16 +76,18 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
 
 
 async def _pair(ours: Side, theirs: Side, answers: Sequence[Answer], turn: int) -> Pair:
-    sides = (ours, theirs)
-    passes = {place: await judge_all(sides[place], answers) for place in in_turn(turn, 2)}
-    return Pair(passes[0], passes[1])
+    """Neither side always has the machine as the other left it."""
+    if turn % 2 == 0:
+        return await judge_all(ours, answers), await judge_all(theirs, answers)
+    second = await judge_all(theirs, answers)
+    return await judge_all(ours, answers), second
 
 
 def _print_side(side: Side, passes: Sequence[Pass]) -> None:
-    rates = [len(run.judged) / run.wall for run in passes]
-    per_core = [len(run.judged) / run.cpu for run in passes]
-    client = [1000 * run.client / len(run.judged) for run in passes]
-    server = [1000 * run.server / len(run.judged) for run in passes]
+    rates = [len(run.codes) / run.wall for run in passes]
+    per_core = [len(run.codes) / run.cpu for run in passes]
+    client = [1000 * run.client / len(run.codes) for run in passes]
+    server = [1000 * run.server / len(run.codes) for run in passes]
     print(
         f"  {side.name}, {side.at_once} at once: {spread(rates)} completions/s, "
         f"{spread(per_core)} per core-second; CPU per completion: "
@@ -101,11 +96,12 @@ def _print_side(side: Side, passes: Sequence[Pass]) -> None:
 
 
 def _ratio(pairs: Sequence[Pair], cost: Callable[[Pass], float]) -> str:
-    return spread([cost(pair.theirs) / cost(pair.ours) for pair in pairs])
+    return spread([cost(theirs) / cost(ours) for ours, theirs in pairs])
 
 
 def _print_differences(answers: Sequence[Answer], pair: Pair) -> None:
-    judged = zip(answers, pair.ours.judged, pair.theirs.judged, strict=True)
-    differing = [answer.problem.problem_id for answer, a, b in judged if a.codes != b.codes]
-    codes = sum(len(judged.codes) for judged in pair.ours.judged)
-    print(f"  verdicts: {codes} of cases; answers with a difference: {differing or 'none'}")
+    ours, theirs = pair
+    judged = zip(answers, ours.codes, theirs.codes, strict=True)
+    differing = [answer.problem.problem_id for answer, a, b in judged if a != b]
+    cases = sum(map(len, ours.codes))
+    print(f"  verdicts: {cases} of cases; answers with a difference: {differing or 'none'}")

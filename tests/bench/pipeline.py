@@ -22,9 +22,10 @@ from pathlib import Path
 import psutil
 
 from services.data.records import write_dataset
-from shared.schemas import Problem, sha256
+from shared.schemas import StdioTests
 from tests.bench.instant_sandbox import instant_sandbox
 from tests.e2e import plumb
+from tests.e2e.reward import stdio_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +63,8 @@ def main() -> None:
 
 
 def _inputs(folder: Path, samples: int) -> tuple[Path, Path]:
-    tests = json.dumps({"inputs": ["1 2\n"], "outputs": ["3\n"]})
-    problems = [
-        Problem(
-            dataset="bench",
-            split="test",
-            problem_id=f"bench_{number}",
-            prompt="Add two numbers.",
-            data_source="bench",
-            ground_truth=tests,
-            difficulty="easy",
-            sandbox_dataset="bench",
-            sandbox_id=str(number),
-            prompt_sha256=sha256("Add two numbers."),
-        )
-        for number in range(samples)
-    ]
+    tests = StdioTests(inputs=["1 2\n"], outputs=["3\n"])
+    problems = [stdio_problem(f"bench_{number}", tests, "bench") for number in range(samples)]
     write_dataset(str(folder / "bench.parquet"), problems)
     answer = "```python\nprint(sum(map(int, input().split())))\n```"
     lines = [json.dumps({"problem_id": p.problem_id, "completion": answer}) for p in problems]

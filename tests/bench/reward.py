@@ -23,7 +23,7 @@ import psutil
 
 from services.data.records import write_dataset
 from shared.schemas import Problem, StdioTests
-from tests.bench.answers import Answer, stdio_answers
+from tests.bench.answers import stdio_answers
 from tests.bench.instant_sandbox import OUTPUT, instant_sandbox
 from tests.bench.pipeline import Usage, service_of
 from tests.e2e import plumb
@@ -77,12 +77,7 @@ def _same_answer(arguments: argparse.Namespace) -> Burst:
 
 def _recorded(arguments: argparse.Namespace) -> Burst:
     answers = stdio_answers(64, arguments.cases)
-    return _burst(arguments, [(_tests(answer), answer.completion) for answer in answers])
-
-
-def _tests(answer: Answer) -> StdioTests:
-    assert isinstance(answer.problem.tests, StdioTests)
-    return answer.problem.tests
+    return _burst(arguments, [(answer.problem.tests, answer.completion) for answer in answers])
 
 
 def _burst(arguments: argparse.Namespace, samples: Sequence[tuple[StdioTests, str]]) -> Burst:

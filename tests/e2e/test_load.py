@@ -66,7 +66,7 @@ async def judged(sandbox: str, redis: str, answer: Answer, config: Config) -> li
     connection = await connect_async(redis)
     pool = SandboxPool(PipelinedRedis(connection), [sandbox], "load", max_concurrency=1)
     async with SandboxClient(pool, max_attempts=3, retry_budget=60) as client:
-        codes = (await by_method(config, client)(answer)).codes
+        codes = await by_method(config, client)(answer)
     await pool.close()
     await connection.aclose()
     return list(codes)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
+from services.judge.calls import Task
 from services.judge.judging import judge_answer
 from services.judge.sandbox import SandboxClient
 from services.judge.verdict import to_verdict
 from shared.config import Config, load_config
 from shared.schemas import Problem, StdioTests, Verdict
 from shared.statuses import FinalStatus
-from tests.bench.judges import make_task
 from tests.parity.cases import Answer
 from tests.parity.verl import NAME
 from tests.shared.ledgers import generation, problem
@@ -121,7 +121,7 @@ async def judge(sandbox: SandboxClient, answer: Answer, *overrides: str) -> Verd
     Raises:
         SandboxUnavailableError: The sandbox gave no usable answer for a case.
     """
-    task = make_task(config(answer, *overrides), sandbox, _problem(answer.tests), answer.completion)
+    task = Task.of(config(answer, *overrides), _problem(answer.tests), answer.completion, sandbox)
     judgement = await judge_answer(task)
     made = generation(completion=answer.completion)
     return to_verdict(made, judgement, task.attempts.requests, task.attempts.failures, "parity")

@@ -105,7 +105,7 @@ async def test_engines_metrics_beside_ours(start: Start, factory: FakeFactory) -
 async def test_an_engine_that_is_slow_is_left_out(
     start: Start, factory: FakeFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "_SCRAPE_SECONDS", 0.5)
+    monkeypatch.setattr(metrics, "_SCRAPE_SECONDS", 1.0)
     factory.metrics = VLLM
     service = await start(2)
     factory.engine(0).metrics_gate.clear()
