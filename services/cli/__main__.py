@@ -1,8 +1,11 @@
 """Entry point of the command line: `plumb` and its subcommands."""
 
+import os
 import sys
 from contextlib import suppress
 from typing import NoReturn
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -10,13 +13,13 @@ def main() -> None:
     try:
         _run()
     except KeyboardInterrupt:
-        _end("interrupted; repeat the command", 130)
+        _end("interrupted; repeat the command", _INTERRUPTED)
 
 
 def _run() -> None:
     # Imported here so that Ctrl-C meanwhile ends with one line, too.
     from services.cli.interrupts import sigterm_as_interrupt
-    from shared.errors import InterruptedRunError, PlumblineError
+    from shared.errors import PlumblineError
     from shared.process_environment import adapt_process
 
     adapt_process()
@@ -30,7 +33,7 @@ def _run() -> None:
 
             app()
     except SystemExit as end:
-        if end.code == InterruptedRunError.exit_code:  # typer's way to end after an interrupt
+        if end.code == _INTERRUPTED:  # typer's way to end after an interrupt
             raise KeyboardInterrupt from None
         raise
     except PlumblineError as error:
@@ -47,6 +50,12 @@ def _run() -> None:
 def _end(line: str, code: int) -> NoReturn:
     with suppress(OSError):  # the output is on a full disk, say; the exit code tells it then
         print(f"plumb: {line}", file=sys.stderr)
+    if code == _INTERRUPTED:
+        # Python ends by SIGINT, whatever exit code is asked for, after an interrupt that passed
+        # through the definition of a dataclass.
+        with suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
     raise SystemExit(code) from None
 
 

@@ -38,6 +38,13 @@ def test_the_exit_code_after_sigterm_is_the_command_s(body: str) -> None:
     assert _ends(body) == (130, "shut down\n", "")
 
 
+@pytest.mark.parametrize("sign", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_in_a_callback_is_not_lost(sign: str) -> None:
+    interrupt = f"os.kill(os.getpid(), signal.{sign}), sum(range(10))"
+    body = f"import weakref; watched = weakref.ref(set(), lambda _: ({interrupt}))"
+    assert _ends(body) == (130, "shut down\n", "")
+
+
 def test_a_second_sigterm_at_once_does_not_interrupt_the_shutdown() -> None:
     closing = "stop(); print('closed', flush=True)"
     body = f"try: stop()\n        finally: {closing}"
